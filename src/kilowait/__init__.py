@@ -1,0 +1,2 @@
+"""kilowait: energy- and carbon-aware job scheduling for batch systems."""
+__version__ = "0.1.0"

@@ -1,0 +1,57 @@
+"""The columns a job may have: their names, types, units and rules.
+
+This is the only list of them; the table, its validation and its exchange formats read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["COLUMNS", "LABELLED", "REQUIRED", "Column", "ColumnArray"]
+
+ColumnArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: type, the smallest value allowed, what stands for "unknown" (None: must be known)."""
+
+    dtype: type[np.generic]
+    least: float
+    missing: float | None
+    meaning: str
+
+
+COLUMNS: dict[str, Column] = {
+    "job_id": Column(np.int64, -(2**62), None, "the log's own number of the job, unique"),
+    "submit_s": Column(np.float64, -1e15, None, "submission, seconds on the log's own clock"),
+    "runtime_s": Column(np.float64, 0, None, "true run time, seconds; deciders never see it"),
+    "estimate_s": Column(np.float64, 0, None, "the user's request or a prediction, seconds"),
+    "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
+    "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
+    "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),
+    "gpus": Column(np.int64, 0, None, "GPUs in all, for shared groups"),
+    "user": Column(np.int32, -1, -1, "user, a number or an index into labels['user']"),
+    "account": Column(np.int32, -1, -1, "account, project or Unix group"),
+    "queue": Column(np.int32, -1, -1, "queue or partition"),
+    "qos": Column(np.int32, -1, -1, "quality of service"),
+    "name": Column(np.int32, -1, -1, "job name or executable"),
+    "status": Column(np.int8, -1, -1, "how it ended in the log: 0 failed, 1 ok, 5 cancelled"),
+    "wait_s": Column(np.float64, 0, np.nan, "wait the log recorded, seconds"),
+    "after_id": Column(np.int64, -1, -1, "job_id that must end before this one is submitted"),
+    "think_s": Column(np.float64, 0, 0, "seconds between that end and this submission"),
+    "begin_s": Column(np.float64, -1e15, -np.inf, "held until then, on the log's clock"),
+    "cancel_s": Column(np.float64, -1e15, np.inf, "withdrawn then, if it has not started"),
+    "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
+}
+"""Every column, in the order in which tables show them."""
+
+REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
+"""Columns every table has."""
+
+LABELLED = ("user", "account", "queue", "qos", "name")
+"""Columns whose whole numbers may stand for names."""

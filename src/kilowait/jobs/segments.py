@@ -1,0 +1,172 @@
+"""SegmentLog: what happened, one row per stretch of running; and the per-job record derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import UnknownNameError
+from kilowait.jobs.columns import ColumnArray
+from kilowait.jobs.table import JobTable
+
+__all__ = ["JobRecords", "Outcome", "SegmentLog"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Outcome(IntEnum):
+    """How a segment, and so its job, came out."""
+
+    UNSTARTED = 0
+    """Still waiting when nothing more could happen."""
+    COMPLETED = 1
+    """Ran for its whole run time."""
+    KILLED = 2
+    """Stopped at its estimate under walltime="kill"."""
+    CANCELLED = 3
+    """Withdrawn while it waited."""
+    REJECTED = 4
+    """Larger than the machine; never queued."""
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLog:
+    """Segments in the order in which they started. A job that was never started has none.
+
+    `run` says how the log came about (policy, backfill, walltime rule, ...); `capacity_s` and
+    `capacity_nodes` are the steps of the machine's size over time.
+    """
+
+    jobs_table: JobTable
+    job: Ints
+    """Row of `jobs_table`."""
+    start_s: Floats
+    end_s: Floats
+    group: npt.NDArray[np.int16]
+    """Number of the node group."""
+    level: npt.NDArray[np.int16]
+    """Power level; 0 is full speed."""
+    outcome: npt.NDArray[np.int8]
+    """`Outcome` of the segment."""
+    eligible_s: Floats
+    """Per row of `jobs_table`: when the job joined the queue (NaN: never)."""
+    job_outcome: npt.NDArray[np.int8]
+    """Per row of `jobs_table`: `Outcome` of the job."""
+    capacity_s: Floats
+    capacity_nodes: Ints
+    groups: tuple[str, ...] = ("nodes",)
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def __repr__(self) -> str:
+        what = ", ".join(f"{key}={value}" for key, value in self.run.items())
+        return f"SegmentLog({len(self):,} segments of {len(self.jobs_table):,} jobs; {what})"
+
+    def jobs(self) -> JobRecords:
+        """The per-job record, in the job table's order."""
+        return self._records
+
+    @cached_property
+    def _records(self) -> JobRecords:
+        table = self.jobs_table
+        n = len(table)
+        start = np.full(n, np.nan)
+        end = np.full(n, np.nan)
+        group = np.full(n, -1, np.int16)
+        # Segments stand in start order, so writing backwards leaves each job's first start.
+        start[self.job[::-1]] = self.start_s[::-1]
+        end[self.job] = self.end_s
+        group[self.job] = self.group
+        return JobRecords(
+            {
+                "job_id": table["job_id"],
+                "submit_s": table["submit_s"],
+                "eligible_s": self.eligible_s,
+                "start_s": start,
+                "end_s": end,
+                "wait_s": start - self.eligible_s,
+                "turnaround_s": end - self.eligible_s,
+                "run_s": end - start,
+                "nodes": table["nodes"],
+                "group": group,
+                "outcome": self.job_outcome,
+            }
+        )
+
+    def to_arrow(self) -> Any:
+        """The segments as a pyarrow.Table, with the job's id in place of its row."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "job_id": self.jobs_table["job_id"][self.job],
+                "start_s": self.start_s,
+                "end_s": self.end_s,
+                "group": self.group,
+                "level": self.level,
+                "outcome": self.outcome,
+            }
+        )
+
+    def to_parquet(self, path: Any) -> None:
+        """Write the segments to a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.to_arrow(), path)
+
+
+class JobRecords:
+    """Per-job results as columns, in the job table's order; NaN where a job never started.
+
+    ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` take them all along.
+    """
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: dict[str, ColumnArray]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns["job_id"])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    def __getitem__(self, name: str) -> ColumnArray:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise UnknownNameError("job record column", name, self._columns) from None
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table."""
+        import pyarrow as pa
+
+        return pa.table(self._columns)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame."""
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
+
+    def to_parquet(self, path: Any) -> None:
+        """Write a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.to_arrow(), path)

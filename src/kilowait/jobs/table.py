@@ -1,0 +1,238 @@
+"""JobTable: the jobs of a log before the clock runs, as typed columns with units in their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import TableError, UnknownNameError
+from kilowait.jobs.columns import COLUMNS, LABELLED, REQUIRED, ColumnArray
+
+__all__ = ["JobTable"]
+
+LARGEST_S = 1e15
+"""Times beyond this (31 million years) lose whole seconds in a float64 and are refused."""
+
+
+class JobTable:
+    """Jobs as columns; read-only, sliced without copying.
+
+    `labels` gives the names behind the numbers of a labelled column, `meta` what the source said of the
+    machine (``max_procs``, ``unix_start_s``, ...). Columns left out are unknown for every job.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
+    >>> jobs["estimate_s"].tolist(), len(jobs), jobs[1:]["nodes"].tolist()
+    ([60.0, 30.0], 2, [1])
+    """
+
+    __slots__ = ("_columns", "labels", "meta", "order")
+
+    labels: Mapping[str, tuple[str, ...]]
+    meta: Mapping[str, Any]
+    order: npt.NDArray[np.int64] | None
+    """Rows by (submit_s, job_id), or None when they stand in that order already."""
+
+    def __init__(
+        self,
+        *,
+        labels: Mapping[str, tuple[str, ...]] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        **columns: npt.ArrayLike | None,
+    ) -> None:
+        given = {name: values for name, values in columns.items() if values is not None}
+        for name in given:
+            if name not in COLUMNS:
+                raise UnknownNameError("job column", name, COLUMNS)
+        if "estimate_s" not in given and "runtime_s" in given:
+            given["estimate_s"] = given["runtime_s"]
+        absent = [name for name in REQUIRED if name not in given]
+        if absent:
+            raise TableError(f"a job table needs the column(s) {', '.join(absent)}; pass them by name")
+        self._columns = {name: _typed(name, given[name]) for name in COLUMNS if name in given}
+        self.labels = dict(labels or {})
+        self.meta = dict(meta or {})
+        _validate(self._columns, self.labels)
+        self.order = _submit_order(self._columns["submit_s"], self._columns["job_id"])
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._columns["job_id"])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns this table has."""
+        return tuple(self._columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __getitem__(self, key: Any) -> Any:
+        """A column by name; or the table of some rows, by slice, mask or row numbers."""
+        if isinstance(key, str):
+            try:
+                return self._columns[key]
+            except KeyError:
+                raise UnknownNameError("job column", key, self._columns) from None
+        if isinstance(key, (int, np.integer)):
+            raise TypeError(f"jobs[{key}] is one row; write jobs[{key}:{int(key) + 1}] for a table of it")
+        rows = key if isinstance(key, slice) else np.asarray(key)
+        return self._rebuilt({name: column[rows] for name, column in self._columns.items()})
+
+    def column(self, name: str) -> ColumnArray:
+        """The column, or a fresh one of its "unknown" value where the table lacks it.
+
+        >>> JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]).column("user").tolist()
+        [-1]
+        """
+        if name in self._columns:
+            return self._columns[name]
+        rule = COLUMNS[name]
+        if rule.missing is None:
+            raise TableError(f"these jobs have no column {name!r} and there is no value that means unknown")
+        return np.full(len(self), rule.missing, rule.dtype)
+
+    def __repr__(self) -> str:
+        span = ""
+        if len(self):
+            submit = self._columns["submit_s"]
+            span = f", {float(submit.max() - submit.min()) / 86400:.1f} days"
+        return f"JobTable({len(self):,} jobs{span}; {', '.join(self._columns)})"
+
+    # -- making others ---------------------------------------------------------------------------
+
+    def with_columns(self, **columns: npt.ArrayLike | None) -> JobTable:
+        """The same jobs with columns added or replaced; None removes one.
+
+        >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
+        >>> jobs.with_columns(estimate_s=[60])["estimate_s"].tolist()
+        [60.0]
+        """
+        return JobTable(labels=self.labels, meta=self.meta, **{**self._columns, **columns})
+
+    def sorted(self) -> JobTable:
+        """The same jobs by (submit_s, job_id); the table itself where it is so already."""
+        return self if self.order is None else self._rebuilt({k: v[self.order] for k, v in self._columns.items()})
+
+    def _rebuilt(self, columns: dict[str, ColumnArray]) -> JobTable:
+        """A table of rows of this one: they were valid there, so only the order is looked at again."""
+        table = JobTable.__new__(JobTable)
+        for column in columns.values():
+            column.flags.writeable = False
+        table._columns, table.labels, table.meta = columns, self.labels, self.meta
+        if self.order is None and len(columns["job_id"]) <= 1:
+            table.order = None
+        else:
+            table.order = _submit_order(columns["submit_s"], columns["job_id"])
+        return table
+
+    # -- exchange --------------------------------------------------------------------------------
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table; labels and meta travel in the schema's metadata."""
+        from kilowait.jobs import exchange
+
+        return exchange.to_arrow(self)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame; labelled columns become categoricals."""
+        from kilowait.jobs import exchange
+
+        return exchange.to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame; labelled columns become categoricals."""
+        from kilowait.jobs import exchange
+
+        return exchange.to_polars(self)
+
+    def to_parquet(self, path: Any) -> None:
+        """Write a Parquet file that `from_parquet` reads back to the bit."""
+        from kilowait.jobs import exchange
+
+        exchange.to_parquet(self, path)
+
+    @classmethod
+    def from_arrow(cls, table: Any) -> JobTable:
+        """From a pyarrow.Table, pandas or Polars frame that has kilowait's column names."""
+        from kilowait.jobs import exchange
+
+        return exchange.from_frame(table)
+
+    from_pandas = from_arrow
+    from_polars = from_arrow
+
+    @classmethod
+    def from_parquet(cls, path: Any) -> JobTable:
+        """From a Parquet file written by `to_parquet`."""
+        from kilowait.jobs import exchange
+
+        return exchange.from_parquet(path)
+
+
+def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
+    """The values as the column's type, or an error that names the first row that will not go."""
+    rule = COLUMNS[name]
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise TableError(f"column {name!r} has {array.ndim} dimensions; a column is one value per job")
+    if array.dtype.kind not in "iufb" and len(array):
+        raise TableError(f"column {name!r} holds {array.dtype}, not numbers; map names to numbers with labels=")
+    if np.issubdtype(rule.dtype, np.integer) and array.dtype.kind == "f":
+        whole = np.isfinite(array) & (array == np.floor(array)) & (np.abs(array) < 2.0**63)
+        if not whole.all():
+            row = int(np.argmin(whole))
+            raise TableError(f"column {name!r}, row {row}: {array[row]!r} is not a whole number")
+    if np.issubdtype(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iu":
+        info = np.iinfo(rule.dtype)
+        inside = (array >= info.min) & (array <= info.max)
+        if not inside.all():
+            row = int(np.argmin(inside))
+            raise TableError(f"column {name!r}, row {row}: {array[row]!r} does not fit {np.dtype(rule.dtype)}")
+    typed = array.astype(rule.dtype, copy=True)
+    typed.flags.writeable = False
+    return typed
+
+
+def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise a TableError naming the first row that breaks a rule."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise TableError(f"columns differ in length: {lengths}")
+    ids = columns["job_id"]
+    for name, column in columns.items():
+        rule = COLUMNS[name]
+        fine = column >= rule.least
+        if column.dtype.kind == "f":
+            fine &= column <= LARGEST_S
+        if rule.missing is not None:
+            fine |= np.isnan(column) if np.isnan(rule.missing) else column == rule.missing
+        if not fine.all():
+            row = int(np.argmin(fine))
+            most = f" and at most {LARGEST_S:g}" if column.dtype.kind == "f" else ""
+            raise TableError(
+                f"row {row} (job {ids[row]}): {name} is {column[row]!r}; it must be at least {rule.least:g}{most}"
+            )
+    if len(ids) > 1 and not (np.diff(ids) > 0).all():
+        ordered = np.sort(ids)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            rows = np.flatnonzero(ids == twice[0])
+            raise TableError(f"rows {rows[0]} and {rows[1]} both have job_id {twice[0]}; ids must be unique")
+    for name, names in labels.items():
+        if name not in LABELLED:
+            raise UnknownNameError("labelled column", name, LABELLED)
+        if name in columns and len(columns[name]) and int(columns[name].max()) >= len(names):
+            row = int(np.argmax(columns[name]))
+            raise TableError(f"row {row} (job {ids[row]}): {name} is {columns[name][row]} but has {len(names)} labels")
+
+
+def _submit_order(submit_s: ColumnArray, job_id: ColumnArray) -> npt.NDArray[np.int64] | None:
+    """Rows by (submit_s, job_id), None when they stand so."""
+    gap = np.diff(submit_s)
+    if (gap > 0).all() or ((gap >= 0) & ((gap > 0) | (np.diff(job_id) > 0))).all():
+        return None
+    return np.lexsort((job_id, submit_s))

@@ -1,0 +1,24 @@
+"""Randomness is passed in: one seed at the door, independent streams by name inside."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from kilowait.errors import InputError
+
+__all__ = ["stream"]
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """The generator for one purpose under one seed; other purposes do not disturb it.
+
+    >>> stream(0, "arrivals").integers(100) == stream(0, "arrivals").integers(100)
+    np.True_
+    >>> stream(0, "arrivals").integers(2**62) == stream(0, "sizes").integers(2**62)
+    np.False_
+    """
+    if seed < 0:
+        raise InputError(f"the seed is {seed}; it must be 0 or more")
+    return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

@@ -1,0 +1,66 @@
+"""Spans of time written by people: ``2-12:30:00``, ``90m``, ``3600``; and back."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from kilowait.errors import InputError
+
+__all__ = ["format_span", "parse_span"]
+
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d*)?))?")
+_SUFFIX = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_span(text: str) -> float:
+    """Seconds of a span: plain seconds, a number with s/m/h/d/w, or Slurm's ``[days-]hours:minutes:seconds``.
+
+    Like Slurm, two fields without days are minutes:seconds and after days are hours:minutes.
+
+    >>> parse_span("90m"), parse_span("2-12"), parse_span("01:30"), parse_span("1:00:00"), parse_span("45")
+    (5400.0, 216000.0, 90.0, 3600.0, 45.0)
+    """
+    text = text.strip()
+    if text and text[-1] in _SUFFIX:
+        try:
+            return float(text[:-1]) * _SUFFIX[text[-1]]
+        except ValueError:
+            pass
+    match = _CLOCK.fullmatch(text)
+    if match is not None:
+        days, first, second, third = match.groups()
+        if days is not None:
+            return int(days) * 86400.0 + int(first) * 3600.0 + int(second or 0) * 60.0 + float(third or 0)
+        if third is not None:
+            return int(first) * 3600.0 + int(second) * 60.0 + float(third)
+        if second is not None:
+            return int(first) * 60.0 + int(second)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise InputError(f"{text!r} is not a span of time; write seconds, 90m, 12h, 3d or 2-12:30:00")
+    return seconds
+
+
+def format_span(seconds: float) -> str:
+    """A span for people, two units at most.
+
+    >>> [format_span(s) for s in (0.4, 59, 3700, 200000, float("nan"))]
+    ['0.4 s', '59 s', '1 h 1 min', '2 d 7 h', '-']
+    """
+    if not math.isfinite(seconds):
+        return "-"
+    if seconds < 0:
+        return f"-{format_span(-seconds)}"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
