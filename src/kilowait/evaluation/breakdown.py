@@ -1,0 +1,113 @@
+"""Who waits: the same metrics by class of job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from kilowait.errors import UnknownNameError
+from kilowait.evaluation.measures import Floats, Ints, started, summary
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs.columns import LABELLED
+
+__all__ = ["ClassRow", "by_class"]
+
+_RUNTIME_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
+_RUNTIME_LABELS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """One class of jobs. Waits and slowdowns are over its jobs that started, NaN where none did."""
+
+    label: str
+    jobs: int
+    """Jobs of the class in the table."""
+    started: int
+    mean_wait_s: float
+    median_wait_s: float
+    p95_wait_s: float
+    max_wait_s: float
+    mean_bsld: float
+    node_h: float
+    """Node-hours they ran."""
+
+
+def by_class(log: SegmentLog, kind: str, *, bound_s: float = 10.0) -> list[ClassRow]:
+    """The jobs of a log by class; classes without jobs are left out.
+
+    `kind` is
+
+    - ``"size"``: nodes, in steps of 4: 1, 2-4, 5-16, 17-64, 65-256, ..., smallest first;
+    - ``"runtime"``: true run time: below 1 min, 10 min, 1 h, 6 h, 24 h, and longer, shortest first;
+    - ``"user"``, ``"account"``, ``"queue"``, ``"qos"``, ``"name"``: as the table says, the most node-hours
+      first; jobs of which it is unknown are called ``-``.
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
+    >>> log = SegmentLog(
+    ...     jobs,
+    ...     np.arange(3),
+    ...     np.zeros(3),
+    ...     jobs["runtime_s"],
+    ...     np.zeros(3, np.int16),
+    ...     np.zeros(3, np.int16),
+    ...     np.ones(3, np.int8),
+    ...     jobs["submit_s"],
+    ...     np.ones(3, np.int8),
+    ...     np.array([0.0]),
+    ...     np.array([8]),
+    ... )
+    >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size")]
+    [('1', 1, 1.0), ('2-4', 2, 7.0)]
+    """
+    table = log.jobs_table
+    code, labels = _classes(table, kind)
+    count = len(labels)
+    ran = started(log, bound_s)
+    node_s = table["nodes"].astype(np.float64)[ran.row] * ran.run_s
+    ran_code = code[ran.row]
+    order = np.argsort(ran_code, kind="stable")
+    edges = np.searchsorted(ran_code[order], np.arange(count + 1))
+    jobs = np.bincount(code, minlength=count)
+    rows = []
+    for number in np.flatnonzero(jobs).tolist():
+        members = order[edges[number] : edges[number + 1]]
+        rows.append(
+            _row(labels[number], int(jobs[number]), ran.wait_s[members], ran.bsld[members], node_s[members])
+        )
+    if kind in LABELLED:
+        rows.sort(key=lambda row: -row.node_h)
+    return rows
+
+
+def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, node_s: Floats) -> ClassRow:
+    mean, median, p95, _, most = summary(wait_s)
+    return ClassRow(
+        label=label,
+        jobs=jobs,
+        started=len(wait_s),
+        mean_wait_s=mean,
+        median_wait_s=median,
+        p95_wait_s=p95,
+        max_wait_s=most,
+        mean_bsld=float(bsld.mean()) if len(bsld) else float("nan"),
+        node_h=float(node_s.sum()) / 3600.0,
+    )
+
+
+def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
+    """The class of each job, from 0, and the classes' labels."""
+    if kind == "size":
+        tops = [4**power for power in range(32)]
+        labels = ["1", *(f"{low + 1}-{top}" for low, top in pairwise(tops)), f"> {tops[-1]}"]
+        return np.searchsorted(np.array(tops), table["nodes"], side="left"), labels
+    if kind == "runtime":
+        return np.searchsorted(_RUNTIME_EDGES_S, table["runtime_s"], side="right"), list(_RUNTIME_LABELS)
+    if kind in LABELLED:
+        values, code = np.unique(table.column(kind), return_inverse=True)
+        names = table.labels.get(kind)
+        return code, ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+    raise UnknownNameError("class of jobs", kind, ("size", "runtime", *LABELLED))

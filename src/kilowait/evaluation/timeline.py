@@ -1,0 +1,124 @@
+"""A run over time: how many wait, how much is busy, how large the machine is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.errors import InputError
+from kilowait.evaluation.measures import Floats, Ints, capacity_at, left_queue_s
+from kilowait.jobs import SegmentLog
+
+__all__ = ["Timeline", "TimelineBins", "timeline"]
+
+
+@dataclass(frozen=True, eq=False)
+class TimelineBins:
+    """Means over time in equal bins; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
+
+    edge_s: Floats
+    """One more than there are bins."""
+    waiting_jobs: Floats
+    waiting_nodes: Floats
+    busy_nodes: Floats
+    capacity_nodes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Step functions of time: row i holds from ``time_s[i]`` until ``time_s[i + 1]``.
+
+    The times are all different and rise; between the first and the last something changes at each. What
+    begins and ends in the same instant (a job that does not wait, or runs for 0 s) is not seen.
+    """
+
+    time_s: Floats
+    waiting_jobs: Ints
+    waiting_nodes: Ints
+    """Nodes the waiting jobs ask for."""
+    busy_nodes: Ints
+    capacity_nodes: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def sampled(self, bins: int) -> TimelineBins:
+        """Exact means over `bins` bins of equal length, for charts.
+
+        >>> steps = np.array([4, 0])
+        >>> Timeline(np.array([0.0, 30.0]), steps, steps, steps, steps).sampled(2).busy_nodes.tolist()
+        [4.0, 4.0]
+        """
+        if bins < 1:
+            raise InputError(f"{bins} bins; ask for at least 1")
+        if len(self) < 2:
+            raise InputError(f"the timeline has {len(self)} instant(s) and so no length to cut into bins")
+        edge = np.linspace(self.time_s[0], self.time_s[-1], bins + 1)
+        return TimelineBins(
+            edge,
+            self._means(self.waiting_jobs, edge),
+            self._means(self.waiting_nodes, edge),
+            self._means(self.busy_nodes, edge),
+            self._means(self.capacity_nodes, edge),
+        )
+
+    def _means(self, steps: Ints, edge: Floats) -> Floats:
+        area = np.concatenate(([0.0], np.cumsum(steps[:-1] * np.diff(self.time_s))))
+        return np.diff(np.interp(edge, self.time_s, area)) / np.diff(edge)
+
+
+def timeline(log: SegmentLog) -> Timeline:
+    """Waiting jobs, waiting nodes, busy nodes and the machine's size, exact at every event.
+
+    It goes from the first to the last time at which a job joins or leaves the queue, starts or ends. Jobs
+    that never start wait to the end, or until they are cancelled. Empty for a log without jobs.
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
+    >>> log = SegmentLog(
+    ...     jobs,
+    ...     np.array([0, 1]),
+    ...     np.array([0.0, 20.0]),
+    ...     np.array([20.0, 40.0]),
+    ...     np.zeros(2, np.int16),
+    ...     np.zeros(2, np.int16),
+    ...     np.ones(2, np.int8),
+    ...     jobs["submit_s"],
+    ...     np.ones(2, np.int8),
+    ...     np.array([0.0]),
+    ...     np.array([4]),
+    ... )
+    >>> over = timeline(log)
+    >>> over.time_s.tolist(), over.waiting_jobs.tolist(), over.busy_nodes.tolist()
+    ([0.0, 20.0, 40.0], [1, 0, 0], [4, 2, 0])
+    """
+    nodes = log.jobs_table["nodes"]
+    left = left_queue_s(log)
+    queued = np.flatnonzero(~np.isnan(left))
+    joined, left = log.eligible_s[queued], left[queued]
+    leaves = np.isfinite(left)
+    events = np.unique(np.concatenate((joined, left[leaves], log.start_s, log.end_s)))
+    if len(events) == 0:
+        none = np.empty(0, np.int64)
+        return Timeline(np.empty(0), none, none, none, none)
+    changes = log.capacity_s[(log.capacity_s > events[0]) & (log.capacity_s < events[-1])]
+    time = np.union1d(events, changes) if len(changes) else events
+
+    def steps(start: Floats, end: Floats, up: Ints, down: Ints) -> Ints:
+        change = np.zeros(len(time), np.int64)
+        np.add.at(change, np.searchsorted(time, start), up)
+        np.subtract.at(change, np.searchsorted(time, end), down)
+        return np.cumsum(change)
+
+    asked = nodes[queued]
+    one = np.ones(len(queued), np.int64)
+    used = nodes[log.job]
+    waiting_jobs = steps(joined, left[leaves], one, one[leaves])
+    waiting_nodes = steps(joined, left[leaves], asked, asked[leaves])
+    busy_nodes = steps(log.start_s, log.end_s, used, used)
+    changed = np.ones(len(time), bool)
+    capacity = capacity_at(log, time)
+    columns = (waiting_jobs, waiting_nodes, busy_nodes, capacity)
+    changed[1:-1] = np.any([np.diff(column)[:-1] != 0 for column in columns], axis=0)
+    return Timeline(time[changed], *(column[changed] for column in columns))

@@ -1,0 +1,262 @@
+"""The Lublin-Feitelson workload model: rigid parallel jobs with sizes, run times and arrivals as in logs.
+
+U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
+jobs", JPDC 63 (11), 2003. Drawn here from the published distributions, all jobs at once:
+
+- *sizes*: one node, or a power of two, or any size; log2 of a parallel size is uniform on two stages;
+- *run times*: the logarithm is one of two Gammas, short or long; large jobs are more often long;
+- *arrivals*: the logarithm of the time between them is Gamma, on a clock that follows the day (`arrivals`).
+
+Users, estimates and the target load are not of the model and are said to be so below.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.seeding import stream
+from kilowait.synth.arrivals import DailyCycle
+from kilowait.synth.estimates import user_estimates
+from kilowait.synth.parameters import MODELS, LublinParameters
+from kilowait.synth.rescale import check_load, check_pace, rescale_load
+
+__all__ = ["lublin"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+T = TypeVar("T", np.int64, np.float64)
+
+MOST_ROUNDS = 1000
+"""How often values beyond the longest are drawn again before the parameters are called impossible."""
+
+MOST_STEPS = 24
+"""Steps in the search for the pace; each looks at every job once."""
+
+
+def lublin(
+    jobs: int,
+    nodes: int,
+    *,
+    load: float | None = None,
+    seed: int = 0,
+    model: str | LublinParameters | Sequence[LublinParameters] = "combined",
+    estimates: str | float = "exact",
+    users: int = 64,
+) -> JobTable:
+    """`jobs` jobs for a machine of `nodes` nodes, from midnight on.
+
+    Args:
+        jobs: how many.
+        nodes: the machine's size; no job is larger. The share of long jobs depends on the number of nodes as
+            published, so on machines of thousands of nodes nearly all large jobs are long.
+        load: offered load to reach (see `offered_load`); None leaves the model's own pace. The pace of the
+            model's clock is changed, not ours: a day keeps its 24 hours and its rush hours.
+        seed: same seed, same jobs.
+        model: "combined" (all jobs alike), "batch", "interactive", "mixed" (both, arriving side by side), or
+            your own parameters. Kinds become queues.
+        estimates: "exact", "rounded" (see `user_estimates`), or a factor of at least 1 on the run time.
+        users: how many users share the jobs, the k-th with a weight of 1/k. Not of the model: it is there so
+            that rules of fair share have something to do.
+
+    Run times are whole seconds as in the authors' program; submissions are not rounded.
+
+    >>> made = lublin(1000, 128, load=0.8, seed=1)
+    >>> len(made), int(made["nodes"].max()) <= 128
+    (1000, True)
+    """
+    jobs = _whole("number of jobs", jobs)
+    nodes = _whole("number of nodes", nodes)
+    users = _whole("number of users", users)
+    if load is not None:
+        check_load(load)
+        if jobs < 2:
+            raise InputError("one job has no offered load; ask for two jobs or more, or for no load")
+    kinds = _kinds(model)
+    drawn = [_drawn(kind, jobs, nodes, seed) for kind in kinds]
+    scale = 1.0 if load is None else _fitted_scale(drawn, jobs, nodes, load)
+    submit, kind, row = _merged(drawn, jobs, scale)
+    runtime = _picked([each.runtime_s for each in drawn], kind, row)
+    table = JobTable(
+        job_id=np.arange(1, jobs + 1),
+        submit_s=submit,
+        runtime_s=runtime,
+        estimate_s=_estimates(runtime, estimates, seed),
+        nodes=_picked([each.nodes for each in drawn], kind, row),
+        user=_users(jobs, users, seed),
+        queue=kind,
+        labels={"queue": tuple(each.name for each in kinds)},
+        meta={"max_procs": nodes, "model": "lublin-feitelson", "seed": int(seed)},
+    )
+    # The scale comes within a ten-millionth of the load, or within one job where kinds change places.
+    return table if load is None else rescale_load(table, nodes, load)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The jobs of one kind, in order of arrival."""
+
+    cycle: DailyCycle
+    model_s: Floats
+    """Arrivals on the model's clock, seconds."""
+    nodes: Ints
+    runtime_s: Floats
+
+
+def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _Drawn:
+    arrivals = stream(seed, f"lublin.{kind.name}.arrivals")
+    shape = kind.gap_shape * kind.gap_rush_ratio
+    gaps_log = _below(
+        lambda rows: arrivals.gamma(shape, kind.gap_scale, len(rows)),
+        count,
+        kind.longest_gap_log,
+        f"longest_gap_log of kind {kind.name!r}",
+    )
+    size = _sizes(kind, count, nodes, stream(seed, f"lublin.{kind.name}.sizes"))
+    runtime = _runtimes(kind, size, stream(seed, f"lublin.{kind.name}.runtimes"))
+    return _Drawn(DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime)
+
+
+def _sizes(kind: LublinParameters, count: int, nodes: int, rng: np.random.Generator) -> Ints:
+    """Sizes; three random numbers for each job, so that a larger machine never makes a job smaller."""
+    sort, stage, place = rng.random((3, count))
+    high = max(0.0, math.log2(nodes) - kind.size_high_gap_log2)
+    low = min(kind.size_low_log2, high)
+    # On small machines the bend lies in the middle, as the authors advise (at 8 nodes: 1.5).
+    middle = min(max(high - kind.size_middle_gap_log2, high / 2, low), high)
+    lower = stage < kind.size_lower_share
+    log2_size = np.where(lower, low + place * (middle - low), middle + place * (high - middle))
+    power2 = sort < kind.serial_share + kind.power2_share
+    whole = np.minimum(np.floor(log2_size + 0.5), nodes.bit_length() - 1)  # at most the largest that fits
+    size = np.floor(np.exp2(np.where(power2, whole, log2_size)) + 0.5)
+    size[sort < kind.serial_share] = 1.0
+    capped: Ints = np.minimum(size, nodes).astype(np.int64)
+    return capped
+
+
+def _runtimes(kind: LublinParameters, size: Ints, rng: np.random.Generator) -> Floats:
+    """Whole seconds, at least 1."""
+    short_share = np.clip(kind.short_share_per_node * size + kind.short_share_base, 0.0, 1.0)
+
+    def draw(rows: Ints) -> Floats:
+        short = rng.random(len(rows)) < short_share[rows]
+        shape = np.where(short, kind.short_shape, kind.long_shape)
+        return rng.standard_gamma(shape) * np.where(short, kind.short_scale, kind.long_scale)
+
+    what = f"longest_runtime_log of kind {kind.name!r}"
+    return np.floor(np.exp(_below(draw, len(size), kind.longest_runtime_log, what)))
+
+
+def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
+    """`count` values by `draw` (given the rows that want one); those above `limit` are drawn again."""
+    values = draw(np.arange(count))
+    rows = np.flatnonzero(values > limit)
+    for _ in range(MOST_ROUNDS):
+        if len(rows) == 0:
+            return values
+        values[rows] = draw(rows)
+        rows = rows[values[rows] > limit]
+    raise InputError(f"{what} is {limit:g}, and nearly every value drawn lies above it; raise it")
+
+
+def _merged(drawn: Sequence[_Drawn], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
+    """The first `count` arrivals of all kinds: their times, kinds, and rows within the kind."""
+    clocks = [each.cycle.clock_s(each.model_s * scale) for each in drawn]
+    if len(clocks) == 1:
+        return clocks[0], np.zeros(count, np.int64), np.arange(count)
+    times = np.concatenate(clocks)
+    order = np.argsort(times, kind="stable")[:count]
+    kind, row = np.divmod(order, count)
+    return times[order], kind, row
+
+
+def _picked(columns: Sequence[npt.NDArray[T]], kind: Ints, row: Ints) -> npt.NDArray[T]:
+    """A column of the merged jobs from the columns of their kinds."""
+    return columns[0] if len(columns) == 1 else np.stack(columns)[kind, row]
+
+
+def _fitted_scale(drawn: Sequence[_Drawn], count: int, nodes: int, load: float) -> float:
+    """The factor on the model's clock that brings the offered load near `load`.
+
+    Found by regula falsi (Illinois) on the logarithms. The load need not fall smoothly with the factor:
+    nights are long and, with several kinds, jobs change places; the caller makes up for what is left.
+    """
+    work = [each.nodes * each.runtime_s for each in drawn]
+
+    def excess(scale_log: float) -> float:
+        submit, kind, row = _merged(drawn, count, math.exp(scale_log))
+        span_s = max(float(submit[-1] - submit[0]), 1e-9)
+        return math.log(float(_picked(work, kind, row).sum()) / nodes / span_s) - math.log(load)
+
+    check_pace(float(sum(each.sum() for each in work)) / len(work), nodes, load)
+    near = 0.0
+    near_excess = excess(near)
+    far, far_excess = near, near_excess
+    step = near_excess
+    while near_excess * far_excess > 0 and abs(step) < 1e3:
+        near, near_excess = far, far_excess
+        far += step
+        far_excess = excess(far)
+        step *= 2
+    if near_excess * far_excess > 0:
+        return math.exp(near)
+    for _ in range(MOST_STEPS):
+        if abs(far_excess) < 1e-7 or far_excess == near_excess:
+            break
+        new = far - far_excess * (far - near) / (far_excess - near_excess)
+        new_excess = excess(new)
+        if new_excess * far_excess < 0:
+            near, near_excess = far, far_excess
+        else:
+            near_excess /= 2
+        far, far_excess = new, new_excess
+    return math.exp(far)
+
+
+def _kinds(model: str | LublinParameters | Sequence[LublinParameters]) -> tuple[LublinParameters, ...]:
+    if isinstance(model, str):
+        if model not in MODELS:
+            raise UnknownNameError("Lublin model", model, MODELS)
+        return MODELS[model]
+    kinds = (model,) if isinstance(model, LublinParameters) else tuple(model)
+    names = [kind.name for kind in kinds]
+    if not kinds:
+        raise InputError("the model has no kind of job; give at least one")
+    if len(set(names)) < len(names):
+        raise InputError(f"the model's kinds of job are called {', '.join(names)}; give each its own name")
+    return kinds
+
+
+def _estimates(runtime: Floats, how: str | float, seed: int) -> Floats:
+    if isinstance(how, str):
+        if how == "exact":
+            return runtime
+        if how == "rounded":
+            return user_estimates(runtime, seed=seed)
+        raise UnknownNameError("kind of estimate", how, ("exact", "rounded"))
+    if not (math.isfinite(how) and how >= 1):
+        raise InputError(f"estimates are {how} times the run time; the factor must be finite, and 1 or more")
+    return runtime * how
+
+
+def _users(count: int, users: int, seed: int) -> Ints:
+    weights = 1.0 / np.arange(1, users + 1)
+    return stream(seed, "lublin.users").choice(users, count, p=weights / weights.sum())
+
+
+def _whole(what: str, value: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"the {what} is {value!r}; it must be a whole number") from None
+    if number < 1:
+        raise InputError(f"the {what} is {number}; it must be at least 1")
+    return number

@@ -1,0 +1,166 @@
+"""What the Lublin-Feitelson model knows of one kind of job, and the published values.
+
+U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
+jobs", Journal of Parallel and Distributed Computing 63 (11), 2003, pages 1105-1122. The values are those of
+the authors' program, set for a machine of 128 nodes; its names are given in brackets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from kilowait.errors import InputError
+
+__all__ = ["BATCH", "COMBINED", "INTERACTIVE", "MODELS", "LublinParameters"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LublinParameters:
+    """One kind of job.
+
+    >>> from dataclasses import replace
+    >>> replace(COMBINED, name="all serial", serial_share=1.0, power2_share=0.0).serial_share
+    1.0
+    """
+
+    name: str
+    """Becomes the queue's name."""
+
+    serial_share: float
+    """Share of jobs on one node [SERIAL_PROB]."""
+    power2_share: float
+    """Share of jobs on 2, 4, 8, ... nodes [POW2_PROB]."""
+    size_low_log2: float
+    """log2 of the smallest parallel size [ULOW]."""
+    size_middle_gap_log2: float
+    """How far the bend of the size distribution lies below its top, log2 [UHI - UMED]."""
+    size_high_gap_log2: float
+    """How far its top lies below the machine's size, log2 [7 - UHI; the program's machine has 2^7 nodes]."""
+    size_lower_share: float
+    """Share of parallel jobs below the bend [UPROB]."""
+
+    short_shape: float
+    """Gamma shape of the logarithm of short run times [A1]."""
+    short_scale: float
+    """Its scale, natural log of seconds [B1]."""
+    long_shape: float
+    """The same for long run times [A2]."""
+    long_scale: float
+    """Its scale [B2]."""
+    short_share_per_node: float
+    """Change of the share of short jobs with each node [PA]."""
+    short_share_base: float
+    """Share of short jobs at no nodes [PB]; the sum of both is kept within 0 and 1."""
+
+    gap_shape: float
+    """Gamma shape of the logarithm of the time between arrivals in rush hours [AARR]."""
+    gap_scale: float
+    """Its scale, natural log of seconds [BARR]."""
+    gap_rush_ratio: float
+    """What turns that shape into the one for all hours [ARAR]."""
+    cycle_shape: float
+    """Gamma shape of the arrivals over the day [ANUM]."""
+    cycle_scale: float
+    """Its scale, half hours [BNUM]."""
+
+    longest_runtime_log: float = 12.0
+    """Natural log of the longest run time, seconds (45 h); longer ones are drawn again [TOO_MUCH_TIME]."""
+    longest_gap_log: float = 13.0
+    """Natural log of the longest time between arrivals, seconds, 5 days [TOO_MUCH_ARRIVE_TIME]."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InputError("a kind of job has no name; give it one, it becomes the queue's")
+        for rule in fields(self):
+            value = getattr(self, rule.name)
+            if rule.name == "name":
+                continue
+            if not math.isfinite(value):
+                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be a finite number")
+            if rule.name.endswith("_share") and not 0 <= value <= 1:
+                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; a share lies in 0 to 1")
+            if rule.name.endswith(("_shape", "_scale", "_ratio", "_log")) and value <= 0:
+                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be above 0")
+            if rule.name.endswith("_log2") and value < 0:
+                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be 0 or more")
+        if self.serial_share + self.power2_share > 1:
+            raise InputError(
+                f"serial_share {self.serial_share} and power2_share {self.power2_share} of kind "
+                f"{self.name!r} are more than 1 together; lower one of them"
+            )
+
+
+BATCH = LublinParameters(
+    name="batch",
+    serial_share=0.2927,
+    power2_share=0.6686,
+    size_low_log2=1.2,
+    size_middle_gap_log2=2.0,
+    size_high_gap_log2=0.0,
+    size_lower_share=0.875,
+    short_shape=6.57,
+    short_scale=0.823,
+    long_shape=639.1,
+    long_scale=0.0156,
+    short_share_per_node=-0.003,
+    short_share_base=0.6986,
+    gap_shape=6.0415,
+    gap_scale=0.8531,
+    gap_rush_ratio=1.0519,
+    cycle_shape=6.1271,
+    cycle_scale=5.2740,
+)
+"""Batch jobs."""
+
+INTERACTIVE = LublinParameters(
+    name="interactive",
+    serial_share=0.1541,
+    power2_share=0.625,
+    size_low_log2=1.0,
+    size_middle_gap_log2=2.5,
+    size_high_gap_log2=1.5,
+    size_lower_share=0.705,
+    short_shape=3.8351,
+    short_scale=0.6605,
+    long_shape=7.073,
+    long_scale=0.6856,
+    short_share_per_node=-0.0118,
+    short_share_base=0.9156,
+    gap_shape=6.5510,
+    gap_scale=0.6621,
+    gap_rush_ratio=0.9797,
+    cycle_shape=8.9186,
+    cycle_scale=3.6680,
+)
+"""Interactive jobs; the largest take about a third of the machine."""
+
+COMBINED = LublinParameters(
+    name="combined",
+    serial_share=0.244,
+    power2_share=0.576,
+    size_low_log2=0.8,
+    size_middle_gap_log2=2.5,
+    size_high_gap_log2=0.0,
+    size_lower_share=0.86,
+    short_shape=4.2,
+    short_scale=0.94,
+    long_shape=312.0,
+    long_scale=0.03,
+    short_share_per_node=-0.0054,
+    short_share_base=0.78,
+    gap_shape=10.2303,
+    gap_scale=0.4871,
+    gap_rush_ratio=1.0225,
+    cycle_shape=8.1737,
+    cycle_scale=3.9631,
+)
+"""All jobs alike, the authors' fit where a log does not tell the kinds apart."""
+
+MODELS: dict[str, tuple[LublinParameters, ...]] = {
+    "combined": (COMBINED,),
+    "batch": (BATCH,),
+    "interactive": (INTERACTIVE,),
+    "mixed": (BATCH, INTERACTIVE),
+}
+"""Name to the kinds of job that arrive side by side."""

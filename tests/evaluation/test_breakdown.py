@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kilowait.errors import UnknownNameError
+from kilowait.evaluation import by_class, metrics
+from tests.evaluation.logs import NEVER, made_log
+
+
+def log_of(*nodes, **columns):
+    return made_log(*((0, 10 * k, 3600, n) for k, n in enumerate(nodes)), capacity=((0, 10**6),), **columns)
+
+
+def test_size_classes():
+    rows = by_class(log_of(1, 2, 4, 5, 16, 17, 64, 65, 300), "size")
+    assert [(row.label, row.jobs) for row in rows] == [
+        ("1", 1),
+        ("2-4", 2),
+        ("5-16", 2),
+        ("17-64", 2),
+        ("65-256", 1),
+        ("257-1024", 1),
+    ]
+
+
+def test_enormous_sizes_have_a_class():
+    assert by_class(log_of(2**62), "size")[0].label == f"{4**30 + 1}-{4**31}"
+    row = by_class(made_log((0, NEVER, 1, 2**63 - 1024)), "size")[0]
+    assert row.label == f"> {4**31}"
+
+
+def test_values():
+    log = made_log((0, 0, 3600, 2), (0, 100, 50, 4), (0, 200, 100, 3), (0, NEVER, 5, 4), (0, 300, 5, 1))
+    one, few = by_class(log, "size")
+    assert (one.label, one.jobs, one.started) == ("1", 1, 1)
+    assert one.mean_bsld == 30.5
+    assert (few.label, few.jobs, few.started) == ("2-4", 4, 3)
+    assert few.mean_wait_s == 100
+    assert few.median_wait_s == 100
+    assert few.p95_wait_s == pytest.approx(190)
+    assert few.max_wait_s == 200
+    assert few.mean_bsld == pytest.approx((1 + 3 + 3) / 3)
+    assert few.node_h == pytest.approx((2 * 3600 + 4 * 50 + 3 * 100) / 3600)
+
+
+def test_users_by_node_hours():
+    log = log_of(1, 8, 3, 2, user=[0, 1, 0, -1], labels={"user": ("ann", "bob", "nobody")})
+    rows = by_class(log, "user")
+    assert [(row.label, row.jobs, row.node_h) for row in rows] == [("bob", 1, 8), ("ann", 2, 4), ("-", 1, 2)]
+    assert sum(row.node_h for row in rows) == pytest.approx(metrics(log)["busy_node_h"])
+
+
+def test_numbers_without_labels():
+    assert [row.label for row in by_class(log_of(1, 2, queue=[7, 3]), "queue")] == ["3", "7"]
+
+
+def test_column_that_is_not_there():
+    rows = by_class(log_of(1, 2), "account")
+    assert [(row.label, row.jobs) for row in rows] == [("-", 2)]
+
+
+def test_runtime_classes():
+    runs = (0, 59.9, 60, 599, 600, 3600, 21_600, 86_399, 86_400)
+    rows = by_class(made_log(*((0, 0, run, 1) for run in runs)), "runtime")
+    assert [(row.label, row.jobs) for row in rows] == [
+        ("< 1 min", 2),
+        ("1-10 min", 2),
+        ("10-60 min", 1),
+        ("1-6 h", 1),
+        ("6-24 h", 2),
+        (">= 24 h", 1),
+    ]
+
+
+def test_class_without_a_start():
+    (row,) = by_class(made_log((0, NEVER, 5, 1)), "size")
+    assert (row.jobs, row.started, row.node_h) == (1, 0, 0)
+    assert math.isnan(row.mean_wait_s)
+    assert math.isnan(row.mean_bsld)
+
+
+@pytest.mark.parametrize("kind", ["size", "runtime", "user"])
+def test_empty_log(kind):
+    assert by_class(made_log(), kind) == []
+
+
+def test_unknown_class():
+    with pytest.raises(UnknownNameError, match="did you mean 'user'"):
+        by_class(made_log(), "users")
+
+
+def test_classes_together_are_the_whole():
+    log = log_of(*range(1, 200))
+    rows = by_class(log, "size")
+    assert sum(row.jobs for row in rows) == 199
+    mean = sum(row.mean_wait_s * row.jobs for row in rows) / 199
+    assert mean == pytest.approx(metrics(log)["mean_wait_s"])

@@ -1,0 +1,51 @@
+"""The rules in plain Python, for the slow twin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tests.oracle.twin import Rule, TwinJob
+
+Formula = Callable[[float, int, float, float, float], float]
+"""(e, n, w, s, eligible) -> score; s is the eligible time since the first submit of the table."""
+
+
+def _late(s: float) -> float:
+    return math.log10(max(s, 1.0))
+
+
+FIXED: dict[str, Formula] = {
+    "fcfs": lambda e, n, w, s, eligible: eligible,
+    "sjf": lambda e, n, w, s, eligible: e,
+    "ljf": lambda e, n, w, s, eligible: -e,
+    "saf": lambda e, n, w, s, eligible: e * n,
+    "laf": lambda e, n, w, s, eligible: -(e * n),
+    "smallest": lambda e, n, w, s, eligible: float(n),
+    "largest": lambda e, n, w, s, eligible: -float(n),
+    "f1": lambda e, n, w, s, eligible: math.log10(e) * n + 870.0 * _late(s),
+    "f2": lambda e, n, w, s, eligible: math.sqrt(e) * n + 25600.0 * _late(s),
+    "f3": lambda e, n, w, s, eligible: e * n + 6860000.0 * _late(s),
+    "f4": lambda e, n, w, s, eligible: e * math.sqrt(n) + 530000.0 * _late(s),
+}
+"""Scored once, on arrival."""
+
+MOVING: dict[str, Formula] = {
+    "lxf": lambda e, n, w, s, eligible: -((w + e) / e),
+    "wfp3": lambda e, n, w, s, eligible: -((w / e) ** 3 * n),
+    "unicef": lambda e, n, w, s, eligible: -(w / (max(math.log2(n), 1e-15) * e)),
+}
+"""Scored at every pass."""
+
+NAMES = (*FIXED, *MOVING)
+
+
+def rule_for(name: str, jobs: Sequence[TwinJob]) -> tuple[Rule, bool]:
+    """The rule for this table of jobs, and whether it is fixed."""
+    formula = FIXED[name] if name in FIXED else MOVING[name]
+    first = min((job.submit for job in jobs), default=0.0)
+
+    def rule(job: TwinJob, now: float, eligible: float) -> float:
+        return formula(max(job.estimate, 1.0), job.nodes, now - eligible, eligible - first, eligible)
+
+    return rule, name in FIXED

@@ -1,0 +1,76 @@
+"""Compare engine and twin on as many random workloads as there is time for.
+
+python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from multiprocessing import get_context
+
+from tests.oracle.workloads import random_case, run_twin
+
+BLOCK = 50
+SHOWN = 5
+
+
+def check(first: int, last: int) -> list[str]:
+    """Words for every seed of the block whose logs differ, or where either simulator failed."""
+    from tests.oracle.convert import difference, run_engine
+
+    found = []
+    for seed in range(first, last):
+        case = random_case(seed)
+        try:
+            differs = difference(case, run_twin(case), run_engine(case))
+        except Exception:
+            differs = f"seed {seed}: {traceback.format_exc()}"
+        if differs is not None:
+            found.append(differs)
+    return found
+
+
+def _check_block(block: tuple[int, int]) -> tuple[int, list[str]]:
+    return block[1] - block[0], check(*block)
+
+
+def _blocks(first: int, cases: int) -> Iterator[tuple[int, int]]:
+    for begin in range(first, first + cases, BLOCK):
+        yield begin, min(begin + BLOCK, first + cases)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0: all the same; 1: some differ; 130: interrupted."""
+    parser = argparse.ArgumentParser(description="Compare the engine with the slow twin on random workloads.")
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    done, differing = 0, 0
+    # Fresh processes: what the parent has compiled or opened is not carried along.
+    with get_context("spawn").Pool(options.processes) as pool:
+        try:
+            for count, found in pool.imap_unordered(_check_block, _blocks(options.first, options.cases)):
+                done += count
+                for words in found[: max(0, SHOWN - differing)]:
+                    print(f"\n{words}", flush=True)
+                differing += len(found)
+                rate = done / (time.monotonic() - begun)
+                print(f"\r{done:,} of {options.cases:,} cases, {differing} differ, {rate:.0f}/s  ", end="")
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            print(f"\nINTERRUPTED after {done:,} cases from seed {options.first}: {differing} differ")
+            return 130
+    verdict = "SAME" if not differing else "DIFFERENT"
+    took = time.monotonic() - begun
+    print(f"\n{verdict}: {done:,} cases from seed {options.first}, {differing} differ, {took:.0f} s")
+    return 1 if differing or done != options.cases else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,256 @@
+"""Small, nasty workloads: every feature of the clock, with ties, zeros, debts and dead ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.oracle.rules import NAMES, rule_for
+from tests.oracle.twin import Outage, Reservation, Run, TwinGroup, TwinJob, simulate
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation, whole: machine, jobs and settings."""
+
+    seed: int
+    jobs: tuple[TwinJob, ...]
+    groups: tuple[TwinGroup, ...]
+    queues: dict[str, tuple[str, ...]]
+    outages: tuple[Outage, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    policy: str = "fcfs"
+    depth: int | None = 0
+    """Reservations per group: 0 none, 1 EASY, k; None: conservative."""
+    backfill_order: str | None = None
+    walltime: str = "extend"
+    passes: str = "instant"
+    placement: str = "first"
+
+
+def run_twin(case: Case) -> Run:
+    """The twin's answer."""
+    rule, fixed = rule_for(case.policy, case.jobs)
+    own = (None, True) if case.backfill_order is None else rule_for(case.backfill_order, case.jobs)
+    return simulate(
+        case.jobs,
+        case.groups,
+        queues=case.queues,
+        outages=case.outages,
+        reservations=case.reservations,
+        rule=rule,
+        fixed=fixed,
+        depth=case.depth,
+        backfill_rule=own[0],
+        backfill_fixed=own[1],
+        walltime=case.walltime,
+        passes=case.passes,
+        placement=case.placement,
+    )
+
+
+def random_case(seed: int) -> Case:
+    """The case of this seed; which features it has is part of the draw."""
+    rng = Random(seed)
+    unit = rng.choice([1.0, 1.0, 1.0, 0.25, 0.25, 0.0])
+    groups = _groups(rng)
+    queues = _queues(rng, groups)
+    jobs = _sizes(rng, groups, rng.randint(5, rng.choice([12, 30, 60])))
+    jobs = _lengths(rng, jobs, unit)
+    jobs, span = _submits(rng, jobs, groups, unit)
+    first = min(job.submit for job in jobs)
+    outages = _outages(rng, groups, first, span, unit) if rng.random() < 0.35 else ()
+    reservations = _reservations(rng, groups, first, span, unit) if rng.random() < 0.25 else ()
+    jobs = _wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
+    if rng.random() < 0.3:
+        jobs = rng.sample(jobs, len(jobs))
+    depth = rng.choice([0, 0, 1, 1, 1, 2, 3, None, None])
+    own_order = bool(depth) and rng.random() < 0.4
+    return Case(
+        seed=seed,
+        jobs=tuple(jobs),
+        groups=groups,
+        queues=queues,
+        outages=outages,
+        reservations=reservations,
+        policy="fcfs" if rng.random() < 0.25 else rng.choice(NAMES),
+        depth=depth,
+        backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if own_order else None,
+        walltime=rng.choice(["extend", "extend", "kill"]),
+        passes=rng.choice(["instant", "instant", "event"]),
+        placement=rng.choice(["first", "balance"]),
+    )
+
+
+def _snap(value: float, unit: float) -> float:
+    """The value on the grid of `unit` seconds (0: no grid)."""
+    return round(value / unit) * unit if unit else value
+
+
+def _groups(rng: Random) -> tuple[TwinGroup, ...]:
+    count = rng.choice([1, 1, 1, 2, 2, 3, 4])
+    style = rng.choice(["whole", "whole", "shared", "mixed"])
+    groups = []
+    for i in range(count):
+        if style == "whole" or (style == "mixed" and rng.random() < 0.5):
+            groups.append(TwinGroup(f"g{i}", rng.choice([1, 2, 4, 4, 8, 10, 16]), cores=rng.choice([1, 4])))
+        else:
+            memory_gb = rng.choice([0.0, 0.0, 1.2505, 4.0, 16.0])
+            cores, gpus = rng.choice([2, 4, 8]), rng.choice([0, 0, 1, 2, 4])
+            groups.append(TwinGroup(f"g{i}", rng.randint(1, 5), cores, memory_gb, gpus, shared=True))
+    return tuple(groups)
+
+
+def _queues(rng: Random, groups: Sequence[TwinGroup]) -> dict[str, tuple[str, ...]]:
+    if rng.random() < (0.8 if len(groups) == 1 else 0.3):
+        return {}
+    names = [group.name for group in groups]
+    return {f"q{i}": tuple(rng.sample(names, rng.randint(1, len(names)))) for i in range(rng.randint(1, 3))}
+
+
+def _sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[TwinJob]:
+    """Jobs with needs only; columns for shared groups are there for all jobs or for none."""
+    widest = max(group.nodes for group in groups)
+    style = rng.choice(["any", "small", "large", "few", "few"])
+    few = [rng.randint(1, widest) for _ in range(3)]
+    large_share = rng.choice([0.0, 0.0, 0.05])
+    shared = [group for group in groups if group.shared]
+    cores = max((g.cores * g.nodes for g in shared), default=0) if rng.random() < 0.7 else 0
+    memory_mb = max((g.memory_gb * 1000 * g.nodes for g in shared), default=0) if rng.random() < 0.7 else 0
+    gpus = max((g.gpus * g.nodes for g in shared), default=0) if rng.random() < 0.7 else 0
+    ids = rng.sample(range(1, 3 * count), count)
+    if rng.random() < 0.6:
+        ids.sort()
+    jobs = []
+    for job_id in ids:
+        nodes = {
+            "any": rng.randint(1, widest),
+            "small": rng.randint(1, max(1, widest // 4)),
+            "large": rng.randint((widest + 1) // 2, widest),
+            "few": rng.choice(few),
+        }[style]
+        if rng.random() < large_share:
+            nodes = widest + rng.randint(1, 3)
+        job = TwinJob(job_id, 0.0, 0.0, 0.0, nodes)
+        if cores:
+            job = replace(job, cores=rng.choice([0, 1, 2, rng.randint(1, cores), cores]))
+        if memory_mb:
+            job = replace(job, memory_mb=rng.choice([0.0, 250.0, rng.randint(0, int(memory_mb * 4)) / 4]))
+        if gpus:
+            job = replace(job, gpus=rng.choice([0, 0, 1, rng.randint(0, gpus)]))
+        jobs.append(job)
+    return jobs
+
+
+def _lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
+    lengths = rng.choice(["set", "uniform", "skewed"])
+    guesses = rng.choice(["exact", "exact", "over", "under", "round", "tiny", "mixed", "mixed"])
+    made = []
+    for job in jobs:
+        if lengths == "set":
+            run = rng.choice([0.0, 1.0, 2.0, 5.0, 10.0, 10.0, 60.0, 100.0])
+        elif lengths == "uniform":
+            run = rng.uniform(0, 100)
+        else:
+            run = math.exp(rng.gauss(2.5, 1.5))
+        run = _snap(run, unit)
+        guess = rng.choice(["exact", "over", "under", "round", "tiny"]) if guesses == "mixed" else guesses
+        estimate = {
+            "exact": run,
+            "over": _snap(run * rng.uniform(1, 5), unit),
+            "under": _snap(run / 2 ** rng.uniform(0, 8), unit),
+            "round": rng.choice([10.0, 60.0, 300.0]),
+            "tiny": rng.choice([0.0, 0.25, 0.5, 1.0, 1.5]),
+        }[guess]
+        made.append(replace(job, runtime=run, estimate=estimate))
+    return made
+
+
+def _submits(
+    rng: Random, jobs: list[TwinJob], groups: Sequence[TwinGroup], unit: float
+) -> tuple[list[TwinJob], float]:
+    """Submit times dense enough for queues to form; the span they cover comes back as well."""
+    nodes = sum(group.nodes for group in groups)
+    work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
+    span = _snap(work / nodes * rng.choice([0.2, 0.5, 0.8, 1.0]), unit) + 1.0
+    origin = rng.choice([0.0, 0.0, 0.0, 1000.0, -50.0, 1.6e9])
+    bursts = [_snap(rng.uniform(0, span), unit) for _ in range(rng.randint(1, 5))]
+    style = rng.choice(["spread", "bursts", "both", "both", "at once"])
+    submits = []
+    for _ in jobs:
+        if style == "at once":
+            at = 0.0
+        elif style == "bursts" or (style == "both" and rng.random() < 0.5):
+            at = rng.choice(bursts)
+        else:
+            at = _snap(rng.uniform(0, span), unit)
+        submits.append(origin + at)
+    if rng.random() < 0.6:
+        submits.sort()
+    return [replace(job, submit=at) for job, at in zip(jobs, submits, strict=True)], span
+
+
+def _outages(
+    rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
+) -> tuple[Outage, ...]:
+    outages = []
+    for _ in range(rng.randint(1, 4)):
+        group = rng.choice(groups)
+        start, end, announced = _window(rng, first, span, unit)
+        if rng.random() < 0.12:
+            end = math.inf
+        outages.append(Outage(group.name, rng.randint(1, group.nodes), start, end, announced))
+    return tuple(outages)
+
+
+def _reservations(
+    rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
+) -> tuple[Reservation, ...]:
+    reservations = []
+    for i in range(rng.randint(1, 2)):
+        group = rng.choice(groups)
+        window = _window(rng, first, span, unit)
+        reservations.append(Reservation(f"r{i}", group.name, rng.randint(1, group.nodes), *window))
+    return tuple(reservations)
+
+
+def _window(rng: Random, first: float, span: float, unit: float) -> tuple[float, float, float]:
+    """(start, end, announced): planned, half planned or a surprise."""
+    start = first + _snap(rng.uniform(-0.1, 1.2) * span, unit)
+    end = start + max(_snap(rng.uniform(0.02, 0.6) * span, unit), 1.0)
+    announced = rng.choice([-math.inf, start, start - _snap(rng.uniform(0, 0.5) * span, unit)])
+    return start, end, announced
+
+
+def _wishes(
+    rng: Random, jobs: list[TwinJob], queues: list[str], first: float, span: float, unit: float
+) -> list[TwinJob]:
+    """Queues, dependencies, holds and cancellations."""
+    after_share = rng.choice([0.0, 0.0, 0.0, 0.2, 0.5])
+    begin_share = rng.choice([0.0, 0.0, 0.0, 0.3])
+    cancel_share = rng.choice([0.0, 0.0, 0.0, 0.15, 0.5])
+    together = first + _snap(rng.uniform(0, span), unit)
+    before: list[TwinJob] = []  # a job may only depend on those drawn before it: no circles
+    made = {}
+    for job in rng.sample(jobs, len(jobs)) if rng.random() < 0.3 else jobs:
+        if queues and rng.random() < 0.8:
+            job = replace(job, queue=rng.choice([*queues, "unlisted"]))
+        if before and rng.random() < after_share:
+            think = rng.choice([0.0, 0.0, 1.0, 7.5, _snap(rng.uniform(0, 30), unit)])
+            job = replace(job, after=rng.choice(before[-5:]).job_id, think=think)
+        if rng.random() < begin_share:
+            job = replace(job, begin=rng.choice([together, job.submit + _snap(rng.uniform(-10, 40), unit)]))
+        if rng.random() < cancel_share:
+            other = rng.choice(jobs)
+            times = [
+                job.submit + rng.choice([-5.0, 0.0]),
+                job.submit + _snap(rng.uniform(0, 120), unit),
+                other.submit + other.runtime,
+                together,
+            ]
+            job = replace(job, cancel=rng.choice(times))
+        before.append(job)
+        made[job.job_id] = job
+    return [made[job.job_id] for job in jobs]

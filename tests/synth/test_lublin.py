@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import gzip
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.synth import BATCH, COMBINED, INTERACTIVE, lublin, offered_load
+from tests.synth import reference
+
+KINDS = {"combined": reference.COMBINED, "batch": reference.BATCH, "interactive": reference.INTERACTIVE}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request):
+    """40,000 jobs by the reference and 200,000 by the package, for 128 nodes."""
+    kind = KINDS[request.param]
+    rng = random.Random(7)
+    sizes = [reference.size(kind, rng) for _ in range(40_000)]
+    runtimes = [reference.runtime(kind, nodes, rng) for nodes in sizes]
+    gaps = [reference.gap(kind, rng) for _ in range(40_000)]
+    times = reference.arrivals(gaps, reference.weights(kind))
+    plain = {"nodes": np.array(sizes), "runtime_s": np.array(runtimes, float), "submit_s": np.array(times)}
+    return plain, lublin(200_000, 128, model=request.param, seed=11)
+
+
+def test_shares_of_sizes_agree(both):
+    plain, made = both
+    for share in (
+        lambda nodes: nodes == 1,
+        lambda nodes: (nodes > 1) & (nodes & (nodes - 1) == 0),
+        lambda nodes: nodes > 16,
+        lambda nodes: nodes > 32,
+        lambda nodes: nodes >= 128,
+    ):
+        assert share(made["nodes"]).mean() == pytest.approx(share(plain["nodes"]).mean(), abs=0.012)
+    assert made["nodes"].mean() == pytest.approx(plain["nodes"].mean(), rel=0.03)
+    assert made["nodes"].max() == plain["nodes"].max()
+
+
+def test_run_times_agree(both):
+    plain, made = both
+    quantiles = np.arange(0.05, 1.0, 0.05)
+    expected = np.quantile(np.log(plain["runtime_s"]), quantiles)
+    np.testing.assert_allclose(np.quantile(np.log(made["runtime_s"]), quantiles), expected, atol=0.12)
+    assert made["runtime_s"].mean() == pytest.approx(plain["runtime_s"].mean(), rel=0.1)  # heavy tails
+    assert made["runtime_s"].max() <= math.exp(12)
+    assert made["runtime_s"].min() >= 1
+    assert (made["runtime_s"] == np.floor(made["runtime_s"])).all()
+
+
+def test_large_jobs_run_as_long(both):
+    plain, made = both
+    for low, high in ((1, 1), (2, 8), (16, 32)):
+        there = (plain["nodes"] >= low) & (plain["nodes"] <= high)
+        here = (made["nodes"] >= low) & (made["nodes"] <= high)
+        expected = np.log(plain["runtime_s"][there]).mean()
+        assert np.log(made["runtime_s"][here]).mean() == pytest.approx(expected, abs=0.15)
+
+
+def test_arrivals_agree(both):
+    plain, made = both
+    gaps, expected = np.diff(made["submit_s"]), np.diff(plain["submit_s"])
+    quantiles = (0.1, 0.25, 0.5, 0.75, 0.9)
+    np.testing.assert_allclose(
+        np.quantile(np.log(gaps), quantiles), np.quantile(np.log(expected), quantiles), atol=0.08
+    )
+    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(made)
+    hours = np.bincount((plain["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(
+        plain["submit_s"]
+    )
+    np.testing.assert_allclose(by_hour, hours, atol=0.02)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_pace_is_the_integral_of_the_density(name):
+    """The cycle only spreads a day's seconds, so the mean time between arrivals is that of the cut Gamma."""
+    kind = KINDS[name]
+    x = (np.arange(200_000) + 0.5) * (13 / 200_000)
+    density = np.exp((kind["aarr"] - 1) * np.log(x) - x / kind["barr"])
+    density /= density.sum()
+    mean = float(density @ np.exp(x))
+    deviation = math.sqrt(float(density @ np.exp(2 * x)) - mean**2)
+    made = lublin(400_000, 128, model=name, seed=6)
+    assert made["submit_s"][-1] / 400_000 == pytest.approx(mean, abs=3 * deviation / math.sqrt(400_000))
+
+
+def test_shares_are_the_published_ones():
+    made = lublin(400_000, 128, seed=3)
+    nodes = made["nodes"]
+    assert (nodes == 1).mean() == pytest.approx(0.244, abs=0.003)
+    # All sizes that are rounded to a whole log2, and of the others those that happen to be a power of two.
+    assert ((nodes > 1) & (nodes & (nodes - 1) == 0)).mean() > 0.576
+
+
+@pytest.mark.parametrize("load", [None, 0.5, 0.95])
+@pytest.mark.parametrize("model", ["combined", "mixed"])
+def test_the_day_keeps_its_24_hours(model, load):
+    made = lublin(50_000, 256, model=model, load=load, seed=2)
+    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24)
+    night, day = by_hour[2:7].mean(), by_hour[11:17].mean()
+    assert day > 3 * night
+
+
+@pytest.mark.parametrize("model", ["combined", "batch", "interactive", "mixed"])
+@pytest.mark.parametrize("load", [0.01, 0.7, 0.9, 3.0])
+@pytest.mark.parametrize("jobs", [2, 3, 50, 5000])
+def test_load_is_reached(model, load, jobs):
+    made = lublin(jobs, 256, load=load, model=model, seed=5)
+    assert len(made) == jobs
+    assert offered_load(made, 256) == pytest.approx(load, rel=1e-9)
+    assert made.order is None
+
+
+def test_same_seed_same_jobs():
+    first, again = (lublin(3000, 100, load=0.8, seed=4, model="mixed", estimates="rounded") for _ in range(2))
+    other = lublin(3000, 100, load=0.8, seed=5, model="mixed", estimates="rounded")
+    for name in first.columns:
+        np.testing.assert_array_equal(first[name], again[name])
+    for name in ("submit_s", "runtime_s", "nodes", "user", "estimate_s", "queue"):
+        assert (first[name] != other[name]).any()
+
+
+def test_a_larger_machine_never_makes_a_job_smaller():
+    before = lublin(5000, 1, seed=9)["nodes"]
+    for nodes in (2, 3, 7, 8, 100, 128, 129, 1000, 49_152):
+        sizes = lublin(5000, nodes, seed=9)["nodes"]
+        assert sizes.max() <= nodes
+        assert (sizes >= before).all()
+        before = sizes
+
+
+def test_power_of_two_jobs_stay_so_on_odd_machines():
+    kind = replace(COMBINED, serial_share=0.0, power2_share=1.0)
+    nodes = lublin(20_000, 100, model=kind)["nodes"]
+    assert (nodes & (nodes - 1) == 0).all()
+    assert nodes.max() == 64
+
+
+def test_one_node():
+    made = lublin(100, 1, load=0.5)
+    assert (made["nodes"] == 1).all()
+    assert offered_load(made, 1) == pytest.approx(0.5)
+
+
+def test_one_job():
+    assert len(lublin(1, 16)) == 1
+    with pytest.raises(InputError, match="one job has no offered load"):
+        lublin(1, 16, load=0.5)
+
+
+def test_mixed_kinds_are_queues():
+    made = lublin(20_000, 128, model="mixed", seed=1)
+    assert made.labels["queue"] == ("batch", "interactive")
+    interactive = made["queue"] == 1
+    assert 0.2 < interactive.mean() < 0.9
+    assert made["nodes"][interactive].max() <= 46
+    assert made["nodes"][~interactive].max() == 128
+    assert np.median(made["runtime_s"][interactive]) < np.median(made["runtime_s"][~interactive])
+    assert len(np.unique(lublin(100, 128)["queue"])) == 1
+
+
+def test_mixed_kinds_do_not_disturb_each_other():
+    alone = lublin(1000, 128, model="batch", seed=1)
+    mixed = lublin(1000, 128, model=(BATCH, INTERACTIVE), seed=1)
+    batch = mixed[mixed["queue"] == 0]
+    assert len(batch) > 30
+    for name in ("submit_s", "runtime_s", "nodes"):
+        np.testing.assert_array_equal(batch[name], alone[name][: len(batch)])
+
+
+def test_estimates():
+    exact = lublin(2000, 64)
+    np.testing.assert_array_equal(exact["estimate_s"], exact["runtime_s"])
+    np.testing.assert_array_equal(lublin(2000, 64, estimates=2.5)["estimate_s"], exact["runtime_s"] * 2.5)
+    rounded = lublin(2000, 64, estimates="rounded")
+    assert (rounded["estimate_s"] >= rounded["runtime_s"]).all()
+    np.testing.assert_array_equal(rounded["runtime_s"], exact["runtime_s"])
+
+
+def test_users_are_zipf_like():
+    made = lublin(50_000, 64, users=10)
+    counts = np.bincount(made["user"])
+    assert len(counts) == 10
+    assert counts[0] / counts[1] == pytest.approx(2.0, rel=0.1)
+    assert counts[0] / counts[9] == pytest.approx(10.0, rel=0.15)
+    assert (lublin(10, 64, users=1)["user"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"jobs": 0}, "number of jobs is 0"),
+        ({"jobs": -3}, "number of jobs is -3"),
+        ({"jobs": 2.5}, "number of jobs is 2.5; it must be a whole number"),
+        ({"jobs": math.nan}, "number of jobs is nan"),
+        ({"nodes": 0}, "number of nodes is 0"),
+        ({"nodes": "64"}, "number of nodes is '64'"),
+        ({"users": 0}, "number of users is 0"),
+        ({"load": 0.0}, "load is 0.0"),
+        ({"load": -1.0}, "load is -1.0"),
+        ({"load": math.nan}, "load is nan"),
+        ({"load": math.inf}, "load is inf"),
+        ({"load": 1e-300}, "ask for a higher load"),
+        ({"load": 1e300}, "ask for a lower load"),
+        ({"seed": -1}, "seed is -1"),
+        ({"estimates": 0.5}, "factor must be finite, and 1 or more"),
+        ({"estimates": math.nan}, "estimates are nan times"),
+        ({"model": ()}, "no kind of job"),
+        ({"model": (BATCH, BATCH)}, "batch, batch"),
+        ({"model": replace(BATCH, longest_runtime_log=1e-9)}, "longest_runtime_log of kind 'batch'"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(InputError, match=message):
+        lublin(**{"jobs": 100, "nodes": 64, **arguments})
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownNameError, match="did you mean 'batch'"):
+        lublin(10, 64, model="bach")
+    with pytest.raises(UnknownNameError, match="did you mean 'rounded'"):
+        lublin(10, 64, estimates="round")
+
+
+def test_resembles_a_log_of_the_authors_program(data_dir):
+    """lublin_256 was made by the published program for 256 nodes, without telling kinds apart."""
+    with gzip.open(data_dir / "swf" / "lublin_256.swf.gz", "rt") as lines:
+        rows = np.array([line.split() for line in lines if not line.startswith(";")], float)
+    submit, runtime, nodes = rows[:, 1], rows[:, 3], rows[:, 4].astype(int)
+    made = lublin(200_000, 256, seed=1)
+    assert (made["nodes"] == 1).mean() == pytest.approx((nodes == 1).mean(), abs=0.02)
+    power2 = (made["nodes"] & (made["nodes"] - 1) == 0).mean()
+    assert power2 == pytest.approx((nodes & (nodes - 1) == 0).mean(), abs=0.02)
+    assert made["nodes"].mean() == pytest.approx(nodes.mean(), rel=0.15)
+    np.testing.assert_allclose(
+        np.quantile(np.log(made["runtime_s"]), (0.1, 0.25, 0.75, 0.9)),
+        np.quantile(np.log(np.maximum(runtime, 1)), (0.1, 0.25, 0.75, 0.9)),
+        atol=0.3,
+    )
+    by_hour = np.bincount((made["submit_s"] % 86400 // 3600).astype(int), minlength=24) / len(made)
+    hours = np.bincount((submit % 86400 // 3600).astype(int), minlength=24) / len(submit)
+    np.testing.assert_allclose(by_hour, hours, atol=0.03)
