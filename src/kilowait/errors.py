@@ -68,6 +68,10 @@ class UnknownNameError(KilowaitError, LookupError):
         hint = f"; did you mean {near[0]!r}?" if near else ";"
         super().__init__(f"unknown {kind} {name!r}{hint} known: {', '.join(self.known)}")
 
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+        """Worker processes send exceptions back pickled."""
+        return type(self), (self.kind, self.name, self.known)
+
 
 class MissingExtraError(KilowaitError, ImportError):
     """An optional dependency is missing.
@@ -77,6 +81,9 @@ class MissingExtraError(KilowaitError, ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"this needs {package}, which is not installed: pip install 'kilowait[{extra}]'"
-        )
+        self.package, self.extra = package, extra
+        super().__init__(f"this needs {package}, which is not installed: pip install 'kilowait[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        """Worker processes send exceptions back pickled."""
+        return type(self), (self.package, self.extra)

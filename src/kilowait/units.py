@@ -22,27 +22,29 @@ def parse_span(text: str) -> float:
     (5400.0, 216000.0, 90.0, 3600.0, 45.0)
     """
     text = text.strip()
-    if text and text[-1] in _SUFFIX:
-        try:
-            return float(text[:-1]) * _SUFFIX[text[-1]]
-        except ValueError:
-            pass
-    match = _CLOCK.fullmatch(text)
-    if match is not None:
-        days, first, second, third = match.groups()
-        if days is not None:
-            return int(days) * 86400.0 + int(first) * 3600.0 + int(second or 0) * 60.0 + float(third or 0)
-        if third is not None:
-            return int(first) * 3600.0 + int(second) * 60.0 + float(third)
-        if second is not None:
-            return int(first) * 60.0 + int(second)
     try:
-        seconds = float(text)
+        seconds = _seconds(text)
     except ValueError:
         seconds = math.nan
     if not math.isfinite(seconds):
         raise InputError(f"{text!r} is not a span of time; write seconds, 90m, 12h, 3d or 2-12:30:00")
     return seconds
+
+
+def _seconds(text: str) -> float:
+    if text and text[-1] in _SUFFIX:
+        return float(text[:-1]) * _SUFFIX[text[-1]]
+    match = _CLOCK.fullmatch(text)
+    if match is not None:
+        days, first, second, third = (None if part is None else float(part) for part in match.groups())
+        assert first is not None
+        if days is not None:
+            return days * 86400 + first * 3600 + (second or 0) * 60 + (third or 0)
+        if third is not None and second is not None:
+            return first * 3600 + second * 60 + third
+        if second is not None:
+            return first * 60 + second
+    return float(text)
 
 
 def format_span(seconds: float) -> str:

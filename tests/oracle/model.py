@@ -103,7 +103,7 @@ def need_of(job: TwinJob, group: TwinGroup) -> tuple[int, ...]:
     """What the job needs of each pool of the group."""
     if not group.shared:
         return (job.nodes,)
-    cores = job.nodes * group.cores if job.cores is None else job.cores
+    cores = job.nodes * group.cores if job.cores is None else max(job.cores, 1)
     memory = (math.ceil(job.memory_mb or 0),) if group.memory_gb > 0 else ()
     gpus = (job.gpus or 0,) if group.gpus > 0 else ()
     return (cores, *memory, *gpus)
@@ -131,6 +131,8 @@ def groups_of(
     if job.queue in [r.name for r in reservations]:
         wanted = [len(groups) + [r.name for r in reservations].index(job.queue)]
     full = [tuple(group.nodes * one for one in pools_per_node(group)) for group in whole]
+    if (job.gpus or 0) > 0:
+        wanted = [g for g in wanted if not whole[g].shared or whole[g].gpus > 0]
     return [g for g in wanted if all(n <= c for n, c in zip(need_of(job, whole[g]), full[g], strict=True))]
 
 

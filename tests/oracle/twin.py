@@ -76,6 +76,7 @@ class _Clock:
         self.waiting: list[_State] = []
         self.running: list[_State] = []
         self.reserved: list[tuple[int, tuple[int, ...], float, float]] = []
+        self.started: list[_State] = []
         self.segments: list[int] = []
         self.promises: list[Promise] = []
         self.events: list[tuple[float, int, int]] = [(c.time, CHANGE, i) for i, c in enumerate(changes)]
@@ -113,7 +114,7 @@ class _Clock:
             for pool, one in enumerate(self.per_node[change.group]):
                 self.free[change.group][pool] += change.nodes * one
             return
-        state = self.states[number]
+        state = self.started[number] if kind == FINISH else self.states[number]
         if kind == FINISH:
             self.running.remove(state)
             assert state.group is not None
@@ -200,7 +201,8 @@ class _Clock:
         self.waiting.remove(state)
         self.running.append(state)
         self.segments.append(state.job.job_id)
-        heapq.heappush(self.events, (state.end, FINISH, state.number))
+        heapq.heappush(self.events, (state.end, FINISH, len(self.started)))
+        self.started.append(state)
         return True
 
     def schedule(self) -> None:

@@ -24,20 +24,24 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ClusterError(f"no cluster file {path}; give a preset's name, nodes:N or a TOML file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise ClusterError(f"cannot read the cluster file {path}: {problem}") from None
     allowed = ("name", "group", "queue", "outage", "reservation")
     for key in content:
         if key not in allowed:
             raise UnknownNameError(f"key in {path}", key, allowed)
+    name = content.get("name", path.stem)
+    if not isinstance(name, str):
+        raise ClusterError(f"name in {path} is {name!r}, which is not of type str")
     return Cluster(
         groups=tuple(_made(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path)),
         queues=_queues(_rows(content, "queue", path), path),
         outages=tuple(_made(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
         reservations=tuple(
-            _made(Reservation, row, f"[[reservation]] in {path}") for row in _rows(content, "reservation", path)
+            _made(Reservation, row, f"[[reservation]] in {path}")
+            for row in _rows(content, "reservation", path)
         ),
-        name=str(content.get("name", path.stem)),
+        name=name,
     )
 
 
@@ -56,11 +60,12 @@ def _made(kind: type[T], row: dict[str, Any], where: str) -> T:
         if key not in rules:
             raise UnknownNameError(f"key of {where}", key, rules)
         wanted = _KINDS[str(rules[key].type)]
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not wanted:
+        if wanted is float and type(value) is int and abs(value) < 2**1000:
+            values[key] = float(value)
+        elif type(value) is wanted:
+            values[key] = value
+        else:
             raise ClusterError(f"{where}: {key} is {value!r}, which is not of type {wanted.__name__}")
-        values[key] = value
     absent = [name for name, rule in rules.items() if rule.default is MISSING and name not in values]
     if absent:
         raise ClusterError(f"{where} lacks {', '.join(absent)}")
@@ -70,9 +75,9 @@ def _made(kind: type[T], row: dict[str, Any], where: str) -> T:
 def _queues(rows: list[dict[str, Any]], path: Path) -> dict[str, tuple[str, ...]]:
     queues: dict[str, tuple[str, ...]] = {}
     for row in rows:
-        if set(row) != {"name", "groups"} or not isinstance(row["groups"], list):
+        if set(row) != {"name", "groups"} or type(row["name"]) is not str or type(row["groups"]) is not list:
             raise ClusterError(f"a [[queue]] in {path} has the keys name and groups (a list of group names)")
         if row["name"] in queues:
             raise ClusterError(f"queue {row['name']!r} stands twice in {path}")
-        queues[str(row["name"])] = tuple(str(name) for name in row["groups"])
+        queues[row["name"]] = tuple(str(name) for name in row["groups"])
     return queues

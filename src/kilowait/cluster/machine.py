@@ -37,9 +37,12 @@ class NodeGroup:
     def __post_init__(self) -> None:
         if not self.name:
             raise ClusterError("a node group needs a name")
-        if not 0 <= self.nodes < 2**40:
-            raise ClusterError(f"group {self.name!r} has {self.nodes} nodes; it needs 0 to 2^40")
-        if self.cores < 1 or self.gpus < 0 or not 0 <= self.memory_gb < math.inf:
+        if not (0 <= self.nodes < 2**40 and self.nodes % 1 == 0):
+            raise ClusterError(
+                f"group {self.name!r} has {self.nodes} nodes; it needs a whole number, 0 to 2^40"
+            )
+        whole = self.cores % 1 == 0 and self.gpus % 1 == 0
+        if not (whole and self.cores >= 1 and self.gpus >= 0 and 0 <= self.memory_gb < math.inf):
             raise ClusterError(
                 f"group {self.name!r}: cores {self.cores}, memory_gb {self.memory_gb}, gpus {self.gpus}; "
                 "a node has at least 1 core and no negative memory or GPUs"
@@ -79,13 +82,19 @@ class Reservation:
         _check_window("reservation", self.group, self.nodes, self.start_s, self.end_s, self.announced_s)
 
 
-def _check_window(kind: str, group: str, nodes: int, start_s: float, end_s: float, announced_s: float) -> None:
-    if nodes < 1:
+def _check_window(
+    kind: str, group: str, nodes: int, start_s: float, end_s: float, announced_s: float
+) -> None:
+    if not (nodes >= 1 and nodes % 1 == 0):
         raise ClusterError(f"{kind} on {group!r} takes {nodes} nodes; it must take at least 1")
-    if math.isnan(start_s) or math.isnan(announced_s) or not start_s < end_s:
-        raise ClusterError(f"{kind} on {group!r} from {start_s} to {end_s} s; the end must be after the start")
-    if announced_s > start_s:
-        raise ClusterError(f"{kind} on {group!r} starts at {start_s} s but is announced at {announced_s} s, after it")
+    if not start_s < end_s:
+        raise ClusterError(
+            f"{kind} on {group!r} from {start_s} to {end_s} s; the end must be after the start"
+        )
+    if not announced_s <= start_s:
+        raise ClusterError(
+            f"{kind} on {group!r} starts at {start_s} s but is announced at {announced_s} s, after it"
+        )
 
 
 @dataclass(frozen=True)
@@ -124,14 +133,14 @@ class Cluster:
             for member in members:
                 if member not in names:
                     raise UnknownNameError(f"node group of queue {queue!r}", member, names)
-        for away in (*self.outages, *self.reservations):
+        windows: tuple[Outage | Reservation, ...] = (*self.outages, *self.reservations)
+        for away in windows:
             if away.group not in names:
                 raise UnknownNameError(f"node group of {type(away).__name__.lower()}", away.group, names)
-            group = self.groups[names.index(away.group)]
-            if away.nodes > group.nodes:
-                raise ClusterError(
-                    f"{type(away).__name__.lower()} takes {away.nodes} nodes of {away.group!r}, which has {group.nodes}"
-                )
+            size = self.groups[names.index(away.group)].nodes
+            if away.nodes > size:
+                kind = type(away).__name__.lower()
+                raise ClusterError(f"{kind} takes {away.nodes} nodes of {away.group!r}, which has {size}")
         for reservation in self.reservations:
             if reservation.name in names or reservation.name in self.queues:
                 raise ClusterError(f"reservation {reservation.name!r} has the name of a group or a queue")
@@ -148,8 +157,8 @@ class Cluster:
     @classmethod
     def from_nodes(cls, nodes: int, *, cores: int = 1) -> Cluster:
         """One exclusive group of `nodes` like nodes (or processors, for logs that count those)."""
-        if nodes < 1:
-            raise ClusterError(f"a cluster of {nodes} nodes; it needs at least 1")
+        if not (nodes >= 1 and nodes % 1 == 0):
+            raise ClusterError(f"a cluster of {nodes} nodes; it needs a whole number, at least 1")
         return cls(groups=(NodeGroup("nodes", int(nodes), cores=cores),), name=f"{nodes} nodes")
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kilowait.errors import MissingExtraError, TableError
+from kilowait.errors import MissingExtraError, TableError, UnknownNameError
 from kilowait.jobs.columns import COLUMNS, LABELLED
 
 if TYPE_CHECKING:
@@ -28,58 +28,74 @@ def to_arrow(jobs: JobTable) -> Any:
             arrays[name] = pa.DictionaryArray.from_arrays(indices, pa.array(jobs.labels[name], pa.string()))
         else:
             arrays[name] = pa.array(codes)
-    note = json.dumps({"meta": dict(jobs.meta), "labels": {k: list(v) for k, v in jobs.labels.items()}})
+    labels = {name: list(names) for name, names in jobs.labels.items()}
+    note = json.dumps({"meta": dict(jobs.meta), "labels": labels}, default=_plain)
     return pa.table(arrays).replace_schema_metadata({META_KEY: note.encode()})
 
 
 def to_pandas(jobs: JobTable) -> Any:
+    """A pandas frame; labelled columns are categoricals."""
+    return as_pandas(to_arrow(jobs))
+
+
+def to_polars(jobs: JobTable) -> Any:
+    """A Polars frame; labelled columns are categoricals."""
+    return as_polars(to_arrow(jobs))
+
+
+def as_pandas(table: Any) -> Any:
+    """Any Arrow table as a pandas frame, or an error that names the extra."""
     try:
         import pandas  # noqa: F401
     except ImportError:
         raise MissingExtraError("pandas", "pandas") from None
-    return to_arrow(jobs).to_pandas()
+    return table.to_pandas()
 
 
-def to_polars(jobs: JobTable) -> Any:
+def as_polars(table: Any) -> Any:
+    """Any Arrow table as a Polars frame, or an error that names the extra."""
     try:
         import polars
     except ImportError:
         raise MissingExtraError("polars", "polars") from None
-    return polars.from_arrow(to_arrow(jobs))
+    return polars.from_arrow(table)
 
 
 def to_parquet(jobs: JobTable, path: Any) -> None:
+    """One Parquet file; labels and meta lie in its schema."""
     import pyarrow.parquet as pq
 
     pq.write_table(to_arrow(jobs), path)
 
 
 def from_parquet(path: Any) -> JobTable:
+    """What `to_parquet` wrote, or any Parquet file with kilowait's column names."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return from_frame(pq.read_table(path))
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as problem:
+        raise TableError(f"cannot read the Parquet file {path}: {problem}") from None
+    return from_frame(table)
 
 
 def from_frame(frame: Any) -> JobTable:
     """From a pyarrow.Table, a pandas or a Polars frame with kilowait's column names."""
-    import pyarrow as pa
-
     from kilowait.jobs.table import JobTable
 
-    if not isinstance(frame, pa.Table):
-        if hasattr(frame, "to_arrow"):  # Polars
-            frame = frame.to_arrow()
-        elif hasattr(frame, "columns") and hasattr(frame, "index"):  # pandas
-            frame = pa.Table.from_pandas(frame, preserve_index=False)
-        else:
-            raise TableError(f"{type(frame).__name__} is not a pyarrow, pandas or Polars table")
-    note = json.loads((frame.schema.metadata or {}).get(META_KEY, b"{}"))
-    known = note.get("labels", {})
+    frame = _as_arrow(frame)
+    for name in frame.column_names:
+        if name not in COLUMNS:
+            raise UnknownNameError("job column", name, COLUMNS)
+        if frame.column_names.count(name) > 1:
+            raise TableError(f"the table has more than one column {name!r}")
+    meta, known = _notes(frame)
     columns: dict[str, Any] = {}
     labels: dict[str, tuple[str, ...]] = {}
     for name in frame.column_names:
         column = frame.column(name)
-        if name in COLUMNS and _holds_words(column.type):
+        if _holds_words(column.type):
             if name not in LABELLED:
                 raise TableError(f"column {name!r} holds {column.type}, not numbers")
             columns[name], labels[name] = encoded(column, known.get(name))
@@ -87,7 +103,7 @@ def from_frame(frame: Any) -> JobTable:
             if column.null_count:
                 column = _filled(name, column)
             columns[name] = column.to_numpy()
-    return JobTable(labels=labels, meta=note.get("meta", {}), **columns)
+    return JobTable(labels=labels, meta=meta, **columns)
 
 
 def encoded(column: Any, names: list[str] | None = None) -> tuple[Any, tuple[str, ...]]:
@@ -96,11 +112,40 @@ def encoded(column: Any, names: list[str] | None = None) -> tuple[Any, tuple[str
     import pyarrow.compute as pc
 
     words = column.cast(pa.string())
-    if names is None:
-        found = pc.unique(words.drop_null())
-        names = found.to_pylist()
+    names = list(names or ())
+    earlier = set(names)
+    names += [word for word in pc.unique(words.drop_null()).to_pylist() if word not in earlier]
     codes = pc.index_in(words, pa.array(names, pa.string()))
     return pc.fill_null(codes, -1).to_numpy().astype(np.int32), tuple(names)
+
+
+def _as_arrow(frame: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "columns") and hasattr(frame, "index"):  # pandas
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except pa.ArrowException as problem:
+            raise TableError(f"the frame does not go into Arrow: {problem}") from None
+    if hasattr(frame, "to_arrow"):  # Polars
+        return frame.to_arrow()
+    raise TableError(f"{type(frame).__name__} is not a pyarrow, pandas or Polars table")
+
+
+def _notes(frame: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Meta and labels from the schema, where kilowait wrote the table."""
+    try:
+        note = json.loads((frame.schema.metadata or {}).get(META_KEY, b"{}"))
+        return dict(note.get("meta", {})), dict(note.get("labels", {}))
+    except (ValueError, AttributeError, TypeError) as problem:
+        raise TableError(f"the table's kilowait metadata is damaged: {problem}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array of meta as JSON knows it; anything else by its words."""
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else str(value)
 
 
 def _holds_words(kind: Any) -> bool:
@@ -112,10 +157,13 @@ def _holds_words(kind: Any) -> bool:
 
 
 def _filled(name: str, column: Any) -> Any:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    missing = COLUMNS[name].missing if name in COLUMNS else None
-    if missing is None:
+    rule = COLUMNS[name]
+    if rule.missing is None:
         row = column.is_null().index(True).as_py()
         raise TableError(f"column {name!r}, row {row}: empty, and there is no value that means unknown")
-    return pc.fill_null(column, missing)
+    if issubclass(rule.dtype, np.floating) or column.type == pa.null():
+        column = column.cast(pa.from_numpy_dtype(rule.dtype))
+    return pc.fill_null(column, rule.missing)

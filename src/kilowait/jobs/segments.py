@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
+from kilowait.jobs import exchange
 from kilowait.jobs.columns import ColumnArray
 from kilowait.jobs.table import JobTable
 
@@ -157,13 +158,11 @@ class JobRecords:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame."""
-        return self.to_arrow().to_pandas()
+        return exchange.as_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """A polars.DataFrame."""
-        import polars as pl
-
-        return pl.from_arrow(self.to_arrow())
+        return exchange.as_polars(self.to_arrow())
 
     def to_parquet(self, path: Any) -> None:
         """Write a Parquet file."""

@@ -79,8 +79,15 @@ class JobTable:
                 raise UnknownNameError("job column", key, self._columns) from None
         if isinstance(key, (int, np.integer)):
             raise TypeError(f"jobs[{key}] is one row; write jobs[{key}:{int(key) + 1}] for a table of it")
-        rows = key if isinstance(key, slice) else np.asarray(key)
-        return self._rebuilt({name: column[rows] for name, column in self._columns.items()})
+        if isinstance(key, slice):
+            return self._rebuilt({name: column[key] for name, column in self._columns.items()})
+        rows = np.asarray(key, None if len(key) else np.intp)
+        if rows.ndim != 1:
+            raise TypeError(f"rows are chosen by a list of them; this one has {rows.ndim} dimensions")
+        table = self._rebuilt({name: column[rows] for name, column in self._columns.items()})
+        if rows.dtype.kind != "b":  # row numbers may repeat
+            _check_unique(table["job_id"])
+        return table
 
     def column(self, name: str) -> ColumnArray:
         """The column, or a fresh one of its "unknown" value where the table lacks it.
@@ -90,6 +97,8 @@ class JobTable:
         """
         if name in self._columns:
             return self._columns[name]
+        if name not in COLUMNS:
+            raise UnknownNameError("job column", name, COLUMNS)
         rule = COLUMNS[name]
         if rule.missing is None:
             raise TableError(f"these jobs have no column {name!r} and there is no value that means unknown")
@@ -115,7 +124,9 @@ class JobTable:
 
     def sorted(self) -> JobTable:
         """The same jobs by (submit_s, job_id); the table itself where it is so already."""
-        return self if self.order is None else self._rebuilt({k: v[self.order] for k, v in self._columns.items()})
+        if self.order is None:
+            return self
+        return self._rebuilt({name: column[self.order] for name, column in self._columns.items()})
 
     def _rebuilt(self, columns: dict[str, ColumnArray]) -> JobTable:
         """A table of rows of this one: they were valid there, so only the order is looked at again."""
@@ -180,19 +191,23 @@ def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:
     if array.ndim != 1:
         raise TableError(f"column {name!r} has {array.ndim} dimensions; a column is one value per job")
     if array.dtype.kind not in "iufb" and len(array):
-        raise TableError(f"column {name!r} holds {array.dtype}, not numbers; map names to numbers with labels=")
+        raise TableError(
+            f"column {name!r} holds {array.dtype}, not numbers; map names to numbers with labels="
+        )
     if np.issubdtype(rule.dtype, np.integer) and array.dtype.kind == "f":
-        whole = np.isfinite(array) & (array == np.floor(array)) & (np.abs(array) < 2.0**63)
+        whole = np.isfinite(array) & (array == np.floor(array))
         if not whole.all():
             row = int(np.argmin(whole))
-            raise TableError(f"column {name!r}, row {row}: {array[row]!r} is not a whole number")
-    if np.issubdtype(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iu":
-        info = np.iinfo(rule.dtype)
-        inside = (array >= info.min) & (array <= info.max)
+            raise TableError(f"column {name!r}, row {row}: {array[row].item()} is not a whole number")
+    if issubclass(rule.dtype, np.integer) and len(array) and array.dtype.kind in "iuf":
+        least, most = np.iinfo(rule.dtype).min, np.iinfo(rule.dtype).max
+        # As floats these bounds are powers of two: the upper one is one too many.
+        inside = (array >= least) & (array < float(most) + 1 if array.dtype.kind == "f" else array <= most)
         if not inside.all():
             row = int(np.argmin(inside))
-            raise TableError(f"column {name!r}, row {row}: {array[row]!r} does not fit {np.dtype(rule.dtype)}")
-    typed = array.astype(rule.dtype, copy=True)
+            kind = np.dtype(rule.dtype)
+            raise TableError(f"column {name!r}, row {row}: {array[row].item()} does not fit {kind}")
+    typed: ColumnArray = array.astype(rule.dtype, copy=True)
     typed.flags.writeable = False
     return typed
 
@@ -213,26 +228,36 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
         if not fine.all():
             row = int(np.argmin(fine))
             most = f" and at most {LARGEST_S:g}" if column.dtype.kind == "f" else ""
+            value = column[row].item()
             raise TableError(
-                f"row {row} (job {ids[row]}): {name} is {column[row]!r}; it must be at least {rule.least:g}{most}"
+                f"row {row} (job {ids[row]}): {name} is {value}; it must be at least {rule.least:g}{most}"
             )
-    if len(ids) > 1 and not (np.diff(ids) > 0).all():
-        ordered = np.sort(ids)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(twice):
-            rows = np.flatnonzero(ids == twice[0])
-            raise TableError(f"rows {rows[0]} and {rows[1]} both have job_id {twice[0]}; ids must be unique")
+    _check_unique(ids)
     for name, names in labels.items():
         if name not in LABELLED:
             raise UnknownNameError("labelled column", name, LABELLED)
+        if len(set(names)) < len(names):
+            twice = next(label for label in names if list(names).count(label) > 1)
+            raise TableError(f"labels[{name!r}] holds {twice!r} twice; a label stands for one number")
         if name in columns and len(columns[name]) and int(columns[name].max()) >= len(names):
             row = int(np.argmax(columns[name]))
-            raise TableError(f"row {row} (job {ids[row]}): {name} is {columns[name][row]} but has {len(names)} labels")
+            code = columns[name][row]
+            raise TableError(f"row {row} (job {ids[row]}): {name} is {code} but has {len(names)} labels")
+
+
+def _check_unique(ids: ColumnArray) -> None:
+    if (ids[1:] > ids[:-1]).all():
+        return
+    ordered = np.sort(ids)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        rows = np.flatnonzero(ids == twice[0])
+        raise TableError(f"rows {rows[0]} and {rows[1]} both have job_id {twice[0]}; ids must be unique")
 
 
 def _submit_order(submit_s: ColumnArray, job_id: ColumnArray) -> npt.NDArray[np.int64] | None:
     """Rows by (submit_s, job_id), None when they stand so."""
     gap = np.diff(submit_s)
-    if (gap > 0).all() or ((gap >= 0) & ((gap > 0) | (np.diff(job_id) > 0))).all():
+    if (gap > 0).all() or ((gap >= 0) & ((gap > 0) | (job_id[1:] > job_id[:-1]))).all():
         return None
     return np.lexsort((job_id, submit_s))

@@ -1,0 +1,71 @@
+# What one does with this checkout. Needs Python 3.11 or later and make; everything else goes into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup quickstart test check test-compiled test-interpreted test-bounds bench soak docs clean
+
+help: ## this list
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## make .venv and install kilowait with its development tools into it
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than 3.11; name a newer one: make setup PYTHON=python3.12"; exit 1; }
+	@echo "== installing into $(VENV), a minute or two the first time"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+	@echo "== installed: $$($(BIN)/python -m pip list 2>/dev/null | tail -n +3 | wc -l) packages"
+
+quickstart: setup ## a first simulation, on a generated workload: no data needed
+	@$(BIN)/kilowait quickstart
+
+test: check test-compiled test-interpreted test-bounds ## every gate: style, types, imports, docs, all tests
+	@echo "== all gates passed"
+
+check: setup ## style, types, import contracts
+	@echo "== ruff: style"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@echo "== mypy: types"
+	@$(BIN)/mypy --strict
+	@echo "== import-linter: who may import whom"
+	@$(BIN)/lint-imports --no-logo
+
+test-compiled: setup ## all tests, the docs' build and the examples in code, docs and README
+	@echo "== tests, compiled"
+	$(PYTEST) -n 2 -q
+
+KERNELS := tests/engine tests/oracle/test_engine_agrees.py
+
+test-interpreted: setup ## the kernels' tests once more as plain Python
+	@echo "== kernels, interpreted"
+	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
+
+test-bounds: setup ## the kernels' tests once more with every index checked
+	@echo "== kernels, with bounds checks"
+	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(KERNELS)
+
+bench: setup ## jobs per second, beside the slow twin in the same run
+	@$(BIN)/kilowait bench
+
+soak: setup ## the twin against the engine on 100,000 random workloads; hours
+	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2
+
+docs: setup ## the pages, into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean: ## remove what was built and cached, but not .venv
+	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

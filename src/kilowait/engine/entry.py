@@ -1,0 +1,119 @@
+"""The kernels Python calls, each compiled once for the one state there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from numba import types
+
+from kilowait.cluster import Cluster
+from kilowait.engine import clock, passes, planning, waiting
+from kilowait.engine.compiling import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.heap import push
+from kilowait.engine.ports import JOB, Rule
+from kilowait.engine.preparing import Settings, machine_of, state_of
+from kilowait.engine.state import HELD, TIMER, lend
+from kilowait.jobs import JobTable
+
+__all__ = ["SCORE", "compiled", "no_score_compiled"]
+
+SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
+"""Signature of a rule: (job, now, parameters) to score."""
+
+_SCORER = types.FunctionType(SCORE)
+_PARAMETERS = types.float64[::1]
+
+
+def no_score(job: Any, now: float, parameters: Any) -> float:
+    """Stands where no rule is used."""
+    return 0.0
+
+
+@cache
+def no_score_compiled() -> Any:
+    """The same as the kernels take it."""
+    return signed_kernel(no_score, SCORE)
+
+
+def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    return clock.advance(lend(t), score, parameters, own_score, own_parameters)
+
+
+def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    passes.schedule(s, not k.per_event or clock.next_event_s(s) > k.now, own_score, own_parameters)
+
+
+def _begin(t: Any) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    k.settled = 0
+    k.plan_holds = 0
+    k.fresh = 0
+    planning.begin_pass(s, not k.per_event or clock.next_event_s(s) > k.now)
+
+
+def _fits(t: Any, job: int, group: int) -> int:
+    return planning.place(lend(t), job, passes.EVERY_GROUP if group < 0 else 1 << group)
+
+
+def _start(t: Any, job: int, group: int) -> int:
+    s = lend(t)
+    g = planning.place(s, job, passes.EVERY_GROUP if group < 0 else 1 << group)
+    if g >= 0:
+        planning.take(s, job, g)
+        waiting.compact(s, s.clock[0].queue_lo)
+    return g
+
+
+def _reserve(t: Any, job: int) -> float:
+    return planning.reserve(lend(t), job)
+
+
+def _hold(t: Any, job: int, until: float) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    waiting.remove(s, job, HELD)
+    push(s.events, k.events, until, TIMER + 2 * job + 1)
+    k.events += 1
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """The kernel of that name: run, advance, schedule, begin, fits, start, reserve or hold.
+
+    The first ever use compiles it and says so; later processes find it in the cache.
+    """
+    job, state = types.int64, _state_type()
+    rule = (_SCORER, _PARAMETERS)
+    table: dict[str, tuple[Callable[..., Any], Any]] = {
+        "run": (clock.run, types.void(state, *rule, *rule)),
+        "advance": (_advance, types.boolean(state, *rule, *rule)),
+        "schedule": (_schedule, types.void(state, *rule)),
+        "begin": (_begin, types.void(state)),
+        "fits": (_fits, types.int64(state, job, job)),
+        "start": (_start, types.int64(state, job, job)),
+        "reserve": (_reserve, types.float64(state, job)),
+        "hold": (_hold, types.void(state, job, types.float64)),
+    }
+    function, signature = table[name]
+    if name == "run" and not is_compiled():
+        logging.getLogger("kilowait").warning(
+            "compiling the simulator, once, for about 15 s; kept in %s", cache_folder()
+        )
+    return signed_kernel(function, signature)
+
+
+def _state_type() -> Any:
+    if numba.config.DISABLE_JIT:
+        return types.int64  # signatures are not looked at then
+    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    return numba.typeof(
+        state_of(nobody, machine_of(Cluster.from_nodes(1)), Settings(), Rule("none", no_score), None)
+    )
+

@@ -1,0 +1,119 @@
+"""The door between the clock and whoever decides: what a decider sees, what it may choose, what a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["JOB", "Choice", "ChoiceKind", "Rule", "View"]
+
+JOB = np.dtype(
+    [
+        ("submit_s", np.float64),  # when it joined the queue
+        ("since_first_s", np.float64),  # the same, since the first submission of the log
+        ("estimate_s", np.float64),  # at least 1
+        ("nodes", np.int64),
+        ("cores", np.int64),
+        ("memory_mb", np.float64),
+        ("gpus", np.int64),
+        ("number", np.int64),  # by (submit, id)
+        ("usage_share", np.float64),  # its user's share of recent use, 0..1, where the rule keeps usage
+        ("user", np.int32),
+        ("account", np.int32),
+        ("queue", np.int32),
+        ("qos", np.int32),
+    ],
+    align=True,
+)
+"""What a decider may know of a waiting job. The true run time is not here, and never will be."""
+
+Score = Callable[[Any, float, Any], float]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An order of waiting jobs: ``score(job, now, parameters)``, smaller first, ties by (submit, id).
+
+    A *moving* rule is scored at every pass; one that is not is scored once, when the job arrives. `compiled` says
+    whether `score` is a Numba function of the engine's signature; if not, the run goes through Python.
+    """
+
+    name: str
+    score: Score
+    parameters: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    moving: bool = False
+    half_life_s: float = 0.0
+    """Half-life of the usage behind `job.usage_share`, seconds; 0: usage is not kept."""
+    compiled: bool = True
+    prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
+    """Makes `parameters` from (jobs, cluster), where they depend on those."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a decider sees at an instant. Jobs are numbered by (submit, id)."""
+
+    now_s: float
+    waiting: npt.NDArray[Any]
+    """JOB records of the waiting jobs, in the order of the queue."""
+    running_job: npt.NDArray[np.int64]
+    running_end_s: npt.NDArray[np.float64]
+    """Estimated ends, soonest first."""
+    free: npt.NDArray[np.int64]
+    """Free amount of each pool (an exclusive group has one: nodes)."""
+    capacity: npt.NDArray[np.int64]
+
+
+class ChoiceKind(Enum):
+    """What a decider may ask for."""
+
+    START = "start"
+    RESERVE = "reserve"
+    BACKFILL = "backfill"
+    HOLD = "hold"
+    PASS = "pass"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One decision. Make it with `start`, `reserve`, `backfill`, `hold` or `pass_`.
+
+    >>> Choice.start(3, group=0).kind, Choice.hold(3, until_s=60.0).until_s
+    (<ChoiceKind.START: 'start'>, 60.0)
+    """
+
+    kind: ChoiceKind
+    job: int = -1
+    group: int = -1
+    until_s: float = 0.0
+    scores: npt.NDArray[np.float64] | None = None
+
+    @classmethod
+    def start(cls, job: int, group: int = -1) -> Choice:
+        """Start waiting job `job` now, on `group` or where placement puts it."""
+        return cls(ChoiceKind.START, job, group)
+
+    @classmethod
+    def reserve(cls, job: int) -> Choice:
+        """Keep the earliest place for `job`; later starts of this pass may not delay it."""
+        return cls(ChoiceKind.RESERVE, job)
+
+    @classmethod
+    def backfill(cls, scores: npt.NDArray[np.float64] | None = None) -> Choice:
+        """Start whatever else fits behind the reservations, smallest score first (by number if None)."""
+        return cls(ChoiceKind.BACKFILL, scores=scores)
+
+    @classmethod
+    def hold(cls, job: int, until_s: float) -> Choice:
+        """Leave `job` out of the queue until `until_s`."""
+        return cls(ChoiceKind.HOLD, job, until_s=until_s)
+
+    @classmethod
+    def pass_(cls) -> Choice:
+        """No more at this instant."""
+        return cls(ChoiceKind.PASS)

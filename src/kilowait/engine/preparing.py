@@ -1,0 +1,389 @@
+"""From a job table and a cluster to the state the kernels work on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.ports import JOB, Rule
+from kilowait.engine.state import (
+    CHANGE_OF_CAPACITY,
+    CLOCK,
+    FATE,
+    GROUP,
+    POOL,
+    QUEUED_JOB,
+    RANKED,
+    UNLIMITED,
+    USAGE,
+    State,
+)
+from kilowait.errors import InputError, TableError, UnknownNameError
+from kilowait.jobs import JobTable
+
+__all__ = ["Machine", "Settings", "machine_of", "state_of"]
+
+Ints = npt.NDArray[np.int64]
+NODES, CORES, MEMORY, GPUS = 0, 1, 2, 3
+_BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to replay; recorded with every log."""
+
+    backfill: str | int = "none"
+    """none, easy, conservative, or the number of reservations per group."""
+    walltime: str = "extend"
+    """extend: jobs run as long as the log says; kill: they end at their estimate."""
+    passes: str = "instant"
+    """One scheduling pass per instant, or per event."""
+    placement: str = "first"
+    """Of several groups the first that fits, or balance: the emptiest."""
+    dependencies: bool = True
+    """Whether after_id and think_s hold jobs back."""
+    oversized: str = "error"
+    """Jobs no group can hold: error, or reject (they leave on arrival)."""
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("walltime", ("extend", "kill")),
+            ("passes", ("instant", "event")),
+            ("placement", ("first", "balance")),
+            ("oversized", ("error", "reject")),
+        ):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)
+        if isinstance(self.backfill, str):
+            if self.backfill not in _BACKFILL:
+                raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)
+        elif isinstance(self.backfill, bool) or self.backfill < 0:
+            raise InputError(f"backfill depth is {self.backfill}; give none, easy, conservative or a number >= 0")
+
+    @property
+    def depth(self) -> int:
+        """Reservations per group."""
+        return _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A cluster as pools: what the engine knows of it."""
+
+    names: tuple[str, ...]
+    rows: dict[str, tuple[int, ...]]
+    """Groups of each queue in order of preference; "" is every other job's."""
+    pool_lo: Ints
+    pool_kind: Ints
+    pool_cores: Ints
+    """Cores per node of the pool's group."""
+    capacity: Ints
+    """Of the empty machine, per pool; for a reservation's group what it will hold."""
+    free: Ints
+    """At the beginning of time."""
+    changes: list[tuple[float, float, int, int, int]]
+    """CHANGE_OF_CAPACITY rows, sorted."""
+    capacity_s: npt.NDArray[np.float64]
+    capacity_nodes: Ints
+
+
+def machine_of(cluster: Cluster) -> Machine:
+    """Lay a cluster out as pools, its outages and reservations as capacity changes."""
+    names = [group.name for group in cluster.groups]
+    by_name = {group.name: group for group in cluster.groups}
+    kinds: list[int] = []
+    cores: list[int] = []
+    capacity: list[int] = []
+    free: list[int] = []
+    pool_lo = [0]
+
+    def per_node(group: str) -> list[tuple[int, int]]:
+        node = by_name[group]
+        if not node.shared:
+            return [(NODES, 1)]
+        listed = [(CORES, node.cores), (MEMORY, math.floor(node.memory_gb * 1000)), (GPUS, node.gpus)]
+        return [(kind, amount) for kind, amount in listed if amount > 0]
+
+    def add(group: str, nodes: int, nodes_at_first: int) -> None:
+        for kind, amount in per_node(group):
+            kinds.append(kind)
+            cores.append(by_name[group].cores)
+            capacity.append(nodes * amount)
+            free.append(nodes_at_first * amount)
+        pool_lo.append(len(kinds))
+
+    for group in cluster.groups:
+        add(group.name, group.nodes, group.nodes)
+    for kept in cluster.reservations:
+        add(kept.group, kept.nodes, 0)
+
+    steps: list[tuple[float, int, int, float]] = []  # (time, group, nodes, announced), in order of listing
+    for away in cluster.outages:
+        g = names.index(away.group)
+        steps += [(away.start_s, g, -away.nodes, away.announced_s), (away.end_s, g, away.nodes, away.announced_s)]
+    for i, kept in enumerate(cluster.reservations):
+        g, own = names.index(kept.group), len(names) + i
+        steps += [
+            (kept.start_s, g, -kept.nodes, kept.announced_s),
+            (kept.start_s, own, kept.nodes, kept.announced_s),
+            (kept.end_s, own, -kept.nodes, kept.announced_s),
+            (kept.end_s, g, kept.nodes, kept.announced_s),
+        ]
+    steps = [step for step in sorted(steps, key=lambda step: step[0]) if step[0] < math.inf]
+    group_names = [*names, *(kept.group for kept in cluster.reservations)]
+    changes = []
+    for number, (time, g, nodes, announced) in enumerate(steps):
+        for p, (_, amount) in zip(range(pool_lo[g], pool_lo[g + 1]), per_node(group_names[g]), strict=True):
+            changes.append((time, announced, number, p, nodes * amount))
+
+    nodes_now = cluster.nodes
+    capacity_s, capacity_nodes = [-math.inf], [nodes_now]
+    for time, _, nodes, _ in steps:
+        nodes_now += nodes
+        if time == capacity_s[-1]:
+            capacity_nodes[-1] = nodes_now
+        else:
+            capacity_s.append(time)
+            capacity_nodes.append(nodes_now)
+    rows = {"": tuple(range(len(names)))}
+    rows |= {queue: tuple(names.index(g) for g in groups) for queue, groups in cluster.queues.items()}
+    rows |= {kept.name: (len(names) + i,) for i, kept in enumerate(cluster.reservations)}
+    return Machine(
+        names=(*names, *(kept.name for kept in cluster.reservations)),
+        rows=rows,
+        pool_lo=np.array(pool_lo, np.int64),
+        pool_kind=np.array(kinds, np.int64),
+        pool_cores=np.array(cores, np.int64),
+        capacity=np.array(capacity, np.int64),
+        free=np.array(free, np.int64),
+        changes=changes,
+        capacity_s=np.array(capacity_s),
+        capacity_nodes=np.array(capacity_nodes, np.int64),
+    )
+
+
+def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, own: Rule | None) -> State:
+    """The state before the first event. `jobs` stand in (submit, id) order."""
+    n = len(jobs)
+    need, pool_need = _needs(jobs, machine)
+    choice, preference = _choices(jobs, machine)
+    allowed = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
+    estimate = np.maximum(jobs["estimate_s"], 1.0)
+    run = jobs["runtime_s"] if settings.walltime == "extend" else np.minimum(jobs["runtime_s"], estimate)
+    earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
+    first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
+    changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
+    timeline = settings.depth > 1 or len(changes) > 0
+    breakpoints = 2 * n + len(changes) + 4 if timeline else 0
+    half_life = max(rule.half_life_s, own.half_life_s if own is not None else 0.0)
+    user, users = _users(jobs) if half_life > 0 else (0, 0)
+
+    clock = _records(CLOCK, 1)
+    clock["depth"] = settings.depth
+    clock["moving"] = rule.moving
+    clock["own_order"] = 0 if own is None else 1 + own.moving
+    clock["per_event"] = settings.passes == "event"
+    clock["balance"] = settings.placement == "balance"
+    clock["timeline"] = timeline
+    clock["half_life_s"] = half_life
+    clock["first_submit_s"] = clock["now"] = clock["usage_at"] = jobs["submit_s"][0] if n else 0.0
+
+    fate = _records(FATE, n)
+    fate["run_s"] = run
+    fate["estimate_s"] = estimate
+    fate["earliest_s"] = earliest
+    fate["cancel_s"] = jobs["cancel_s"] if "cancel_s" in jobs else np.inf
+    fate["think_s"] = jobs["think_s"] if "think_s" in jobs else 0.0
+    fate["eligible_s"] = fate["start_s"] = np.nan
+    fate["allowed"] = allowed
+    fate["first_dependent"] = first
+    fate["next_dependent"] = following
+    fate["user"] = user
+    fate["choice"] = choice
+    fate["group"] = -1
+
+    groups = _records(GROUP, len(machine.names))
+    groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
+    groups["shadow_s"] = np.inf
+    pools = _records(POOL, len(machine.pool_kind))
+    pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
+    return State(
+        clock=clock,
+        jobs=_view(jobs, estimate),
+        fate=fate,
+        need=need,
+        arrivals=arrivals,
+        groups=groups,
+        pools=pools,
+        preference=preference,
+        changes=changes,
+        announcements=np.unique(changes["announced_s"][changes["announced_s"] > -np.inf]),
+        segments=np.empty(n, np.int64),
+        # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
+        events=_records(RANKED, 2 * n + 2),
+        queue=_records(QUEUED_JOB, n + 1),
+        fresh=np.empty(n + 1, np.int64),
+        beliefs=_records(RANKED, n + 1),
+        picks=_records(RANKED, n + 1),
+        line_s=np.empty(breakpoints),
+        line_free=np.empty((breakpoints, len(pools)), np.int64),
+        usage=_records(USAGE, users + 1),
+    )
+
+
+def _records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    """Zeroed records that can be read by attribute, compiled or not."""
+    return np.zeros(count, kind).view(np.recarray)
+
+
+def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+    """(n, K) what each job takes, and which of the K columns each pool reads."""
+    n = len(jobs)
+    columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
+    pool_need = []
+    for kind, cores in zip(machine.pool_kind, machine.pool_cores, strict=True):
+        which = (int(kind), int(cores) if kind == CORES and "cores" not in jobs else 0)
+        if which not in columns:
+            if kind == NODES:
+                columns[which] = jobs["nodes"]
+            elif kind == CORES:
+                columns[which] = np.maximum(jobs["cores"], 1) if "cores" in jobs else jobs["nodes"] * cores
+            elif kind == MEMORY:
+                columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
+            else:
+                columns[which] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
+        pool_need.append(list(columns).index(which))
+    if len(columns) == 1:
+        need = np.ascontiguousarray(next(iter(columns.values())), np.int64).reshape(n, 1)
+    else:
+        need = np.stack(list(columns.values()), axis=1).astype(np.int64)
+    need.flags.writeable = False  # as a table's columns are: the kernels' types say so
+    return need, np.array(pool_need, np.int64)
+
+
+def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+    """Each job's row of preference, and the rows: groups in order, -1 at the end."""
+    rows = list(machine.rows.values())
+    preference = np.full((len(rows), len(machine.names)), -1, np.int64)
+    for i, row in enumerate(rows):
+        preference[i, : len(row)] = row
+    choice = np.zeros(len(jobs), np.int64)
+    if len(rows) > 1 and "queue" in jobs:
+        queue = jobs["queue"]
+        labels = jobs.labels.get("queue")
+        numbers = {name: i for i, name in enumerate(labels)} if labels is not None else None
+        for i, name in enumerate(machine.rows):
+            if i == 0:
+                continue
+            if numbers is not None:
+                code = numbers.get(name)
+            else:
+                code = int(name) if name.lstrip("-").isdigit() else None
+            if code is not None and code >= 0:
+                choice[queue == code] = i
+    return choice, preference
+
+
+def _allowed(
+    jobs: JobTable,
+    machine: Machine,
+    need: Ints,
+    pool_need: Ints,
+    choice: Ints,
+    preference: Ints,
+    settings: Settings,
+) -> Ints:
+    """Bits of the groups of each job's queue that could hold it when empty."""
+    allowed = np.zeros(len(jobs), np.int64)
+    for g in range(len(machine.names)):
+        fits = np.array([g in row for row in preference])[choice]
+        kinds = []
+        for p in range(machine.pool_lo[g], machine.pool_lo[g + 1]):
+            fits &= need[:, pool_need[p]] <= machine.capacity[p]
+            kinds.append(machine.pool_kind[p])
+        if NODES not in kinds and GPUS not in kinds and "gpus" in jobs:
+            fits &= jobs["gpus"] == 0
+        allowed |= fits.astype(np.int64) << g
+    if settings.oversized == "error" and len(allowed) and not allowed.all():
+        row = int(np.argmin(allowed != 0))
+        raise TableError(
+            f"{int((allowed == 0).sum())} job(s) are larger than any group they may use, first job "
+            f"{jobs['job_id'][row]} with {jobs['nodes'][row]} nodes; the machine has "
+            f"{', '.join(f'{name} {machine.capacity[machine.pool_lo[i]]}' for i, name in enumerate(machine.names))}: "
+            "use a larger cluster, or oversized='reject' to leave such jobs out"
+        )
+    return allowed
+
+
+def _dependents(
+    jobs: JobTable, earliest: npt.NDArray[np.float64], wanted: bool
+) -> tuple[Ints | int, Ints | int, Ints]:
+    """Lists of dependents by job, and the jobs that depend on none by (earliest, number)."""
+    n = len(jobs)
+    everyone = np.arange(n, dtype=np.int64)
+    after = np.full(n, -1, np.int64)
+    if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
+        ids = jobs["job_id"]
+        by_id = np.argsort(ids, kind="stable")
+        found = np.searchsorted(ids[by_id], jobs["after_id"])
+        found[found == n] = 0
+        row = by_id[found]
+        known = (ids[row] == jobs["after_id"]) & (jobs["after_id"] >= 0)
+        after[known] = row[known]
+        _refuse_cycles(jobs, after)
+    free = after < 0
+    arrivals = everyone[free]
+    if "begin_s" in jobs:
+        arrivals = arrivals[np.argsort(earliest[arrivals], kind="stable")]
+    if free.all():
+        return -1, -1, arrivals
+    first = np.full(n, -1, np.int64)
+    following = np.full(n, -1, np.int64)
+    for job in everyone[~free][::-1]:  # backwards, so that each list stands by number
+        following[job] = first[after[job]]
+        first[after[job]] = job
+    return first, following, arrivals
+
+
+def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
+    """Jobs that wait for one another would never come: an error that names one."""
+    seen = np.zeros(len(after), np.int8)  # 1 on the way, 2 clear
+    for job in np.flatnonzero(after >= 0):
+        trail = []
+        while job >= 0 and seen[job] == 0:
+            seen[job] = 1
+            trail.append(job)
+            job = after[job]
+        if job >= 0 and seen[job] == 1:
+            raise TableError(
+                f"job {jobs['job_id'][job]} waits, through after_id, for its own end; "
+                "break the circle or use dependencies=False"
+            )
+        seen[trail] = 2
+
+
+def _users(jobs: JobTable) -> tuple[Ints, int]:
+    """Users numbered from 0 without gaps, all unknown ones as one."""
+    names, number = np.unique(jobs.column("user"), return_inverse=True)
+    return number.astype(np.int64), len(names)
+
+
+def _view(jobs: JobTable, estimate: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """The records policies may look at."""
+    view = np.zeros(len(jobs), JOB)
+    view["submit_s"] = jobs["submit_s"]
+    if len(jobs):
+        view["since_first_s"] = jobs["submit_s"] - jobs["submit_s"][0]
+    view["estimate_s"] = estimate
+    view["number"] = np.arange(len(jobs))
+    for name in ("nodes", "cores", "memory_mb", "gpus"):
+        if name in jobs:
+            view[name] = jobs[name]
+    for name in ("user", "account", "queue", "qos"):
+        view[name] = jobs[name] if name in jobs else -1
+    return view.view(np.recarray)

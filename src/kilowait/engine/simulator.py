@@ -1,0 +1,259 @@
+"""The clock's public face: a whole run at once, or step by step for whoever decides from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.engine import entry
+from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
+from kilowait.engine.preparing import Settings, machine_of, state_of
+from kilowait.engine.state import CANCELLED, DONE, QUEUED, REJECTED, RUNNING
+from kilowait.errors import ChoiceError, InputError
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs.segments import Outcome
+
+__all__ = ["Simulator", "replay"]
+
+_OUTCOME = np.zeros(8, np.int8)
+_OUTCOME[[DONE, RUNNING]] = Outcome.COMPLETED
+_OUTCOME[CANCELLED] = Outcome.CANCELLED
+_OUTCOME[REJECTED] = Outcome.REJECTED
+
+
+def replay(
+    jobs: JobTable, cluster: Cluster, rule: Rule, settings: Settings, backfill_rule: Rule | None = None
+) -> SegmentLog:
+    """Replay the jobs on the cluster under a rule; the whole run compiled.
+
+    `backfill_rule` is an own order for backfill candidates; None takes them in the rule's order.
+    """
+    simulator = Simulator(jobs, cluster, settings, rule=rule, backfill_rule=backfill_rule)
+    simulator.run()
+    return simulator.log()
+
+
+class Simulator:
+    """A run that can be stepped: `advance` to the next instant, `apply` choices, until `advance` gives None.
+
+    Jobs are known by number: their place in the table by (submit, id). `table` holds them in that order.
+    """
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        settings: Settings | None = None,
+        *,
+        rule: Rule | None = None,
+        backfill_rule: Rule | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.rule = rule or Rule("steps", entry.no_score_compiled())
+        self.backfill_rule = backfill_rule
+        self._given = jobs
+        self.table = jobs.sorted()
+        self._machine = machine_of(cluster)
+        self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
+        self._parameters = _parameters(self.rule, self.table, cluster)
+        self._own_parameters = _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
+
+    # -- the whole run ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end under the rule."""
+        own = self.backfill_rule
+        if self.rule.compiled and (own is None or own.compiled):
+            own_score = self.rule.score if own is None else own.score
+            entry.compiled("run")(
+                self._state, self.rule.score, self._parameters, own_score, self._own_parameters
+            )
+        else:
+            self._run_in_python()
+        bad = int(self._state.clock["bad_score"][0])
+        if bad:
+            raise InputError(
+                f"policy {self.rule.name!r} gave job {self.table['job_id'][bad - 1]} the score NaN at "
+                f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
+            )
+
+    def _run_in_python(self) -> None:
+        """The same kernels, with a rule that is not compiled asked between them."""
+        own = self.backfill_rule
+        if own is not None and not own.compiled:
+            raise InputError(f"the backfill order {own.name!r} cannot be compiled; only policies may stay in Python")
+        s = self._state
+        k = s.clock[0]
+        k.moving = 1
+        nothing = entry.no_score_compiled()
+        own_score = nothing if own is None else own.score
+        remembered: dict[int, float] = {}
+        while entry.compiled("advance")(s, nothing, self._parameters, own_score, self._own_parameters):
+            for i in range(k.queue_lo, k.queue_hi):
+                job = int(s.queue[i].job)
+                if self.rule.moving or job not in remembered:
+                    remembered[job] = float(self.rule.score(s.jobs[job], float(k.now), self._parameters))
+                    if remembered[job] != remembered[job]:
+                        k.bad_score = job + 1
+                        return
+                s.queue[i].key = remembered[job]
+            entry.compiled("schedule")(s, own_score, self._own_parameters)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def advance(self) -> View | None:
+        """Move to the next instant at which some job waits; None when the run is over."""
+        s = self._state
+        k = s.clock[0]
+        nothing = entry.no_score_compiled()
+        while entry.compiled("advance")(s, nothing, np.zeros(0), nothing, np.zeros(0)):
+            if k.queue_hi > k.queue_lo:
+                entry.compiled("begin")(s)
+                return self.view()
+        return None
+
+    def view(self) -> View:
+        """What a decider sees now. The arrays are copies."""
+        s = self._state
+        k = s.clock[0]
+        waiting = s.queue["job"][k.queue_lo : k.queue_hi]
+        beliefs = s.beliefs[: k.running]
+        return View(
+            now_s=float(k.now),
+            waiting=s.jobs[waiting],
+            running_job=beliefs["job"].copy(),
+            running_end_s=beliefs["key"].copy(),
+            free=s.pools["free"].copy(),
+            capacity=s.pools["capacity"].copy(),
+        )
+
+    def can_start(self, job: int, group: int = -1) -> bool:
+        """Whether `Choice.start` would be possible now."""
+        return self._waits(job) and bool(entry.compiled("fits")(self._state, job, group) >= 0)
+
+    def can_reserve(self, job: int) -> bool:
+        """Whether some group of the job may still take a reservation at this instant."""
+        s = self._state
+        if self.settings.depth == 0 or not self._waits(job):
+            return False
+        return bool(int(s.fate[job].allowed) & int(s.clock[0].open_groups))
+
+    def apply(self, choice: Choice) -> float | None:
+        """Carry a choice out, or raise a ChoiceError that names job, time and reason and leaves all as it was.
+
+        A reservation returns the time it is for, seconds (infinite: the job fits at no known time).
+        """
+        s = self._state
+        k = s.clock[0]
+        if choice.kind is ChoiceKind.PASS:
+            return None
+        if choice.kind is ChoiceKind.BACKFILL:
+            self._backfill(choice)
+            return None
+        job = choice.job
+        if not 0 <= job < len(self.table) or not self._waits(job):
+            raise self._impossible(choice, "it is not waiting")
+        if choice.kind is ChoiceKind.START:
+            if not -1 <= choice.group < len(self._machine.names):
+                raise self._impossible(choice, f"there is no group {choice.group}")
+            if entry.compiled("start")(s, job, choice.group) < 0:
+                raise self._impossible(choice, self._why_not(job, choice.group))
+        elif choice.kind is ChoiceKind.RESERVE:
+            if not self.can_reserve(job):
+                raise self._impossible(choice, f"its groups hold {self.settings.depth} reservation(s) already")
+            return float(entry.compiled("reserve")(s, job))
+        else:
+            if not choice.until_s > k.now:
+                raise self._impossible(choice, f"it would be held until {choice.until_s:g} s, which is not ahead")
+            entry.compiled("hold")(s, job, choice.until_s)
+        return None
+
+    def _backfill(self, choice: Choice) -> None:
+        s = self._state
+        k = s.clock[0]
+        waiting = s.queue["job"][k.queue_lo : k.queue_hi].copy()
+        scores = np.zeros(len(waiting)) if choice.scores is None else np.asarray(choice.scores, np.float64)
+        if scores.shape != waiting.shape or np.isnan(scores).any():
+            raise ChoiceError(
+                f"at {float(k.now):g} s: backfill takes one score, not NaN, for each of the {len(waiting)} waiting "
+                f"jobs in the view's order; got shape {scores.shape}"
+            )
+        start = entry.compiled("start")
+        for i in np.lexsort((waiting, scores)):
+            start(s, int(waiting[i]), -1)
+
+    def _waits(self, job: int) -> bool:
+        return int(self._state.fate[job].status) == QUEUED
+
+    def _why_not(self, job: int, group: int) -> str:
+        fate = self._state.fate[job]
+        asked = range(len(self._machine.names)) if group < 0 else [group]
+        if not any(int(fate.allowed) >> g & 1 for g in asked):
+            return "its queue does not use that group, or the group is too small"
+        free = {self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked}
+        return (
+            f"it needs {int(self.table['nodes'][job])} nodes for {float(fate.estimate_s):g} s; free are {free}, "
+            "and reservations and outages must not be delayed"
+        )
+
+    def _impossible(self, choice: Choice, reason: str) -> ChoiceError:
+        name = self.table["job_id"][choice.job] if 0 <= choice.job < len(self.table) else "?"
+        return ChoiceError(
+            f"cannot {choice.kind.value} job {name} (number {choice.job}) at "
+            f"{float(self._state.clock['now'][0]):g} s: {reason}"
+        )
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def log(self) -> SegmentLog:
+        """What has happened so far."""
+        s = self._state
+        fate = s.fate
+        started = s.segments[: int(s.clock["segments"][0])]
+        start = fate["start_s"][started]
+        run = fate["run_s"][started]
+        outcome = _OUTCOME[fate["status"]]
+        killed = fate["run_s"] < self.table["runtime_s"]
+        if self.settings.walltime == "kill":
+            outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
+        eligible = fate["eligible_s"].copy()
+        segment_outcome = outcome[started]
+        job = started
+        order = self._given.order
+        if order is not None:  # back to the rows of the table as it was given
+            job = order[started]
+            back = np.empty_like(order)
+            back[order] = np.arange(len(order))
+            eligible, outcome = eligible[back], outcome[back]
+        return SegmentLog(
+            jobs_table=self._given,
+            job=job,
+            start_s=start,
+            end_s=start + run,
+            group=fate["group"][started],
+            level=np.zeros(len(job), np.int16),
+            outcome=segment_outcome,
+            eligible_s=eligible,
+            job_outcome=outcome,
+            capacity_s=self._machine.capacity_s,
+            capacity_nodes=self._machine.capacity_nodes,
+            groups=self._machine.names,
+            run={
+                "policy": self.rule.name,
+                "backfill": self.settings.backfill,
+                "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
+                "walltime": self.settings.walltime,
+                "passes": self.settings.passes,
+                "placement": self.settings.placement,
+                "dependencies": self.settings.dependencies,
+            },
+        )
+
+
+def _parameters(rule: Rule, jobs: JobTable, cluster: Cluster) -> Any:
+    prepare: Callable[[Any, Any], Any] | None = rule.prepare
+    values = rule.parameters if prepare is None else prepare(jobs, cluster)
+    return np.ascontiguousarray(values, np.float64)

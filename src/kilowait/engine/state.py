@@ -1,0 +1,163 @@
+"""The state of the clock: one flat tuple of arrays of records, which every kernel takes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.compiling import kernel, lent
+
+__all__ = ["State"]
+
+# Kinds of events, in the order in which those of one instant are applied. An event's code is its kind plus a number.
+KIND = 2**42
+FINISH, CHANGE, ARRIVAL, TIMER = 0, KIND, 2 * KIND, 3 * KIND
+
+# Where a job stands.
+COMING, QUEUED, RUNNING, DONE, CANCELLED, REJECTED, HELD = 0, 1, 2, 3, 4, 5, 6
+
+UNLIMITED = 2**62
+"""Reservation depth of conservative backfilling."""
+
+CLOCK = np.dtype(
+    [
+        # settings, fixed for a run
+        ("depth", np.int64),  # reservations per group: 0 none, 1 EASY, UNLIMITED conservative
+        ("moving", np.int64),  # the policy is scored at every pass, not once on arrival
+        ("own_order", np.int64),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
+        ("per_event", np.int64),  # a pass after every single event
+        ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
+        ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
+        ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
+        ("first_submit_s", np.float64),
+        # where the run stands
+        ("now", np.float64),
+        ("events", np.int64),  # on the heap
+        ("next_arrival", np.int64),
+        ("next_change", np.int64),
+        ("next_announcement", np.int64),
+        ("queue_lo", np.int64),  # the queue lies in [queue_lo, queue_hi) of its array
+        ("queue_hi", np.int64),
+        ("running", np.int64),
+        ("segments", np.int64),
+        ("usage_at", np.float64),
+        ("bad_score", np.int64),  # 1 + number of a job whose score was NaN
+        # the plan of the last pass, and what has come since
+        ("open_groups", np.int64),  # bits: groups that may take another reservation
+        ("settled", np.int64),  # nothing but arrivals behind closed_at since the last pass
+        ("closed_at", np.int64),  # jobs from here on in the queue are candidates for backfilling
+        ("fresh", np.int64),  # arrivals since the last pass
+        ("plan_holds", np.int64),  # conservative: the timeline and the planned starts still stand
+        ("line_lo", np.int64),  # the timeline lies in [line_lo, line_hi)
+        ("line_hi", np.int64),
+    ],
+    align=True,
+)
+"""The counters of a run; one record."""
+
+FATE = np.dtype(
+    [
+        ("run_s", np.float64),  # the truth: ends the job
+        ("estimate_s", np.float64),  # all that planning may use
+        ("earliest_s", np.float64),  # max(submit, begin)
+        ("cancel_s", np.float64),  # infinite: never
+        ("think_s", np.float64),
+        ("key", np.float64),  # score on arrival
+        ("own_key", np.float64),  # the same in the own order of backfilling
+        ("eligible_s", np.float64),
+        ("start_s", np.float64),
+        ("believed_end_s", np.float64),
+        ("planned_s", np.float64),  # conservative: the start reserved for it
+        ("allowed", np.int64),  # bits of groups
+        ("first_dependent", np.int64),  # list of the jobs that wait for this one's end; -1 none
+        ("next_dependent", np.int64),
+        ("user", np.int64),
+        ("choice", np.int32),  # row of preference
+        ("group", np.int16),
+        ("status", np.int8),
+    ],
+    align=True,
+)
+"""What the clock knows of a job and no decider sees whole."""
+
+GROUP = np.dtype(
+    [("pool_lo", np.int64), ("pool_hi", np.int64), ("reserved", np.int64), ("shadow_s", np.float64)], align=True
+)
+"""A node group: its pools, reservations of this pass, and the time of the one reservation (infinite: none)."""
+
+POOL = np.dtype(
+    [("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True
+)
+"""One resource of a group: column of need, all there is, free now, left over at the shadow time."""
+
+CHANGE_OF_CAPACITY = np.dtype(
+    [("time_s", np.float64), ("announced_s", np.float64), ("number", np.int64), ("pool", np.int64), ("by", np.int64)],
+    align=True,
+)
+"""Entries of one number are one change, of several pools."""
+
+RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
+"""Something in order of (key, job): an event (time, code), a running job (believed end, number), a candidate."""
+
+QUEUED_JOB = np.dtype(
+    [("key", np.float64), ("job", np.int64), ("need", np.int64), ("estimate_s", np.float64)], align=True
+)
+"""A place in the queue; need is the least first-pool need over the job's groups."""
+
+USAGE = np.dtype([("amount", np.float64), ("rate", np.float64)], align=True)
+"""Decayed node-seconds of a user, and nodes in use."""
+
+Records = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+class State(NamedTuple):
+    """Everything a run reads and writes: n jobs, G groups, P pools, K columns of need, C capacity changes."""
+
+    clock: Records  # (1,) CLOCK
+    jobs: Records  # (n,) ports.JOB: what policies may see
+    fate: Records  # (n,) FATE
+    need: Ints  # (n, K)
+    arrivals: Ints  # (m,) jobs that depend on none, by (earliest, number)
+    groups: Records  # (G,) GROUP
+    pools: Records  # (P,) POOL
+    preference: Ints  # (rows, G) groups in order, -1 at the end
+    changes: Records  # (C,) CHANGE_OF_CAPACITY by time
+    announcements: npt.NDArray[np.float64]  # (A,) times at which changes become known, sorted
+    segments: Ints  # (n,) jobs in start order
+    events: Records  # RANKED, a heap
+    queue: Records  # QUEUED_JOB, in the policy's order if that is fixed, by number if it moves
+    fresh: Ints  # (n,) arrivals since the last pass
+    beliefs: Records  # RANKED: running jobs by (believed end, number)
+    picks: Records  # RANKED, a heap of candidates
+    line_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
+    line_free: Ints  # (B, P)
+    usage: Records  # (users + 1,) USAGE; the last is the whole machine
+
+
+@kernel
+def lend(s: Any) -> State:
+    """The state with references that are not counted; the first thing a kernel called from Python does."""
+    return State(
+        lent(s.clock),
+        lent(s.jobs),
+        lent(s.fate),
+        lent(s.need),
+        lent(s.arrivals),
+        lent(s.groups),
+        lent(s.pools),
+        lent(s.preference),
+        lent(s.changes),
+        lent(s.announcements),
+        lent(s.segments),
+        lent(s.events),
+        lent(s.queue),
+        lent(s.fresh),
+        lent(s.beliefs),
+        lent(s.picks),
+        lent(s.line_s),
+        lent(s.line_free),
+        lent(s.usage),
+    )

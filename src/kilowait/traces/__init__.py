@@ -1,0 +1,19 @@
+"""Job logs of every form to a JobTable, with a ledger of what was dropped and why; and back to files."""
+
+from kilowait.traces.fetch import CATALOGUE, fetch
+from kilowait.traces.ledger import Entry, Ledger, describe
+from kilowait.traces.read import FORMATS, read_trace, read_trace_with_ledger
+from kilowait.traces.write import WRITERS, write_trace
+
+__all__ = [
+    "CATALOGUE",
+    "FORMATS",
+    "WRITERS",
+    "Entry",
+    "Ledger",
+    "describe",
+    "fetch",
+    "read_trace",
+    "read_trace_with_ledger",
+    "write_trace",
+]

@@ -1,0 +1,101 @@
+"""What one cell of a log says: a number, a span, a moment, an amount of memory, a name."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.units import parse_span
+
+__all__ = ["Words", "coded", "megabytes", "number", "seconds", "split_line", "unix_s"]
+
+Words = tuple[npt.NDArray[np.int32], tuple[str, ...] | None]
+"""A column of names: numbers with -1 for unknown, and the names behind them (None: the numbers are the names)."""
+
+_UNIT = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+
+
+def number(text: str) -> float:
+    """The number in a cell, NaN where there is none.
+
+    >>> number(" 12.5 "), number("n/a"), number("1_000")
+    (12.5, nan, nan)
+    """
+    try:
+        value = float(text) if "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def seconds(text: str) -> float:
+    """Seconds of a span, as a number or as Slurm writes it; NaN where it is neither.
+
+    >>> seconds("3600.5"), seconds("1-02:00:00"), seconds("UNLIMITED")
+    (3600.5, 93600.0, nan)
+    """
+    if ":" not in text and "-" not in text[1:]:
+        return number(text)
+    try:
+        return parse_span(text) if len(text) < 30 else math.nan
+    except InputError:
+        return math.nan
+
+
+def unix_s(text: str) -> float:
+    """Unix seconds of an ISO date and time (without a zone: UTC) or of a number; NaN where it is neither.
+
+    >>> unix_s("2019-01-01T00:00:36"), unix_s("1546300836"), unix_s("Unknown")
+    (1546300836.0, 1546300836.0, nan)
+    """
+    if len(text) < 10 or text[4] != "-":
+        return number(text)
+    try:
+        when = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def megabytes(text: str) -> float:
+    """MB (10^6 bytes) of Slurm's memory text without its n or c; a number alone is in MiB.
+
+    >>> megabytes("4000M"), megabytes("1G"), megabytes("none")
+    (4194.304, 1073.741824, nan)
+    """
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)B?\s*", text, re.IGNORECASE)
+    return float(match.group(1)) * _UNIT[match.group(2).upper() or "M"] / 1e6 if match else math.nan
+
+
+def split_line(line: str, delimiter: str) -> list[str]:
+    """Fields of a line; quotes count where CSV is written with them."""
+    if '"' in line and delimiter in (",", ";", "\t"):
+        try:
+            return next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:
+            pass
+    return line.split(delimiter)
+
+
+def coded(values: list[str], unknown: frozenset[str] = frozenset({""})) -> Words:
+    """A column of words as codes and names; whole numbers that fit stay what they are.
+
+    >>> coded(["7", "", "12"])[0].tolist(), coded(["b", "a", "b"])[0].tolist()
+    ([7, -1, 12], [0, 1, 0])
+    """
+    seen: dict[str, int] = {}
+    codes = np.fromiter(
+        (-1 if value in unknown else seen.setdefault(value, len(seen)) for value in values),
+        np.int32,
+        len(values),
+    )
+    if all(word.isascii() and word.isdigit() and len(word) < 10 and str(int(word)) == word for word in seen):
+        numbers = np.array([int(word) for word in seen] + [-1], np.int32)
+        return numbers[codes], None
+    return codes, tuple(seen)

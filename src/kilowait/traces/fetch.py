@@ -1,0 +1,222 @@
+"""Logs of the Parallel Workloads Archive by name, into a cache, with checksum and resumption.
+
+The archive asks that its logs be cited: D. Feitelson, D. Tsafrir, D. Krakov, "Experience with using the Parallel
+Workloads Archive", JPDC 74(10), 2014; each log's header names whom to acknowledge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from kilowait.errors import InputError, TraceError, UnknownNameError
+
+__all__ = ["ARCHIVE_URL", "CATALOGUE", "default_cache", "fetch"]
+
+ARCHIVE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
+TRIES = 3
+"""Connections made in one call; each goes on where the last one broke."""
+Progress = Callable[[int, int | None], None]
+
+CATALOGUE: dict[str, str] = {
+    "nasa-ipsc": "l_nasa_ipsc/NASA-iPSC-1993-3.1-cln.swf.gz",
+    "lanl-cm5": "l_lanl_cm5/LANL-CM5-1994-4.1-cln.swf.gz",
+    "sdsc-par-95": "l_sdsc_par/SDSC-Par-1995-3.1-cln.swf.gz",
+    "sdsc-par-96": "l_sdsc_par/SDSC-Par-1996-3.1-cln.swf.gz",
+    "ctc-sp2": "l_ctc_sp2/CTC-SP2-1996-3.1-cln.swf.gz",
+    "kth-sp2": "l_kth_sp2/KTH-SP2-1996-2.1-cln.swf.gz",
+    "sdsc-sp2": "l_sdsc_sp2/SDSC-SP2-1998-4.2-cln.swf.gz",
+    "lanl-o2k": "l_lanl_o2k/LANL-O2K-1999-2.swf.gz",
+    "osc-cluster": "l_osc_cluster/OSC-Clust-2000-3.1-cln.swf.gz",
+    "sdsc-blue": "l_sdsc_blue/SDSC-BLUE-2000-4.2-cln.swf.gz",
+    "sandia-ross": "l_sandia_ross/Sandia-Ross-2001-1.1-cln.swf.gz",
+    "hpc2n": "l_hpc2n/HPC2N-2002-2.2-cln.swf.gz",
+    "das2-fs0": "l_das2/DAS2-fs0-2003-1.swf.gz",
+    "das2-fs1": "l_das2/DAS2-fs1-2003-1.swf.gz",
+    "das2-fs2": "l_das2/DAS2-fs2-2003-1.swf.gz",
+    "das2-fs3": "l_das2/DAS2-fs3-2003-1.swf.gz",
+    "das2-fs4": "l_das2/DAS2-fs4-2003-1.swf.gz",
+    "sdsc-ds": "l_sdsc_ds/SDSC-DS-2004-2.1-cln.swf.gz",
+    "lpc-egee": "l_lpc/LPC-EGEE-2004-1.2-cln.swf.gz",
+    "lcg": "l_lcg/LCG-2005-1.swf.gz",
+    "sharcnet": "l_sharcnet/SHARCNET-2005-2.swf.gz",
+    "llnl-ubgl": "l_llnl_ubgl/LLNL-uBGL-2006-2.swf.gz",
+    "llnl-atlas": "l_llnl_atlas/LLNL-Atlas-2006-2.1-cln.swf.gz",
+    "llnl-thunder": "l_llnl_thunder/LLNL-Thunder-2007-1.1-cln.swf.gz",
+    "ciemat-euler": "l_ciemat_euler/CIEMAT-Euler-2008-1.swf.gz",
+    "metacentrum": "l_metacentrum/METACENTRUM-2009-2.swf.gz",
+    "metacentrum2": "l_metacentrum2/METACENTRUM-2013-3.swf.gz",
+    "anl-intrepid": "l_anl_int/ANL-Intrepid-2009-1.swf.gz",
+    "pik-iplex": "l_pik_iplex/PIK-IPLEX-2009-1.swf.gz",
+    "ricc": "l_ricc/RICC-2010-2.swf.gz",
+    "cea-curie": "l_cea_curie/CEA-Curie-2011-2.1-cln.swf.gz",
+    "unilu-gaia": "l_unilu_gaia/UniLu-Gaia-2014-2.swf.gz",
+    "kit-fh2": "l_kit_fh2/KIT-FH2-2016-1.swf.gz",
+}
+"""Name to path under the archive."""
+
+CHECKSUMS: dict[str, str] = {
+    "ANL-Intrepid-2009-1.swf.gz": "ed6df6cd3cc0bb1a",
+    "CEA-Curie-2011-2.1-cln.swf.gz": "2a0fdbd40837590b",
+    "HPC2N-2002-2.2-cln.swf.gz": "3c534857d6065cfd",
+    "KTH-SP2-1996-2.1-cln.swf.gz": "3e152f201fd2e968",
+    "LLNL-Thunder-2007-1.1-cln.swf.gz": "00d9bce501efd3a2",
+    "METACENTRUM-2009-2.swf.gz": "7c0b347e77fc7a9a",
+    "NASA-iPSC-1993-3.1-cln.swf.gz": "5589ae9b2fb78e3b",
+    "SDSC-BLUE-2000-4.2-cln.swf.gz": "9aab21f3cfa108f3",
+    "SDSC-SP2-1998-4.2-cln.swf.gz": "e03fe48be50c4ab0",
+    "Sandia-Ross-2001-1.1-cln.swf.gz": "08b390c160c41c5d",
+}
+"""Beginnings of the sha256 of the archive's own .gz files, from copies that still carry its gzip headers."""
+
+
+def default_cache() -> Path:
+    """Where fetched logs are kept: the user's cache directory."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kilowait") / "traces"
+
+
+def fetch(
+    name: str,
+    *,
+    base_url: str = ARCHIVE_URL,
+    cache_dir: str | PathLike[str] | None = None,
+    timeout_s: float = 30.0,
+    progress: Progress | None = None,
+) -> Path:
+    """The path of an archived log, downloaded unless it is in the cache already.
+
+    `name` is one of `CATALOGUE` (in any case) or the archive's file name. A broken download is kept and gone on
+    with. The sha256 is written beside the file at first and checked at every later use. `progress` is called with
+    the bytes had so far and the bytes in all (None where the server does not say).
+
+    >>> fetch("kth-sp")
+    Traceback (most recent call last):
+    ...
+    kilowait.errors.UnknownNameError: unknown archived log 'kth-sp'; did you mean 'kth-sp2'? known: ...
+    """
+    place = _place(name)
+    if not base_url.startswith(("http://", "https://")):
+        raise InputError(f"base_url is {base_url!r}; it must begin with http:// or https://")
+    folder = Path(cache_dir) if cache_dir is not None else default_cache()
+    target = folder / place.rpartition("/")[2]
+    try:
+        if target.exists():
+            return _checked(target)
+        folder.mkdir(parents=True, exist_ok=True)
+        url = f"{base_url.rstrip('/')}/{place}"
+        part = _downloaded(url, target, timeout_s, progress)
+        digest = _sha256(part)
+        with part.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        expected = CHECKSUMS.get(target.name, "")
+        if not packed or not digest.startswith(expected):
+            part.unlink()
+            wrong = f"its sha256 begins {digest[:16]}, not {expected}" if packed else "it is no gzip file"
+            raise TraceError(
+                f"what came from {url} is not {target.name}: {wrong}. It was thrown away. A proxy's page or a damaged "
+                f"copy is likely: try again, or put the file at {target} by hand"
+            )
+        _sidecar(target).write_text(f"{digest}  {target.name}\n")
+        os.replace(part, target)
+    except OSError as problem:
+        raise TraceError(
+            f"cannot keep {target.name} in {folder}: {problem}; give another cache_dir"
+        ) from None
+    return target
+
+
+def _place(name: str) -> str:
+    for place in CATALOGUE.values():
+        if name == place.rpartition("/")[2]:
+            return place
+    try:
+        return CATALOGUE[name.lower()]
+    except KeyError:
+        raise UnknownNameError("archived log", name, CATALOGUE) from None
+
+
+def _sidecar(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _checked(target: Path) -> Path:
+    """The cached file, if it is still what it was when it came (or what the catalogue says it is)."""
+    digest = _sha256(target)
+    side = _sidecar(target)
+    expected = side.read_text(encoding="ascii", errors="replace").split(" ")[0] if side.exists() else ""
+    expected = expected or CHECKSUMS.get(target.name, "")
+    if not digest.startswith(expected):
+        raise TraceError(
+            f"{target} has changed since it was fetched: its sha256 begins {digest[:16]}, not {expected[:16]}; "
+            "delete it and fetch again"
+        )
+    if not side.exists():
+        side.write_text(f"{digest}  {target.name}\n")
+    return target
+
+
+def _downloaded(url: str, target: Path, timeout_s: float, progress: Progress | None) -> Path:
+    """The whole file under a .part name, gone on with from what is there."""
+    import http.client
+    import urllib.error
+
+    part = target.with_name(f"{target.name}.part")
+    problem: object = "the connection broke each time"
+    for _ in range(TRIES):
+        had = part.stat().st_size if part.exists() else 0
+        try:
+            if _stream(url, part, had, timeout_s, progress):
+                return part
+        except urllib.error.HTTPError as answer:
+            if answer.code == 416 and had:  # What we have does not fit the file there: from the beginning.
+                part.unlink()
+                continue
+            problem = f"the server answered {answer.code} {answer.reason}"
+            if answer.code < 500:
+                break
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as broken:
+            problem = getattr(broken, "reason", None) or broken
+            if part.exists() and part.stat().st_size > had:
+                continue
+            if not isinstance(broken, (http.client.HTTPException, ConnectionResetError)):
+                break
+    kept = part.stat().st_size if part.exists() else 0
+    lost = f"{kept:,} bytes are kept and the next fetch goes on from there" if kept else "nothing was changed"
+    raise TraceError(
+        f"cannot download {url}: {problem}; {lost}. Without a network, get the file elsewhere and put it at {target}"
+    )
+
+
+def _stream(url: str, part: Path, had: int, timeout_s: float, progress: Progress | None) -> bool:
+    """Append what the server sends; True when the file is whole."""
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"User-Agent": "kilowait"})
+    if had:
+        request.add_header("Range", f"bytes={had}-")
+    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length is not None and length.isdigit() else None
+        span = re.match(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range") or "")
+        if answer.status == 206 and span is not None and int(span.group(1)) == had:
+            total = int(span.group(2))
+        else:
+            had = 0  # The server sends all of it.
+        with part.open("ab" if had else "wb") as file:
+            while block := answer.read(1 << 16):
+                file.write(block)
+                had += len(block)
+                if progress is not None:
+                    progress(had, total)
+    return total is None or had == total

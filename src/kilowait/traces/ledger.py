@@ -1,0 +1,166 @@
+"""The ledger: how many rows of which kind were dropped or mended, and why; and a log described in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from kilowait.errors import InputError, TraceError
+from kilowait.jobs import JobTable
+
+__all__ = ["Entry", "Kind", "Ledger", "describe"]
+
+Kind = Literal["dropped", "mended", "note"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One line of the ledger."""
+
+    kind: Kind
+    reason: str
+    count: int
+    """Rows it concerns; 0 for a note on the whole file."""
+    first_line: int | None
+    """Line of the file where it happened first, counted from 1 (row, for Parquet); None: the whole file."""
+
+    def __str__(self) -> str:
+        rows = f" {self.count:,}" if self.count else ""
+        where = "" if self.first_line is None else f" (first: line {self.first_line:,})"
+        return f"{self.kind}{rows}: {self.reason}{where}"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What happened to the rows of one file; ``rows_read == jobs + dropped + folded`` always.
+
+    >>> ledger = Ledger(rows_read=3, jobs=2)
+    >>> ledger.add("dropped", "never ran", 1, 7)
+    >>> ledger.lines()
+    ['3 rows read, 2 jobs, 1 dropped', 'dropped 1: never ran (first: line 7)']
+    """
+
+    rows_read: int = 0
+    """Records in the file: data lines, or what several physical lines make together."""
+    jobs: int = 0
+    folded: int = 0
+    """Rows that are parts of jobs (Slurm's steps) and went into them."""
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that gave no job."""
+        return sum(entry.count for entry in self.entries if entry.kind == "dropped")
+
+    @property
+    def mended(self) -> int:
+        """Repairs made; a row may have had several."""
+        return sum(entry.count for entry in self.entries if entry.kind == "mended")
+
+    def add(self, kind: Kind, reason: str, count: int = 0, first_line: int | None = None) -> None:
+        """Write a line; the same kind and reason adds up."""
+        for entry in self.entries:
+            if entry.kind == kind and entry.reason == reason:
+                entry.count += count
+                return
+        self.entries.append(Entry(kind, reason, int(count), None if first_line is None else int(first_line)))
+
+    def lines(self) -> list[str]:
+        """The ledger for people, one string a line."""
+        parts = [f"{self.rows_read:,} rows read", f"{self.jobs:,} jobs"]
+        parts += [f"{self.dropped:,} dropped"] if self.dropped else []
+        parts += [f"{self.mended:,} mended"] if self.mended else []
+        parts += [f"{self.folded:,} folded into their jobs"] if self.folded else []
+        order = {"dropped": 0, "mended": 1, "note": 2}
+        return [", ".join(parts), *(str(e) for e in sorted(self.entries, key=lambda e: order[e.kind]))]
+
+    def check(self, source: str) -> None:
+        """Raise a TraceError when a row was dropped or mended: what ``strict=True`` asks for."""
+        found = [str(entry) for entry in self.entries if entry.kind != "note"]
+        if found:
+            raise TraceError(
+                f"{source} is not clean, and strict reading was asked for: {'; '.join(found)}. "
+                "Read it without strict to go on with what is left"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, fit for JSON."""
+        return {
+            "rows_read": self.rows_read,
+            "jobs": self.jobs,
+            "folded": self.folded,
+            "entries": [
+                {"kind": e.kind, "reason": e.reason, "count": e.count, "first_line": e.first_line}
+                for e in self.entries
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Ledger:
+        """Back from `to_dict`."""
+        return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
+
+
+def describe(jobs: JobTable, ledger: Ledger | None = None, *, nodes: int | None = None) -> dict[str, Any]:
+    """A log in numbers, as plain data: counts, span, sizes, times, users, quality of the estimates, the ledger.
+
+    `nodes` is the size of the machine, for the offered load (node-seconds asked for over node-seconds there
+    were between the first and the last submission); the default is what the log's header says.
+
+    >>> jobs = JobTable(
+    ...     job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4]
+    ... )
+    >>> facts = describe(jobs, nodes=4)
+    >>> facts["jobs"], facts["span_s"], facts["offered_load"], facts["perfect_estimates"]
+    (2, 100.0, 0.75, 0.5)
+    """
+    if nodes is not None and nodes < 1:
+        raise InputError(f"a machine of {nodes} nodes; give at least 1")
+    if ledger is None and "ledger" in jobs.meta:
+        ledger = Ledger.from_dict(jobs.meta["ledger"])
+    size = nodes if nodes is not None else jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
+    facts: dict[str, Any] = {
+        "format": jobs.meta.get("format"),
+        "source": jobs.meta.get("source"),
+        "jobs": len(jobs),
+        "columns": list(jobs.columns),
+        "machine_nodes": size,
+    }
+    if len(jobs):
+        submit, runtime, estimate = jobs["submit_s"], jobs["runtime_s"], jobs["estimate_s"]
+        span = float(submit.max() - submit.min())
+        work = float(np.dot(runtime, jobs["nodes"].astype(np.float64)))
+        facts |= {
+            "first_submit_s": float(submit.min()),
+            "last_submit_s": float(submit.max()),
+            "span_s": span,
+            "node_seconds": work,
+            "offered_load": work / (span * size) if size and span > 0 else None,
+            "nodes": _quantiles(jobs["nodes"]),
+            "runtime_s": _quantiles(runtime),
+            "estimate_s": _quantiles(estimate),
+            "wait_s": _quantiles(jobs["wait_s"]) if "wait_s" in jobs else None,
+            "larger_than_machine": int((jobs["nodes"] > size).sum()) if size else None,
+            "zero_runtimes": int((runtime == 0).sum()),
+            "perfect_estimates": float((estimate == runtime).mean()),
+            "overrun_estimates": float((runtime > estimate).mean()),
+        }
+        for name in ("user", "account", "queue", "qos"):
+            known = jobs[name][jobs[name] >= 0] if name in jobs else np.empty(0)
+            facts[f"{name}s" if name != "qos" else "qos"] = len(np.unique(known))
+        if "status" in jobs:
+            codes, counts = np.unique(jobs["status"], return_counts=True)
+            facts["status"] = {int(code): int(count) for code, count in zip(codes, counts, strict=True)}
+    facts["ledger"] = None if ledger is None else ledger.to_dict()
+    return facts
+
+
+def _quantiles(values: Any) -> dict[str, float]:
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    if not len(known):
+        return {}
+    marks = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    found = np.quantile(known, list(marks.values()))
+    return {**{name: float(v) for name, v in zip(marks, found, strict=True)}, "mean": float(known.mean())}

@@ -1,0 +1,244 @@
+"""Records of a ``sacct -P`` dump, of any set of columns, to jobs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import TraceError
+from kilowait.traces.cells import coded, megabytes, number, seconds, unix_s
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+from kilowait.traces.slurm.records import sacct_records
+from kilowait.traces.tables import STATUS_WORDS
+
+__all__ = ["read_sacct"]
+
+Floats = npt.NDArray[np.float64]
+
+_WAITING = frozenset("PENDING PD CONFIGURING CF REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT RESV_DEL_HOLD".split())
+_RUNNING = frozenset("RUNNING R SUSPENDED S COMPLETING CG STAGE_OUT SIGNALING STOPPED".split())
+_GPUS = re.compile(r"gres/gpu=(\d+)")
+_TYPED_GPUS = re.compile(r"gres/gpu:[^=,]+=(\d+)")
+
+
+class _Dump:
+    """The records by column."""
+
+    def __init__(self, names: list[str], records: list[list[str]]) -> None:
+        self.size = len(records)
+        self.place = {name: index for index, name in reversed(list(enumerate(names))) if name}
+        self.records = records
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.place
+
+    def text(self, name: str) -> list[str]:
+        """The column's cells, empty where there is no such column."""
+        if name not in self.place:
+            return [""] * self.size
+        index = self.place[name]
+        return [record[index].strip() for record in self.records]
+
+    def first(self, reader: Any, *names: str, least: float = -np.inf) -> Floats:
+        """Row by row the first of these columns that says a value of at least `least`."""
+        values = np.full(self.size, np.nan)
+        for name in names:
+            if name in self.place:
+                found = np.array([reader(text) for text in self.text(name)], np.float64)
+                take = np.isnan(values) & (found >= least)
+                values[take] = found[take]
+        return values
+
+    def tres(self, key: str, *names: str) -> Floats:
+        """A count or an amount out of columns like AllocTRES."""
+        rule = re.compile(rf"(?:^|,){key}=([^,]+)")
+        reader = megabytes if key == "mem" else number
+
+        def read(text: str) -> float:
+            match = rule.search(text)
+            return reader(match.group(1)) if match else np.nan
+
+        return self.first(read, *names)
+
+
+def read_sacct(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """Jobs of a dump; steps are folded into their jobs, times are Unix seconds."""
+    names, records, at = sacct_records(text, ledger)
+    if "submit" not in names:
+        raise TraceError(
+            "the dump has no column Submit; dump again with --format=JobID,Submit,Start,End,NNodes,..."
+        )
+    if not ledger.rows_read:
+        raise TraceError("there is a header and not one record")
+    records, at = _folded(names, records, at, ledger)
+    dump = _Dump(names, records)
+    draft = Draft(np.array(at, np.int64), {})
+    submit, start, end = (dump.first(unix_s, name) for name in ("submit", "start", "end"))
+    cpus = _either(dump.first(number, "alloccpus", "ncpus", least=1), dump.tres("cpu", "alloctres"))
+    asked_cpus = _either(dump.first(number, "reqcpus", least=1), dump.tres("cpu", "reqtres"))
+    draft.numbers |= {
+        "job_id": _job_numbers(dump, ledger),
+        "submit_s": submit,
+        "estimate_s": _limits(dump),
+        "cores": _either(cpus, asked_cpus),
+        "energy_j": dump.first(number, "consumedenergyraw"),
+        "wait_s": _either(start - submit, dump.first(seconds, "reserved", "planned")),
+    }
+    nodes = _either(dump.first(number, "allocnodes", "nnodes", least=1), dump.tres("node", "alloctres"))
+    asked = _either(
+        dump.first(lambda t: number(t.split("-")[0]), "reqnodes", least=1), dump.tres("node", "reqtres")
+    )
+    if not {"allocnodes", "nnodes", "alloctres", "reqnodes", "reqtres"} & set(names):
+        ledger.add("note", "no column of nodes: CPUs taken as nodes")
+        nodes = draft.numbers["cores"]
+    elif not {"allocnodes", "nnodes", "alloctres"} & set(names):
+        ledger.add("note", "no column of allocated nodes: those requested taken")
+    draft.numbers["nodes"] = _either(nodes, asked)
+    draft.numbers["gpus"] = _gpus(dump)
+    draft.numbers["memory_mb"] = _memory(dump, draft)
+    elapsed = _either(dump.first(number, "elapsedraw"), dump.first(seconds, "elapsed"), end - start)
+    elapsed = _either(elapsed, dump.first(number, "cputimeraw") / cpus, dump.first(seconds, "cputime") / cpus)
+    draft.numbers["runtime_s"] = elapsed
+    if np.isnan(elapsed).all() and "cputimeraw" in dump:
+        _approximate(dump, draft, asked_cpus, ledger)
+    _states(dump, draft, start, end)
+    for target, options in (
+        ("user", ("user", "uid")),
+        ("account", ("account", "group")),
+        ("queue", ("partition",)),
+        ("qos", ("qos",)),
+        ("name", ("jobname",)),
+    ):
+        held = next((name for name in options if name in dump), None)
+        if held is not None:
+            draft.words[target] = coded(dump.text(held), frozenset({"", "Unknown", "None"}))
+    ledger.add("note", "times without a zone are read as UTC")
+    return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
+
+
+def _either(*columns: Floats) -> Floats:
+    """Row by row the first that is known."""
+    values = columns[0]
+    for other in columns[1:]:
+        values = np.where(np.isnan(values), other, values)
+    return values
+
+
+def _folded(
+    names: list[str], records: list[list[str]], at: list[int], ledger: Ledger
+) -> tuple[list[list[str]], list[int]]:
+    """The records of jobs; of a job that has only steps, the longest step."""
+    column = next((names.index(name) for name in ("jobid", "jobidraw") if name in names), None)
+    if column is None:
+        return records, at
+    keys = [record[column].strip() for record in records]
+    jobs = {key for key in keys if "." not in key}
+    orphans: dict[str, int] = {}
+    span = next((names.index(name) for name in ("elapsedraw", "elapsed") if name in names), None)
+    for index, key in enumerate(keys):
+        owner = key.partition(".")[0]
+        if "." not in key or owner in jobs:
+            continue
+        held = orphans.setdefault(owner, index)
+        if span is not None and seconds(records[index][span]) > seconds(records[held][span]):
+            orphans[owner] = index
+    kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
+    ledger.folded += len(keys) - len(kept)
+    for index in sorted(orphans.values()):
+        ledger.add("mended", "steps without their job: a job made of the longest step", 1, at[index])
+    return [records[i] for i in kept], [at[i] for i in kept]
+
+
+def _job_numbers(dump: _Dump, ledger: Ledger) -> Floats:
+    """JobIDRaw, or JobID where it is plain; tasks of arrays without it are numbered afresh, after the largest."""
+    texts = dump.text("jobidraw" if "jobidraw" in dump else "jobid")
+    ids = np.array([number(t.partition(".")[0]) if t[:1].isdigit() else np.nan for t in texts], np.float64)
+    unclear = np.isnan(ids)
+    if unclear.any() and not unclear.all():
+        ledger.add(
+            "note", "array tasks and parts of jobs without JobIDRaw: numbered afresh", int(unclear.sum())
+        )
+        ids[unclear] = np.nanmax(ids) + 1 + np.arange(int(unclear.sum()))
+    return ids
+
+
+def _limits(dump: _Dump) -> Floats:
+    """Time limits in seconds; unlimited and the like are not known."""
+    minutes = dump.first(number, "timelimitraw", least=1)
+    minutes = np.where(minutes >= 2**32 - 2, np.nan, minutes)
+    spans = dump.first(lambda t: number(t) * 60 if t.isdigit() else seconds(t), "timelimit", least=1)
+    return _either(minutes * 60, spans)
+
+
+def _gpus(dump: _Dump) -> Floats:
+    def read(text: str) -> float:
+        whole = _GPUS.search(text)
+        if whole is not None:
+            return number(whole.group(1))
+        return sum(map(number, _TYPED_GPUS.findall(text))) if text else np.nan
+
+    return dump.first(read, "alloctres", "reqtres")
+
+
+def _memory(dump: _Dump, draft: Draft) -> Floats:
+    """MB in all: ReqMem with n is per node, with c per CPU, else the job's (as sacct writes it since 21.08)."""
+    texts = dump.text("reqmem")
+    amount = np.array([megabytes(text.rstrip("nc?")) for text in texts], np.float64)
+    per_node = np.array([text.endswith("n") for text in texts], np.bool_)
+    per_cpu = np.array([text.endswith("c") for text in texts], np.bool_)
+    factor = np.where(per_node, draft.numbers["nodes"], np.where(per_cpu, draft.numbers["cores"], 1.0))
+    return _either(amount * factor, dump.tres("mem", "alloctres", "reqtres"))
+
+
+def _approximate(dump: _Dump, draft: Draft, asked_cpus: Floats, ledger: Ledger) -> None:
+    """Run times of a dump without Start, End, Elapsed and allocated CPUs, as good as they can be had."""
+    cpu_s = dump.first(number, "cputimeraw")
+    limit = draft.numbers["estimate_s"]
+    runtime = cpu_s / asked_cpus
+    states = np.array([text.split(" ")[0] for text in dump.text("state")])
+    with np.errstate(invalid="ignore"):
+        capped = (runtime > limit) | ((states == "TIMEOUT") & (limit > 0) & (cpu_s > 0))
+    draft.numbers["runtime_s"] = np.where(capped, limit, runtime)
+    cores = np.where(capped, np.maximum(np.round(cpu_s / limit), 1), draft.numbers["cores"])
+    draft.numbers["cores"] = cores
+    draft.numbers["wait_s"] = _either(
+        draft.numbers["wait_s"], dump.first(number, "resvcpuraw", "plannedcpuraw") / asked_cpus
+    )
+    first = int(draft.line[0]) if len(draft) else None
+    said = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
+    ledger.add("mended", said, int((~np.isnan(runtime) & ~capped).sum()), first)
+    if capped.any():
+        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit taken, approximate"
+        ledger.add("mended", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
+
+
+def _states(dump: _Dump, draft: Draft, start: Floats, end: Floats) -> None:
+    """Status codes; and who never ran, or was running still."""
+    words = [text.split(" ")[0].rstrip("+") for text in dump.text("state")]
+    draft.numbers["status"] = np.array([STATUS_WORDS.get(word, -1.0) for word in words], np.float64)
+    pending = np.array([word in _WAITING for word in words], np.bool_)
+    running = np.array([word in _RUNNING for word in words], np.bool_)
+    said = any(words)
+    if not said and "start" in dump:
+        pending, running = np.isnan(start), ~np.isnan(start) & np.isnan(end) if "end" in dump else running
+    array = np.array(["[" in text for text in dump.text("jobid")], np.bool_)
+    runtime = draft.numbers["runtime_s"]
+    unplaced = np.zeros(len(draft), np.bool_)
+    for name, blank in (("nodelist", ("None assigned", "")), ("alloctres", ("",)), ("allocnodes", ("0",))):
+        if name in dump:
+            unplaced |= np.array([text in blank for text in dump.text(name)], np.bool_)
+    unplaced |= np.isnan(start) if "start" in dump else False
+    idle = unplaced & ~(runtime > 0) & ~pending & ~running
+    cancelled = draft.numbers["status"] == 5
+    draft.unfit = {"still running when the dump was made: run time not known": running}
+    draft.never = {
+        "tasks of an array still waiting when the dump was made": array & ~running & ~(runtime > 0),
+        "still waiting when the dump was made": pending,
+        "cancelled while it waited": idle & cancelled,
+        "ended without having started": idle & ~cancelled,
+    }
+    draft.numbers["cancel_s"] = np.where(idle & (end >= draft.numbers["submit_s"]), end, np.nan)

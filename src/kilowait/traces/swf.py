@@ -1,0 +1,308 @@
+"""The Standard Workload Format: 18 numbers a line, its extended forms of 19 to 21 fields, and its broken headers.
+
+Lines of plain numbers are read together by numpy; any other line is read by itself, so that a broken one can
+never shift the numbers of its neighbours.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import TraceError
+from kilowait.traces.cells import Words, coded
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["FIELDS", "HEADER_KEYS", "read_swf"]
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+FIELDS = 18
+_USED = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
+"""All but the CPU time and memory used, which no column of ours takes."""
+HEADER_KEYS = (
+    "Version Computer Installation Acknowledge Information Conversion MaxJobs MaxRecords Preemption UnixStartTime "
+    "TimeZone TimeZoneString StartTime EndTime MaxNodes MaxProcs MaxRuntime MaxMemory AllowOveruse MaxQueues "
+    "Queues Queue MaxPartitions Partitions Partition Note Copyright"
+).split()
+_KEY = re.compile(rf"\s*[;#]*\s*({'|'.join(HEADER_KEYS)})\s*:(.*)", re.IGNORECASE)
+_INTEGER = re.compile(r"-?\d{1,3}(?:,\d{3})+(?!\d)|-?\d+")
+_SPACE, _DIGIT, _MINUS, _DOT, _NEWLINE, _OTHER = range(6)
+_CLASS = np.full(256, _OTHER, np.uint8)
+_CLASS[[9, 11, 12, 13, 32]] = _SPACE
+_CLASS[48:58] = _DIGIT
+_CLASS[[45, 46, 10]] = _MINUS, _DOT, _NEWLINE
+
+
+def read_swf(data: bytes, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """The rows and what the header says; times stay on the log's own clock."""
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    fields, line, width, extra, comments = _rows(data, ledger)
+    header = _header(comments)
+    meta: dict[str, Any] = {"header": {k: v for k, v in header.items() if k not in ("Queue", "Partition")}}
+    for key, name in (("MaxProcs", "max_procs"), ("MaxNodes", "max_nodes")):
+        number = _first_integer(header.get(key, ""))
+        if number is not None and number > 0:
+            meta[name] = number
+    start = _first_integer(header.get("UnixStartTime", ""))
+    if start is not None and start >= 0:
+        meta["unix_start_s"] = start
+    if "TimeZoneString" in header or "TimeZone" in header:
+        meta["time_zone"] = header.get("TimeZoneString") or header.get("TimeZone")
+
+    alea = bool(extra) and width == 21
+    if width > FIELDS:
+        ledger.add(
+            "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", queue apart" * alea
+        )
+    draft = Draft(line, {}, mend_submit=True)
+    known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
+    draft.numbers |= {
+        "job_id": fields[:, 0],
+        "submit_s": np.where(fields[:, 1] < 0, np.nan, fields[:, 1]),
+        "wait_s": known[:, 2],
+        "runtime_s": known[:, 3],
+        "estimate_s": np.where(fields[:, 8] <= 0, np.nan, fields[:, 8]),
+        "after_id": known[:, 16],
+        "think_s": known[:, 17],
+    }
+    _processors(draft, fields, ledger)
+    draft.numbers["memory_mb"] = known[:, 9] * 1.024e-3 * draft.numbers["nodes"]
+    if alea:
+        ledger.add("note", "field 10 is the whole job's memory in bytes in this 21-field form")
+        draft.numbers["memory_mb"] = known[:, 9] / 1e6
+    draft.words = {
+        "user": _numbered(fields[:, 11], "user (field 12)", line, ledger),
+        "account": _numbered(fields[:, 12], "group (field 13)", line, ledger),
+        "name": _numbered(fields[:, 13], "executable (field 14)", line, ledger),
+    }
+    _queues(draft, fields, extra if alea else [], header, ledger)
+    _status(draft, fields[:, 10], ledger)
+    return draft, meta
+
+
+# -- lines to numbers ----------------------------------------------------------------------------
+
+
+def _rows(data: bytes, ledger: Ledger) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
+    """Numbers (rows x 18), their line numbers, fields per line, the queue words of the 21-field form, comments."""
+    buffer = np.frombuffer(data, np.uint8)
+    kind = _CLASS[buffer]
+    ends = np.flatnonzero(kind == _NEWLINE)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    blank = (kind == _SPACE) | (kind == _NEWLINE)
+    before = np.concatenate(([True], blank[:-1]))
+    token = np.flatnonzero(before > blank)
+    length = np.flatnonzero(blank > before) - token
+    first = np.searchsorted(token, starts)
+    count = np.diff(np.append(first, len(token)))
+    odd = np.zeros(len(ends), np.bool_)
+    odd[np.searchsorted(ends, _odd_places(kind, before, token, length))] = True
+
+    comments: list[str] = []
+    rows = count > 0
+    for number in np.flatnonzero(odd & rows).tolist():
+        start = int(token[first[number]])
+        mark = data[start : start + 1]
+        if mark in (b";", b"#") or mark.isalpha():
+            text = data[start : int(ends[number])].decode("utf-8", "replace")
+            headed = _KEY.match(text) is not None
+            if mark.isalpha() and headed:
+                ledger.add("note", "header line without its leading ';'", 1, number + 1)
+            if headed or not mark.isalpha():
+                comments.append(text)
+                rows[number] = False
+    ledger.rows_read = int(rows.sum())
+    if not ledger.rows_read:
+        raise TraceError("there is not one line of jobs, only comments or blank lines")
+    width = int(np.bincount(count[rows]).argmax())
+    if not FIELDS <= width <= 21:
+        raise TraceError(f"most lines have {width} fields; SWF has {FIELDS} (extended forms 19 to 21)")
+    for wrong in np.unique(np.minimum(count, 100)[rows & (count != width)]).tolist():
+        places = np.flatnonzero(rows & (np.minimum(count, 100) == wrong))
+        said = f"{wrong} fields where the log has {width}" if wrong < 100 else "a hundred fields or more"
+        ledger.add("dropped", said, len(places), int(places[0]) + 1)
+    rows &= count == width
+    kept = np.flatnonzero(rows)
+    found = np.full((len(kept), FIELDS), np.nan, order="F")
+    plain = ~odd[kept]
+    begin = first[kept[plain]]
+    for field in _USED:  # Column by column: what is not asked for is not read.
+        found[plain, field] = _digits(buffer, token[begin + field], length[begin + field])
+    queue: list[str] = []
+    for row in np.flatnonzero(~plain).tolist():
+        words = data[int(starts[kept[row]]) : int(ends[kept[row]])].split()
+        found[row, _USED] = [_number(words[field]) for field in _USED]
+        if width == 21 and words[18].startswith(b"{"):
+            queue.append(words[19].decode("utf-8", "replace"))
+    unread = ~np.isfinite(found)
+    unread[:, [f for f in range(FIELDS) if f not in _USED]] = False
+    if unread.any():
+        hit = unread.any(axis=1)
+        ledger.add(
+            "mended", "not a number: taken as not known", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
+        )
+        found[unread] = np.nan
+    return found, kept + 1, width, queue if len(queue) == len(kept) else [], comments
+
+
+def _odd_places(
+    kind: npt.NDArray[np.uint8], before: Flags, token: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Places that make their line unfit for `_digits`: anything but [-]digits[.digits] of at most 15 signs."""
+    other = np.flatnonzero(kind == _OTHER)
+    minus = np.flatnonzero(kind == _MINUS)
+    minus = minus[~before[minus] | (kind[minus + 1] != _DIGIT)]
+    dot = np.flatnonzero(kind == _DOT)
+    alone = dot[(kind[np.maximum(dot - 1, 0)] != _DIGIT) | (kind[dot + 1] != _DIGIT)]
+    twice = dot[1:][np.diff(np.searchsorted(token, dot, side="right")) == 0]
+    return np.concatenate((other, minus, alone, twice, token[length > 15]))
+
+
+def _digits(
+    buffer: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
+) -> Floats:
+    """The numbers written at these places, sign by sign for all at once; exact, since 15 digits fit a float."""
+    value = np.zeros(len(start))
+    decimals = np.zeros(len(start), np.int64)
+    behind = np.zeros(len(start), np.bool_)
+    rows = np.arange(len(start))
+    for place in range(int(length.max(initial=0))):
+        rows = rows[length[rows] > place]
+        sign = buffer[start[rows] + place]
+        digit = sign >= 48
+        if digit.all():
+            value[rows] = value[rows] * 10.0 + (sign - 48)
+        else:
+            value[rows] = np.where(digit, value[rows] * 10.0 + (sign.astype(np.int64) - 48), value[rows])
+            behind[rows[sign == 46]] = True
+        if behind.any():
+            decimals[rows] += behind[rows] & digit
+    value /= 10.0**decimals
+    return np.where(buffer[start] == 45, -value, value)
+
+
+def _number(word: bytes) -> float:
+    try:
+        return float(word) if b"_" not in word else np.nan
+    except ValueError:
+        return np.nan
+
+
+# -- what the fields mean ------------------------------------------------------------------------
+
+
+def _first_integer(text: str) -> int | None:
+    found = _INTEGER.search(text)
+    return int(found.group().replace(",", "")) if found and len(found.group()) < 19 else None
+
+
+def _header(comments: list[str]) -> dict[str, str]:
+    """Header values by SWF's spelling of the key; a key that comes again adds a line."""
+    spelling = {key.lower(): key for key in HEADER_KEYS}
+    header: dict[str, str] = {}
+    for text in comments:
+        match = _KEY.match(text)
+        if match is not None:
+            key, value = spelling[match.group(1).lower()], match.group(2).strip()
+            header[key] = f"{header[key]}\n{value}" if key in header else value
+    return header
+
+
+def _processors(draft: Draft, fields: Floats, ledger: Ledger) -> None:
+    """Processors allocated (field 5), else requested (8); and the jobs that never ran."""
+    runtime, allocated, requested, status = fields[:, 3], fields[:, 4], fields[:, 7], fields[:, 10]
+    given, asked = allocated > 0, requested > 0
+    draft.numbers["nodes"] = np.where(given, allocated, np.where(asked, requested, np.nan))
+    never = runtime == -1
+    unstarted = (runtime == 0) & ~given & (status == 5) if given.any() else np.zeros(len(draft), np.bool_)
+    draft.never = {
+        "cancelled before it started (run time -1, status 5)": never & (status == 5),
+        "failed before it started (run time -1, status 0)": never & (status == 0),
+        "run time -1": never & (status != 5) & (status != 0),
+        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted & asked,
+        "no processors allocated or requested": ~given & ~asked & ~never,
+    }
+    instead = ~given & asked & ~never & ~unstarted
+    if instead.any():
+        said = "processors allocated (field 5) not known: those requested (field 8) taken"
+        where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
+        ledger.add("mended" if given.any() else "note", said, *where)
+
+
+def _status(draft: Draft, status: Floats, ledger: Ledger) -> None:
+    outside = ~np.isnan(status) & ((status < -1) | (status > 5) | (status != np.floor(status)))
+    if outside.mean() >= 0.01:
+        ledger.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
+        draft.numbers["status"] = np.where(
+            np.isnan(status) | (status == -1), -1.0, (status == 0).astype(np.float64)
+        )
+        return
+    if outside.any():
+        count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
+        ledger.add("mended", "status (field 11) is none of SWF's codes: taken as not known", count, first)
+    draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
+    # Codes 2 to 4 are stretches of a job that has a line of its own for the whole.
+    part = (status >= 2) & (status <= 4) & ~outside
+    ids = draft.numbers["job_id"]
+    part &= np.isin(ids, ids[~part])
+    if part.any():
+        reason = "a stretch of a job (status 2 to 4) that has a line for the whole"
+        ledger.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
+        _keep_rows(draft, ~part)
+
+
+def _keep_rows(draft: Draft, rows: Flags) -> None:
+    draft.line = draft.line[rows]
+    draft.numbers = {name: values[rows] for name, values in draft.numbers.items()}
+    draft.never = {name: values[rows] for name, values in draft.never.items()}
+    draft.words = {name: (codes[rows], names) for name, (codes, names) in draft.words.items()}
+
+
+def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Ledger) -> Words:
+    """A column of identities: whole numbers stay; too large ones become names; nonsense becomes unknown."""
+    broken = ~np.isnan(values) & (
+        ((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53)
+    )
+    if broken.any():
+        ledger.add(
+            "mended", f"{said} broken: taken as not known", int(broken.sum()), int(line[int(broken.argmax())])
+        )
+    whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
+    if len(whole) and int(whole.max()) >= 2**31 - 1:
+        return coded(["" if number < 0 else f"id{number}" for number in whole.tolist()])
+    return whole.astype(np.int32), None
+
+
+def _queues(draft: Draft, fields: Floats, words: list[str], header: dict[str, str], ledger: Ledger) -> None:
+    """The queue: field 15 where any job has one, else the partition (16); named as the header names them."""
+    if words:
+        draft.words["queue"] = coded(words)
+        return
+    key, place = ("Queue", 14) if (fields[:, 14] >= 0).any() else ("Partition", 15)
+    codes, names = _numbered(fields[:, place], f"{key.lower()} (field {place + 1})", draft.line, ledger)
+    if place == 15 and (codes >= 0).any():
+        ledger.add("note", "no queues (field 15): the partitions (field 16) taken as queues")
+    listed: dict[int, str] = {}
+    for text in header.get(key, "").splitlines():
+        match = re.match(r"(\d{1,6})[\s:-]*(.*)", text)
+        if match is not None:
+            listed[int(match.group(1))] = match.group(2).split(" - ")[0].strip()
+    top = int(codes.max(initial=-1))
+    if names is None and any(listed.values()) and 0 <= top <= 100_000:
+        taken: set[str] = set()
+        named: list[str] = []
+        for number in range(top + 1):
+            name = listed.get(number) or str(number)
+            named.append(name if name not in taken else f"{name} ({number})")
+            taken.add(named[-1])
+        names = tuple(named)
+    draft.words["queue"] = codes, names

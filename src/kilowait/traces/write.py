@@ -1,0 +1,241 @@
+"""A JobTable to a file: SWF, Parquet, CSV, Batsim's workload (JSON) and platform (XML)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.errors import TraceError, UnknownNameError
+from kilowait.jobs import JobTable
+
+__all__ = ["WRITERS", "write_trace"]
+
+SHORTEST_S = 0.001
+"""Batsim refuses a delay or a wall time of 0; this is written instead."""
+_SUFFIXES = {
+    ".swf": "swf",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "batsim",
+    ".xml": "batsim-platform",
+}
+_KEPT_HEADERS = ("Computer", "Installation", "Acknowledge", "Information", "Conversion", "Copyright")
+_SWF_COLUMNS = frozenset(
+    "job_id submit_s wait_s runtime_s nodes estimate_s memory_mb status user account name queue after_id "
+    "think_s cancel_s".split()
+)
+
+
+def write_trace(
+    jobs: JobTable, path: str | PathLike[str], *, format: str | None = None, cluster: Cluster | None = None
+) -> None:
+    """Write the jobs; the format is the suffix's or `format` (one of `WRITERS`), packed when it ends in .gz or .zst.
+
+    `cluster` gives the machine's size for SWF's header and Batsim; without it the log's header does, or the
+    largest job.
+
+    >>> import tempfile, pathlib
+    >>> from kilowait.traces import read_trace
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.swf.gz"
+    >>> write_trace(JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1]), path)
+    >>> read_trace(path)["nodes"].tolist()
+    [4, 1]
+    """
+    path = Path(path)
+    suffixes = path.suffixes[-2:]
+    packed = suffixes[-1] if suffixes and suffixes[-1] in (".gz", ".zst") else ""
+    plain = next((s for s in reversed(suffixes) if s != packed), "")
+    if format is None:
+        if plain not in _SUFFIXES:
+            raise UnknownNameError("suffix to write jobs to", plain, _SUFFIXES)
+        format = _SUFFIXES[plain]
+    if format not in WRITERS:
+        raise UnknownNameError("format to write jobs in", format, WRITERS)
+    if format == "parquet":
+        if packed:
+            raise TraceError(f"Parquet packs itself; write to {path.with_suffix('')} without {packed}")
+        data = _parquet(jobs)
+    else:
+        data = WRITERS[format](jobs, cluster).encode("utf-8", "replace")
+    if packed == ".gz":
+        data = gzip.compress(data, 6, mtime=0)
+    elif packed == ".zst":
+        import pyarrow as pa
+
+        # A stream, not pa.compress: the frame must say where it ends.
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            stream.write(data)
+        data = sink.getvalue().to_pybytes()
+    # Beside it first, so that a full disk or a stop never leaves half a file under the name.
+    half = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        half.write_bytes(data)
+        os.replace(half, path)
+    except OSError as problem:
+        half.unlink(missing_ok=True)
+        raise TraceError(f"cannot write {path}: {problem.strerror or problem}") from None
+
+
+def _machine(jobs: JobTable, cluster: Cluster | None) -> int:
+    if cluster is not None:
+        return cluster.nodes
+    largest = int(jobs["nodes"].max()) if len(jobs) else 1
+    return int(jobs.meta.get("max_procs", jobs.meta.get("max_nodes", largest)))
+
+
+def _said(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _texts(values: Any) -> list[str]:
+    """Numbers as short as they go without loss; -1 for not known."""
+    if values.dtype.kind != "f":
+        return [str(value) for value in values.tolist()]
+    return ["-1" if not np.isfinite(value) else _said(value) for value in values.tolist()]
+
+
+def _no_negative_times(jobs: JobTable, what: str) -> None:
+    if len(jobs) and float(jobs["submit_s"].min()) < 0:
+        raise TraceError(
+            f"{what} has no negative times and the first job is submitted at {float(jobs['submit_s'].min()):g} s; "
+            "shift them: jobs.with_columns(submit_s=jobs['submit_s'] - jobs['submit_s'].min())"
+        )
+
+
+def _swf(jobs: JobTable, cluster: Cluster | None) -> str:
+    _no_negative_times(jobs, "SWF")
+    size = _machine(jobs, cluster)
+    header = [f"; {key}: {line}" for key, line in _header_lines(jobs)]
+    lost = [name for name in jobs.columns if name not in _SWF_COLUMNS]
+    header += [
+        f"; MaxJobs: {len(jobs)}",
+        f"; MaxRecords: {len(jobs)}",
+        f"; MaxNodes: {size}",
+        f"; MaxProcs: {size}",
+    ]
+    if lost:
+        header.append(f"; Note: left out, for SWF has no field for it: {', '.join(lost)}")
+    for number, name in enumerate(jobs.labels.get("queue", ())):
+        header.append(f"; Queue: {number} {' '.join(name.split())}")
+    nodes = jobs["nodes"]
+    unknown = np.full(len(jobs), -1, np.int64)
+    cancel = jobs.column("cancel_s")
+    unrun = np.isfinite(cancel) & (jobs["runtime_s"] == 0)
+    wait = np.where(unrun, np.maximum(cancel - jobs["submit_s"], 0), jobs.column("wait_s"))
+    memory = jobs["memory_mb"] / 1.024e-3 / nodes if "memory_mb" in jobs else unknown
+    columns = [
+        jobs["job_id"],
+        jobs["submit_s"],
+        wait,
+        np.where(unrun, -1.0, jobs["runtime_s"]),
+        np.where(unrun, -1, nodes),
+        unknown,
+        unknown,
+        nodes,
+        jobs["estimate_s"],
+        memory,
+        np.where(unrun, 5, jobs.column("status")),
+        *(jobs.column(name) for name in ("user", "account", "name", "queue")),
+        unknown,
+        jobs.column("after_id"),
+        jobs.column("think_s") if "think_s" in jobs else unknown,
+    ]
+    rows = map(" ".join, zip(*(_texts(np.asarray(column)) for column in columns), strict=True))
+    return "\n".join([*header, *rows, ""])
+
+
+def _header_lines(jobs: JobTable) -> Iterable[tuple[str, str]]:
+    yield "Version", "2.2"
+    given = jobs.meta.get("header", {})
+    for key in _KEPT_HEADERS:
+        for line in str(given.get(key, "")).splitlines():
+            yield key, line
+    if "unix_start_s" in jobs.meta:
+        yield "UnixStartTime", str(jobs.meta["unix_start_s"])
+    if "time_zone" in jobs.meta:
+        yield "TimeZoneString", " ".join(str(jobs.meta["time_zone"]).split())
+
+
+def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
+    """kilowait's own names; an empty cell is not known."""
+    columns: list[list[str]] = []
+    for name in jobs.columns:
+        values = jobs[name]
+        if name in jobs.labels:
+            labels = jobs.labels[name]
+            columns.append([labels[code] if code >= 0 else "" for code in values.tolist()])
+        elif values.dtype.kind == "f":
+            columns.append([_said(v) if np.isfinite(v) else "" for v in values.tolist()])
+        else:
+            optional = name in ("user", "account", "queue", "qos", "name", "status", "after_id")
+            columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(jobs.columns)
+    writer.writerows(zip(*columns, strict=True))
+    return text.getvalue()
+
+
+def _parquet(jobs: JobTable) -> bytes:
+    sink = io.BytesIO()
+    jobs.to_parquet(sink)
+    return sink.getvalue()
+
+
+def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
+    """Jobs with delay profiles; a profile is shared by all jobs of one run time."""
+    _no_negative_times(jobs, "Batsim")
+    runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
+    rows = zip(
+        jobs["job_id"].tolist(),
+        jobs["submit_s"].tolist(),
+        np.maximum(jobs["estimate_s"], SHORTEST_S).tolist(),
+        jobs["nodes"].tolist(),
+        runtime,
+        strict=True,
+    )
+    listed = [
+        {"id": str(job), "subtime": submit, "walltime": limit, "res": nodes, "profile": f"delay_{_said(run)}"}
+        for job, submit, limit, nodes, run in rows
+    ]
+    profiles = {f"delay_{_said(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))}
+    return json.dumps({"nb_res": _machine(jobs, cluster), "jobs": listed, "profiles": profiles}, indent=1)
+
+
+def _platform(jobs: JobTable, cluster: Cluster | None) -> str:
+    """One host a node and the master Batsim wants; no network, since delay profiles use none."""
+    groups = (
+        [("node", _machine(jobs, None))] if cluster is None else [(g.name, g.nodes) for g in cluster.groups]
+    )
+    lines = [
+        "<?xml version='1.0'?>",
+        '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
+        '<platform version="4.1">',
+        '  <zone id="cluster" routing="Full">',
+        '    <host id="master_host" speed="1Gf"><prop id="role" value="master"/></host>',
+    ]
+    for name, count in groups:
+        lines += [f'    <host id={quoteattr(f"{name}_{number}")} speed="1Gf"/>' for number in range(count)]
+    return "\n".join([*lines, "  </zone>", "</platform>", ""])
+
+
+WRITERS: dict[str, Callable[[JobTable, Cluster | None], str]] = {
+    "swf": _swf,
+    "csv": _csv,
+    "parquet": lambda jobs, cluster: "",
+    "batsim": _batsim,
+    "batsim-platform": _platform,
+}
+"""Names for ``format=``."""

@@ -1,0 +1,160 @@
+"""Clusters: what they are made of and what is impossible."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+from kilowait.errors import ClusterError, UnknownNameError
+
+CPU = NodeGroup("cpu", 10, cores=32, memory_gb=128.0)
+GPU = NodeGroup("gpu", 4, cores=64, memory_gb=512.0, gpus=8, gpu_type="A100", shared=True)
+
+
+def test_nodes_of_all_groups():
+    assert Cluster(groups=(CPU, GPU)).nodes == 14
+
+
+def test_from_nodes():
+    cluster = Cluster.from_nodes(128, cores=4)
+    assert cluster.groups == (NodeGroup("nodes", 128, cores=4),)
+    assert cluster.name == "128 nodes"
+    assert not cluster.groups[0].shared
+    assert type(Cluster.from_nodes(np.int64(128)).groups[0].nodes) is int
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 2.5, math.nan, math.inf])
+def test_from_an_impossible_number_of_nodes(nodes):
+    with pytest.raises(
+        ClusterError, match=f"a cluster of {nodes} nodes; it needs a whole number, at least 1"
+    ):
+        Cluster.from_nodes(nodes)
+
+
+def test_clusters_are_values():
+    assert Cluster.from_nodes(3) == Cluster.from_nodes(3)
+    with pytest.raises(AttributeError):
+        Cluster.from_nodes(3).name = "x"
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+def test_a_group_needs_a_name():
+    with pytest.raises(ClusterError, match="a node group needs a name"):
+        NodeGroup("", 4)
+
+
+@pytest.mark.parametrize("nodes", [-1, 2**40, 1.5, math.nan])
+def test_a_group_of_impossible_size(nodes):
+    with pytest.raises(ClusterError, match=r"group 'x' has .* nodes; it needs a whole number, 0 to 2\^40"):
+        NodeGroup("x", nodes)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [{"cores": 0}, {"cores": 1.5}, {"gpus": -1}, {"gpus": 0.5}, {"memory_gb": -1.0}]
+    + [{"memory_gb": math.nan}, {"memory_gb": math.inf}],
+)
+def test_impossible_nodes(node):
+    with pytest.raises(ClusterError, match="group 'x': cores .*a node has at least 1 core and no negative"):
+        NodeGroup("x", 4, **node)
+
+
+def test_an_empty_group_is_possible():
+    assert NodeGroup("x", 0).nodes == 0
+
+
+# -- clusters -------------------------------------------------------------------------------------
+
+
+def test_no_groups():
+    with pytest.raises(ClusterError, match="cluster 'c' has no node groups; give it at least one"):
+        Cluster(groups=(), name="c")
+
+
+def test_two_groups_of_one_name():
+    with pytest.raises(ClusterError, match="more than one node group called 'cpu'"):
+        Cluster(groups=(CPU, GPU, CPU))
+
+
+def test_groups_and_reservations_are_bits():
+    groups = tuple(NodeGroup(f"g{i}", 1) for i in range(62))
+    assert len(Cluster(groups=groups).groups) == 62
+    with pytest.raises(ClusterError, match="62 groups and 1 reservations; at most 62 together: merge"):
+        Cluster(groups=groups, reservations=(Reservation("r", "g0", 1, 0, 1),))
+
+
+def test_queues_name_groups():
+    assert Cluster(groups=(CPU, GPU), queues={"all": ("gpu", "cpu")}).queues["all"] == ("gpu", "cpu")
+    with pytest.raises(UnknownNameError, match="unknown node group of queue 'q' 'gpus'; did you mean 'gpu'"):
+        Cluster(groups=(CPU, GPU), queues={"q": ("gpus",)})
+    with pytest.raises(ClusterError, match="queue 'q' maps to no group; name at least one"):
+        Cluster(groups=(CPU,), queues={"q": ()})
+
+
+# -- outages and reservations ---------------------------------------------------------------------
+
+
+def window(kind, **changes):
+    values = {"group": "cpu", "nodes": 2, "start_s": 10.0, "end_s": 20.0, **changes}
+    return Outage(**values) if kind == "outage" else Reservation(name="r", **values)
+
+
+@pytest.mark.parametrize("kind", ["outage", "reservation"])
+class TestWindows:
+    def test_fine(self, kind):
+        assert window(kind, announced_s=10.0).announced_s == 10
+        assert window(kind).announced_s == -math.inf
+        assert window(kind, end_s=math.inf).end_s == math.inf
+
+    @pytest.mark.parametrize("nodes", [0, -1, 1.5])
+    def test_nodes(self, kind, nodes):
+        with pytest.raises(
+            ClusterError, match=f"{kind} on 'cpu' takes {nodes} nodes; it must take at least 1"
+        ):
+            window(kind, nodes=nodes)
+
+    @pytest.mark.parametrize(
+        "times",
+        [(10.0, 10.0), (10.0, 9.0), (math.nan, 9.0), (10.0, math.nan), (math.inf, math.inf)],
+    )
+    def test_the_end_comes_after_the_start(self, kind, times):
+        with pytest.raises(ClusterError, match=f"{kind} on 'cpu' from .* s; the end must be after the start"):
+            window(kind, start_s=times[0], end_s=times[1])
+
+    @pytest.mark.parametrize("announced", [10.5, math.nan])
+    def test_announced_by_the_start(self, kind, announced):
+        with pytest.raises(ClusterError, match=f"{kind} on 'cpu' starts at 10.0 s but is announced at"):
+            window(kind, announced_s=announced)
+
+    def test_of_a_group_that_exists(self, kind):
+        with pytest.raises(
+            UnknownNameError, match=f"unknown node group of {kind} 'cpus'; did you mean 'cpu'"
+        ):
+            Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, group="cpus"),)})
+
+    def test_of_no_more_nodes_than_there_are(self, kind):
+        assert Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, nodes=10),)}).nodes == 10
+        with pytest.raises(ClusterError, match=f"{kind} takes 11 nodes of 'cpu', which has 10"):
+            Cluster(groups=(CPU,), **{f"{kind}s": (window(kind, nodes=11),)})
+
+
+def test_reservations_have_names_of_their_own():
+    with pytest.raises(ClusterError, match="more than one reservation called 'r'"):
+        Cluster(groups=(CPU,), reservations=(window("reservation"), window("reservation")))
+    for others in ({"groups": (CPU, NodeGroup("r", 1))}, {"groups": (CPU,), "queues": {"r": ("cpu",)}}):
+        with pytest.raises(ClusterError, match="reservation 'r' has the name of a group or a queue"):
+            Cluster(**others, reservations=(window("reservation"),))
+
+
+def test_with_outages_makes_another():
+    cluster = Cluster(groups=(CPU,), outages=(window("outage"),))
+    more = cluster.with_outages(window("outage", start_s=15.0), window("outage", nodes=1))
+    assert len(more.outages) == 3
+    assert len(cluster.outages) == 1
+    with pytest.raises(ClusterError, match="takes 11 nodes"):
+        cluster.with_outages(window("outage", nodes=11))
