@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.compiling import kernel
+from kilowait.engine.compiling import kernel, natural, outlined
 from kilowait.engine.heap import pop, push
-from kilowait.engine.passes import schedule, score_waiting
+from kilowait.engine.passes import anything_free, schedule, score_waiting
 from kilowait.engine.planning import charge
 from kilowait.engine.state import (
     ARRIVAL,
@@ -20,11 +20,15 @@ from kilowait.engine.state import (
     QUEUED,
     REJECTED,
     TIMER,
+    UNLIMITED,
     lend,
 )
 from kilowait.engine.waiting import enqueue, forget, remove
 
 __all__ = ["advance", "next_event_s", "run"]
+
+NOBODY = -1
+HEAP, STREAM, CHANGES = 0, 1, 2
 
 
 @kernel
@@ -33,7 +37,7 @@ def next_event_s(s: Any) -> float:
     k = s.clock[0]
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
-        time = min(time, s.fate[s.arrivals[k.next_arrival]].earliest_s)
+        time = min(time, s.fate[natural(s.arrivals[natural(k.next_arrival)])].earliest_s)
     if k.next_change < len(s.changes):
         time = min(time, s.changes[k.next_change].time_s)
     return time
@@ -47,38 +51,80 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
     if time == np.inf:
         return False
     k.now = time
-    while True:
-        code = np.int64(4 * KIND)
-        from_heap = k.events > 0 and s.events[0].key == time
-        if from_heap:
+    while time == k.now:
+        # The first of what is due now, by (kind, number), from the three places where events lie.
+        code = 4 * KIND
+        source = NOBODY
+        if k.events > 0 and s.events[0].key == time:
             code = s.events[0].job
+            source = HEAP
+        if k.next_arrival < len(s.arrivals):
+            job = natural(s.arrivals[natural(k.next_arrival)])
+            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+                code = ARRIVAL + job
+                source = STREAM
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and CHANGE < code:
-            apply_change(s)
-        elif (
-            k.next_arrival < len(s.arrivals)
-            and s.fate[s.arrivals[k.next_arrival]].earliest_s == time
-            and ARRIVAL + s.arrivals[k.next_arrival] < code
-        ):
-            job = s.arrivals[k.next_arrival]
-            k.next_arrival += 1
-            arrive(s, job, score, parameters, own_score, own_parameters)
-        elif from_heap:
+            code = CHANGE
+            source = CHANGES
+        if source == HEAP:
             pop(s.events, k.events)
             k.events -= 1
-            if code < CHANGE:
-                finish(s, s.segments[code])
-            elif code < TIMER:
-                arrive(s, code - ARRIVAL, score, parameters, own_score, own_parameters)
+        elif source == STREAM:
+            k.next_arrival += 1
+
+        left = NOBODY
+        comes = NOBODY
+        if code < CHANGE:
+            left = natural(s.segments[natural(code)])
+            finish(s, left)
+        elif code < ARRIVAL:
+            apply_change(s)
+        elif code < TIMER:
+            job = natural(code - ARRIVAL)
+            greet(s, job, score, parameters, own_score, own_parameters)
+            if s.fate[job].allowed != 0:
+                comes = job
             else:
-                ring(s, (code - TIMER) >> 1, (code - TIMER) & 1)
+                s.fate[job].status = REJECTED
+                left = job
         else:
-            break
+            job = (code - TIMER) >> 1
+            if (code - TIMER) & 1:
+                comes = job if s.fate[job].status == HELD else NOBODY
+            elif s.fate[job].status == QUEUED or s.fate[job].status == HELD:
+                remove(s, job, CANCELLED)
+                left = job
+        if comes != NOBODY:
+            enqueue(s, comes)
+        if left != NOBODY and k.dependents:
+            send_for_dependents(s, left)
         if k.per_event:
             break
+        time = next_event_s(s)
     return True
 
 
 @kernel
+def finish(s: Any, job: int) -> None:
+    """A job ends: what it held falls free."""
+    k = s.clock[0]
+    if k.one_pool:
+        s.pools[0].free += s.fate[job].least_need
+    else:
+        g = s.fate[job].group
+        for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+            s.pools[p].free += s.need[job, s.pools[p].need]
+    s.fate[job].status = DONE
+    k.settled = 0
+    if k.believing:
+        forget(s, job)
+        if s.fate[job].believed_end_s != k.now:
+            k.plan_holds = 0
+    if k.half_life_s > 0:
+        charge(s, job, -1)
+
+
+@outlined
 def apply_change(s: Any) -> None:
     """Nodes go away or come back, in every pool of their group."""
     k = s.clock[0]
@@ -91,91 +137,43 @@ def apply_change(s: Any) -> None:
 
 
 @kernel
-def finish(s: Any, job: int) -> None:
-    """A job ends: its nodes fall free and those who waited for it may come."""
+def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """A job arrives: it is scored where orders are fixed, and its cancellation is set."""
     k = s.clock[0]
-    g = s.fate[job].group
-    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-        s.pools[p].free += s.need[job, s.pools[p].need]
-    forget(s, job)
-    s.fate[job].status = DONE
-    k.settled = 0
-    if s.fate[job].believed_end_s != k.now:
-        k.plan_holds = 0
-    if k.half_life_s > 0:
-        charge(s, job, -1)
-    leave(s, job)
+    s.jobs[job].submit_s = k.now
+    s.jobs[job].since_first_s = k.now - k.first_submit_s
+    if not k.moving:
+        s.fate[job].key = score(s.jobs[job], k.now, parameters)
+        if s.fate[job].key != s.fate[job].key:
+            k.bad_score = job + 1
+    if k.own_order == 1:
+        s.rare[job].own_key = own_score(s.jobs[job], k.now, own_parameters)
+        if s.rare[job].own_key != s.rare[job].own_key:
+            k.bad_score = job + 1
+    if k.cancels and s.fate[job].allowed != 0 and s.rare[job].cancel_s < np.inf:
+        push(s.events, k.events, max(s.rare[job].cancel_s, k.now), TIMER + 2 * job)
+        k.events += 1
 
 
-@kernel
-def leave(s: Any, job: int) -> None:
-    """Send for the jobs that were to come after this one."""
+@outlined
+def send_for_dependents(s: Any, job: int) -> None:
+    """A job has left: those that were to come after it come when they have thought."""
     k = s.clock[0]
-    other = s.fate[job].first_dependent
+    other = s.rare[job].first_dependent - 1
     while other >= 0:
-        time = max(s.fate[other].earliest_s, k.now + s.fate[other].think_s)
+        time = max(s.fate[other].earliest_s, k.now + s.rare[other].think_s)
         push(s.events, k.events, time, ARRIVAL + other)
         k.events += 1
-        other = s.fate[other].next_dependent
-
-
-@kernel
-def arrive(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """A job joins the queue, or is turned away for good because no group could ever hold it."""
-    k = s.clock[0]
-    s.fate[job].eligible_s = k.now
-    if s.fate[job].allowed == 0:
-        s.fate[job].status = REJECTED
-        leave(s, job)
-        return
-    if s.jobs[job].submit_s != k.now:
-        # It comes later than its log said: what was scored beforehand is scored again.
-        s.jobs[job].submit_s = k.now
-        s.jobs[job].since_first_s = k.now - k.first_submit_s
-        s.fate[job].key = score(s.jobs[job], k.now, parameters)
-        if k.own_order == 1:
-            s.fate[job].own_key = own_score(s.jobs[job], k.now, own_parameters)
-    enqueue(s, job)
-    if s.fate[job].cancel_s < np.inf:
-        push(s.events, k.events, max(s.fate[job].cancel_s, k.now), TIMER + 2 * job)
-        k.events += 1
-
-
-@kernel
-def ring(s: Any, job: int, end_of_hold: int) -> None:
-    """A timer rings: the job is withdrawn if it still waits, or comes back from a hold."""
-    if end_of_hold:
-        if s.fate[job].status == HELD:
-            enqueue(s, job)
-    elif s.fate[job].status == QUEUED or s.fate[job].status == HELD:
-        remove(s, job, CANCELLED)
-        leave(s, job)
-
-
-@kernel
-def score_beforehand(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """Fixed orders are scored once, as of each job's submission."""
-    k = s.clock[0]
-    if not k.moving:
-        for job in range(len(s.fate)):
-            s.fate[job].key = score(s.jobs[job], s.jobs[job].submit_s, parameters)
-            if s.fate[job].key != s.fate[job].key:
-                k.bad_score = job + 1
-    if k.own_order == 1:
-        for job in range(len(s.fate)):
-            s.fate[job].own_key = own_score(s.jobs[job], s.jobs[job].submit_s, own_parameters)
-            if s.fate[job].own_key != s.fate[job].own_key:
-                k.bad_score = job + 1
+        other = s.rare[other].next_dependent - 1
 
 
 def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
     s = lend(s)
     k = s.clock[0]
-    score_beforehand(s, score, parameters, own_score, own_parameters)
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving:
+            if k.moving and (k.depth == UNLIMITED or anything_free(s)):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             schedule(s, all_applied, own_score, own_parameters)

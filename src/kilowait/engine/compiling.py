@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 from platformdirs import user_cache_path
 
-__all__ = ["cache_folder", "is_compiled", "kernel", "signed_kernel"]
+__all__ = ["cache_folder", "is_compiled", "kernel", "lent", "move", "natural", "outlined", "signed_kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,38 +47,79 @@ def is_compiled() -> bool:
     return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("*.nbc"))
 
 
-def _jit(function: Callable[..., Any], *signature: Any, **options: Any) -> Any:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
-    try:
-        return numba.njit(*signature, cache=True, nogil=True, error_model="numpy", **options)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: halves the compile time
 
 
 def kernel(function: F) -> F:
     """A kernel called by other kernels: inlined there, so that passing the state costs nothing."""
-    return _jit(function, forceinline=True)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)  # type: ignore[no-any-return]
+
+
+def outlined(function: F) -> F:
+    """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
+    return numba.njit(error_model="numpy", **_INNER)(function)  # type: ignore[no-any-return]
 
 
 def signed_kernel(function: F, signature: Any) -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
-    return _jit(function, signature)  # type: ignore[no-any-return]
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder())
+    try:
+        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 
-@intrinsic
-def lent(typing: Any, array: Any) -> Any:
-    """The same array without its reference count.
 
-    The caller of a run holds all arrays; counting references to them at every use would cost more than the
-    simulation itself.
-    """
+def _lent(array: Any) -> Any:
+    return array
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        copy = make_array(signature.args[0])(context, builder, value=arguments[0])
-        copy.meminfo = copy.meminfo.type(None)
-        copy.parent = copy.parent.type(None)
-        return copy._getvalue()
 
-    return array(array), generate
+def _move(array: Any, to: int, start: int, count: int) -> None:
+    array[to : to + count] = array[start : start + count].copy()
+
+
+if numba.config.DISABLE_JIT:
+    lent, move, natural = _lent, _move, _lent
+else:
+
+    @intrinsic
+    def natural(typing: Any, number: Any) -> Any:
+        """The number, with the promise that it is not negative: spares the wrap-around of negative indices."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.assume(builder.icmp_signed(">=", arguments[0], arguments[0].type(0)))
+            return arguments[0]
+
+        return number(number), generate
+
+    @intrinsic
+    def lent(typing: Any, array: Any) -> Any:
+        """The same array without its reference count.
+
+        The caller of a run holds all arrays; counting references to them at every use would cost more than the
+        simulation itself.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            copy = make_array(signature.args[0])(context, builder, value=arguments[0])
+            copy.meminfo = copy.meminfo.type(None)
+            copy.parent = copy.parent.type(None)
+            return copy._getvalue()
+
+        return array(array), generate
+
+    @intrinsic
+    def move(typing: Any, array: Any, to: Any, start: Any, count: Any) -> Any:
+        """Copy `count` entries of a one-dimensional array from `start` to `to`; the two may overlap."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = make_array(signature.args[0])(context, builder, value=arguments[0])
+            size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+            data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+            places = [builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3]]
+            cgutils.raw_memmove(builder, places[0], places[1], arguments[3], size, align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp, types.intp), generate

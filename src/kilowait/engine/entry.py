@@ -66,7 +66,7 @@ def _start(t: Any, job: int, group: int) -> int:
     s = lend(t)
     g = planning.place(s, job, passes.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0:
-        planning.take(s, job, g)
+        planning.start(s, job, g, False)
         waiting.compact(s, s.clock[0].queue_lo)
     return g
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine import timeline
-from kilowait.engine.compiling import kernel
+from kilowait.engine.compiling import kernel, natural, outlined
 from kilowait.engine.heap import heapify, pop, push
-from kilowait.engine.planning import begin_pass, block, charge, place, reserve, start, take
+from kilowait.engine.planning import begin_pass, block, charge, place, reserve, start
 from kilowait.engine.state import QUEUED, UNLIMITED
-from kilowait.engine.waiting import compact
+from kilowait.engine.waiting import close_gaps
 
-__all__ = ["schedule", "score_waiting"]
+__all__ = ["EVERY_GROUP", "anything_free", "schedule", "score_waiting"]
 
 EVERY_GROUP = -1
 
@@ -27,7 +27,7 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
         total = s.usage[len(s.usage) - 1].amount
         for i in range(k.queue_lo, k.queue_hi):
             job = s.queue[i].job
-            s.jobs[job].usage_share = s.usage[s.fate[job].user].amount / total if total > 0 else 0.0
+            s.jobs[job].usage_share = s.usage[s.rare[job].user].amount / total if total > 0 else 0.0
     for i in range(k.queue_lo, k.queue_hi):
         value = score(s.jobs[s.queue[i].job], k.now, parameters)
         if value != value:
@@ -37,34 +37,35 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
 
 @kernel
 def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> None:
-    """One pass; the queue is in order (fixed rules) or its keys are today's (moving ones)."""
+    """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
+
+    Only what can have changed since the last pass is looked at. *Settled*: nothing came but jobs behind the closed
+    part of the queue, so nobody else's chances have grown. *The plan holds*: conservative, and all went
+    as believed, so everybody's reserved start still stands.
+    """
     k = s.clock[0]
-    if k.queue_lo == k.queue_hi:
-        k.fresh = 0
-        k.settled = 0
-        k.plan_holds = 0
-        return
     stale = k.running > 0 and s.beliefs[0].key <= k.now
-    if k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
+    while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
+        k.next_announcement += 1
         stale = True
-        while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
-            k.next_announcement += 1
     if k.settled and not stale:
-        try_fresh(s, own_score, own_parameters)
-    elif k.plan_holds and not stale:
-        follow_plan(s)
+        if k.depth > 0:
+            backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
     elif k.depth != UNLIMITED and not anything_free(s):
         k.settled = 0  # nobody can start, and reservations last for a pass only
     else:
-        begin_pass(s, all_applied)
-        if k.moving:
-            in_moving_order(s, own_score, own_parameters)
+        follow = k.plan_holds != 0 and not stale
+        if follow:
+            timeline.move_up(s)
         else:
-            in_fixed_order(s, own_score, own_parameters)
+            begin_pass(s, all_applied)
+        reserve_or_start(s, follow, own_score, own_parameters)
     k.fresh = 0
     if k.queue_lo == k.queue_hi:
         k.queue_lo = 0
         k.queue_hi = 0
+        k.settled = 0
+        k.plan_holds = 0
 
 
 @kernel
@@ -77,80 +78,88 @@ def anything_free(s: Any) -> bool:
 
 
 @kernel
-def consider(s: Any, job: int) -> bool:
-    """The head of what is left: start it, or reserve for it, or block behind it. True if it started."""
-    k = s.clock[0]
-    g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
-    if g >= 0:
-        take(s, job, g)
-        return True
-    if k.depth == 0:
-        block(s, job)
-    else:
-        time = reserve(s, job)
-        if k.depth == UNLIMITED:
-            s.fate[job].planned_s = time
-    return False
+def reserve_or_start(s: Any, follow: bool, own_score: Any, own_parameters: Any) -> None:
+    """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2.
 
-
-@kernel
-def in_fixed_order(s: Any, own_score: Any, own_parameters: Any) -> None:
-    """A pass over a queue that stands in the policy's order."""
+    With `follow` jobs that waited before have their planned start, and only fresh ones are planned for.
+    """
     k = s.clock[0]
     at = k.queue_lo
+    left = 0
+    if k.moving:
+        left = rank_waiting(s)
+    planned_to = k.queue_hi - k.fresh if follow else k.queue_lo
+    gaps = 0
     first_gap = -1
     first_aside = -1
-    while at < k.queue_hi and k.open_groups != 0:
+    while k.open_groups != 0 and (left > 0 if k.moving else at < k.queue_hi):
         job = s.queue[at].job
+        if k.moving:
+            job = s.picks[0].job
+            pop(s.picks, left)
+            left -= 1
         if s.fate[job].allowed & k.open_groups == 0 and k.depth > 0:
             if first_aside < 0:
                 first_aside = at
-        elif consider(s, job):
-            if at == k.queue_lo:
-                k.queue_lo += 1
-            elif first_gap < 0:
-                first_gap = at
-        at += 1
-    if first_gap >= 0:
-        waiting = k.queue_hi
-        compact(s, first_gap)
-        at -= waiting - k.queue_hi
-        first_aside = first_gap if first_aside > first_gap else first_aside
-    k.closed_at = at
-    k.settled = 1 if k.open_groups == 0 else 0
+        else:
+            planned = at < planned_to
+            if planned:
+                g = 0 if s.rare[job].planned_s <= k.now else -1
+            else:
+                g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
+            if g >= 0:
+                start(s, job, g, planned)
+                if not k.moving and at == k.queue_lo:
+                    k.queue_lo += 1
+                else:
+                    gaps += 1
+                    if first_gap < 0:
+                        first_gap = k.queue_lo if k.moving else at
+            elif k.depth == 0:
+                block(s, job)
+            elif not planned:
+                time = reserve(s, job)
+                if k.depth == UNLIMITED:
+                    s.rare[job].planned_s = time
+        if not k.moving:
+            at += 1
+    k.closed_at = at - gaps
+    k.settled = 1 if k.open_groups == 0 and not k.moving else 0
     # Kept only where it is simple: one group, no capacity changes, whole instants.
-    simple = len(s.groups) == 1 and len(s.changes) == 0 and not k.per_event
+    simple = len(s.groups) == 1 and len(s.changes) == 0 and not k.per_event and not k.moving
     k.plan_holds = 1 if k.depth == UNLIMITED and simple else 0
     if k.depth > 0 and k.depth != UNLIMITED:
-        backfill(s, at if first_aside < 0 else first_aside, own_score, own_parameters)
+        candidates = k.queue_lo if k.moving else (at if first_aside < 0 else first_aside)
+        backfill(s, candidates, False, first_gap, gaps, own_score, own_parameters)
+    else:
+        close_gaps(s, first_gap, gaps)
+
+
+@outlined
+def rank_waiting(s: Any) -> int:
+    """All waiting jobs by (score, number), as a heap: it is emptied only as far as needed."""
+    k = s.clock[0]
+    count = k.queue_hi - k.queue_lo
+    for i in range(count):
+        s.picks[i].key = s.queue[k.queue_lo + i].key
+        s.picks[i].job = s.queue[k.queue_lo + i].job
+    heapify(s.picks, count)
+    return count
 
 
 @kernel
-def in_moving_order(s: Any, own_score: Any, own_parameters: Any) -> None:
-    """A pass over a queue whose order is today's scores: taken from a heap, only as far as needed."""
+def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
+    """The first place from `at` on whose job could start, by what all groups together offer at best."""
     k = s.clock[0]
-    k.settled = 0
-    k.plan_holds = 0
-    count = 0
-    for i in range(k.queue_lo, k.queue_hi):
-        s.picks[count].key = s.queue[i].key
-        s.picks[count].job = s.queue[i].job
-        count += 1
-    heapify(s.picks, count)
-    started = False
-    aside = False
-    while count > 0 and k.open_groups != 0:
-        job = s.picks[0].job
-        pop(s.picks, count)
-        count -= 1
-        if s.fate[job].allowed & k.open_groups == 0 and k.depth > 0:
-            aside = True
-        elif consider(s, job):
-            started = True
-    if started:
-        compact(s, k.queue_lo)
-    if k.depth > 0 and (count > 0 or aside):
-        backfill(s, k.queue_lo, own_score, own_parameters)
+    now = k.now
+    hi = natural(k.queue_hi)
+    at = natural(at)
+    while at < hi:
+        need = s.queue[at].need
+        if need <= free and (need <= extra or now + s.queue[at].estimate_s <= latest):
+            break
+        at += 1
+    return at
 
 
 @kernel
@@ -170,107 +179,64 @@ def bounds(s: Any) -> tuple[int, float, int]:
 
 
 @kernel
-def backfill(s: Any, at: int, own_score: Any, own_parameters: Any) -> None:
-    """Phase 2: try the candidates from position `at` on, in the policy's or in their own order."""
+def backfill(
+    s: Any, at: int, fresh_only: bool, first_gap: int, gaps: int, own_score: Any, own_parameters: Any
+) -> None:
+    """Phase 2: try the candidates from place `at` on (or only fresh ones), in the policy's or in their own order.
+
+    `gaps` jobs behind the head have started in phase 1, the first of them at `first_gap` (-1: none).
+    """
     k = s.clock[0]
     free, latest, extra = bounds(s)
-    if free <= 0 or at >= k.queue_hi:
-        return
-    if k.own_order == 0 and not k.moving:
-        first_gap = -1
-        for i in range(at, k.queue_hi):
-            need = s.queue[i].need
-            if need <= free and (need <= extra or k.now + s.queue[i].estimate_s <= latest):
-                job = s.queue[i].job
-                g = place(s, job, EVERY_GROUP)
-                if g >= 0:
-                    take(s, job, g)
-                    if first_gap < 0:
-                        first_gap = i
-                    free, latest, extra = bounds(s)
-                    if free <= 0:
-                        break
-        if first_gap >= 0:
-            compact(s, first_gap)
-        return
+    ranked = k.own_order != 0 or k.moving != 0 or fresh_only
     count = 0
-    for i in range(at, k.queue_hi):
-        need = s.queue[i].need
-        if need <= free and (need <= extra or k.now + s.queue[i].estimate_s <= latest):
-            job = s.queue[i].job
-            key = s.queue[i].key
-            if k.own_order == 1:
-                key = s.fate[job].own_key
-            elif k.own_order == 2:
-                key = own_score(s.jobs[job], k.now, own_parameters)
-                if key != key:
-                    k.bad_score = job + 1
-            push(s.picks, count, key, job)
+    if fresh_only:
+        count = k.fresh
+        for i in range(count):
+            s.picks[i].key = s.fate[s.fresh[i]].key
+            s.picks[i].job = s.fresh[i]
+        if k.timeline:
+            timeline.move_up(s)
+    elif ranked and free > 0:
+        i = next_candidate(s, at, free, latest, extra)
+        while i < k.queue_hi:
+            s.picks[count].key = s.queue[i].key
+            s.picks[count].job = s.queue[i].job
             count += 1
-    try_picked(s, count, at)
-
-
-@kernel
-def try_picked(s: Any, count: int, at: int) -> None:
-    """Start those of the picked candidates that fit, in order; the queue has gaps from `at` on at the earliest."""
-    started = False
-    while count > 0:
-        job = s.picks[0].job
-        pop(s.picks, count)
-        count -= 1
-        g = place(s, job, EVERY_GROUP)
-        if g >= 0:
-            take(s, job, g)
-            started = True
-    if started:
-        compact(s, at)
-
-
-@kernel
-def try_fresh(s: Any, own_score: Any, own_parameters: Any) -> None:
-    """Only jobs behind the closed part of the queue came: nobody else's chances have grown."""
-    k = s.clock[0]
-    if k.depth == 0:
-        return
-    if k.timeline:
-        timeline.move_up(s)
-    count = 0
-    for i in range(k.fresh):
-        job = s.fresh[i]
+            i = next_candidate(s, i + 1, free, latest, extra)
+    if k.own_order != 0:
+        for i in range(count):
+            job = s.picks[i].job
+            if k.own_order == 1:
+                s.picks[i].key = s.rare[job].own_key
+            else:
+                s.picks[i].key = own_score(s.jobs[job], k.now, own_parameters)
+                if s.picks[i].key != s.picks[i].key:
+                    k.bad_score = job + 1
+    if count > 1:
+        heapify(s.picks, count)
+    while free > 0:
+        if ranked:
+            if count == 0:
+                break
+            job = s.picks[0].job
+            pop(s.picks, count)
+            count -= 1
+        else:
+            at = next_candidate(s, at, free, latest, extra)
+            if at >= k.queue_hi:
+                break
+            job = s.queue[at].job
+            at += 1
         if s.fate[job].status == QUEUED:
-            key = s.fate[job].key
-            if k.own_order == 1:
-                key = s.fate[job].own_key
-            elif k.own_order == 2:
-                key = own_score(s.jobs[job], k.now, own_parameters)
-                if key != key:
-                    k.bad_score = job + 1
-            push(s.picks, count, key, job)
-            count += 1
-    try_picked(s, count, k.closed_at)
-
-
-@kernel
-def follow_plan(s: Any) -> None:
-    """Conservative, fixed order, all as believed: start those whose time has come, then plan for those behind."""
-    k = s.clock[0]
-    timeline.move_up(s)
-    at = k.queue_lo
-    first_gap = -1
-    known = k.queue_hi - k.fresh
-    while at < k.queue_hi:
-        job = s.queue[at].job
-        started = False
-        if at >= known:
-            started = consider(s, job)
-        elif s.fate[job].planned_s <= k.now:
-            start(s, job, 0)
-            started = True
-        if started:
-            if at == k.queue_lo:
-                k.queue_lo += 1
-            elif first_gap < 0:
-                first_gap = at
-        at += 1
-    if first_gap >= 0:
-        compact(s, first_gap)
+            g = place(s, job, EVERY_GROUP)
+            if g >= 0:
+                start(s, job, g, False)
+                # Where the gap is; a ranked candidate may lie anywhere behind the closed part.
+                gap = at - 1
+                if ranked:
+                    gap = k.closed_at if fresh_only else k.queue_lo
+                first_gap = gap if first_gap < 0 else min(gap, first_gap)
+                gaps += 1
+                free, latest, extra = bounds(s)
+    close_gaps(s, first_gap, gaps)

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine import timeline
-from kilowait.engine.compiling import kernel
+from kilowait.engine.compiling import kernel, natural, outlined
 from kilowait.engine.heap import push
 from kilowait.engine.state import FINISH, RUNNING
 from kilowait.engine.waiting import believe, renew_beliefs
 
-__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "take"]
+__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start"]
 
 
 @kernel
 def begin_pass(s: Any, all_applied: bool) -> None:
     """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
     k = s.clock[0]
-    if all_applied:
+    if all_applied and k.running > 0 and s.beliefs[0].key <= k.now:
         renew_beliefs(s)
     for g in range(len(s.groups)):
         s.groups[g].reserved = 0
@@ -38,6 +38,12 @@ def begin_pass(s: Any, all_applied: bool) -> None:
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
+    job = natural(job)
+    if k.one_pool and not k.timeline:
+        need = s.fate[job].least_need
+        return need <= s.pools[0].free and (
+            k.now + s.jobs[job].estimate_s <= s.groups[0].shadow_s or need <= s.pools[0].extra
+        )
     if s.fate[job].allowed >> g & 1 == 0:
         return False
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
@@ -45,7 +51,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
             return False
     if k.timeline:
         return timeline.fits_from(s, job, g, k.line_lo, k.now) < 0
-    if k.now + s.fate[job].estimate_s <= s.groups[g].shadow_s:
+    if k.now + s.jobs[job].estimate_s <= s.groups[g].shadow_s:
         return True
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         if s.need[job, s.pools[p].need] > s.pools[p].extra:
@@ -57,6 +63,8 @@ def fits_now(s: Any, job: int, g: int) -> bool:
 def place(s: Any, job: int, groups: int) -> int:
     """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
     k = s.clock[0]
+    if k.one_pool:
+        return 0 if groups & 1 and fits_now(s, job, 0) else -1
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
@@ -73,7 +81,7 @@ def place(s: Any, job: int, groups: int) -> int:
     return best
 
 
-@kernel
+@outlined
 def charge(s: Any, job: int, by: int) -> None:
     """Bring usage up to now and let the job's user (and the machine) use `by` times its nodes more per second."""
     k = s.clock[0]
@@ -86,25 +94,40 @@ def charge(s: Any, job: int, by: int) -> None:
         k.usage_at = k.now
     if by != 0:
         nodes = s.jobs[job].nodes * by
-        s.usage[s.fate[job].user].rate += nodes
+        s.usage[s.rare[job].user].rate += nodes
         s.usage[len(s.usage) - 1].rate += nodes
 
 
-@kernel
-def start(s: Any, job: int, g: int) -> None:
-    """Start the job on the group now; the plan knows of it. The caller takes it out of the queue."""
-    k = s.clock[0]
-    end = k.now + s.fate[job].estimate_s
-    late = end > s.groups[g].shadow_s
+@outlined
+def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
+    """Take the job's need from what is free, and from the extra if it runs on past the shadow time."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need]
         s.pools[p].free -= need
         if late:
             s.pools[p].extra -= need
+
+
+@kernel
+def start(s: Any, job: int, g: int, planned: bool) -> None:
+    """Start the job on the group now. The caller takes it out of the queue; `planned`: the timeline knows already."""
+    k = s.clock[0]
+    job = natural(job)
+    end = k.now + s.jobs[job].estimate_s
+    late = end > s.groups[g].shadow_s
+    if k.one_pool:
+        s.pools[0].free -= s.fate[job].least_need
+        if late:
+            s.pools[0].extra -= s.fate[job].least_need
+    else:
+        take_from_pools(s, job, g, late)
+    if k.timeline and not planned:
+        timeline.occupy(s, job, g, k.now)
     s.fate[job].status = RUNNING
     s.fate[job].start_s = k.now
     s.fate[job].group = g
-    believe(s, job, end)
+    if k.believing:
+        believe(s, job, end)
     push(s.events, k.events, k.now + s.fate[job].run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
@@ -114,15 +137,22 @@ def start(s: Any, job: int, g: int) -> None:
 
 
 @kernel
-def take(s: Any, job: int, g: int) -> None:
-    """Start the job on the group now and let the plan know."""
+def shadow_of_one(s: Any, job: int) -> float:
+    """`shadow` where there is one pool."""
     k = s.clock[0]
-    if k.timeline:
-        timeline.occupy(s, job, g, k.now)
-    start(s, job, g)
+    extra = s.pools[0].free - s.fate[job].least_need
+    time = k.now
+    i = 0
+    running = natural(k.running)
+    while i < running and (extra < 0 or s.beliefs[i].key <= time):
+        time = max(time, s.beliefs[i].key)
+        extra += s.fate[natural(s.beliefs[i].job)].least_need
+        i += 1
+    s.pools[0].extra = extra
+    return time if extra >= 0 else np.inf
 
 
-@kernel
+@outlined
 def shadow(s: Any, job: int, g: int) -> float:
     """The earliest time at which believed releases make room for the job on the group; leaves the rest in extra."""
     k = s.clock[0]
@@ -155,6 +185,11 @@ def shadow(s: Any, job: int, g: int) -> float:
 def reserve(s: Any, job: int) -> float:
     """Reserve for the job on that of its open groups where it fits earliest; the time, infinite if there is none."""
     k = s.clock[0]
+    if k.one_pool and not k.timeline:
+        s.groups[0].shadow_s = shadow_of_one(s, job)
+        s.groups[0].reserved = 1
+        k.open_groups = 0
+        return s.groups[0].shadow_s
     best = -1
     best_s = np.inf
     for i in range(len(s.groups)):

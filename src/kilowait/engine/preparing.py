@@ -16,9 +16,10 @@ from kilowait.engine.state import (
     CLOCK,
     FATE,
     GROUP,
+    PLACE,
     POOL,
-    QUEUED_JOB,
     RANKED,
+    RARE,
     UNLIMITED,
     USAGE,
     State,
@@ -172,11 +173,13 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     n = len(jobs)
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
-    allowed = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
+    allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
     estimate = np.maximum(jobs["estimate_s"], 1.0)
     run = jobs["runtime_s"] if settings.walltime == "extend" else np.minimum(jobs["runtime_s"], estimate)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
+    dependents = len(arrivals) < n
+    cancels = "cancel_s" in jobs
     changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
     timeline = settings.depth > 1 or len(changes) > 0
     breakpoints = 2 * n + len(changes) + 4 if timeline else 0
@@ -189,23 +192,29 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     clock["own_order"] = 0 if own is None else 1 + own.moving
     clock["per_event"] = settings.passes == "event"
     clock["balance"] = settings.placement == "balance"
+    clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
+    clock["believing"] = True
+    clock["dependents"] = dependents
+    clock["cancels"] = cancels
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = clock["usage_at"] = jobs["submit_s"][0] if n else 0.0
 
     fate = _records(FATE, n)
     fate["run_s"] = run
-    fate["estimate_s"] = estimate
     fate["earliest_s"] = earliest
-    fate["cancel_s"] = jobs["cancel_s"] if "cancel_s" in jobs else np.inf
-    fate["think_s"] = jobs["think_s"] if "think_s" in jobs else 0.0
-    fate["eligible_s"] = fate["start_s"] = np.nan
     fate["allowed"] = allowed
-    fate["first_dependent"] = first
-    fate["next_dependent"] = following
-    fate["user"] = user
-    fate["choice"] = choice
-    fate["group"] = -1
+    fate["least_need"] = least
+    if len(preference) > 1:
+        fate["choice"] = choice
+    rare = _records(RARE, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0)
+    if cancels:
+        rare["cancel_s"] = jobs["cancel_s"]
+    if dependents:
+        rare["think_s"] = jobs.column("think_s")
+        rare["first_dependent"], rare["next_dependent"] = first, following
+    if half_life > 0:
+        rare["user"] = user
 
     groups = _records(GROUP, len(machine.names))
     groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
@@ -216,6 +225,7 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
         clock=clock,
         jobs=_view(jobs, estimate),
         fate=fate,
+        rare=rare,
         need=need,
         arrivals=arrivals,
         groups=groups,
@@ -226,7 +236,7 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
         segments=np.empty(n, np.int64),
         # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
         events=_records(RANKED, 2 * n + 2),
-        queue=_records(QUEUED_JOB, n + 1),
+        queue=_records(PLACE, n + 1),
         fresh=np.empty(n + 1, np.int64),
         beliefs=_records(RANKED, n + 1),
         picks=_records(RANKED, n + 1),
@@ -297,18 +307,20 @@ def _allowed(
     choice: Ints,
     preference: Ints,
     settings: Settings,
-) -> Ints:
-    """Bits of the groups of each job's queue that could hold it when empty."""
+) -> tuple[Ints, Ints]:
+    """Bits of the groups of each job's queue that could hold it when empty; least first-pool need over them."""
     allowed = np.zeros(len(jobs), np.int64)
+    least = np.full(len(jobs), 2**62)
     for g in range(len(machine.names)):
-        fits = np.array([g in row for row in preference])[choice]
-        kinds = []
-        for p in range(machine.pool_lo[g], machine.pool_lo[g + 1]):
-            fits &= need[:, pool_need[p]] <= machine.capacity[p]
-            kinds.append(machine.pool_kind[p])
+        first = machine.pool_lo[g]
+        fits = np.array([g in row for row in preference])[choice] if len(preference) > 1 else np.True_
+        kinds = machine.pool_kind[first : machine.pool_lo[g + 1]]
+        for p in range(first, machine.pool_lo[g + 1]):
+            fits = fits & (need[:, pool_need[p]] <= machine.capacity[p])
         if NODES not in kinds and GPUS not in kinds and "gpus" in jobs:
             fits &= jobs["gpus"] == 0
         allowed |= fits.astype(np.int64) << g
+        least = np.minimum(least, np.where(fits, need[:, pool_need[first]], 2**62))
     if settings.oversized == "error" and len(allowed) and not allowed.all():
         row = int(np.argmin(allowed != 0))
         raise TableError(
@@ -317,7 +329,7 @@ def _allowed(
             f"{', '.join(f'{name} {machine.capacity[machine.pool_lo[i]]}' for i, name in enumerate(machine.names))}: "
             "use a larger cluster, or oversized='reject' to leave such jobs out"
         )
-    return allowed
+    return allowed, least
 
 
 def _dependents(
@@ -326,6 +338,8 @@ def _dependents(
     """Lists of dependents by job, and the jobs that depend on none by (earliest, number)."""
     n = len(jobs)
     everyone = np.arange(n, dtype=np.int64)
+    if "begin_s" not in jobs and not (wanted and "after_id" in jobs):
+        return 0, 0, everyone
     after = np.full(n, -1, np.int64)
     if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
         ids = jobs["job_id"]
@@ -341,12 +355,12 @@ def _dependents(
     if "begin_s" in jobs:
         arrivals = arrivals[np.argsort(earliest[arrivals], kind="stable")]
     if free.all():
-        return -1, -1, arrivals
-    first = np.full(n, -1, np.int64)
-    following = np.full(n, -1, np.int64)
+        return 0, 0, arrivals
+    first = np.zeros(n, np.int64)
+    following = np.zeros(n, np.int64)
     for job in everyone[~free][::-1]:  # backwards, so that each list stands by number
         following[job] = first[after[job]]
-        first[after[job]] = job
+        first[after[job]] = job + 1
     return first, following, arrivals
 
 
@@ -375,15 +389,17 @@ def _users(jobs: JobTable) -> tuple[Ints, int]:
 
 def _view(jobs: JobTable, estimate: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     """The records policies may look at."""
-    view = np.zeros(len(jobs), JOB)
+    view = _records(JOB, len(jobs))
+    # user, account, queue and qos lie side by side: all unknown, in one stroke
+    offset = JOB.fields["user"][1]  # type: ignore[index]
+    np.ndarray((len(jobs), 4), np.int32, view, offset, (JOB.itemsize, 4))[:] = -1
     view["submit_s"] = jobs["submit_s"]
-    if len(jobs):
-        view["since_first_s"] = jobs["submit_s"] - jobs["submit_s"][0]
     view["estimate_s"] = estimate
     view["number"] = np.arange(len(jobs))
     for name in ("nodes", "cores", "memory_mb", "gpus"):
         if name in jobs:
             view[name] = jobs[name]
     for name in ("user", "account", "queue", "qos"):
-        view[name] = jobs[name] if name in jobs else -1
-    return view.view(np.recarray)
+        if name in jobs:
+            view[name] = jobs[name]
+    return view

@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine import entry
 from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
 from kilowait.engine.preparing import Settings, machine_of, state_of
-from kilowait.engine.state import CANCELLED, DONE, QUEUED, REJECTED, RUNNING
+from kilowait.engine.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.segments import Outcome
@@ -68,6 +68,7 @@ class Simulator:
         own = self.backfill_rule
         if self.rule.compiled and (own is None or own.compiled):
             own_score = self.rule.score if own is None else own.score
+            self._state.clock["believing"] = self.settings.depth > 0 or len(self._state.line_s) > 0
             entry.compiled("run")(
                 self._state, self.rule.score, self._parameters, own_score, self._own_parameters
             )
@@ -195,7 +196,7 @@ class Simulator:
             return "its queue does not use that group, or the group is too small"
         free = {self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked}
         return (
-            f"it needs {int(self.table['nodes'][job])} nodes for {float(fate.estimate_s):g} s; free are {free}, "
+            f"it needs {int(self.table['nodes'][job])} nodes for {float(self._state.jobs[job].estimate_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 
@@ -216,10 +217,12 @@ class Simulator:
         start = fate["start_s"][started]
         run = fate["run_s"][started]
         outcome = _OUTCOME[fate["status"]]
-        killed = fate["run_s"] < self.table["runtime_s"]
         if self.settings.walltime == "kill":
+            killed = fate["run_s"] < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
-        eligible = fate["eligible_s"].copy()
+        eligible = s.jobs["submit_s"].copy()  # the clock wrote the arrival there
+        if (fate["status"] == COMING).any():
+            eligible[fate["status"] == COMING] = np.nan
         segment_outcome = outcome[started]
         job = started
         order = self._given.order

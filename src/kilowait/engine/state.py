@@ -29,7 +29,11 @@ CLOCK = np.dtype(
         ("own_order", np.int64),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
         ("per_event", np.int64),  # a pass after every single event
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
+        ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
         ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
+        ("believing", np.int64),  # believed ends are kept (a run without backfilling needs none)
+        ("dependents", np.int64),  # some job waits for another's end
+        ("cancels", np.int64),  # some job is withdrawn at a set time
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
         ("first_submit_s", np.float64),
         # where the run stands
@@ -60,27 +64,33 @@ CLOCK = np.dtype(
 FATE = np.dtype(
     [
         ("run_s", np.float64),  # the truth: ends the job
-        ("estimate_s", np.float64),  # all that planning may use
         ("earliest_s", np.float64),  # max(submit, begin)
-        ("cancel_s", np.float64),  # infinite: never
-        ("think_s", np.float64),
         ("key", np.float64),  # score on arrival
-        ("own_key", np.float64),  # the same in the own order of backfilling
-        ("eligible_s", np.float64),
         ("start_s", np.float64),
         ("believed_end_s", np.float64),
-        ("planned_s", np.float64),  # conservative: the start reserved for it
         ("allowed", np.int64),  # bits of groups
-        ("first_dependent", np.int64),  # list of the jobs that wait for this one's end; -1 none
-        ("next_dependent", np.int64),
-        ("user", np.int64),
+        ("least_need", np.int64),  # of the first pool, over those groups
         ("choice", np.int32),  # row of preference
         ("group", np.int16),
         ("status", np.int8),
     ],
     align=True,
 )
-"""What the clock knows of a job and no decider sees whole."""
+"""What the clock knows of a job and no decider sees whole: one line of cache."""
+
+RARE = np.dtype(
+    [
+        ("own_key", np.float64),  # score on arrival in the own order of backfilling
+        ("planned_s", np.float64),  # conservative: the start reserved for it
+        ("cancel_s", np.float64),  # infinite: never
+        ("think_s", np.float64),
+        ("first_dependent", np.int64),  # 1 + first of the jobs that wait for this one's end; 0 none
+        ("next_dependent", np.int64),
+        ("user", np.int64),  # row of usage
+    ],
+    align=True,
+)
+"""What only some runs need of a job; no records where none of it is needed."""
 
 GROUP = np.dtype(
     [("pool_lo", np.int64), ("pool_hi", np.int64), ("reserved", np.int64), ("shadow_s", np.float64)], align=True
@@ -101,10 +111,10 @@ CHANGE_OF_CAPACITY = np.dtype(
 RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
 """Something in order of (key, job): an event (time, code), a running job (believed end, number), a candidate."""
 
-QUEUED_JOB = np.dtype(
+PLACE = np.dtype(
     [("key", np.float64), ("job", np.int64), ("need", np.int64), ("estimate_s", np.float64)], align=True
 )
-"""A place in the queue; need is the least first-pool need over the job's groups."""
+"""A place in the queue: as RANKED, with what the search for backfill candidates looks at first."""
 
 USAGE = np.dtype([("amount", np.float64), ("rate", np.float64)], align=True)
 """Decayed node-seconds of a user, and nodes in use."""
@@ -119,6 +129,7 @@ class State(NamedTuple):
     clock: Records  # (1,) CLOCK
     jobs: Records  # (n,) ports.JOB: what policies may see
     fate: Records  # (n,) FATE
+    rare: Records  # (n,) or (0,) RARE
     need: Ints  # (n, K)
     arrivals: Ints  # (m,) jobs that depend on none, by (earliest, number)
     groups: Records  # (G,) GROUP
@@ -128,7 +139,7 @@ class State(NamedTuple):
     announcements: npt.NDArray[np.float64]  # (A,) times at which changes become known, sorted
     segments: Ints  # (n,) jobs in start order
     events: Records  # RANKED, a heap
-    queue: Records  # QUEUED_JOB, in the policy's order if that is fixed, by number if it moves
+    queue: Records  # PLACE, in the policy's order if that is fixed, by number if it moves
     fresh: Ints  # (n,) arrivals since the last pass
     beliefs: Records  # RANKED: running jobs by (believed end, number)
     picks: Records  # RANKED, a heap of candidates
@@ -144,6 +155,7 @@ def lend(s: Any) -> State:
         lent(s.clock),
         lent(s.jobs),
         lent(s.fate),
+        lent(s.rare),
         lent(s.need),
         lent(s.arrivals),
         lent(s.groups),

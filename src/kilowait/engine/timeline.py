@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.compiling import kernel
+from kilowait.engine.compiling import kernel, outlined
 
 __all__ = ["build", "earliest", "fits_from", "move_up", "occupy"]
 
 
-@kernel
+@outlined
 def build(s: Any) -> None:
     """Lay the timeline out anew: free now, believed releases, known capacity changes."""
     k = s.clock[0]
@@ -74,7 +74,7 @@ def enough(s: Any, job: int, g: int, at: int) -> bool:
 def fits_from(s: Any, job: int, g: int, at: int, start: float) -> int:
     """-1 if the job fits from `start`, in breakpoint `at`, to its estimated end; else the breakpoint in the way."""
     k = s.clock[0]
-    end = start + s.fate[job].estimate_s
+    end = start + s.jobs[job].estimate_s
     while at < k.line_hi and s.line_s[at] < end:
         if not enough(s, job, g, at):
             return at
@@ -82,7 +82,7 @@ def fits_from(s: Any, job: int, g: int, at: int, start: float) -> int:
     return -1
 
 
-@kernel
+@outlined
 def earliest(s: Any, job: int, g: int) -> float:
     """The earliest time from now on at which the job fits the group; infinite if there is none."""
     k = s.clock[0]
@@ -116,11 +116,11 @@ def cut(s: Any, time: float) -> int:
     return at
 
 
-@kernel
+@outlined
 def occupy(s: Any, job: int, g: int, start: float) -> None:
     """Take the job's need off the timeline from `start` to its estimated end."""
     begin = cut(s, start)
-    end = cut(s, start + s.fate[job].estimate_s)
+    end = cut(s, start + s.jobs[job].estimate_s)
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need]
         for i in range(begin, end):

@@ -6,7 +6,6 @@ Workloads Archive", JPDC 74(10), 2014; each log's header names whom to acknowled
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -146,6 +145,8 @@ def _sidecar(target: Path) -> Path:
 
 
 def _sha256(path: Path) -> str:
+    import hashlib
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

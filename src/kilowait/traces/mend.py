@@ -161,7 +161,9 @@ def _keep_unrun(draft: Draft, book: _Book, submit: Floats) -> None:
     wait, cancel, runtime = (draft.get(name).copy() for name in ("wait_s", "cancel_s", "runtime_s"))
     with np.errstate(invalid="ignore"):
         wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
+    sized = draft.get("nodes") >= 1
     for reason, rows in draft.never.items():
+        book.drop(f"never ran: {reason}; and it does not say on how many nodes", rows & ~sized)
         book.note(f"never ran: {reason}; kept with run time 0 and withdrawn after its wait", rows)
         unsaid = rows & np.isnan(cancel)
         cancel[unsaid] = (submit + wait)[unsaid]

@@ -283,7 +283,7 @@ def find_format(data: bytes) -> str:
         re.match(r"\s*;\s*(Version|MaxJobs|MaxNodes|MaxProcs|UnixStartTime)\s*:", x) for x in lines
     ):
         return "swf"
-    if any(tables.csv_delimiter(line) is not None for line in lines[:20]):
+    if any(tables.csv_delimiter(line) is not None for line in lines[:20]) or tables.is_table(plain[:10]):
         return "csv"
     raise TraceError(
         f"this looks like none of the formats kilowait reads ({', '.join(FORMATS)}); it starts with "

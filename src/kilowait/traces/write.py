@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -189,8 +188,11 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
 
 
 def _parquet(jobs: JobTable) -> bytes:
+    """What `JobTable.to_parquet` writes, with checksums: a damaged page is then an error, not a wrong number."""
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
-    jobs.to_parquet(sink)
+    pq.write_table(jobs.to_arrow(), sink, write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -216,6 +218,8 @@ def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
 
 def _platform(jobs: JobTable, cluster: Cluster | None) -> str:
     """One host a node and the master Batsim wants; no network, since delay profiles use none."""
+    from xml.sax.saxutils import quoteattr
+
     groups = (
         [("node", _machine(jobs, None))] if cluster is None else [(g.name, g.nodes) for g in cluster.groups]
     )

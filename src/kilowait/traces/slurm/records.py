@@ -107,8 +107,8 @@ def sacct_records(text: str, ledger: Ledger) -> tuple[list[str], list[list[str]]
         first, taken = number_of, 1
         fields = _fitted(line, names, delimiter)
         while fields is None and number_of < len(lines) and taken < MOST_LINES:
-            if _fitted(lines[number_of], names, delimiter) is not None:
-                break  # The next line is a record by itself: what came before it is a fragment.
+            if _begins_record(lines[number_of], names, delimiter):
+                break  # What came before it is a fragment.
             line = f"{line}\n{lines[number_of]}"
             number_of, taken = number_of + 1, taken + 1
             if line.count(delimiter) >= len(names) - 1:
@@ -123,6 +123,15 @@ def sacct_records(text: str, ledger: Ledger) -> tuple[list[str], list[list[str]]
         records.append(fields)
         at.append(first)
     return names, records, at
+
+
+def _begins_record(line: str, names: list[str], delimiter: str) -> bool:
+    """Whether this line is a record, or the beginning of one, and no part of the value before it."""
+    fields = line.split(delimiter)
+    keys = [(name, value) for name, value in zip(names, fields[:-1], strict=False) if name in _KEYS]
+    if len(keys) > 1 and all(value and _TYPED[name].fullmatch(value.strip()) for name, value in keys):
+        return True
+    return _fitted(line, names, delimiter) is not None
 
 
 def _fitted(line: str, names: list[str], delimiter: str) -> list[str] | None:

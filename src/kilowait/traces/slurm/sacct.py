@@ -13,7 +13,7 @@ from kilowait.traces.cells import coded, megabytes, number, seconds, unix_s
 from kilowait.traces.ledger import Ledger
 from kilowait.traces.mend import Draft
 from kilowait.traces.slurm.records import sacct_records
-from kilowait.traces.tables import STATUS_WORDS
+from kilowait.traces.tables.names import STATUS_WORDS
 
 __all__ = ["read_sacct"]
 

@@ -1,0 +1,10 @@
+"""Tables with named columns, CSV or Parquet: usual names are recognised, others are mapped by the caller.
+
+ALCF's job-composite files and their published derivatives, NREL Eagle's, the table of Slurm's database and
+kilowait's own files are tables whose names, units and codes are known here.
+"""
+
+from kilowait.traces.tables.files import own_parquet, read_csv, read_parquet
+from kilowait.traces.tables.names import csv_delimiter, is_table
+
+__all__ = ["csv_delimiter", "is_table", "own_parquet", "read_csv", "read_parquet"]

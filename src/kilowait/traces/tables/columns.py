@@ -1,0 +1,232 @@
+"""Columns of text, named by the file, to a draft of jobs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import TraceError, UnknownNameError
+from kilowait.jobs.columns import LABELLED
+from kilowait.traces.cells import coded, number, numbers, seconds, unix_s
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+from kilowait.traces.tables.names import ALIASES, SLURM_CODES, STATUS_WORDS, TARGETS, plain, whose
+
+__all__ = ["draft_of", "source"]
+
+Floats = npt.NDArray[np.float64]
+UNIX_S = 5e8
+"""Times beyond this are on the Unix clock: logs are not sixteen years long."""
+
+
+def source(value: Any) -> tuple[str, float]:
+    """Name and factor of an entry in the caller's map."""
+    if isinstance(value, str):
+        return value, 1.0
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):
+        try:
+            factor = float(value[1])
+        except (TypeError, ValueError):
+            factor = math.nan
+        if math.isfinite(factor) and factor > 0:
+            return value[0], factor
+    raise TraceError(
+        f"a column map has {value!r}; give a column's name, or (name, factor) as in ('limit_min', 60)"
+    )
+
+
+def _matched(
+    cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None
+) -> dict[str, list[tuple[str, float]]]:
+    """For each of kilowait's columns the file's columns that may hold it, the best first."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for target, value in (columns or {}).items():
+        if target not in TARGETS:
+            raise UnknownNameError("job column", target, TARGETS)
+        name, factor = source(value)
+        if name not in cells:
+            raise TraceError(f"the column map names {name!r} for {target}, but the file has {_listed(cells)}")
+        found[target] = [(name, factor)]
+    written: dict[str, str] = {}
+    for name in cells:
+        written.setdefault(plain(name), name)
+    mapped = {name for sources in found.values() for name, _ in sources}
+    for target in TARGETS:
+        if target in found:
+            continue
+        wanted = (
+            target,
+            *(written[alias] for alias in (plain(target), *ALIASES.get(target, ())) if alias in written),
+        )
+        names = list(dict.fromkeys(name for name in wanted if name in cells and name not in mapped))
+        if names:
+            found[target] = [(name, 1.0) for name in names]
+    return found
+
+
+def _listed(cells: Mapping[str, list[str]]) -> str:
+    names = [name or "(unnamed)" for name in cells]
+    return f"the columns {', '.join(names[:40])}" + (
+        f" and {len(names) - 40} more" if len(names) > 40 else ""
+    )
+
+
+def draft_of(
+    cells: dict[str, list[str]],
+    line: npt.NDArray[np.int64],
+    columns: Mapping[str, Any] | None,
+    ledger: Ledger,
+) -> tuple[Draft, dict[str, Any]]:
+    """The rows, and what they say of the clock and the kind of table."""
+    found = _matched(cells, columns)
+    absent = [name for name in ("submit_s",) if name not in found]
+    absent += (
+        []
+        if "runtime_s" in found or {"start_s", "end_s"} <= set(found)
+        else ["runtime_s (or start_s and end_s)"]
+    )
+    absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
+    if absent:
+        raise TraceError(
+            f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Say which is which: "
+            "columns={'submit_s': 'name of the column', 'runtime_s': ..., 'nodes': ...}"
+        )
+    kind = whose(cells)
+    own = kind == "csv" and {"submit_s", "runtime_s", "estimate_s"} <= set(cells)
+    if not own:
+        used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
+        ledger.add("note", f"columns read as {used}; spans in seconds")
+    draft = Draft(line, {})
+    for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
+        if target in found:
+            draft.numbers[target] = _times(cells, *found[target][0], target, draft, ledger)
+    for target in ("runtime_s", "estimate_s", "wait_s", "think_s"):
+        if target in found:
+            name, factor = found[target][0]
+            draft.numbers[target] = _spans(cells[name], factor)
+            if plain(name) == "timelimit" and kind == "csv" and not columns:
+                _without_unit(draft, cells[name], ledger)
+    for target in ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus"):
+        for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
+            values = numbers(cells[name]) * factor
+            held = draft.numbers.get(target)
+            draft.numbers[target] = values if held is None else np.where(held > 0, held, values)
+    for target in LABELLED:
+        if target in found:
+            blank = (
+                frozenset({"", "0"}) if kind == "alcf" and target in ("user", "account") else frozenset({""})
+            )
+            draft.words[target] = coded(
+                [re.sub(r"^(\d+)\.0$", r"\1", t) for t in cells[found[target][0][0]]], blank
+            )
+    if "status" in found:
+        draft.numbers["status"] = _statuses(cells, found["status"][0][0], kind, own)
+    first_nodes = numbers(cells[found["nodes"][0][0]]) if "nodes" in found else None
+    _derive(draft, first_nodes, "alcf" if kind == "alcf" else "own" if own else kind, ledger)
+    meta: dict[str, Any] = {"unix_start_s": 0} if np.nanmax(draft.get("submit_s"), initial=0) > UNIX_S else {}
+    if any(text[4:5] == "-" for text in cells[found["submit_s"][0][0]][:20]):
+        meta["time_zone"] = "UTC (assumed)"
+    return draft, meta | ({"format": kind} if kind != "csv" else {})
+
+
+def _derive(draft: Draft, used: Floats | None, kind: str, ledger: Ledger) -> None:
+    """Run time and wait from start and end; nodes from cores or GPUs; what only one kind of table says."""
+    start, end = draft.numbers.pop("start_s", None), draft.numbers.pop("end_s", None)
+    numbers = draft.numbers
+    if start is not None:
+        # On a Unix clock 0 is an empty cell of some database; on a log's own it is a time like others.
+        start = np.where((start <= 0) & (draft.get("submit_s") > UNIX_S), np.nan, start)
+        if end is not None:
+            numbers["runtime_s"] = np.where(
+                np.isnan(draft.get("runtime_s")), end - start, draft.get("runtime_s")
+            )
+        if "wait_s" not in numbers:
+            numbers["wait_s"] = start - draft.get("submit_s")
+        unstarted = np.isnan(start) & ~(draft.get("runtime_s") > 0)
+        draft.never["it has no start"] = unstarted
+        if end is not None:
+            numbers["cancel_s"] = np.where(
+                unstarted & (end >= draft.get("submit_s")), end, draft.get("cancel_s")
+            )
+    if used is None:
+        other = "cores" if "cores" in numbers else "gpus"
+        ledger.add("note", f"no column of nodes: {other} taken as nodes")
+        numbers["nodes"] = numbers[other]
+    if kind != "own" and "estimate_s" in numbers:
+        numbers["estimate_s"] = np.where(numbers["estimate_s"] > 0, numbers["estimate_s"], np.nan)
+    if kind == "slurmdb" and "estimate_s" in numbers:
+        numbers["estimate_s"] = numbers["estimate_s"] * 60.0
+        ledger.add("note", "timelimit is in minutes in Slurm's database")
+    if kind == "alcf":
+        if "cores" in numbers:  # ThetaGPU's derivative counts GPUs and writes 0 for cores.
+            numbers["cores"] = np.where(numbers["cores"] > 0, numbers["cores"], np.nan)
+        gpus = draft.get("gpus")
+        if (gpus > 0).any() and np.array_equal(gpus, numbers["nodes"]):
+            ledger.add("note", "nodes are GPUs in this file")
+        if used is not None:
+            draft.never["no nodes used and no run time"] = ~(used > 0) & (draft.get("runtime_s") <= 0)
+
+
+def _spans(texts: list[str], factor: float) -> Floats:
+    """Seconds; the factor is for numbers, a span like 1:30:00 says its units itself."""
+    values = numbers(texts) * factor
+    for row in np.flatnonzero(np.isnan(values)).tolist():
+        values[row] = seconds(texts[row])
+    return values
+
+
+def _without_unit(draft: Draft, texts: list[str], ledger: Ledger) -> None:
+    """A bare time limit may be in minutes, as Slurm has it, or in seconds: not taken on a guess."""
+    bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
+    if bare.any():
+        said = (
+            "timelimit is a number without a unit and not taken; map it: columns={'estimate_s': (name, 60)}"
+        )
+        ledger.add(
+            "note", f"{said} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
+        )
+        draft.numbers["estimate_s"] = np.where(bare, np.nan, draft.numbers["estimate_s"])
+
+
+def _times(
+    cells: Mapping[str, list[str]], name: str, factor: float, target: str, draft: Draft, ledger: Ledger
+) -> Floats:
+    """Times of a column, either all numbers or all dates: the fewer of a mixture are on another clock."""
+    texts = cells[name]
+    dated = np.fromiter((len(text) >= 10 and text[4] == "-" for text in texts), np.bool_, len(texts))
+    values = np.array([unix_s(text) for text in texts]) if dated.any() else numbers(texts)
+    known = ~np.isnan(values)
+    if target == "cancel_s":
+        values[[text in ("inf", "Infinity") for text in texts]] = np.inf
+    mostly = bool((dated & known).sum() * 2 >= known.sum()) if dated.any() else False
+    stray = known & (dated != mostly)
+    if stray.any():
+        first = int(draft.line[int(stray.argmax())])
+        said = "a date among numbers" if not mostly else "a number among dates"
+        ledger.add("mended", f"{target}: {said}, taken as not known", int(stray.sum()), first)
+        values[stray] = np.nan
+    if mostly and target == "submit_s":
+        ledger.add("note", "times without a zone are read as UTC")
+    return values if mostly else values * factor
+
+
+def _statuses(cells: Mapping[str, list[str]], name: str, kind: str, own: bool) -> Floats:
+    codes: list[float] = []
+    exits = plain(name) in ("exitstatus", "exitcode")
+    for text in cells[name]:
+        value = number(text)
+        if math.isnan(value):
+            word = text.upper().split(" ")[0].rstrip("+") if text else ""
+            codes.append(STATUS_WORDS.get(word, -1.0))
+        elif own:
+            codes.append(value)
+        elif exits:
+            codes.append(1.0 if value == 0 else 0.0)
+        else:
+            codes.append(SLURM_CODES.get(int(value), -1.0) if kind == "slurmdb" else -1.0)
+    return np.array(codes, np.float64)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from kilowait.errors import InputError, TraceError, UnknownNameError
+from kilowait.traces import CATALOGUE, fetch, read_trace
+from kilowait.traces.fetch import CHECKSUMS, default_cache
+
+LOG = gzip.compress(
+    "".join(
+        f"{n} {n} 5 {60 + n * n % 977} 4 -1 -1 4 6000 -1 1 3 2 7 1 -1 -1 -1\n" for n in range(1, 20000)
+    ).encode(),
+    mtime=0,
+)
+NAME = "LCG"
+FILE = "LCG-2005-1.swf.gz"
+
+
+class Archive:
+    """A loopback archive that can be told to misbehave."""
+
+    def __init__(self) -> None:
+        self.body = LOG
+        self.drop_after: list[int] = []
+        self.ranges = True
+        self.status = 200
+        self.say_length = True
+        self.asked: list[tuple[str, str | None]] = []
+        archive = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                archive.answer(self)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/workload/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        wanted = request.headers.get("Range")
+        self.asked.append((request.path, wanted))
+        if self.status != 200:
+            request.send_error(self.status)
+            return
+        begin = 0
+        match = re.fullmatch(r"bytes=(\d+)-", wanted or "")
+        if match and self.ranges:
+            begin = int(match.group(1))
+            if begin >= len(self.body):
+                request.send_error(416)
+                return
+            request.send_response(206)
+            request.send_header("Content-Range", f"bytes {begin}-{len(self.body) - 1}/{len(self.body)}")
+        else:
+            request.send_response(200)
+        if self.say_length:
+            request.send_header("Content-Length", str(len(self.body) - begin))
+        request.end_headers()
+        part = self.body[begin:]
+        request.wfile.write(part[: self.drop_after.pop(0)] if self.drop_after else part)
+        request.close_connection = True
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loopback is reached directly whatever the environment says."""
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def archive() -> Iterator[Archive]:
+    made = Archive()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_fetches_once_then_uses_the_cache(archive: Archive, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path / "c", progress=lambda *at: seen.append(at))
+    assert path == tmp_path / "c" / FILE
+    assert path.read_bytes() == LOG
+    assert seen[-1] == (len(LOG), len(LOG))
+    assert archive.asked == [(f"/workload/l_lcg/{FILE}", None)]
+    assert fetch(NAME.lower(), base_url=archive.url, cache_dir=tmp_path / "c") == path
+    assert fetch(FILE, base_url=archive.url, cache_dir=tmp_path / "c") == path
+    assert len(archive.asked) == 1
+    assert len(read_trace(path)) == 19999
+    digest = hashlib.sha256(LOG).hexdigest()
+    assert (tmp_path / "c" / f"{FILE}.sha256").read_text() == f"{digest}  {FILE}\n"
+
+
+def test_goes_on_after_a_dropped_connection(archive: Archive, tmp_path: Path) -> None:
+    archive.drop_after = [1000, 5000]
+    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    assert path.read_bytes() == LOG
+    assert [wanted for _, wanted in archive.asked] == [None, "bytes=1000-", "bytes=6000-"]
+
+
+def test_a_broken_download_is_kept_for_the_next_call(archive: Archive, tmp_path: Path) -> None:
+    archive.drop_after = [100, 100, 100]
+    with pytest.raises(TraceError, match="300 bytes are kept and the next fetch goes on from there"):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    assert not (tmp_path / FILE).exists()
+    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+    assert archive.asked[-1][1] == "bytes=300-"
+
+
+def test_a_server_without_ranges_sends_all_of_it_again(archive: Archive, tmp_path: Path) -> None:
+    archive.ranges, archive.drop_after = False, [1000]
+    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+
+
+def test_a_server_that_does_not_say_how_long(archive: Archive, tmp_path: Path) -> None:
+    archive.say_length = False
+    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+
+
+def test_a_part_longer_than_the_file_is_begun_anew(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(LOG + b"too much")
+    assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
+
+
+def test_a_changed_cache_is_noticed(archive: Archive, tmp_path: Path) -> None:
+    path = fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    path.write_bytes(LOG[:-1] + b"?")
+    with pytest.raises(TraceError, match="has changed since it was fetched.*delete it and fetch again"):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+
+
+def test_another_file_than_the_catalogue_knows_is_thrown_away(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(
+        TraceError, match="is not KTH-SP2-1996-2.1-cln.swf.gz: its sha256 begins .*, not 3e152f20"
+    ):
+        fetch("KTH-SP2", base_url=archive.url, cache_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_proxys_page_is_no_log(archive: Archive, tmp_path: Path) -> None:
+    archive.body = b"<html>Please log in</html>"
+    with pytest.raises(TraceError, match="it is no gzip file"):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_refusals_are_told(archive: Archive, tmp_path: Path, status: int) -> None:
+    archive.status = status
+    with pytest.raises(
+        TraceError, match=f"the server answered {status} .*nothing was changed.*put it at .*{FILE}"
+    ):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
+    assert len(archive.asked) == (3 if status == 500 else 1)
+
+
+def test_offline_it_says_what_to_do(tmp_path: Path) -> None:
+    archive = Archive()
+    archive.server.shutdown()
+    archive.server.server_close()
+    with pytest.raises(
+        TraceError, match=r"cannot download http://127.*refused.*nothing was changed. Without a network"
+    ):
+        fetch(NAME, base_url=archive.url, cache_dir=tmp_path, timeout_s=5)
+
+
+def test_a_file_put_there_by_hand_is_taken(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(LOG)
+    assert fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path) == tmp_path / FILE
+    assert (tmp_path / f"{FILE}.sha256").exists()
+    (tmp_path / "KTH-SP2-1996-2.1-cln.swf.gz").write_bytes(LOG)
+    with pytest.raises(TraceError, match="sha256"):
+        fetch("KTH-SP2", base_url="http://127.0.0.1:9/", cache_dir=tmp_path)
+
+
+def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'sdsc-sp2'"):
+        fetch("SDSC-SP", cache_dir=tmp_path)
+    with pytest.raises(InputError, match="must begin with http"):
+        fetch(NAME, base_url="file:///etc/", cache_dir=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TraceError, match="give another cache_dir"):
+        fetch(NAME, base_url="http://127.0.0.1:9/", cache_dir=tmp_path / "file")
+
+
+def test_the_catalogue_is_of_one_form() -> None:
+    assert all(re.fullmatch(r"l_\w+/[\w.-]+\.swf\.gz", place) for place in CATALOGUE.values())
+    assert all(name == name.lower() for name in CATALOGUE)
+    assert set(CHECKSUMS) <= {place.rpartition("/")[2] for place in CATALOGUE.values()}
+    assert default_cache().name == "traces"
+
+
+def test_known_checksums_are_those_of_the_copies_at_hand(data_dir: Path) -> None:
+    found = {name: data_dir / "swf" / name for name in CHECKSUMS if (data_dir / "swf" / name).exists()}
+    assert found
+    for name, path in found.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(CHECKSUMS[name])

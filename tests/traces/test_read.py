@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kilowait.errors import TraceError, UnknownNameError
+from kilowait.traces import read_trace, read_trace_with_ledger
+from kilowait.traces.read import find_format
+
+ROW = "{n} {n} 5 60 4 -1 -1 4 600 -1 1 3 2 7 1 -1 -1 -1"
+SWF = "; Version: 2.2\n" + "".join(ROW.format(n=n) + "\n" for n in range(1, 400))
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+PACKED = {
+    "plain": lambda data: data,
+    "gzip": gzip.compress,
+    "gzip of two members": lambda data: gzip.compress(data[:500]) + gzip.compress(data[500:]),
+    "gzip, padded": lambda data: gzip.compress(data) + b"\x00" * 512,
+    "zstd": zstd,
+    "zstd, two frames": lambda data: zstd(data[:500]) + zstd(data[500:]),
+    "zstd, one shot": lambda data: pa.compress(data, "zstd", asbytes=True),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "twice": lambda data: gzip.compress(gzip.compress(data)),
+    "UTF-8 with a mark": lambda data: b"\xef\xbb\xbf" + data,
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "Windows": lambda data: data.replace(b"\n", b"\r\n"),
+    "old Mac": lambda data: data.replace(b"\n", b"\r"),
+    "no last line end": lambda data: data.rstrip(),
+}
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_however_it_is_packed_and_whatever_its_name(tmp_path: Path, how: str) -> None:
+    (tmp_path / "misleading.csv").write_bytes(PACKED[how](SWF.encode()))
+    jobs, ledger = read_trace_with_ledger(tmp_path / "misleading.csv")
+    assert len(jobs) == ledger.rows_read == 399
+    assert jobs.meta["source"] == "misleading.csv"
+
+
+@pytest.mark.parametrize("cut", [20, 0.3, 0.9, -1])
+def test_cut_gzip_says_how_far_it_got(tmp_path: Path, cut: float) -> None:
+    data = gzip.compress(SWF.encode())
+    (tmp_path / "t.gz").write_bytes(data[: int(cut * len(data)) if 0 < cut < 1 else int(cut)])
+    with pytest.raises(
+        TraceError, match=r"cut short: its gzip data stop after [\d,]+ bytes \([\d,]+ lines\)"
+    ):
+        read_trace(tmp_path / "t.gz")
+
+
+def test_damaged_gzip(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(SWF.encode()))
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / "t.gz").write_bytes(data)
+    with pytest.raises(TraceError, match="damaged gzip"):
+        read_trace(tmp_path / "t.gz")
+
+
+@pytest.mark.parametrize("pack", [zstd, bz2.compress, lzma.compress])
+def test_other_packings_cut_short(tmp_path: Path, pack: object) -> None:
+    data = pack(SWF.encode())  # type: ignore[operator]
+    (tmp_path / "t").write_bytes(data[: len(data) // 2])
+    with pytest.raises(TraceError, match="damaged or cut short"):
+        read_trace(tmp_path / "t")
+
+
+def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "t.gz").write_bytes(gzip.compress(SWF.encode()) + b"garbage")
+    _, ledger = read_trace_with_ledger(tmp_path / "t.gz")
+    assert any("7 bytes after the end of the gzip data" in e.reason for e in ledger.entries)
+
+
+BAD = {
+    "empty": (b"", "is empty"),
+    "blanks": (b" \n\n\t\n", "nothing in it but blanks"),
+    "empty gzip": (gzip.compress(b""), "empty once unpacked"),
+    "binary": (bytes(range(256)) * 20, "binary data or damaged"),
+    "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive"),
+    "tar": (b"a" * 257 + b"ustar" + b"\0" * 300, "a tar archive"),
+    "words": (b"It was the best of times,\nit was the worst of times.\n", "none of the formats"),
+    "json": (b'{"nb_res": 4}\n', "none of the formats"),
+    "one odd line": (b"\xff\xfe\xff", "UTF-16"),
+    "wrong delimiter": (b"job_id:submit_s:runtime_s:nodes\n1:0:5:1\n", "none of the formats"),
+    "numbers": (b"1 2 3\n4 5 6\n", "none of the formats"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_no_log_is_refused_with_the_reason(tmp_path: Path, what: str) -> None:
+    data, said = BAD[what]
+    (tmp_path / "t").write_bytes(data)
+    with pytest.raises(TraceError, match=said) as caught:
+        read_trace(tmp_path / "t")
+    assert str(tmp_path / "t") in str(caught.value)
+
+
+def test_no_file_a_directory_and_an_impossible_name(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="there is no file .* kilowait traces fetch"):
+        read_trace(tmp_path / "none")
+    with pytest.raises(TraceError, match="is a directory"):
+        read_trace(tmp_path)
+    with pytest.raises(TraceError, match="cannot read"):
+        read_trace("a\0b")
+
+
+def test_unknown_names_suggest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'swf'"):
+        read_trace(tmp_path / "x", format="swff")
+    (tmp_path / "x").write_text(SWF)
+    with pytest.raises(UnknownNameError, match="keep"):
+        read_trace(tmp_path / "x", never_ran="kep")  # type: ignore[arg-type]
+
+
+def test_strict_lists_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(SWF)
+    assert len(read_trace(tmp_path / "t", strict=True)) == 399
+    (tmp_path / "t").write_text(SWF + "1 2 3\n" + ROW.format(n=5) + "\n")
+    with pytest.raises(
+        TraceError, match=r"dropped 1: 3 fields .*\(first: line 401\); mended 1: job number seen before"
+    ):
+        read_trace(tmp_path / "t", strict=True)
+
+
+def test_bytes_that_are_no_utf8_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes("job_id,submit_s,runtime_s,nodes,user\n1,0,5,1,José\n".encode("latin-1"))
+    jobs, ledger = read_trace_with_ledger(tmp_path / "t")
+    assert jobs.labels["user"] == ("Jos\ufffd",)
+    assert any("not UTF-8" in e.reason for e in ledger.entries)
+
+
+def test_a_forced_format_that_is_not_it(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(SWF)
+    for name in ("parquet", "csv", "sacct"):
+        with pytest.raises(TraceError, match="cannot read"):
+            read_trace(tmp_path / "t", format=name)
+
+
+def test_formats_are_found_in_the_first_lines() -> None:
+    assert find_format(ROW.format(n=1).encode()) == "swf"
+    assert find_format(b"JobID|State|Submit\n1|COMPLETED|2020-01-01T00:00:00\n") == "sacct"
+    assert find_format(b"-dt 1 -e submit_batch_job | -N 1\n") == "events"
+    assert find_format(b"job_id,submit_s,nodes\n") == "csv"
+    assert find_format(b"PAR1....") == "parquet"
