@@ -1,7 +1,79 @@
-"""kilowait: energy- and carbon-aware job scheduling for batch systems."""
+"""kilowait: energy- and carbon-aware job scheduling for batch systems.
+
+Names are loaded when they are first used, so that ``import kilowait`` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+    from kilowait.engine.ports import Choice, Rule, View
+    from kilowait.engine.preparing import Settings
+    from kilowait.engine.simulator import Simulator
+    from kilowait.evaluation import metrics
+    from kilowait.jobs import JobTable, SegmentLog
+    from kilowait.policies import policy, simulate
+    from kilowait.synth import lublin, offered_load, rescale_load
+    from kilowait.traces import read_trace, write_trace
+
 __version__ = "0.1.0"
-def __getattr__(name):
-    if name=="simulate":
-        from kilowait.policies import simulate
-        return simulate
-    raise AttributeError(name)
+
+_HOME = {
+    "Choice": "engine.ports",
+    "Cluster": "cluster",
+    "JobTable": "jobs",
+    "NodeGroup": "cluster",
+    "Outage": "cluster",
+    "Reservation": "cluster",
+    "Rule": "engine.ports",
+    "SegmentLog": "jobs",
+    "Settings": "engine.preparing",
+    "Simulator": "engine.simulator",
+    "View": "engine.ports",
+    "lublin": "synth",
+    "metrics": "evaluation",
+    "offered_load": "synth",
+    "policy": "policies",
+    "read_trace": "traces",
+    "rescale_load": "synth",
+    "simulate": "policies",
+    "write_trace": "traces",
+}
+
+__all__ = [  # noqa: RUF022 - one name a line, as in _HOME
+    "Choice",
+    "Cluster",
+    "JobTable",
+    "NodeGroup",
+    "Outage",
+    "Reservation",
+    "Rule",
+    "SegmentLog",
+    "Settings",
+    "Simulator",
+    "View",
+    "__version__",
+    "lublin",
+    "metrics",
+    "offered_load",
+    "policy",
+    "read_trace",
+    "rescale_load",
+    "simulate",
+    "write_trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'kilowait' has no attribute {name!r}")
+    value = getattr(import_module(f"kilowait.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

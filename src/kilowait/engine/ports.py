@@ -50,6 +50,8 @@ class Rule:
     half_life_s: float = 0.0
     """Half-life of the usage behind `job.usage_share`, seconds; 0: usage is not kept."""
     compiled: bool = True
+    placement: str | None = None
+    """first or balance, for a rule that brings its own; None: as the run's settings say."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Makes `parameters` from (jobs, cluster), where they depend on those."""
 

@@ -1,19 +1,7 @@
-"""Rules: who goes next."""
-from functools import cache
-from kilowait.engine import entry
-from kilowait.engine.compiling import signed_kernel
-from kilowait.engine.ports import Rule
-from kilowait.engine.preparing import Settings
-from kilowait.engine.simulator import replay
-from kilowait.policies import priority
-from kilowait.errors import UnknownNameError
+"""Rules: who goes next, and the simulation under them."""
 
-@cache
-def rule(name):
-    t={f.__name__:(f,False) for f in priority.FIXED}|{f.__name__:(f,True) for f in priority.MOVING}
-    if name not in t: raise UnknownNameError("policy",name,t)
-    f,m=t[name]
-    return Rule(name,signed_kernel(f,entry.SCORE),moving=m)
+from kilowait.policies.compiled import policy
+from kilowait.policies.registry import POLICIES, describe_policies, resolve
+from kilowait.policies.simulation import simulate
 
-def simulate(jobs,cluster,policy="fcfs",backfill="none",*,backfill_order=None,**kw):
-    return replay(jobs,cluster,rule(policy),Settings(backfill=backfill,**kw),rule(backfill_order) if backfill_order else None)
+__all__ = ["POLICIES", "describe_policies", "policy", "resolve", "simulate"]

@@ -1,0 +1,110 @@
+"""Policies by name, with parameters where they take some: ``sjf``, ``multifactor:age=500:max_age_s=3d``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.ports import Rule
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.policies import priority, shares
+from kilowait.policies.compiled import compiled_score
+from kilowait.seeding import stream
+
+__all__ = ["POLICIES", "describe_policies", "resolve"]
+
+
+def random(*, seed: int = 0) -> Rule:
+    """In an order drawn with a seed."""
+
+    def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+        return stream(int(seed), "random policy").random(len(jobs))
+
+    return Rule("random", compiled_score(priority.random), prepare=prepare)
+
+
+def balance() -> Rule:
+    """First come, first served; of several groups the emptiest is taken."""
+    return replace(_plain(priority.fcfs, False), name="balance", placement="balance")
+
+
+@cache
+def _plain(score: Callable[..., float], moving: bool) -> Rule:
+    return Rule(score.__name__, compiled_score(score), moving=moving)
+
+
+def _maker(score: Callable[..., float], moving: bool) -> Callable[[], Rule]:
+    def made() -> Rule:
+        return _plain(score, moving)
+
+    made.__doc__ = score.__doc__
+    return made
+
+
+POLICIES: dict[str, Callable[..., Rule]] = {
+    **{score.__name__: _maker(score, False) for score in priority.FIXED},
+    **{score.__name__: _maker(score, True) for score in priority.MOVING},
+    "multifactor": shares.multifactor,
+    "fair_share": shares.fair_share,
+    "capability": shares.capability,
+    "balance": balance,
+    "random": random,
+}
+"""Every policy's name and what makes it."""
+
+
+def resolve(policy: str | Rule) -> Rule:
+    """The rule of that name, its parameters after colons.
+
+    >>> resolve("sjf").name, resolve("random:seed=3").name
+    ('sjf', 'random')
+    """
+    if isinstance(policy, Rule):
+        return policy
+    if not isinstance(policy, str):
+        raise InputError(f"policy is {policy!r}; give a name, a Rule, or a function decorated with kilowait.policy")
+    name, *settings = policy.strip().split(":")
+    if name.lower() not in POLICIES:
+        raise UnknownNameError("policy", name, POLICIES)
+    maker = POLICIES[name.lower()]
+    known = inspect.signature(maker).parameters
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"policy {policy!r}: {setting!r} is not written as name=value")
+        if key not in known:
+            raise UnknownNameError(f"parameter of policy {name!r}", key, known)
+        values[key] = _value(policy, key, value)
+    rule = maker(**values)
+    return replace(rule, name=policy.strip()) if settings else rule
+
+
+def _value(policy: str, key: str, text: str) -> float | int | str:
+    if key.endswith("_s"):
+        return text  # a span of time; the rule reads it
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"policy {policy!r}: {key} is {text!r}, which is not a number") from None
+
+
+def describe_policies() -> dict[str, str]:
+    """Each policy's name and the first line of what it does.
+
+    >>> describe_policies()["sjf"]
+    'Shortest estimate first.'
+    """
+    return {name: (maker.__doc__ or "").strip().splitlines()[0] for name, maker in POLICIES.items()}
