@@ -63,7 +63,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             if s.fate[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
                 source = STREAM
-        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and CHANGE < code:
+        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
             code = CHANGE
             source = CHANGES
         if source == HEAP:

@@ -47,17 +47,20 @@ def is_compiled() -> bool:
     return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("*.nbc"))
 
 
-_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: halves the compile time
+_INNER = {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}  # never called from Python: halves the compile time
 
 
 def kernel(function: F) -> F:
     """A kernel called by other kernels: inlined there, so that passing the state costs nothing."""
-    return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)
 
 
 def outlined(function: F) -> F:
     """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
-    return numba.njit(error_model="numpy", **_INNER)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", **_INNER)(function)
 
 
 def signed_kernel(function: F, signature: Any) -> F:
@@ -65,11 +68,9 @@ def signed_kernel(function: F, signature: Any) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
     finally:
         numba.config.CACHE_DIR = before
-
-
 
 
 def _lent(array: Any) -> Any:
@@ -116,7 +117,9 @@ else:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             view = make_array(signature.args[0])(context, builder, value=arguments[0])
-            size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+            size = context.get_constant(
+                types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype))
+            )
             data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
             places = [builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3]]
             cgutils.raw_memmove(builder, places[0], places[1], arguments[3], size, align=1)

@@ -116,4 +116,3 @@ def _state_type() -> Any:
     return numba.typeof(
         state_of(nobody, machine_of(Cluster.from_nodes(1)), Settings(), Rule("none", no_score), None)
     )
-

@@ -33,7 +33,8 @@ def sink(heap: Any, size: int, at: int, key: float, job: int) -> None:
             break
         right = below + 1
         if right < size and (
-            heap[right].key < heap[below].key or (heap[right].key == heap[below].key and heap[right].job < heap[below].job)
+            heap[right].key < heap[below].key
+            or (heap[right].key == heap[below].key and heap[right].job < heap[below].job)
         ):
             below = right
         if key < heap[below].key or (key == heap[below].key and job < heap[below].job):

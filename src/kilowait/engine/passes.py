@@ -8,8 +8,8 @@ import numpy as np
 
 from kilowait.engine import timeline
 from kilowait.engine.compiling import kernel, natural, outlined
-from kilowait.engine.heap import heapify, pop, push
-from kilowait.engine.planning import begin_pass, block, charge, place, reserve, start
+from kilowait.engine.heap import heapify, pop
+from kilowait.engine.planning import begin_pass, block, place, reserve, start, usage_now
 from kilowait.engine.state import QUEUED, UNLIMITED
 from kilowait.engine.waiting import close_gaps
 
@@ -23,11 +23,10 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
     """Score every waiting job as of now."""
     k = s.clock[0]
     if k.half_life_s > 0:
-        charge(s, 0, 0)
-        total = s.usage[len(s.usage) - 1].amount
+        total = usage_now(s, len(s.usage) - 1)
         for i in range(k.queue_lo, k.queue_hi):
             job = s.queue[i].job
-            s.jobs[job].usage_share = s.usage[s.rare[job].user].amount / total if total > 0 else 0.0
+            s.jobs[job].usage_share = usage_now(s, s.rare[job].user) / total if total > 0 else 0.0
     for i in range(k.queue_lo, k.queue_hi):
         value = score(s.jobs[s.queue[i].job], k.now, parameters)
         if value != value:

@@ -17,7 +17,7 @@ from kilowait.engine.heap import push
 from kilowait.engine.state import FINISH, RUNNING
 from kilowait.engine.waiting import believe, renew_beliefs
 
-__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start"]
+__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "usage_now"]
 
 
 @kernel
@@ -34,16 +34,10 @@ def begin_pass(s: Any, all_applied: bool) -> None:
         timeline.build(s)
 
 
-@kernel
+@outlined
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
-    job = natural(job)
-    if k.one_pool and not k.timeline:
-        need = s.fate[job].least_need
-        return need <= s.pools[0].free and (
-            k.now + s.jobs[job].estimate_s <= s.groups[0].shadow_s or need <= s.pools[0].extra
-        )
     if s.fate[job].allowed >> g & 1 == 0:
         return False
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
@@ -59,12 +53,10 @@ def fits_now(s: Any, job: int, g: int) -> bool:
     return True
 
 
-@kernel
-def place(s: Any, job: int, groups: int) -> int:
-    """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
+@outlined
+def place_among(s: Any, job: int, groups: int) -> int:
+    """`place` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
-    if k.one_pool:
-        return 0 if groups & 1 and fits_now(s, job, 0) else -1
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
@@ -81,21 +73,38 @@ def place(s: Any, job: int, groups: int) -> int:
     return best
 
 
+@kernel
+def place(s: Any, job: int, groups: int) -> int:
+    """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
+    k = s.clock[0]
+    job = natural(job)
+    if not k.one_pool or k.timeline:
+        return place_among(s, job, groups)
+    need = s.fate[job].least_need
+    if need > s.pools[0].free or groups & 1 == 0:
+        return -1
+    in_time = k.now + s.jobs[job].estimate_s <= s.groups[0].shadow_s
+    return 0 if in_time or need <= s.pools[0].extra else -1
+
+
+@kernel
+def usage_now(s: Any, who: int) -> float:
+    """Node-seconds used by a user (or, last of all, by everybody), each halved for every half-life it lies back."""
+    k = s.clock[0]
+    used = s.usage[who]
+    passed = k.now - used.as_of_s
+    keep = 2.0 ** (-passed / k.half_life_s)
+    return used.amount * keep + used.rate * (k.half_life_s / np.log(2.0)) * (1.0 - keep)
+
+
 @outlined
 def charge(s: Any, job: int, by: int) -> None:
-    """Bring usage up to now and let the job's user (and the machine) use `by` times its nodes more per second."""
+    """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
     k = s.clock[0]
-    passed = k.now - k.usage_at
-    if passed > 0:
-        keep = 2.0 ** (-passed / k.half_life_s)
-        grow = k.half_life_s / np.log(2.0) * (1.0 - keep)
-        for u in range(len(s.usage)):
-            s.usage[u].amount = s.usage[u].amount * keep + s.usage[u].rate * grow
-        k.usage_at = k.now
-    if by != 0:
-        nodes = s.jobs[job].nodes * by
-        s.usage[s.rare[job].user].rate += nodes
-        s.usage[len(s.usage) - 1].rate += nodes
+    for who in (s.rare[job].user, len(s.usage) - 1):
+        s.usage[who].amount = usage_now(s, who)
+        s.usage[who].as_of_s = k.now
+        s.usage[who].rate += s.jobs[job].nodes * by
 
 
 @outlined
@@ -181,15 +190,10 @@ def shadow(s: Any, job: int, g: int) -> float:
         time = s.beliefs[i].key
 
 
-@kernel
-def reserve(s: Any, job: int) -> float:
-    """Reserve for the job on that of its open groups where it fits earliest; the time, infinite if there is none."""
+@outlined
+def reserve_among(s: Any, job: int) -> float:
+    """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
-    if k.one_pool and not k.timeline:
-        s.groups[0].shadow_s = shadow_of_one(s, job)
-        s.groups[0].reserved = 1
-        k.open_groups = 0
-        return s.groups[0].shadow_s
     best = -1
     best_s = np.inf
     for i in range(len(s.groups)):
@@ -210,6 +214,18 @@ def reserve(s: Any, job: int) -> float:
         if s.groups[best].reserved >= k.depth:
             k.open_groups &= ~(1 << best)
     return best_s
+
+
+@kernel
+def reserve(s: Any, job: int) -> float:
+    """Reserve for the job on that of its open groups where it fits earliest; the time, infinite if there is none."""
+    k = s.clock[0]
+    if not k.one_pool or k.timeline:
+        return reserve_among(s, job)
+    s.groups[0].shadow_s = shadow_of_one(s, job)
+    s.groups[0].reserved = 1
+    k.open_groups = 0
+    return s.groups[0].shadow_s
 
 
 @kernel

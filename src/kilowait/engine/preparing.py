@@ -64,12 +64,16 @@ class Settings:
             if self.backfill not in _BACKFILL:
                 raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)
         elif isinstance(self.backfill, bool) or self.backfill < 0:
-            raise InputError(f"backfill depth is {self.backfill}; give none, easy, conservative or a number >= 0")
+            raise InputError(
+                f"backfill depth is {self.backfill}; give none, easy, conservative or a number >= 0"
+            )
 
     @property
     def depth(self) -> int:
         """Reservations per group."""
-        return _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
+        return (
+            _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,10 @@ def machine_of(cluster: Cluster) -> Machine:
     steps: list[tuple[float, int, int, float]] = []  # (time, group, nodes, announced), in order of listing
     for away in cluster.outages:
         g = names.index(away.group)
-        steps += [(away.start_s, g, -away.nodes, away.announced_s), (away.end_s, g, away.nodes, away.announced_s)]
+        steps += [
+            (away.start_s, g, -away.nodes, away.announced_s),
+            (away.end_s, g, away.nodes, away.announced_s),
+        ]
     for i, kept in enumerate(cluster.reservations):
         g, own = names.index(kept.group), len(names) + i
         steps += [
@@ -198,7 +205,7 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     clock["dependents"] = dependents
     clock["cancels"] = cancels
     clock["half_life_s"] = half_life
-    clock["first_submit_s"] = clock["now"] = clock["usage_at"] = jobs["submit_s"][0] if n else 0.0
+    clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
     fate = _records(FATE, n)
     fate["run_s"] = run
@@ -207,7 +214,9 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     fate["least_need"] = least
     if len(preference) > 1:
         fate["choice"] = choice
-    rare = _records(RARE, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0)
+    rare = _records(
+        RARE, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0
+    )
     if cancels:
         rare["cancel_s"] = jobs["cancel_s"]
     if dependents:
@@ -367,8 +376,9 @@ def _dependents(
 def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
     """Jobs that wait for one another would never come: an error that names one."""
     seen = np.zeros(len(after), np.int8)  # 1 on the way, 2 clear
-    for job in np.flatnonzero(after >= 0):
+    for first in np.flatnonzero(after >= 0):
         trail = []
+        job = first
         while job >= 0 and seen[job] == 0:
             seen[job] = 1
             trail.append(job)

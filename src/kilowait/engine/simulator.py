@@ -59,7 +59,9 @@ class Simulator:
         self._machine = machine_of(cluster)
         self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
         self._parameters = _parameters(self.rule, self.table, cluster)
-        self._own_parameters = _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
+        self._own_parameters = (
+            _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
+        )
 
     # -- the whole run ---------------------------------------------------------------------------
 
@@ -85,7 +87,9 @@ class Simulator:
         """The same kernels, with a rule that is not compiled asked between them."""
         own = self.backfill_rule
         if own is not None and not own.compiled:
-            raise InputError(f"the backfill order {own.name!r} cannot be compiled; only policies may stay in Python")
+            raise InputError(
+                f"the backfill order {own.name!r} cannot be compiled; only policies may stay in Python"
+            )
         s = self._state
         k = s.clock[0]
         k.moving = 1
@@ -164,11 +168,15 @@ class Simulator:
                 raise self._impossible(choice, self._why_not(job, choice.group))
         elif choice.kind is ChoiceKind.RESERVE:
             if not self.can_reserve(job):
-                raise self._impossible(choice, f"its groups hold {self.settings.depth} reservation(s) already")
+                raise self._impossible(
+                    choice, f"its groups hold {self.settings.depth} reservation(s) already"
+                )
             return float(entry.compiled("reserve")(s, job))
         else:
             if not choice.until_s > k.now:
-                raise self._impossible(choice, f"it would be held until {choice.until_s:g} s, which is not ahead")
+                raise self._impossible(
+                    choice, f"it would be held until {choice.until_s:g} s, which is not ahead"
+                )
             entry.compiled("hold")(s, job, choice.until_s)
         return None
 
@@ -194,9 +202,12 @@ class Simulator:
         asked = range(len(self._machine.names)) if group < 0 else [group]
         if not any(int(fate.allowed) >> g & 1 for g in asked):
             return "its queue does not use that group, or the group is too small"
-        free = {self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked}
+        free = {
+            self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked
+        }
+        seen = self._state.jobs[job]
         return (
-            f"it needs {int(self.table['nodes'][job])} nodes for {float(self._state.jobs[job].estimate_s):g} s; free are {free}, "
+            f"it needs {int(seen.nodes)} nodes for {float(seen.estimate_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 

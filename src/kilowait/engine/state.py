@@ -26,7 +26,10 @@ CLOCK = np.dtype(
         # settings, fixed for a run
         ("depth", np.int64),  # reservations per group: 0 none, 1 EASY, UNLIMITED conservative
         ("moving", np.int64),  # the policy is scored at every pass, not once on arrival
-        ("own_order", np.int64),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
+        (
+            "own_order",
+            np.int64,
+        ),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
         ("per_event", np.int64),  # a pass after every single event
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
         ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
@@ -46,7 +49,6 @@ CLOCK = np.dtype(
         ("queue_hi", np.int64),
         ("running", np.int64),
         ("segments", np.int64),
-        ("usage_at", np.float64),
         ("bad_score", np.int64),  # 1 + number of a job whose score was NaN
         # the plan of the last pass, and what has come since
         ("open_groups", np.int64),  # bits: groups that may take another reservation
@@ -93,7 +95,8 @@ RARE = np.dtype(
 """What only some runs need of a job; no records where none of it is needed."""
 
 GROUP = np.dtype(
-    [("pool_lo", np.int64), ("pool_hi", np.int64), ("reserved", np.int64), ("shadow_s", np.float64)], align=True
+    [("pool_lo", np.int64), ("pool_hi", np.int64), ("reserved", np.int64), ("shadow_s", np.float64)],
+    align=True,
 )
 """A node group: its pools, reservations of this pass, and the time of the one reservation (infinite: none)."""
 
@@ -103,7 +106,13 @@ POOL = np.dtype(
 """One resource of a group: column of need, all there is, free now, left over at the shadow time."""
 
 CHANGE_OF_CAPACITY = np.dtype(
-    [("time_s", np.float64), ("announced_s", np.float64), ("number", np.int64), ("pool", np.int64), ("by", np.int64)],
+    [
+        ("time_s", np.float64),
+        ("announced_s", np.float64),
+        ("number", np.int64),
+        ("pool", np.int64),
+        ("by", np.int64),
+    ],
     align=True,
 )
 """Entries of one number are one change, of several pools."""
@@ -116,8 +125,8 @@ PLACE = np.dtype(
 )
 """A place in the queue: as RANKED, with what the search for backfill candidates looks at first."""
 
-USAGE = np.dtype([("amount", np.float64), ("rate", np.float64)], align=True)
-"""Decayed node-seconds of a user, and nodes in use."""
+USAGE = np.dtype([("amount", np.float64), ("rate", np.float64), ("as_of_s", np.float64)], align=True)
+"""Decayed node-seconds of a user as of a time, and nodes in use since."""
 
 Records = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

@@ -7,14 +7,15 @@ import inspect
 import warnings
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any, overload
 
 import numba
 from numba.core.errors import NumbaError
 
+from kilowait.engine.compiling import signed_kernel
 from kilowait.engine.entry import SCORE
 from kilowait.engine.ports import JOB, Rule
-from kilowait.engine.compiling import signed_kernel
 from kilowait.errors import InputError
 
 __all__ = ["compiled_score", "policy"]
@@ -44,9 +45,9 @@ def policy(
     """A user's own rule, ``score(job, now)``, smaller first; compiled into the engine.
 
     `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
-    since_first_s and, with `half_life_s` (s), usage_share (0..1). `moving` says whether the order of two waiting jobs can
-    change with time; by default it does if the function looks at `now` or at usage. A rule that cannot be compiled
-    runs in Python, much slower, after one warning.
+    since_first_s and, with `half_life_s` (s), usage_share (0..1). `moving` says whether the order of two waiting
+    jobs can change with time; by default it does if the function looks at `now` or at usage. A rule that cannot be
+    compiled runs in Python, much slower, after one warning.
 
     >>> @policy
     ... def shortest(job, now):
@@ -60,20 +61,24 @@ def policy(
 
 
 def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> Rule:
-    name = name or getattr(function, "__name__", "own")
+    name = name or str(getattr(function, "__name__", "own"))
     try:
         arguments = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         raise InputError(f"policy {name!r} is {function!r}; write a function of (job, now)") from None
     if len(arguments) != 2:
-        raise InputError(f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)")
+        raise InputError(
+            f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)"
+        )
     uses = {str(i.argval) for i in dis.get_instructions(function)}
     for attribute in _job_attributes(function, arguments[0]):
         if attribute not in (JOB.names or ()):
             known = ", ".join(JOB.names or ())
             raise InputError(f"policy {name!r} looks at job.{attribute}; a waiting job has {known}")
     if "usage_share" in uses and half_life_s <= 0:
-        raise InputError(f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)")
+        raise InputError(
+            f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)"
+        )
     if moving is None:
         moving = _reads(function, arguments[1]) or "usage_share" in uses
 
@@ -89,7 +94,8 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
     except (NumbaError, TypeError, NotImplementedError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
         warnings.warn(
-            f"policy {name!r} cannot be compiled and will run in Python, many times slower: {reason}", stacklevel=3
+            f"policy {name!r} cannot be compiled and will run in Python, many times slower: {reason}",
+            stacklevel=3,
         )
 
     def slow_score(job: Any, now: float, parameters: Any) -> float:
@@ -110,7 +116,11 @@ def _job_attributes(function: OwnScore, argument: str) -> set[str]:
     """Names read straight off the job argument."""
     found = set()
     instructions = list(dis.get_instructions(function))
-    for before, after in zip(instructions, instructions[1:], strict=False):
-        if before.opname.startswith("LOAD_FAST") and before.argval == argument and after.opname == "LOAD_ATTR":
+    for before, after in pairwise(instructions):
+        if (
+            before.opname.startswith("LOAD_FAST")
+            and before.argval == argument
+            and after.opname == "LOAD_ATTR"
+        ):
             found.add(str(after.argval))
     return found

@@ -70,7 +70,9 @@ def resolve(policy: str | Rule) -> Rule:
     if isinstance(policy, Rule):
         return policy
     if not isinstance(policy, str):
-        raise InputError(f"policy is {policy!r}; give a name, a Rule, or a function decorated with kilowait.policy")
+        raise InputError(
+            f"policy is {policy!r}; give a name, a Rule, or a function decorated with kilowait.policy"
+        )
     name, *settings = policy.strip().split(":")
     if name.lower() not in POLICIES:
         raise UnknownNameError("policy", name, POLICIES)

@@ -96,7 +96,9 @@ def fair_share(*, half_life_s: float | str = WEEK_S) -> Rule:
 def capability(*, share: float = 0.2, favour: float = 10.0) -> Rule:
     """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
     if not 0 < share <= 1 or not favour > 0:
-        raise InputError(f"capability with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0")
+        raise InputError(
+            f"capability with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
+        )
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])
