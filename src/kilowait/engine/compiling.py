@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -39,12 +42,27 @@ def cache_folder() -> Path:
     what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
     root = os.environ.get("KILOWAIT_CACHE_DIR")
     base = Path(root) if root else user_cache_path("kilowait", appauthor=False)
-    return base / "kernels" / what.hexdigest()[:16]
+    folder = base / "kernels" / what.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    except OSError:  # a home that cannot be written to must not stop a simulation
+        folder = Path(tempfile.gettempdir()) / f"kilowait-{os.getuid()}" / folder.name
+        folder.mkdir(parents=True, exist_ok=True)
+    _forget_unused(folder)
+    return folder
+
+
+def _forget_unused(folder: Path) -> None:
+    """Remove kernels of other sources or versions that nobody has used for a month."""
+    for other in folder.parent.iterdir():
+        if other != folder and other.stat().st_mtime < time.time() - 30 * 86400:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def is_compiled() -> bool:
     """Whether a simulation can start without compiling first."""
-    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("*.nbc"))
+    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("clock.run-*.nbc"))
 
 
 _INNER = {
