@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
     from kilowait.engine.ports import Choice, Rule, View
-    from kilowait.engine.preparing import Settings
+    from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
     from kilowait.evaluation import metrics
     from kilowait.jobs import JobTable, SegmentLog
@@ -30,7 +30,7 @@ _HOME = {
     "Reservation": "cluster",
     "Rule": "engine.ports",
     "SegmentLog": "jobs",
-    "Settings": "engine.preparing",
+    "Settings": "engine.settings",
     "Simulator": "engine.simulator",
     "View": "engine.ports",
     "lublin": "synth",
@@ -43,7 +43,7 @@ _HOME = {
     "write_trace": "traces",
 }
 
-__all__ = [  # noqa: RUF022 - one name a line, as in _HOME
+__all__ = [
     "Choice",
     "Cluster",
     "JobTable",

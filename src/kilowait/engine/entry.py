@@ -11,12 +11,14 @@ import numba
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine import clock, passes, planning, waiting
-from kilowait.engine.compiling import cache_folder, is_compiled, signed_kernel
-from kilowait.engine.heap import push
+from kilowait.engine.kernels import clock, passes, planning, waiting
+from kilowait.engine.kernels.compiling import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.state import HELD, TIMER, lend
+from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import JOB, Rule
-from kilowait.engine.preparing import Settings, machine_of, state_of
-from kilowait.engine.state import HELD, TIMER, lend
+from kilowait.engine.preparing import state_of
+from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
 __all__ = ["SCORE", "compiled", "no_score_compiled"]

@@ -9,9 +9,11 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.engine import entry
+from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
+from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
-from kilowait.engine.preparing import Settings, machine_of, state_of
-from kilowait.engine.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
+from kilowait.engine.preparing import state_of
+from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.segments import Outcome

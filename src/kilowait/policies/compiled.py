@@ -13,8 +13,8 @@ from typing import Any, overload
 import numba
 from numba.core.errors import NumbaError
 
-from kilowait.engine.compiling import signed_kernel
 from kilowait.engine.entry import SCORE
+from kilowait.engine.kernels.compiling import signed_kernel
 from kilowait.engine.ports import JOB, Rule
 from kilowait.errors import InputError
 

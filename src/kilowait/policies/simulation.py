@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
-from kilowait.engine.preparing import Settings
+from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies.registry import resolve

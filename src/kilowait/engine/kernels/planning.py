@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine import timeline
-from kilowait.engine.compiling import kernel, natural, outlined
-from kilowait.engine.heap import push
-from kilowait.engine.state import FINISH, RUNNING
-from kilowait.engine.waiting import believe, renew_beliefs
+from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.compiling import kernel, natural, outlined
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.state import FINISH, RUNNING
+from kilowait.engine.kernels.waiting import believe, renew_beliefs
 
 __all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "usage_now"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.compiling import kernel, move, natural, outlined
-from kilowait.engine.state import QUEUED
+from kilowait.engine.kernels.compiling import kernel, move, natural, outlined
+from kilowait.engine.kernels.state import QUEUED
 
 __all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "remove", "renew_beliefs"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.compiling import kernel, outlined
+from kilowait.engine.kernels.compiling import kernel, outlined
 
 __all__ = ["build", "earliest", "fits_from", "move_up", "occupy"]
 

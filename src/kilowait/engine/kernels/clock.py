@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.compiling import kernel, natural, outlined
-from kilowait.engine.heap import pop, push
-from kilowait.engine.passes import anything_free, schedule, score_waiting
-from kilowait.engine.planning import charge
-from kilowait.engine.state import (
+from kilowait.engine.kernels.compiling import kernel, natural, outlined
+from kilowait.engine.kernels.heap import pop, push
+from kilowait.engine.kernels.passes import anything_free, schedule, score_waiting
+from kilowait.engine.kernels.planning import charge
+from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,
     CHANGE,
@@ -23,7 +23,7 @@ from kilowait.engine.state import (
     UNLIMITED,
     lend,
 )
-from kilowait.engine.waiting import enqueue, forget, remove
+from kilowait.engine.kernels.waiting import enqueue, forget, remove
 
 __all__ = ["advance", "next_event_s", "run"]
 

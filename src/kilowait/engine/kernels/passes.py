@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine import timeline
-from kilowait.engine.compiling import kernel, natural, outlined
-from kilowait.engine.heap import heapify, pop
-from kilowait.engine.planning import begin_pass, block, place, reserve, start, usage_now
-from kilowait.engine.state import QUEUED, UNLIMITED
-from kilowait.engine.waiting import close_gaps
+from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.compiling import kernel, natural, outlined
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.planning import begin_pass, block, place, reserve, start, usage_now
+from kilowait.engine.kernels.state import QUEUED, UNLIMITED
+from kilowait.engine.kernels.waiting import close_gaps
 
 __all__ = ["EVERY_GROUP", "anything_free", "schedule", "score_waiting"]
 

@@ -29,15 +29,15 @@ __all__ = ["cache_folder", "is_compiled", "kernel", "lent", "move", "natural", "
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SOURCES = Path(__file__).resolve().parent.parent
+_SOURCES = Path(__file__).resolve().parent.parent.parent
 
 
 @cache
 def cache_folder() -> Path:
     """Folder for compiled kernels: other sources, options or versions mean another folder."""
     what = hashlib.sha256()
-    for room in ("engine", "policies", "envs"):
-        for source in sorted((_SOURCES / room).glob("*.py")):
+    for pattern in ("engine/kernels/*.py", "engine/ports.py", "engine/entry.py", "policies/*.py"):
+        for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
     what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
     root = os.environ.get("KILOWAIT_CACHE_DIR")

@@ -1,0 +1,1 @@
+"""The compiled part of the clock. Numbers and arrays only: no words, no files, no formulas for energy."""

@@ -1,0 +1,54 @@
+"""How to replay: backfilling, walltime rule, passes, placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kilowait.engine.kernels.state import UNLIMITED
+from kilowait.errors import InputError, UnknownNameError
+
+__all__ = ["Settings"]
+
+_BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to replay; recorded with every log."""
+
+    backfill: str | int = "none"
+    """none, easy, conservative, or the number of reservations per group."""
+    walltime: str = "extend"
+    """extend: jobs run as long as the log says; kill: they end at their estimate."""
+    passes: str = "instant"
+    """One scheduling pass per instant, or per event."""
+    placement: str = "first"
+    """Of several groups the first that fits, or balance: the emptiest."""
+    dependencies: bool = True
+    """Whether after_id and think_s hold jobs back."""
+    oversized: str = "error"
+    """Jobs no group can hold: error, or reject (they leave on arrival)."""
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("walltime", ("extend", "kill")),
+            ("passes", ("instant", "event")),
+            ("placement", ("first", "balance")),
+            ("oversized", ("error", "reject")),
+        ):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)
+        if isinstance(self.backfill, str):
+            if self.backfill not in _BACKFILL:
+                raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)
+        elif isinstance(self.backfill, bool) or self.backfill < 0:
+            raise InputError(
+                f"backfill depth is {self.backfill}; give none, easy, conservative or a number >= 0"
+            )
+
+    @property
+    def depth(self) -> int:
+        """Reservations per group."""
+        return (
+            _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
+        )
