@@ -65,7 +65,7 @@ def to_parquet(jobs: JobTable, path: Any) -> None:
     """One Parquet file; labels and meta lie in its schema."""
     import pyarrow.parquet as pq
 
-    pq.write_table(to_arrow(jobs), path)
+    pq.write_table(to_arrow(jobs), path, write_page_checksum=True)
 
 
 def from_parquet(path: Any) -> JobTable:
@@ -74,7 +74,7 @@ def from_parquet(path: Any) -> JobTable:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as problem:
         raise TableError(f"cannot read the Parquet file {path}: {problem}") from None
     return from_frame(table)

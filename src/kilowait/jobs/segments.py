@@ -122,7 +122,7 @@ class SegmentLog:
         """Write the segments to a Parquet file."""
         import pyarrow.parquet as pq
 
-        pq.write_table(self.to_arrow(), path)
+        pq.write_table(self.to_arrow(), path, write_page_checksum=True)
 
 
 class JobRecords:
@@ -168,4 +168,4 @@ class JobRecords:
         """Write a Parquet file."""
         import pyarrow.parquet as pq
 
-        pq.write_table(self.to_arrow(), path)
+        pq.write_table(self.to_arrow(), path, write_page_checksum=True)
