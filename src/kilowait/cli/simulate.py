@@ -1,0 +1,114 @@
+"""``kilowait simulate``: one log, one rule."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from kilowait.cli import options, show
+
+app = typer.Typer(add_completion=False, **show.PLAIN)
+
+_EPILOG = """\b
+Examples:
+  kilowait simulate lublin:1000:128:0.9:7 --policy sjf
+  kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
+  kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
+
+
+@app.command(epilog=_EPILOG)
+def simulate(
+    context: typer.Context,
+    trace: options.Trace,
+    cluster: options.Cluster = "auto",
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", "-p", metavar="P", help="Who goes first: see kilowait policies; or agent:PATH."
+        ),
+    ] = "fcfs",
+    backfill: Annotated[
+        str,
+        typer.Option(
+            "--backfill",
+            "-b",
+            metavar="B",
+            help="Who may overtake: none, easy, conservative, or the number of jobs with a reservation.",
+        ),
+    ] = "easy",
+    backfill_order: Annotated[
+        str | None, typer.Option(metavar="P", help="An own order for those who overtake, e.g. sjf.")
+    ] = None,
+    walltime: options.Walltime = "extend",
+    passes: options.Passes = "instant",
+    placement: options.Placement = "first",
+    oversized: options.Oversized = "error",
+    ignore_dependencies: options.Dependencies = False,
+    load: options.Load = None,
+    jobs: options.Rows = None,
+    columns: options.Columns = None,
+    format: options.Format = None,
+    strict: options.Strict = False,
+    by: options.ByOption = None,
+    json: options.Json = False,
+    out: options.Out = None,
+    force: options.Force = False,
+) -> None:
+    """Replay a job log under one rule and print what users would wait.
+
+    Every job is submitted when the log says and runs as long as it did; the rule and backfilling decide when it
+    starts. With --out everything is kept in a folder that can be opened again.
+    """
+    from kilowait.evaluation import by_class, metrics
+    from kilowait.experiments.inputs import parse_backfill
+    from kilowait.experiments.runfolder import check_free, save_run
+    from kilowait.experiments.scenario import Scenario, run_scenario
+
+    if out is not None:
+        check_free(out, force=force)
+    scenario = Scenario(
+        trace=trace,
+        cluster=cluster,
+        policy=policy,
+        backfill=parse_backfill(backfill),
+        backfill_order=backfill_order,
+        walltime=walltime,
+        passes=passes,
+        placement=placement,
+        oversized=oversized,
+        dependencies=not ignore_dependencies,
+        load=load,
+        jobs=jobs,
+        format=format,
+        columns=columns,
+        strict=strict,
+    )
+    with show.busy(f"simulating {trace} ..."):
+        done = run_scenario(scenario)
+        found = metrics(done.log)
+        classes = None if by is None else by_class(done.log, by)
+    for text in done.notes:
+        show.note(text)
+    results: dict[str, Any] = {"metrics": found}
+    if classes is not None:
+        results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
+    if done.workload.ledger is not None:
+        results["ledger"] = done.workload.ledger.to_dict()
+    if out is not None:
+        manifest = done.workload.provenance(trace, show.command(context), show.today())
+        save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, force=force)
+    if json:
+        show.json_document({"scenario": done.resolved(), "notes": done.notes, **results, "out": out})
+        return
+    from kilowait.cli.figures import show_classes, show_metrics, show_run
+
+    show_run(done)
+    print()
+    show_metrics(found, done.cluster.nodes)
+    if classes is not None and by is not None:
+        print()
+        show_classes(by, classes)
+    if out is not None:
+        print(f"\nwritten to {out}")

@@ -1,0 +1,136 @@
+"""``kilowait traces``: describe, convert, list and fetch job logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kilowait.cli import options, show
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Job logs: describe, convert, list, fetch.", **show.PLAIN
+)
+
+_DESCRIBE = """\b
+Examples:
+  kilowait traces describe lublin:1000:128:0.9:7
+  kilowait traces describe logs/*.swf.gz --json"""
+_CONVERT = """\b
+Examples:
+  kilowait traces convert log.swf.gz log.parquet
+  kilowait traces convert lublin:1000:128:0.9:7 made.swf
+  kilowait traces convert sacct.txt workload.json --to batsim --cluster nodes:128"""
+_LIST = """\b
+Example:
+  kilowait traces list"""
+_FETCH = """\b
+Example:
+  kilowait traces fetch kth-sp2"""
+
+
+@app.command(epilog=_DESCRIBE)
+def describe(
+    traces: Annotated[
+        list[str], typer.Argument(metavar="TRACE...", help="Job logs, or lublin:JOBS:NODES[:LOAD[:SEED]].")
+    ],
+    cluster: options.Cluster = "auto",
+    columns: options.Columns = None,
+    format: options.Format = None,
+    strict: options.Strict = False,
+    json: options.Json = False,
+) -> None:
+    """Say what is in a job log: how many jobs, how large, how long, and what had to be dropped or mended and why."""
+    from kilowait.experiments.inputs import cluster_of, workload_of
+    from kilowait.traces import describe as described
+
+    facts = []
+    for trace in traces:
+        with show.busy(f"reading {trace} ..."):
+            read = workload_of(trace, format=format, columns=columns, strict=strict)
+        nodes = None if cluster == "auto" else cluster_of(cluster, read.jobs)[0].nodes
+        facts.append({"trace": trace, **described(read.jobs, read.ledger, nodes=nodes)})
+        if not json:
+            from kilowait.cli.descriptions import show_description
+
+            if len(facts) > 1:
+                print()
+            show_description(trace, facts[-1], read.ledger)
+    if json:
+        show.json_document(facts if len(facts) > 1 else facts[0])
+
+
+@app.command(epilog=_CONVERT)
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A job log, or lublin:JOBS:NODES[:LOAD[:SEED]].")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write; packed if it ends in .gz or .zst.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F", help="swf, csv, parquet, batsim or batsim-platform; else by the ending of OUT."
+        ),
+    ] = None,
+    cluster: options.Cluster = "auto",
+    load: options.Load = None,
+    jobs: options.Rows = None,
+    columns: options.Columns = None,
+    format: options.Format = None,
+    strict: options.Strict = False,
+) -> None:
+    """Write a job log in another format, at another load if wanted."""
+    from kilowait.experiments.inputs import brought_to_load, cluster_of, workload_of
+    from kilowait.traces import write_trace
+
+    with show.busy(f"converting {source} ..."):
+        read = workload_of(source, format=format, columns=columns, strict=strict, rows=jobs)
+        machine, text = cluster_of(cluster, read.jobs)
+        if text is not None:
+            show.note(text)
+        write_trace(brought_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
+    if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
+        show.note("; ".join(read.ledger.lines()))
+    print(f"{show.count(len(read.jobs), 'job')} written to {target}")
+
+
+@app.command("list", epilog=_LIST)
+def list_(json: options.Json = False) -> None:
+    """List the logs of the Parallel Workloads Archive that fetch knows."""
+    from kilowait.traces import CATALOGUE
+
+    names = {name: place.rpartition("/")[2] for name, place in CATALOGUE.items()}
+    if json:
+        show.json_document([{"name": name, "file": file} for name, file in names.items()])
+        return
+    show.table(["name", "file"], [[name, file] for name, file in names.items()], left=2)
+
+
+@app.command(epilog=_FETCH)
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of kilowait traces list.")],
+    cache: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to keep logs in.", show_default=False)
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="A mirror of the archive.", show_default=False)
+    ] = None,
+) -> None:
+    """Download a log of the Parallel Workloads Archive by name, once, and print where it lies.
+
+    A download that breaks off goes on where it stopped; what arrives is checked against its checksum.
+    """
+    from kilowait.traces import fetch as fetched
+    from kilowait.traces.fetch import ARCHIVE_URL
+
+    with show.progress(0) as bar:
+
+        def heard(done: int, total: int | None) -> None:
+            if bar is not None:
+                bar.update(bar.task_ids[0], description=f"{name}, bytes", completed=done, total=total)
+
+        path = fetched(name, cache_dir=cache, base_url=base_url or ARCHIVE_URL, progress=heard)
+    print(path)

@@ -1,0 +1,168 @@
+"""kilowait simulate: what it prints, what it writes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+import kilowait as kw
+from kilowait.experiments.runfolder import load_run
+
+
+def test_a_made_workload_to_a_table(kilowait):
+    said = kilowait("simulate", "lublin:200:32:0.9:7", "--policy", "sjf", "--by", "size")
+    assert said.status == 0 and said.err == ""
+    assert "200 jobs" in said.out and "32 nodes" in said.out
+    assert "policy sjf, backfill easy" in said.out
+    for word in ("wait", "turnaround", "bounded slowdown", "utilization", "makespan", "node-hours", "17-64"):
+        assert word in said.out
+
+
+def test_numbers_are_those_of_the_library(kilowait, swf):
+    found = kilowait("simulate", swf, "--backfill", "none", "--json").json()
+    jobs = kw.read_trace(swf)
+    expected = kw.metrics(kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "none"))
+    assert found["metrics"] == pytest.approx(dict(expected))
+    assert found["metrics"]["jobs"] == 3
+    assert found["ledger"]["rows_read"] == 4
+    assert found["scenario"]["cluster"]["group"] == [{"name": "nodes", "nodes": 8}]
+
+
+def test_what_was_dropped_is_told(kilowait, swf):
+    said = kilowait("simulate", swf)
+    assert "4 rows read, 3 jobs, 1 dropped" in said.out
+
+
+def test_every_rule_of_the_run_arrives(kilowait):
+    said = kilowait(
+        "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
+        "--backfill-order", "sjf", "--walltime", "kill", "--passes", "event", "--placement", "balance",
+        "--oversized", "reject", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
+    ).json()  # fmt: skip
+    scenario = said["scenario"]
+    assert scenario["policy"] == "multifactor:age=500:size=0"
+    assert (scenario["backfill"], scenario["backfill_order"], scenario["walltime"]) == (2, "sjf", "kill")
+    assert (scenario["passes"], scenario["placement"], scenario["dependencies"]) == (
+        "event",
+        "balance",
+        False,
+    )
+    assert (scenario["load"], scenario["jobs"], said["metrics"]["jobs"]) == (0.7, "10:40", 30)
+    assert scenario["cluster"]["group"][0]["nodes"] == 20
+
+
+def test_a_table_of_text_with_a_column_map(kilowait, csv):
+    said = kilowait(
+        "simulate", csv, "--columns", "job_id=id,submit_s=submitted,runtime_s=ran,estimate_s=limit_min*60,nodes=size",
+        "--json",
+    )  # fmt: skip
+    assert said.json()["metrics"]["jobs"] == 2
+    assert "note: the trace does not say how large its machine is: 4 nodes taken" in said.err
+
+
+def test_nan_is_null(kilowait):
+    found = kilowait(
+        "simulate", "lublin:3:64", "--cluster", "nodes:1", "--oversized", "reject", "--json", "--jobs", "1"
+    )
+    metrics = found.json()["metrics"]
+    assert metrics["jobs"] == 1 and (metrics["rejected"] == 1) == (metrics["mean_wait_s"] is None)
+
+
+def test_run_folder(kilowait, swf, tmp_path):
+    out = tmp_path / "runs" / "first"
+    said = kilowait("simulate", swf, "--policy", "sjf", "--out", out)
+    assert said.status == 0 and f"written to {out}" in said.out
+    assert {file.name for file in out.iterdir()} == {
+        "scenario.toml", "manifest.json", "jobs.parquet", "log.parquet", "records.parquet", "results.json",
+    }  # fmt: skip
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["command"][:2] == ["kilowait", "simulate"]
+    assert len(manifest["inputs"][str(swf)]) == 64
+    assert set(manifest["versions"]) >= {"kilowait", "numpy", "numba", "python"}
+    scenario = tomllib.loads((out / "scenario.toml").read_text())
+    assert scenario["policy"] == "sjf" and scenario["cluster"]["group"][0]["nodes"] == 8
+    run = load_run(out)
+    assert kw.metrics(run.log) == run.results["metrics"]
+    assert kilowait("simulate", out / "jobs.parquet", "--json").json()["metrics"]["jobs"] == 3
+
+
+def test_same_run_same_bytes_but_for_the_manifest(kilowait, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for out in (one, two):
+        assert (
+            kilowait("simulate", "lublin:100:16:0.9:3", "--policy", "random:seed=5", "--out", out).status == 0
+        )
+    for file in one.iterdir():
+        if file.name != "manifest.json":
+            assert file.read_bytes() == (two / file.name).read_bytes(), file.name
+
+
+def test_existing_folder_is_kept_unless_forced(kilowait, tmp_path):
+    out = tmp_path / "run"
+    words = ("simulate", "lublin:20:8", "--out", out)
+    assert kilowait(*words).status == 0
+    assert "not empty" in kilowait(*words).error()
+    assert kilowait(*words, "--force", "--policy", "sjf").status == 0
+    assert load_run(out).scenario["policy"] == "sjf"
+    (out / "thesis.txt").write_text("years of work")
+    assert "thesis.txt" in kilowait(*words, "--force").error()
+    assert (out / "thesis.txt").read_text() == "years of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_folders_that_cannot_be_written(kilowait, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "is a file" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file").error()
+    assert "cannot write" in kilowait("simulate", "lublin:20:8", "--out", tmp_path / "file" / "run").error()
+    assert "no name" in kilowait("simulate", "lublin:20:8", "--out", "/").error()
+
+
+WRONG = {
+    "no such file": (["nowhere.swf"], "there is no file nowhere.swf"),
+    "unknown policy": (["lublin:20:8", "--policy", "sfj"], "did you mean 'sjf'?"),
+    "unknown parameter": (["lublin:20:8", "--policy", "random:sed=1"], "did you mean 'seed'?"),
+    "unknown preset": (["lublin:20:8", "--cluster", "polris"], "did you mean 'polaris'?"),
+    "no such cluster file": (["lublin:20:8", "--cluster", "site.toml"], "no cluster file site.toml"),
+    "no nodes": (["lublin:20:8", "--cluster", "nodes:0"], "at least 1"),
+    "nodes in words": (["lublin:20:8", "--cluster", "nodes:many"], "'many'"),
+    "unknown backfill": (["lublin:20:8", "--backfill", "eazy"], "did you mean 'easy'?"),
+    "backfill below 0": (["lublin:20:8", "--backfill", "-1"], "-1"),
+    "unknown backfill order": (["lublin:20:8", "--backfill-order", "sjff"], "did you mean 'sjf'?"),
+    "unknown walltime rule": (["lublin:20:8", "--walltime", "kil"], "did you mean 'kill'?"),
+    "unknown class": (["lublin:20:8", "--by", "sice"], "did you mean 'size'?"),
+    "jobs in words": (["lublin:20:8", "--jobs", "some"], "the range of jobs is 'some'"),
+    "jobs backwards": (["lublin:20:8", "--jobs", "9:3"], "the range of jobs is '9:3'"),
+    "jobs of which there are none": (["lublin:20:8", "--jobs", "50:60"], "20 jobs"),
+    "no load": (["lublin:20:8", "--load", "0"], "above 0"),
+    "made from too little": (["lublin:20"], "lublin:JOBS:NODES"),
+    "made of words": (["lublin:many:8"], "'many'"),
+    "format of a made one": (["lublin:20:8", "--format", "swf"], "made, not read"),
+    "larger than the machine": (["lublin:200:64", "--cluster", "2"], "larger than any group"),
+    "no agent": (["lublin:20:8", "--policy", "agent:"], "agent:PATH"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong(kilowait, what):
+    words, told = WRONG[what]
+    assert told in kilowait("simulate", *words).error()
+
+
+def test_wrong_columns(kilowait, csv):
+    assert "nowhere" in kilowait("simulate", csv, "--columns", "submit_s=nowhere").error()
+    assert "submit_s=submitted" in kilowait("simulate", csv, "--columns", "submitted").error()
+    assert "twice" in kilowait("simulate", csv, "--columns", "nodes=size,nodes=size").error()
+
+
+def test_strict(kilowait, swf):
+    assert "strict" in kilowait("simulate", swf, "--strict").error()
+
+
+def test_unknown_format(kilowait, swf):
+    assert "did you mean 'swf'?" in kilowait("simulate", swf, "--format", "sfw").error()
+
+
+def test_an_agent_that_is_not_there(kilowait, tmp_path):
+    kilowait("simulate", "lublin:20:8", "--policy", f"agent:{tmp_path / 'none.json'}").error()

@@ -1,0 +1,88 @@
+"""The benchmark measures what it says; how fast it is, is no test's business."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError
+from kilowait.experiments import bench, peers
+from kilowait.experiments.bench import Measure
+
+
+def test_targets():
+    assert Measure("x", 5.0, target=4.0).met is True
+    assert Measure("x", 5.0, target=4.0, less_is_better=True).met is False
+    assert Measure("x", 5.0).met is None and Measure("x", None, target=4.0).met is None
+    assert Measure("x", 5.0, "s", 4.0).to_dict()["met"] is True
+
+
+def test_best_of_several():
+    calls = []
+    assert bench.best_s(lambda: calls.append(1), quick=True) >= 0
+    assert len(calls) > 3
+
+
+def test_the_twin_is_beside_it(project, monkeypatch):
+    jobs = kw.lublin(40, 16, load=1.0)
+    for policy, backfill, _ in bench.RULES.values():
+        seconds = peers.twin_s(jobs, 16, policy, backfill)
+        assert seconds is not None and seconds > 0
+    monkeypatch.setattr(kw, "__file__", "/nowhere/lib/kilowait/__init__.py")
+    assert peers.twin_s(jobs, 16, "fcfs", "none") is None
+
+
+def test_accasim_is_not_there(monkeypatch):
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    answer = peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    assert isinstance(answer, str) and "not installed" in answer
+
+
+def test_an_accasim_that_fails_is_told(monkeypatch):
+    monkeypatch.setattr(peers, "find_spec", lambda name: True)
+    monkeypatch.setattr(peers, "_ACCASIM", "raise SystemExit('it is broken')")
+    answer = peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    assert isinstance(answer, str) and "it is broken" in answer
+
+
+def test_another_python_that_fails_is_told():
+    with pytest.raises(InputError, match="ended with 3"):
+        bench._python("-c", "raise SystemExit(3)")
+    assert bench._python("-c", "import os; print(os.environ['X'])", X="y") == "y\n"
+
+
+def test_data_must_have_logs(tmp_path, monkeypatch):
+    monkeypatch.delenv("KILOWAIT_DATA", raising=False)
+    assert bench._data(None) is None
+    with pytest.raises(InputError, match="no swf/"):
+        bench._data(tmp_path)
+    (tmp_path / "swf").mkdir()
+    assert [m.value for m in bench._real_logs(tmp_path, quick=True)] == [None, None, None]
+    assert next(bench._curie(tmp_path)).value is None
+
+
+def test_all_of_it_in_small(monkeypatch, tmp_path):
+    """The whole sequence with real logs made small, each measure once."""
+    (tmp_path / "swf").mkdir()
+    for file in (bench.LUBLIN_256, *bench.REAL_LOGS.values(), bench.CURIE):
+        kw.write_trace(kw.lublin(30, 256), tmp_path / "swf" / file)
+    monkeypatch.setattr(bench, "best_s", lambda call, **_: (call(), 1.0)[1])
+    monkeypatch.setattr(bench, "_python", lambda *words, **_: "[1.0, 5e8]" if len(words) == 3 else "0.1")
+    monkeypatch.setattr(peers, "TWIN_JOBS", 20)
+    monkeypatch.setattr(peers, "accasim_s", lambda *_: 2.0)
+    found = list(bench.measures(data=tmp_path))
+    names = [measure.name for measure in found]
+    assert len(set(names)) == len(names)
+    for part in ("lublin_256, FCFS + EASY", "Lublin model, FCFS", "HPC2N", "twin", "AccaSim", "49,152", "memory",
+                 "Curie, read", "import kilowait", "cached", "nothing compiled"):  # fmt: skip
+        assert any(part in name for name in names), part
+    assert all(measure.value is not None for measure in found)
+
+
+def test_the_million_in_small():
+    seconds, memory = bench._million(200)
+    assert seconds.value is not None and seconds.value > 0
+    if sys.platform == "linux":
+        assert memory.value is not None and 0.01 < memory.value < 2

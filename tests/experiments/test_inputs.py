@@ -1,0 +1,140 @@
+"""What people write becomes jobs, machines and rules."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kilowait as kw
+from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.experiments import inputs, scenario
+from kilowait.experiments.toml import to_toml
+
+JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
+
+
+def test_made_workloads_are_the_library_s():
+    made = inputs.workload_of("lublin:1_000:64:0.7:9").jobs
+    expected = kw.lublin(1000, 64, load=0.7, seed=9)
+    assert made["submit_s"].tolist() == expected["submit_s"].tolist()
+    assert kw.offered_load(made, 64) == pytest.approx(0.7)
+    assert inputs.workload_of("LUBLIN:10:4::3").jobs.meta["seed"] == 3  # no load, but a seed
+
+
+def test_a_file_of_that_name_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kw.write_trace(JOBS, "lublin:10:4", format="swf")
+    assert len(inputs.workload_of("lublin:10:4").jobs) == 2
+
+
+@given(st.text(alphabet="0123456789:-_, abc", max_size=12))
+def test_rows_are_a_slice_or_an_error(text):
+    try:
+        rows = inputs.parse_rows(text)
+    except InputError as problem:
+        assert "range of jobs" in str(problem)
+    else:
+        assert rows.start >= 0 and (rows.stop is None or rows.stop > rows.start)
+
+
+def test_clusters(tmp_path):
+    sized = kw.JobTable(
+        job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], meta={"max_nodes": 9, "max_procs": 36}
+    )
+    assert inputs.cluster_of("auto", sized)[0].nodes == 36
+    assert inputs.cluster_of("auto", sized)[1] is None
+    cluster, note = inputs.cluster_of("auto", JOBS)
+    assert cluster.nodes == 4 and note is not None and "--cluster" in note
+    assert inputs.cluster_of("1,024", JOBS)[0].nodes == 1024
+    assert inputs.cluster_of("Mira", JOBS)[0].nodes == 49_152
+    site = tmp_path / "site.toml"
+    site.write_text('[[group]]\nname = "a"\nnodes = 3\n')
+    assert inputs.cluster_of(str(site), JOBS)[0].nodes == 3
+    with pytest.raises(UnknownNameError, match="nodes:N"):
+        inputs.cluster_of("miraa", JOBS)
+    with pytest.raises(InputError, match="give a cluster"):
+        inputs.cluster_of("auto", JOBS[:0])
+
+
+def test_scenario_checks_names_before_it_reads():
+    with pytest.raises(UnknownNameError, match="did you mean 'easy'"):
+        scenario.Scenario("nowhere.swf", backfill="eazy")
+    with pytest.raises(UnknownNameError, match="did you mean 'sjf'"):
+        scenario.run_scenario(scenario.Scenario("nowhere.swf", policy="sjff"))
+
+
+def test_agents(monkeypatch):
+    with pytest.raises(InputError, match="agent:PATH"):
+        scenario.resolve_policy("agent:")
+    monkeypatch.setattr(scenario, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="no trained policies"):
+        scenario.resolve_policy("agent:x.json")
+
+
+def test_an_agent_s_rule_runs_like_any_other(monkeypatch):
+    class Agent:
+        rule = scenario.resolve_policy("sjf")
+
+    class Room:
+        @staticmethod
+        def load_agent(path: str) -> object:
+            return Agent if path == "sjf.json" else object()
+
+    monkeypatch.setattr(scenario, "find_spec", lambda name: True)
+    monkeypatch.setattr(scenario, "import_module", lambda name: Room)
+    assert scenario.resolve_policy("agent:sjf.json") is Agent.rule
+
+
+def test_the_resolved_machine_can_be_read_again(tmp_path):
+    cluster = kw.Cluster(
+        groups=(
+            kw.NodeGroup("a", 6, cores=4, memory_gb=1.5, gpus=1, gpu_type='"x"', shared=True),
+            kw.NodeGroup("b", 4),
+        ),
+        queues={"q 1": ("b", "a")},
+        outages=(kw.Outage("b", 2, 40.5),),
+        reservations=(kw.Reservation("r", "a", 1, 0.0, 9.0, announced_s=-5.0),),
+        name="site",
+    )
+    path = tmp_path / "site.toml"
+    path.write_text(to_toml(scenario.described(cluster)))
+    assert kw.Cluster.from_file(path) == cluster
+
+
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=6,
+)
+TABLES = st.dictionaries(st.text(), VALUES, max_size=4)
+
+
+@given(TABLES, TABLES, st.lists(TABLES, min_size=1, max_size=3))
+def test_toml_is_read_back(plain, table, rows):
+    data = {**plain, "a table": table, "rows": rows}
+    assert tomllib.loads(to_toml(data)) == data
+
+
+def test_toml_leaves_none_out_and_refuses_the_rest():
+    assert to_toml({"a": None, "b": 1}) == "b = 1\n"
+    with pytest.raises(TypeError, match="complex"):
+        to_toml({"a": 1j})
+
+
+@given(st.text(max_size=20))
+def test_columns_are_a_map_or_an_error(text):
+    try:
+        mapping = inputs.parse_columns(text)
+    except KilowaitError:
+        return
+    assert mapping
+
+
+def test_a_machine_far_too_small_is_told():
+    _, _, notes = scenario.prepared(scenario.Scenario("lublin:200:64:0.9", cluster="16"))
+    assert len(notes) == 1 and "3.6 times the work 16 nodes can do" in notes[0]
+    assert scenario.prepared(scenario.Scenario("lublin:200:64:0.9"))[2] == ()
+    assert scenario.prepared(scenario.Scenario("lublin:1:64"))[2] == ()
