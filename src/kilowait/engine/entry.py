@@ -11,10 +11,10 @@ import numba
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels import clock, passes, planning, waiting
+from kilowait.engine.kernels import clock, passes, planning, timeline, waiting
 from kilowait.engine.kernels.compiling import cache_folder, is_compiled, signed_kernel
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.state import HELD, TIMER, lend
+from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, lend
 from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import JOB, Rule
 from kilowait.engine.preparing import state_of
@@ -51,30 +51,48 @@ def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     passes.schedule(s, not k.per_event or clock.next_event_s(s) > k.now, own_score, own_parameters)
 
 
-def _begin(t: Any) -> None:
+def _begin(t: Any) -> bool:
+    """Open a pass; whether something fell free since the last one (conservative only)."""
     s = lend(t)
     k = s.clock[0]
     k.settled = 0
-    k.plan_holds = 0
     k.fresh = 0
-    planning.begin_pass(s, not k.per_event or clock.next_event_s(s) > k.now)
+    all_applied = not k.per_event or clock.next_event_s(s) > k.now
+    freed = False
+    if k.depth == UNLIMITED:
+        while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
+            k.next_announcement += 1
+            k.void = 1
+        freed = passes.open_plan(s, all_applied)
+        passes.lay_out_plan(s)
+    else:
+        planning.begin_pass(s, all_applied)
+    return freed
 
 
-def _fits(t: Any, job: int, group: int) -> int:
-    return planning.place(lend(t), job, passes.EVERY_GROUP if group < 0 else 1 << group)
-
-
-def _start(t: Any, job: int, group: int) -> int:
+def _start(t: Any, job: int, group: int, really: bool) -> int:
+    """Start the job, or only see where it would; its own reservation is not in its way."""
     s = lend(t)
+    k = s.clock[0]
+    reserved_on = 0
+    if k.depth == UNLIMITED:
+        reserved_on = s.rare[job].planned_on
+        passes.lift(s, job)
     g = planning.place(s, job, passes.EVERY_GROUP if group < 0 else 1 << group)
-    if g >= 0:
-        planning.start(s, job, g, False)
-        waiting.compact(s, s.clock[0].queue_lo)
+    if g >= 0 and really:
+        planning.start(s, job, g)
+        waiting.compact(s, k.queue_lo)
+    elif reserved_on > 0:
+        timeline.occupy(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
+        s.rare[job].planned_on = reserved_on
     return g
 
 
 def _reserve(t: Any, job: int) -> float:
-    return planning.reserve(lend(t), job)
+    s = lend(t)
+    if s.clock[0].depth == UNLIMITED:
+        passes.lift(s, job)
+    return planning.reserve(s, job)
 
 
 def _hold(t: Any, job: int, until: float) -> None:
@@ -87,7 +105,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 @cache
 def compiled(name: str) -> Callable[..., Any]:
-    """The kernel of that name: run, advance, schedule, begin, fits, start, reserve or hold.
+    """The kernel of that name: run, advance, schedule, begin, start, reserve or hold.
 
     The first ever use compiles it and says so; later processes find it in the cache.
     """
@@ -97,9 +115,8 @@ def compiled(name: str) -> Callable[..., Any]:
         "run": (clock.run, types.void(state, *rule, *rule)),
         "advance": (_advance, types.boolean(state, *rule, *rule)),
         "schedule": (_schedule, types.void(state, *rule)),
-        "begin": (_begin, types.void(state)),
-        "fits": (_fits, types.int64(state, job, job)),
-        "start": (_start, types.int64(state, job, job)),
+        "begin": (_begin, types.boolean(state)),
+        "start": (_start, types.int64(state, job, job, types.boolean)),
         "reserve": (_reserve, types.float64(state, job)),
         "hold": (_hold, types.void(state, job, types.float64)),
     }

@@ -69,6 +69,10 @@ class View:
     free: npt.NDArray[np.int64]
     """Free amount of each pool (an exclusive group has one: nodes)."""
     capacity: npt.NDArray[np.int64]
+    reserved_s: npt.NDArray[np.float64]
+    """Conservative: the start kept for each waiting job since earlier passes; NaN: none."""
+    freed: bool
+    """Conservative: whether something fell free since the last pass, so that reservations may move forward."""
 
 
 class ChoiceKind(Enum):

@@ -100,11 +100,11 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
         announcements=np.unique(changes["announced_s"][changes["announced_s"] > -np.inf]),
         segments=np.empty(n, np.int64),
         # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
-        events=_records(RANKED, 2 * n + 2),
-        queue=_records(PLACE, n + 1),
+        events=_blank(RANKED, 2 * n + 2),
+        queue=_blank(PLACE, n + 1),
         fresh=np.empty(n + 1, np.int64),
-        beliefs=_records(RANKED, n + 1),
-        picks=_records(RANKED, n + 1),
+        beliefs=_blank(RANKED, n + 1),
+        picks=_blank(RANKED, n + 1),
         line_s=np.empty(breakpoints),
         line_free=np.empty((breakpoints, len(pools)), np.int64),
         usage=_records(USAGE, users + 1),
@@ -114,6 +114,11 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
 def _records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     """Zeroed records that can be read by attribute, compiled or not."""
     return np.zeros(count, kind).view(np.recarray)
+
+
+def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    """Records that are written before they are read."""
+    return np.empty(count, kind).view(np.recarray)
 
 
 def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:

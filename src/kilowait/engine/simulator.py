@@ -9,7 +9,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.engine import entry
-from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING
+from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
 from kilowait.engine.preparing import state_of
@@ -58,6 +58,7 @@ class Simulator:
         self.backfill_rule = backfill_rule
         self._given = jobs
         self.table = jobs.sorted()
+        self._freed = False
         self._machine = machine_of(cluster)
         self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
         self._parameters = _parameters(self.rule, self.table, cluster)
@@ -118,7 +119,7 @@ class Simulator:
         nothing = entry.no_score_compiled()
         while entry.compiled("advance")(s, nothing, np.zeros(0), nothing, np.zeros(0)):
             if k.queue_hi > k.queue_lo:
-                entry.compiled("begin")(s)
+                self._freed = bool(entry.compiled("begin")(s))
                 return self.view()
         return None
 
@@ -135,11 +136,20 @@ class Simulator:
             running_end_s=beliefs["key"].copy(),
             free=s.pools["free"].copy(),
             capacity=s.pools["capacity"].copy(),
+            reserved_s=self._reserved(waiting),
+            freed=self._freed,
         )
+
+    def _reserved(self, waiting: Any) -> Any:
+        reserved = np.full(len(waiting), np.nan)
+        if self.settings.depth == UNLIMITED:
+            rare = self._state.rare[waiting]
+            reserved[rare["planned_on"] > 0] = rare["planned_s"][rare["planned_on"] > 0]
+        return reserved
 
     def can_start(self, job: int, group: int = -1) -> bool:
         """Whether `Choice.start` would be possible now."""
-        return self._waits(job) and bool(entry.compiled("fits")(self._state, job, group) >= 0)
+        return self._waits(job) and bool(entry.compiled("start")(self._state, job, group, False) >= 0)
 
     def can_reserve(self, job: int) -> bool:
         """Whether some group of the job may still take a reservation at this instant."""
@@ -166,7 +176,7 @@ class Simulator:
         if choice.kind is ChoiceKind.START:
             if not -1 <= choice.group < len(self._machine.names):
                 raise self._impossible(choice, f"there is no group {choice.group}")
-            if entry.compiled("start")(s, job, choice.group) < 0:
+            if entry.compiled("start")(s, job, choice.group, True) < 0:
                 raise self._impossible(choice, self._why_not(job, choice.group))
         elif choice.kind is ChoiceKind.RESERVE:
             if not self.can_reserve(job):
@@ -194,7 +204,7 @@ class Simulator:
             )
         start = entry.compiled("start")
         for i in np.lexsort((waiting, scores)):
-            start(s, int(waiting[i]), -1)
+            start(s, int(waiting[i]), -1, True)
 
     def _waits(self, job: int) -> bool:
         return int(self._state.fate[job].status) == QUEUED

@@ -118,8 +118,9 @@ def finish(s: Any, job: int) -> None:
     k.settled = 0
     if k.believing:
         forget(s, job)
+        k.freed = 1
         if s.fate[job].believed_end_s != k.now:
-            k.plan_holds = 0
+            k.tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
 
@@ -133,7 +134,7 @@ def apply_change(s: Any) -> None:
         s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].by
         k.next_change += 1
     k.settled = 0
-    k.plan_holds = 0
+    k.void = 1
 
 
 @kernel

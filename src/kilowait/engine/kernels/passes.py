@@ -9,11 +9,28 @@ import numpy as np
 from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.planning import begin_pass, block, place, reserve, start, usage_now
+from kilowait.engine.kernels.planning import (
+    begin_pass,
+    block,
+    place,
+    place_among,
+    reserve,
+    reserve_among,
+    start,
+    usage_now,
+)
 from kilowait.engine.kernels.state import QUEUED, UNLIMITED
-from kilowait.engine.kernels.waiting import close_gaps
+from kilowait.engine.kernels.waiting import close_gaps, compact, renew_beliefs
 
-__all__ = ["EVERY_GROUP", "anything_free", "schedule", "score_waiting"]
+__all__ = [
+    "EVERY_GROUP",
+    "anything_free",
+    "lay_out_plan",
+    "lift",
+    "open_plan",
+    "schedule",
+    "score_waiting",
+]
 
 EVERY_GROUP = -1
 
@@ -39,32 +56,29 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
     """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
 
     Only what can have changed since the last pass is looked at. *Settled*: nothing came but jobs behind the closed
-    part of the queue, so nobody else's chances have grown. *The plan holds*: conservative, and all went
-    as believed, so everybody's reserved start still stands.
+    part of the queue, so nobody else's chances have grown.
     """
     k = s.clock[0]
     stale = k.running > 0 and s.beliefs[0].key <= k.now
     while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
         k.next_announcement += 1
         stale = True
-    if k.settled and not stale:
+        k.void = 1
+    if k.depth == UNLIMITED:
+        conserve(s, all_applied)
+    elif k.settled and not stale:
         if k.depth > 0:
             backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
-    elif k.depth != UNLIMITED and not anything_free(s):
+    elif not anything_free(s):
         k.settled = 0  # nobody can start, and reservations last for a pass only
     else:
-        follow = k.plan_holds != 0 and not stale
-        if follow:
-            timeline.move_up(s)
-        else:
-            begin_pass(s, all_applied)
-        reserve_or_start(s, follow, own_score, own_parameters)
+        begin_pass(s, all_applied)
+        reserve_or_start(s, own_score, own_parameters)
     k.fresh = 0
     if k.queue_lo == k.queue_hi:
         k.queue_lo = 0
         k.queue_hi = 0
         k.settled = 0
-        k.plan_holds = 0
 
 
 @kernel
@@ -77,17 +91,11 @@ def anything_free(s: Any) -> bool:
 
 
 @kernel
-def reserve_or_start(s: Any, follow: bool, own_score: Any, own_parameters: Any) -> None:
-    """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2.
-
-    With `follow` jobs that waited before have their planned start, and only fresh ones are planned for.
-    """
+def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
+    """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2."""
     k = s.clock[0]
     at = k.queue_lo
-    left = 0
-    if k.moving:
-        left = rank_waiting(s)
-    planned_to = k.queue_hi - k.fresh if follow else k.queue_lo
+    left = rank_waiting(s) if k.moving else 0
     gaps = 0
     first_gap = -1
     first_aside = -1
@@ -101,13 +109,9 @@ def reserve_or_start(s: Any, follow: bool, own_score: Any, own_parameters: Any) 
             if first_aside < 0:
                 first_aside = at
         else:
-            planned = at < planned_to
-            if planned:
-                g = 0 if s.rare[job].planned_s <= k.now else -1
-            else:
-                g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
+            g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
             if g >= 0:
-                start(s, job, g, planned)
+                start(s, job, g)
                 if not k.moving and at == k.queue_lo:
                     k.queue_lo += 1
                 else:
@@ -116,22 +120,110 @@ def reserve_or_start(s: Any, follow: bool, own_score: Any, own_parameters: Any) 
                         first_gap = k.queue_lo if k.moving else at
             elif k.depth == 0:
                 block(s, job)
-            elif not planned:
-                time = reserve(s, job)
-                if k.depth == UNLIMITED:
-                    s.rare[job].planned_s = time
+            else:
+                reserve(s, job)
         if not k.moving:
             at += 1
     k.closed_at = at - gaps
     k.settled = 1 if k.open_groups == 0 and not k.moving else 0
-    # Kept only where it is simple: one group, no capacity changes, whole instants.
-    simple = len(s.groups) == 1 and len(s.changes) == 0 and not k.per_event and not k.moving
-    k.plan_holds = 1 if k.depth == UNLIMITED and simple else 0
-    if k.depth > 0 and k.depth != UNLIMITED:
+    if k.depth > 0:
         candidates = k.queue_lo if k.moving else (at if first_aside < 0 else first_aside)
         backfill(s, candidates, False, first_gap, gaps, own_score, own_parameters)
     else:
         close_gaps(s, first_gap, gaps)
+
+
+@outlined
+def conserve(s: Any, all_applied: bool) -> None:
+    """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
+
+    While the plan is *tight* (a round of trying moved nobody) and all finish when believed, trying again would
+    move nobody either: then only jobs whose time has come, and those without a reservation, are looked at.
+    """
+    k = s.clock[0]
+    every = open_plan(s, all_applied) and k.tight == 0
+    if every or k.line_hi == 0:
+        lay_out_plan(s)
+    else:
+        timeline.move_up(s)
+    moved = False
+    started = False
+    at = k.queue_lo
+    left = rank_waiting(s) if k.moving else k.queue_hi - k.queue_lo
+    while left > 0:
+        if k.moving:
+            job = s.picks[0].job
+            pop(s.picks, left)
+        else:
+            job = s.queue[at].job
+            at += 1
+        left -= 1
+        group_before = s.rare[job].planned_on
+        time_before = s.rare[job].planned_s
+        if group_before > 0 and time_before > k.now and not every:
+            continue
+        lift(s, job)
+        g = place_among(s, job, EVERY_GROUP)
+        if g >= 0:
+            start(s, job, g)
+            started = True
+            same = g + 1 == group_before and time_before == k.now
+        else:
+            reserve_among(s, job)
+            same = s.rare[job].planned_on == group_before and s.rare[job].planned_s == time_before
+        if group_before > 0 and not same:
+            moved = True
+    if started:
+        compact(s, k.queue_lo)
+    if moved:
+        k.tight = 0
+    elif every:
+        k.tight = 1
+
+
+@kernel
+def open_plan(s: Any, all_applied: bool) -> bool:
+    """See what became of the plan since the last pass; whether something fell free."""
+    k = s.clock[0]
+    if all_applied and k.running > 0 and s.beliefs[0].key <= k.now:
+        renew_beliefs(s)
+        k.void = 1
+    if k.void:
+        void_plan(s)
+    freed = k.freed != 0
+    k.freed = 0
+    k.void = 0
+    return freed
+
+
+@kernel
+def lay_out_plan(s: Any) -> None:
+    """The timeline anew, with the reservations that stand."""
+    k = s.clock[0]
+    k.open_groups = (1 << len(s.groups)) - 1
+    timeline.build(s)
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        if s.rare[job].planned_on > 0:
+            timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, 1)
+
+
+@kernel
+def void_plan(s: Any) -> None:
+    """Beliefs or capacity are no longer what they were: every reservation is dropped."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        s.rare[s.queue[i].job].planned_on = 0
+    k.freed = 1
+    k.tight = 0
+
+
+@kernel
+def lift(s: Any, job: int) -> None:
+    """Take the job's reservation, if it has one, off the timeline."""
+    if s.rare[job].planned_on > 0:
+        timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, -1)
+        s.rare[job].planned_on = 0
 
 
 @outlined
@@ -230,7 +322,7 @@ def backfill(
         if s.fate[job].status == QUEUED:
             g = place(s, job, EVERY_GROUP)
             if g >= 0:
-                start(s, job, g, False)
+                start(s, job, g)
                 # Where the gap is; a ranked candidate may lie anywhere behind the closed part.
                 gap = at - 1
                 if ranked:

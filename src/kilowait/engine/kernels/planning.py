@@ -14,7 +14,7 @@ import numpy as np
 from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.state import FINISH, RUNNING
+from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.waiting import believe, renew_beliefs
 
 __all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "usage_now"]
@@ -118,8 +118,8 @@ def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
 
 
 @kernel
-def start(s: Any, job: int, g: int, planned: bool) -> None:
-    """Start the job on the group now. The caller takes it out of the queue; `planned`: the timeline knows already."""
+def start(s: Any, job: int, g: int) -> None:
+    """Start the job on the group now. The caller takes it out of the queue."""
     k = s.clock[0]
     job = natural(job)
     end = k.now + s.jobs[job].estimate_s
@@ -130,8 +130,8 @@ def start(s: Any, job: int, g: int, planned: bool) -> None:
             s.pools[0].extra -= s.fate[job].least_need
     else:
         take_from_pools(s, job, g, late)
-    if k.timeline and not planned:
-        timeline.occupy(s, job, g, k.now)
+    if k.timeline:
+        timeline.occupy(s, job, g, k.now, 1)
     s.fate[job].status = RUNNING
     s.fate[job].start_s = k.now
     s.fate[job].group = g
@@ -207,9 +207,12 @@ def reserve_among(s: Any, job: int) -> float:
                 best_s = time
     if best >= 0:
         if k.timeline:
-            timeline.occupy(s, job, best, best_s)
+            timeline.occupy(s, job, best, best_s, 1)
         else:
             s.groups[best].shadow_s = best_s
+        if k.depth == UNLIMITED:
+            s.rare[job].planned_s = best_s
+            s.rare[job].planned_on = best + 1
         s.groups[best].reserved += 1
         if s.groups[best].reserved >= k.depth:
             k.open_groups &= ~(1 << best)

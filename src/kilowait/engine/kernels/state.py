@@ -55,7 +55,9 @@ CLOCK = np.dtype(
         ("settled", np.int64),  # nothing but arrivals behind closed_at since the last pass
         ("closed_at", np.int64),  # jobs from here on in the queue are candidates for backfilling
         ("fresh", np.int64),  # arrivals since the last pass
-        ("plan_holds", np.int64),  # conservative: the timeline and the planned starts still stand
+        ("void", np.int64),  # capacity changed since the last pass: no reservation stands
+        ("freed", np.int64),  # conservative: something fell free since the last pass
+        ("tight", np.int64),  # and no reservation could be earlier with all others in place
         ("line_lo", np.int64),  # the timeline lies in [line_lo, line_hi)
         ("line_hi", np.int64),
     ],
@@ -83,7 +85,8 @@ FATE = np.dtype(
 RARE = np.dtype(
     [
         ("own_key", np.float64),  # score on arrival in the own order of backfilling
-        ("planned_s", np.float64),  # conservative: the start reserved for it
+        ("planned_s", np.float64),  # conservative: the start reserved for it,
+        ("planned_on", np.int64),  # 1 + the group it is reserved on; 0 none
         ("cancel_s", np.float64),  # infinite: never
         ("think_s", np.float64),
         ("first_dependent", np.int64),  # 1 + first of the jobs that wait for this one's end; 0 none

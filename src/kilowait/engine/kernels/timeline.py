@@ -117,11 +117,11 @@ def cut(s: Any, time: float) -> int:
 
 
 @outlined
-def occupy(s: Any, job: int, g: int, start: float) -> None:
-    """Take the job's need off the timeline from `start` to its estimated end."""
+def occupy(s: Any, job: int, g: int, start: float, times: int) -> None:
+    """Take the job's need off the timeline from `start` to its estimated end; give it back with `times` -1."""
     begin = cut(s, start)
     end = cut(s, start + s.jobs[job].estimate_s)
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-        need = s.need[job, s.pools[p].need]
+        need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
             s.line_free[i, p] -= need

@@ -44,8 +44,6 @@ def enqueue(s: Any, job: int) -> None:
     s.queue[at].estimate_s = s.jobs[job].estimate_s
     if at < k.closed_at:
         k.settled = 0
-    if at < k.queue_hi:
-        k.plan_holds = 0
     k.queue_hi += 1
     s.fate[job].status = QUEUED
     s.fresh[k.fresh] = job
@@ -83,7 +81,8 @@ def remove(s: Any, job: int, status: int) -> None:
     s.fate[job].status = status
     compact(s, k.queue_lo)
     k.settled = 0
-    k.plan_holds = 0
+    k.freed = 1
+    k.tight = 0
 
 
 @kernel
@@ -123,4 +122,3 @@ def renew_beliefs(s: Any) -> None:
             span *= 2.0
         believe(s, job, s.fate[job].start_s + span)
         k.settled = 0
-        k.plan_holds = 0
