@@ -1,7 +1,7 @@
 """Laws every schedule obeys, whoever made it: functions of a case and its per-job results.
 
 A law that is broken raises AssertionError and says where. The first ones hold for every case. The promises of
-backfilling hold for the cases that `honest` and `exact` make out of any case, and only for those: see there.
+backfilling hold for the cases that `honest`, `kept` and `exact` make out of any case, and only for those: see there.
 """
 
 from __future__ import annotations
@@ -156,12 +156,22 @@ def honest(case: Case, depth: int | None = 1) -> Case:
     )
 
 
-def exact(case: Case) -> Case:
-    """An honest case under conservative backfilling whose plan, made anew at every pass, stays the same.
+def kept(case: Case) -> Case:
+    """Conservative backfilling on a whole machine with estimates that hold; all else as it was.
 
-    That takes estimates that are the run times: when a job ends early the plan made anew may bring one job
-    forward to where a later one had been promised its place. It takes jobs that go where they were promised
-    to go (placement "first"), after all events of an instant, and an order that is that of submission.
+    Nothing then takes away what was reserved, whatever the order and wherever a job is placed: early finishes
+    and cancellations only free, and held or dependent jobs come in like any others.
+    """
+    jobs = tuple(replace(job, estimate=max(job.estimate, job.runtime)) for job in case.jobs)
+    return replace(case, jobs=jobs, outages=(), reservations=(), depth=None)
+
+
+def exact(case: Case) -> Case:
+    """A `kept` case in which no job ever finds anything freed, so that its first reservation is its start.
+
+    That takes estimates that are the run times: what an early finish frees may not be enough for a job while
+    another behind it keeps its place. It takes jobs that go where they were promised to go (placement
+    "first"), after all events of an instant, and an order that is that of submission.
     """
     jobs = []
     for job in honest(case).jobs:
@@ -187,18 +197,33 @@ def heads_start_by_their_first_promise(
 def all_start_by_their_first_promise(
     case: Case, results: Sequence[Result], promises: Sequence[Promise]
 ) -> None:
-    """Conservative on an `exact` case: every job starts no later than it was first told."""
-    assert case == exact(case), "this law is one of exact cases"
+    """Conservative on a `kept` case: every job starts, or is cancelled, no later than it was first told."""
+    assert case == kept(case), "this law is one of kept cases"
     _keep_promises(case, results, promises)
 
 
+def promises_only_move_forward(case: Case, promises: Sequence[Promise]) -> None:
+    """Conservative on a `kept` case: no job is ever told a later time than before."""
+    assert case == kept(case), "this law is one of kept cases"
+    told: dict[int, Promise] = {}
+    for promise in promises:
+        before = told.get(promise.job_id, promise)
+        assert promise.start <= before.start, f"{promise} after {before}"
+        told[promise.job_id] = promise
+
+
 def _keep_promises(case: Case, results: Sequence[Result], promises: Sequence[Promise]) -> None:
-    start = {job.job_id: result.start for job, result in zip(case.jobs, results, strict=True)}
+    by_id = {job.job_id: (job, result) for job, result in zip(case.jobs, results, strict=True)}
     told: set[int] = set()
     for promise in promises:
         if promise.job_id not in told:
             told.add(promise.job_id)
-            begun = start[promise.job_id]
+            job, result = by_id[promise.job_id]
+            if result.outcome == "cancelled":
+                left = left_at(job, result)
+                assert left is not None and left <= promise.start, f"{promise} but it waited until {left}"
+                continue
+            begun = result.start
             assert begun is not None and begun <= promise.start, f"{promise} but it started at {begun}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -34,13 +35,22 @@ def test_easy_keeps_its_promise_to_the_head() -> None:
 
 
 def test_conservative_keeps_all_promises() -> None:
+    """Whatever the order, the placement and the passes; the draw has cancellations and dependencies too."""
     promised = 0
     for seed in range(CASES):
-        case = laws.exact(random_case(seed))
+        case = laws.kept(random_case(seed))
         run = run_twin(case)
         laws.all_start_by_their_first_promise(case, run.results, run.promises)
+        laws.promises_only_move_forward(case, run.promises)
         promised += len({promise.job_id for promise in run.promises})
     assert promised > CASES
+
+
+def test_conservative_is_any_large_depth_when_nothing_is_freed() -> None:
+    """With estimates that are the run times and in order of submission, a plan made anew is the one kept."""
+    for seed in range(CASES // 2):
+        case = laws.exact(random_case(seed))
+        assert run_twin(case).results == run_twin(replace(case, depth=len(case.jobs))).results, f"seed {seed}"
 
 
 def test_conservative_is_not_moved_by_those_behind() -> None:
@@ -91,21 +101,49 @@ def test_a_broken_promise_is_seen() -> None:
     with pytest.raises(AssertionError, match="started at 10"):
         laws.heads_start_by_their_first_promise(laws.honest(PAIR), GOOD, [early])
     with pytest.raises(AssertionError, match="started at 10"):
-        laws.all_start_by_their_first_promise(laws.exact(PAIR), GOOD, [early])
+        laws.all_start_by_their_first_promise(laws.kept(PAIR), GOOD, [early])
+    cancelled = laws.kept(replace(PAIR, jobs=(PAIR.jobs[0], replace(PAIR.jobs[1], cancel=9.5))))
+    with pytest.raises(AssertionError, match="waited until 9.5"):
+        laws.all_start_by_their_first_promise(
+            cancelled, (GOOD[0], Result(0.0, None, None, None, "cancelled")), [early]
+        )
+    with pytest.raises(AssertionError, match="after"):
+        laws.promises_only_move_forward(laws.kept(PAIR), [early, early._replace(start=9.5)])
 
 
-def test_conservative_with_early_finishes_may_break_a_promise() -> None:
-    """Why `exact` is needed. Four nodes: A has two until 10, B two until 20; J1 wants all, J2 two for 10 s.
-
-    J1 is promised 20 and J2 10 (beside B). B ends at 5, so J1 can go at 10, and J2 only after it, at 20.
-    """
-    jobs = (
+EARLY = Case(
+    seed=0,
+    jobs=(
         TwinJob(1, 0.0, 10.0, 10.0, 2),
         TwinJob(2, 0.0, 5.0, 20.0, 2),
         TwinJob(3, 0.0, 10.0, 10.0, 4),
         TwinJob(4, 0.0, 10.0, 10.0, 2),
-    )
-    case = Case(seed=0, jobs=jobs, groups=(TwinGroup("g", 4),), queues={}, depth=None)
-    run = run_twin(case)
+    ),
+    groups=(TwinGroup("g", 4),),
+    queues={},
+    depth=None,
+)
+"""Four nodes: job 1 has two until 10, job 2 two until 20; 3 wants all, 4 two. 3 is promised 20, 4 is promised 10
+(beside job 2). But job 2 ends at 5."""
+
+
+def test_conservative_keeps_its_promises_when_a_job_finishes_early() -> None:
+    """At 5, job 4 stands in the way of 3, which stays at 20; then 4 goes at once; at 10, 3 moves to 15."""
+    run = run_twin(EARLY)
+    assert [(p.time, p.job_id, p.start) for p in run.promises] == [
+        (0, 3, 20),
+        (0, 4, 10),
+        (5, 3, 20),
+        (10, 3, 15),
+    ]
+    assert [result.start for result in run.results] == [0.0, 0.0, 15.0, 5.0]
+    laws.all_start_by_their_first_promise(EARLY, run.results, run.promises)
+
+
+def test_a_large_depth_with_early_finishes_may_break_a_promise() -> None:
+    """The plan made anew at 5 brings job 3 forward to 10, where 4 was to be, and 4 comes only after it, at 20."""
+    run = run_twin(replace(EARLY, depth=50))
     assert [(p.job_id, p.start) for p in run.promises[:2]] == [(3, 20.0), (4, 10.0)]
     assert [result.start for result in run.results] == [0.0, 0.0, 10.0, 20.0]
+    with pytest.raises(AssertionError, match="started at 20"):
+        laws.all_start_by_their_first_promise(EARLY, run.results, run.promises)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -84,6 +84,25 @@ class Run:
     results: list[Result]
     segments: list[int]
     promises: list[Promise]
+
+
+@dataclass(eq=False)
+class State:
+    """A job on its way through the clock."""
+
+    job: TwinJob
+    number: int
+    e: float
+    run: float
+    need: dict[int, tuple[int, ...]]
+    """By group it may use; the keys stand in order of preference."""
+    eligible: float | None = None
+    start: float | None = None
+    end: float | None = None
+    believed_end: float = math.nan
+    group: int | None = None
+    outcome: str = "unstarted"
+    scores: list[float] = field(default_factory=list)
 
 
 Rule = Callable[[TwinJob, float, float], float]

@@ -106,6 +106,69 @@ def test_a_moving_rule_is_scored_at_every_pass() -> None:
     assert starts(go(jobs, depth=0, policy="wfp3")) == [0, 12, 10]  # (9/100)^3 against (2/2)^3
 
 
+# -- conservative: the plan that is kept ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"]
+)
+def test_an_early_finish_moves_nobody_back(depth: int | None, expected: list[float]) -> None:
+    """Promised: job 3 at 20, job 4 at 10. Job 2 ends at 5: anew, job 3 takes the place of 4; kept, 4 goes."""
+    jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
+    run = go(jobs, depth=depth)
+    assert [told(run, 3)[0], told(run, 4)[0]] == [(0, 20), (0, 10)]
+    assert starts(run) == expected
+    assert told(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
+
+
+def test_the_later_of_two_moves_forward_and_the_other_stays() -> None:
+    """Job 3 is told 20 and 4, which wants two nodes for 15 s, 30. When job 2 ends at 4, nothing changes for job 3."""
+    jobs = [job(1, 0, 2, 20), job(2, 0, 1, 4, estimate=20), job(3, 1, 4, 10), job(4, 2, 2, 15)]
+    run = go(jobs, depth=None)
+    assert told(run, 3) == [(1, 20), (4, 20), (19, 20)]
+    assert told(run, 4) == [(2, 30)]
+    assert starts(run) == [0, 0, 20, 4]
+
+
+def test_nothing_freed_nothing_moved() -> None:
+    """A job that comes later but stands first in the order gets a place after those that have one."""
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 2, 4, 5)]
+    run = go(jobs, depth=None, policy="sjf")
+    assert [told(run, 2), told(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
+    assert starts(run) == [0, 10, 110]
+    assert starts(go(jobs, depth=50, policy="sjf")) == [0, 15, 10]
+
+
+def test_a_cancellation_frees_a_place() -> None:
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=5), job(3, 2, 4, 10)]
+    run = go(jobs, depth=None)
+    assert told(run, 3) == [(2, 20), (5, 10)]
+    assert starts(run) == [0, None, 10]
+
+
+def test_a_belief_renewed_voids_the_plan() -> None:
+    """At 12, by which job 1 was to end, all is planned anew: 3, now first, takes the place job 2 had."""
+    jobs = [job(1, 0, 4, 20, estimate=10), job(2, 1, 4, 100), job(3, 2, 4, 5), job(4, 12, 4, 200)]
+    run = go(jobs, depth=None, policy="sjf")
+    assert told(run, 2) == [(1, 10), (12, 25), (20, 25)]
+    assert told(run, 3) == [(2, 110), (12, 20)]
+    assert starts(run) == [0, 25, 20, 125]
+
+
+@pytest.mark.parametrize("announced", [-math.inf, 3.5, 60])
+def test_capacity_announced_or_changed_voids_the_plan(announced: float) -> None:
+    """Job 4 comes at 4: job 3, first in the order, takes the place of 2 if the outage was announced since 2."""
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 40), job(3, 2, 4, 5), job(4, 4, 4, 300)]
+    run = go(jobs, depth=None, policy="sjf", outages=[Outage("g", 1, 60, 61, announced)])
+    if announced == 3.5:
+        assert [told(run, 3)[:2], told(run, 2)[:2]] == [[(2, 50), (4, 10)], [(1, 10), (4, 15)]]
+        assert starts(run) == [0, 15, 10, 61]
+    else:
+        assert told(run, 2) == [(1, 10)]
+        assert told(run, 3)[0] == (2, 50)
+        assert starts(run) == [0, 10, 50, 61 if announced < 0 else 55]
+
+
 # -- estimates and truth -------------------------------------------------------------------------
 
 
@@ -331,6 +394,21 @@ def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> N
         4,
     ]  # job 5 goes after the first finish of second 10, job 3 after the other
     assert told(run, 3)[-1] == (10, 10)
+
+
+def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
+    """Job 2 ends at 12, when 1 has outlived its 10 s: nobody looks. At 15 the first passes of three still take 1
+    for gone and promise job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
+    jobs = [
+        job(1, 0, 3, 35, estimate=10),
+        job(2, 0, 1, 12),
+        job(3, 15, 4, 10),
+        job(4, 15, 1, 5),
+        job(5, 15, 1, 2),
+    ]
+    run = go(jobs, passes="event", own="sjf")
+    assert told(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
+    assert starts(run) == [0, 0, 35, 45, 15]
 
 
 # -- rules ---------------------------------------------------------------------------------------

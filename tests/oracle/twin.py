@@ -1,7 +1,7 @@
 """The slow twin: a plain simulator written from docs/clock.md alone.
 
 It imports nothing of kilowait, so the two share no bug. Where the page says a thing once, so does this file;
-nothing is planned ahead from pass to pass, and speed is nobody's concern here.
+availability is added up anew whenever it is looked at, and speed is nobody's concern here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tests.oracle.model import (
     Change,
@@ -19,6 +18,7 @@ from tests.oracle.model import (
     Result,
     Rule,
     Run,
+    State,
     TwinGroup,
     TwinJob,
     all_groups,
@@ -33,34 +33,15 @@ __all__ = ["Outage", "Promise", "Reservation", "Result", "Rule", "Run", "TwinGro
 FINISH, CHANGE, ARRIVAL, TIMER = range(4)
 
 
-@dataclass(eq=False)
-class _State:
-    """A job on its way through the clock."""
-
-    job: TwinJob
-    number: int
-    e: float
-    run: float
-    need: dict[int, tuple[int, ...]]
-    """By group it may use; the keys stand in order of preference."""
-    eligible: float | None = None
-    start: float | None = None
-    end: float | None = None
-    believed_end: float = math.nan
-    group: int | None = None
-    outcome: str = "unstarted"
-    scores: list[float] = field(default_factory=list)
-
-
 class _Clock:
     def __init__(
         self,
-        states: list[_State],
+        states: list[State],
         groups: list[TwinGroup],
         changes: list[Change],
         empty: int,
         rules: list[tuple[Rule, bool]],
-        depth: float,
+        depth: int | None,
         passes: str,
         placement: str,
     ) -> None:
@@ -71,12 +52,13 @@ class _Clock:
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
         bare = len(groups) - empty
         self.free = [list(c) if g < bare else [0] * len(c) for g, c in enumerate(self.capacity)]
-        self.now = -math.inf
+        self.now = self.last_pass = -math.inf
         self.pass_number = 0
-        self.waiting: list[_State] = []
-        self.running: list[_State] = []
-        self.reserved: list[tuple[int, tuple[int, ...], float, float]] = []
-        self.started: list[_State] = []
+        self.waiting: list[State] = []
+        self.running: list[State] = []
+        self.reserved: dict[State, tuple[int, float]] = {}  # group and time
+        self.freed = self.changed = False  # since the last pass: a job went; capacity was changed
+        self.started: list[State] = []
         self.segments: list[int] = []
         self.promises: list[Promise] = []
         self.events: list[tuple[float, int, int]] = [(c.time, CHANGE, i) for i, c in enumerate(changes)]
@@ -87,11 +69,11 @@ class _Clock:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def expect(self, state: _State, earliest: float) -> None:
+    def expect(self, state: State, earliest: float) -> None:
         begin = -math.inf if state.job.begin is None else state.job.begin
         heapq.heappush(self.events, (max(state.job.submit, begin, earliest), ARRIVAL, state.number))
 
-    def leave(self, state: _State) -> None:
+    def leave(self, state: State) -> None:
         for other in self.states:
             if other.job.after == state.job.job_id:
                 self.expect(other, self.now + other.job.think)
@@ -113,6 +95,7 @@ class _Clock:
             change = self.changes[number]
             for pool, one in enumerate(self.per_node[change.group]):
                 self.free[change.group][pool] += change.nodes * one
+            self.changed = True
             return
         state = self.started[number] if kind == FINISH else self.states[number]
         if kind == FINISH:
@@ -120,6 +103,7 @@ class _Clock:
             assert state.group is not None
             for pool, need in enumerate(state.need[state.group]):
                 self.free[state.group][pool] += need
+            self.freed = True
             self.leave(state)
         elif kind == ARRIVAL:
             state.eligible = self.now
@@ -133,6 +117,8 @@ class _Clock:
                 heapq.heappush(self.events, (max(state.job.cancel, self.now), TIMER, number))
         elif state in self.waiting:
             self.waiting.remove(state)
+            self.reserved.pop(state, None)
+            self.freed = True
             state.outcome = "cancelled"
             self.leave(state)
 
@@ -144,9 +130,9 @@ class _Clock:
         for change in self.changes:
             if change.group == g and change.time > self.now and change.announced <= self.now:
                 jumps.append((change.time, self.per_node[g], change.nodes))
-        for group, need, start, end in self.reserved:
+        for s, (group, start) in self.reserved.items():
             if group == g:
-                jumps += [(start, need, -1), (end, need, 1)]
+                jumps += [(max(start, self.now), s.need[g], -1), (max(start + s.e, self.now), s.need[g], 1)]
         level = list(self.free[g])
         steps = []
         for time in sorted({self.now, *(jump[0] for jump in jumps)}):
@@ -156,7 +142,7 @@ class _Clock:
             steps.append((time, level))
         return steps
 
-    def fits(self, state: _State, g: int, start: float, steps: list[tuple[float, list[int]]]) -> bool:
+    def fits(self, state: State, g: int, start: float, steps: list[tuple[float, list[int]]]) -> bool:
         """Whether the job fits the group at `start`, one of the times of `steps`."""
         end = start + state.e
         for time, level in steps:
@@ -165,28 +151,28 @@ class _Clock:
                 return False
         return True
 
-    def earliest(self, state: _State, g: int) -> float | None:
+    def earliest(self, state: State, g: int) -> float | None:
         """The first time at which the job fits the group: now, or one at which availability changes."""
         steps = self.steps(g)
         return next((time for time, _ in steps if self.fits(state, g, time, steps)), None)
 
-    def fits_now(self, state: _State, g: int) -> bool:
+    def fits_now(self, state: State, g: int) -> bool:
         if any(need > have for need, have in zip(state.need[g], self.free[g], strict=True)):
             return False
         return self.fits(state, g, self.now, self.steps(g))
 
     # -- a pass ----------------------------------------------------------------------------------
 
-    def ordered(self, jobs: list[_State], which: int) -> list[_State]:
+    def ordered(self, jobs: list[State], which: int) -> list[State]:
         rule, fixed = self.rules[which]
 
-        def key(state: _State) -> tuple[float, int]:
+        def key(state: State) -> tuple[float, int]:
             assert state.eligible is not None
             return (state.scores[which] if fixed else rule(state.job, self.now, state.eligible)), state.number
 
         return sorted(jobs, key=key)
 
-    def try_to_start(self, state: _State, groups: Iterable[int]) -> bool:
+    def try_to_start(self, state: State, groups: Iterable[int]) -> bool:
         fitting = [g for g in groups if self.fits_now(state, g)]
         if not fitting:
             return False
@@ -207,25 +193,35 @@ class _Clock:
 
     def schedule(self) -> None:
         self.pass_number += 1
-        self.reserved = []
-        if not self.more_now():
-            for state in self.running:
-                assert state.start is not None
-                if state.believed_end <= self.now:
-                    k = 1
-                    while state.start + state.e * 2**k <= self.now:
-                        k += 1
-                    state.believed_end = state.start + state.e * 2**k
+        if not self.waiting:
+            return
+        renewed = not self.more_now() and self.renew_beliefs()
         order = self.ordered(self.waiting, 0)
-        if self.depth == 0:
+        if self.depth is None:
+            self.keep_plan(order, renewed)
+        elif self.depth == 0:
             blocked: set[int] = set()
             for state in order:
                 if not self.try_to_start(state, [g for g in state.need if g not in blocked]):
                     blocked.update(state.need)
-            return
+        else:
+            self.plan_anew(order, self.depth)
+
+    def renew_beliefs(self) -> bool:
+        outlived = [state for state in self.running if state.believed_end <= self.now]
+        for state in outlived:
+            assert state.start is not None
+            k = 1
+            while state.start + state.e * 2**k <= self.now:
+                k += 1
+            state.believed_end = state.start + state.e * 2**k
+        return bool(outlived)
+
+    def plan_anew(self, order: list[State], depth: int) -> None:
+        self.reserved.clear()
         aside = []
         for state in order:
-            opened = [g for g in state.need if sum(r[0] == g for r in self.reserved) < self.depth]
+            opened = [g for g in state.need if sum(r[0] == g for r in self.reserved.values()) < depth]
             if not opened:
                 aside.append(state)
             elif not self.try_to_start(state, state.need):
@@ -233,15 +229,30 @@ class _Clock:
         for state in self.ordered(aside, 1):
             self.try_to_start(state, state.need)
 
-    def reserve(self, state: _State, opened: list[int]) -> None:
-        times = {g: self.earliest(state, g) for g in opened}
+    def keep_plan(self, order: list[State], renewed: bool) -> None:
+        """Conservative: reservations stay, and are looked at again when something was freed."""
+        announced = any(self.last_pass < change.announced <= self.now for change in self.changes)
+        void = renewed or self.changed or announced
+        freed = self.freed or void
+        self.freed = self.changed = False
+        self.last_pass = self.now
+        if void:
+            self.reserved.clear()
+        for state in order:
+            if state in self.reserved and not freed and self.reserved[state][1] > self.now:
+                continue
+            self.reserved.pop(state, None)
+            if not self.try_to_start(state, state.need):
+                self.reserve(state, state.need)
+
+    def reserve(self, state: State, groups: Iterable[int]) -> None:
+        times = {g: self.earliest(state, g) for g in groups}
         possible = {g: time for g, time in times.items() if time is not None}
         if possible:
             g = min(possible, key=lambda g: possible[g])  # min() takes the first of equals
-            start = possible[g]
-            head = not self.reserved
-            self.reserved.append((g, state.need[g], start, start + state.e))
-            self.promises.append(Promise(self.pass_number, self.now, state.job.job_id, g, start, head))
+            self.reserved[state] = g, possible[g]
+            head = not self.promises or self.promises[-1].at_pass < self.pass_number
+            self.promises.append(Promise(self.pass_number, self.now, state.job.job_id, g, possible[g], head))
 
 
 def simulate(
@@ -253,7 +264,7 @@ def simulate(
     reservations: Sequence[Reservation],
     rule: Rule,
     fixed: bool,
-    depth: float | None,
+    depth: int | None,
     backfill_rule: Rule | None = None,
     backfill_fixed: bool = True,
     walltime: str = "extend",
@@ -270,19 +281,11 @@ def simulate(
         need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
         if not need and oversized != "reject":
             raise ValueError(f"job {job.job_id} fits none of its groups")
-        states.append(_State(job, number, e, run, need))
+        states.append(State(job, number, e, run, need))
     policy = (rule, fixed)
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
-    clock = _Clock(
-        states,
-        whole,
-        changes_of(groups, outages, reservations),
-        len(reservations),
-        rules,
-        math.inf if depth is None else depth,
-        passes,
-        placement,
-    )
+    changes = changes_of(groups, outages, reservations)
+    clock = _Clock(states, whole, changes, len(reservations), rules, depth, passes, placement)
     clock.go()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome) for s in states}
     return Run([done[job.job_id] for job in jobs], clock.segments, clock.promises)

@@ -23,7 +23,7 @@ class Case:
     reservations: tuple[Reservation, ...] = ()
     policy: str = "fcfs"
     depth: int | None = 0
-    """Reservations per group: 0 none, 1 EASY, k; None: conservative."""
+    """Reservations per group, made anew at every pass: 0 none, 1 EASY, k; None: conservative, which keeps them."""
     backfill_order: str | None = None
     walltime: str = "extend"
     passes: str = "instant"
@@ -66,7 +66,7 @@ def random_case(seed: int) -> Case:
     jobs = _wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
     if rng.random() < 0.3:
         jobs = rng.sample(jobs, len(jobs))
-    depth = rng.choice([0, 0, 1, 1, 1, 2, 3, None, None])
+    depth = rng.choice([0, 0, 1, 1, 2, 3, 50, None, None])
     own_order = bool(depth) and rng.random() < 0.4
     return Case(
         seed=seed,

@@ -45,7 +45,8 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     cancels = "cancel_s" in jobs
     changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
     timeline = settings.depth > 1 or len(changes) > 0
-    breakpoints = 2 * n + len(changes) + 4 if timeline else 0
+    # A job running or reserved is two breakpoints at most; one that is moved leaves its old ones behind.
+    breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
     half_life = max(rule.half_life_s, own.half_life_s if own is not None else 0.0)
     user, users = _users(jobs) if half_life > 0 else (0, 0)
 

@@ -20,7 +20,7 @@ from kilowait.engine.kernels.planning import (
     usage_now,
 )
 from kilowait.engine.kernels.state import QUEUED, UNLIMITED
-from kilowait.engine.kernels.waiting import close_gaps, compact, renew_beliefs
+from kilowait.engine.kernels.waiting import close_gaps, compact, renew_stale
 
 __all__ = [
     "EVERY_GROUP",
@@ -71,6 +71,8 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
             backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
     elif not anything_free(s):
         k.settled = 0  # nobody can start, and reservations last for a pass only
+        if all_applied:
+            renew_stale(s)
     else:
         begin_pass(s, all_applied)
         reserve_or_start(s, own_score, own_parameters)
@@ -141,7 +143,8 @@ def conserve(s: Any, all_applied: bool) -> None:
     move nobody either: then only jobs whose time has come, and those without a reservation, are looked at.
     """
     k = s.clock[0]
-    every = open_plan(s, all_applied) and k.tight == 0
+    # Between the events of one instant a known capacity change may be due but not applied: look at all then.
+    every = open_plan(s, all_applied) and (k.tight == 0 or k.per_event != 0)
     if every or k.line_hi == 0:
         lay_out_plan(s)
     else:
@@ -185,8 +188,7 @@ def conserve(s: Any, all_applied: bool) -> None:
 def open_plan(s: Any, all_applied: bool) -> bool:
     """See what became of the plan since the last pass; whether something fell free."""
     k = s.clock[0]
-    if all_applied and k.running > 0 and s.beliefs[0].key <= k.now:
-        renew_beliefs(s)
+    if all_applied and renew_stale(s):
         k.void = 1
     if k.void:
         void_plan(s)

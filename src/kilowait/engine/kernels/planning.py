@@ -15,7 +15,7 @@ from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
-from kilowait.engine.kernels.waiting import believe, renew_beliefs
+from kilowait.engine.kernels.waiting import believe, renew_stale
 
 __all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "usage_now"]
 
@@ -24,8 +24,8 @@ __all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "sta
 def begin_pass(s: Any, all_applied: bool) -> None:
     """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
     k = s.clock[0]
-    if all_applied and k.running > 0 and s.beliefs[0].key <= k.now:
-        renew_beliefs(s)
+    if all_applied:
+        renew_stale(s)
     for g in range(len(s.groups)):
         s.groups[g].reserved = 0
         s.groups[g].shadow_s = np.inf

@@ -118,9 +118,16 @@ def cut(s: Any, time: float) -> int:
 
 @outlined
 def occupy(s: Any, job: int, g: int, start: float, times: int) -> None:
-    """Take the job's need off the timeline from `start` to its estimated end; give it back with `times` -1."""
-    begin = cut(s, start)
-    end = cut(s, start + s.jobs[job].estimate_s)
+    """Take the job's need off the timeline from `start` to its estimated end; give it back with `times` -1.
+
+    A reservation may lie back in time: a job that was believed to end then ended later, and no pass came between.
+    """
+    now = s.line_s[s.clock[0].line_lo]
+    until = start + s.jobs[job].estimate_s
+    if until <= now:
+        return
+    begin = cut(s, max(start, now))
+    end = cut(s, until)
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):

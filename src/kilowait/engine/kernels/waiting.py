@@ -7,7 +7,7 @@ from typing import Any
 from kilowait.engine.kernels.compiling import kernel, move, natural, outlined
 from kilowait.engine.kernels.state import QUEUED
 
-__all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "remove", "renew_beliefs"]
+__all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "remove", "renew_stale"]
 
 
 @kernel
@@ -122,3 +122,13 @@ def renew_beliefs(s: Any) -> None:
             span *= 2.0
         believe(s, job, s.fate[job].start_s + span)
         k.settled = 0
+
+
+@kernel
+def renew_stale(s: Any) -> bool:
+    """Renew the beliefs that time has overtaken; whether there were any."""
+    k = s.clock[0]
+    stale = k.running > 0 and s.beliefs[0].key <= k.now
+    if stale:
+        renew_beliefs(s)
+    return stale
