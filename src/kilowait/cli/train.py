@@ -16,6 +16,8 @@ from kilowait.cli.quickstart import steps
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
 ALGORITHMS = {"es": "ten weights, found by an evolution strategy (CMA-ES)"}
+FEW = 20
+"""Fewer windows than this make bootstrap intervals too narrow."""
 RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
 
 _EPILOG = """\b
@@ -125,6 +127,10 @@ def train(
         "inputs": {trace: workload.sha256},
     }
     save_folder(out, fill, kind="agent", manifest=manifest, force=force)
+    if len(tests) < FEW:
+        show.note(
+            f"{show.count(len(tests), 'window')} of later jobs are few: intervals from so few are too narrow"
+        )
     if json:
         show.json_document({"agent": agent.provenance, **results, "out": out})
         return

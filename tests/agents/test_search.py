@@ -1,0 +1,79 @@
+"""The search where the answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.agents import EvolutionStrategy, minimise
+from kilowait.errors import InputError
+
+
+def sphere(x):
+    return float(((x - np.arange(len(x))) ** 2).sum())
+
+
+def rosenbrock(x):
+    return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
+
+
+def test_the_middle_of_a_sphere_is_found():
+    point, value = minimise(sphere, np.full(6, 5.0), step=2.0, seed=0, generations=150)
+    assert np.allclose(point, np.arange(6), atol=1e-5)
+    assert value < 1e-10
+
+
+def test_the_bent_valley_is_followed_to_its_end():
+    """Rosenbrock's valley cannot be followed without learning which directions go together."""
+    point, value = minimise(rosenbrock, np.zeros(5), step=0.5, seed=1, generations=500)
+    assert np.allclose(point, 1.0, atol=1e-4)
+    assert value < 1e-8
+
+
+def test_a_stretched_bowl():
+    scales = 10.0 ** np.arange(5)
+    point, _ = minimise(lambda x: float((scales * x**2).sum()), np.ones(5), step=1.0, seed=2, generations=300)
+    assert np.abs(point).max() < 1e-4
+
+
+def test_only_ranks_count():
+    found = [
+        minimise(function, [3.0, 3.0], step=1.0, seed=3, generations=20)[0]
+        for function in (sphere, lambda x: np.log1p(sphere(x)))
+    ]
+    assert np.array_equal(*found)
+
+
+def test_same_seed_same_search_and_zero_is_a_seed():
+    runs = [
+        minimise(sphere, [3.0, 3.0], step=1.0, seed=seed, generations=9)[0].tolist() for seed in (0, 0, 1)
+    ]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_nan_counts_as_the_worst():
+    def holed(x):
+        return float("nan") if x[0] > 2 else sphere(x)
+
+    point, _ = minimise(holed, [1.9, 3.0], step=1.0, seed=4, generations=80)
+    assert np.allclose(point, [0, 1], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"start": [], "step": 1.0}, "give a list of finite numbers"),
+        ({"start": [float("nan")], "step": 1.0}, "give a list of finite numbers"),
+        ({"start": [1.0], "step": 0.0}, "the first step is 0"),
+        ({"start": [1.0], "step": 1.0, "population": 3}, "at least 4"),
+    ],
+)
+def test_impossible_searches_are_refused(settings, words):
+    with pytest.raises(InputError, match=words):
+        EvolutionStrategy(settings.pop("start"), seed=0, **settings)
+
+
+def test_a_value_for_each_candidate():
+    search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
+    with pytest.raises(InputError, match="wants one value for each"):
+        search.tell(search.ask(), [1.0])
