@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kilowait.agents import load_agent
     from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
     from kilowait.engine.ports import Choice, Rule, View
     from kilowait.engine.settings import Settings
@@ -33,6 +34,7 @@ _HOME = {
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
     "View": "engine.ports",
+    "load_agent": "agents",
     "lublin": "synth",
     "metrics": "evaluation",
     "offered_load": "synth",
@@ -56,6 +58,7 @@ __all__ = [
     "Simulator",
     "View",
     "__version__",
+    "load_agent",
     "lublin",
     "metrics",
     "offered_load",

@@ -61,8 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
                     print(f"\n{words}", flush=True)
                 differing += len(found)
                 rate = done / (time.monotonic() - begun)
-                print(f"\r{done:,} of {options.cases:,} cases, {differing} differ, {rate:.0f}/s  ", end="")
-                sys.stdout.flush()
+                line = f"{done:,} of {options.cases:,} cases, {differing} differ, {rate:.0f}/s"
+                if sys.stdout.isatty():
+                    print(f"\r{line}  ", end="", flush=True)
+                elif done * 20 // options.cases > (done - count) * 20 // options.cases:
+                    print(line, flush=True)
         except KeyboardInterrupt:
             print(f"\nINTERRUPTED after {done:,} cases from seed {options.first}: {differing} differ")
             return 130

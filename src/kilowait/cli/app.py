@@ -24,7 +24,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, list, fetch."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
     "clusters": ("kilowait.cli.clusters", "The machines known by name."),
-    "report": ("kilowait.cli.report", "A page with figures from run folders."),
     "bench": ("kilowait.cli.bench", "How fast this kilowait is on this machine."),
 }
 """Verb to its module, which has `app`, a typer.Typer, and its line in the help. A missing module's verb is absent."""

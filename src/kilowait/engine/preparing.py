@@ -264,7 +264,8 @@ def _view(jobs: JobTable, estimate: npt.NDArray[np.float64]) -> npt.NDArray[Any]
     view = _records(JOB, len(jobs))
     # user, account, queue and qos lie side by side: all unknown, in one stroke
     offset = JOB.fields["user"][1]  # type: ignore[index]
-    np.ndarray((len(jobs), 4), np.int32, view, offset, (JOB.itemsize, 4))[:] = -1
+    if len(jobs):
+        np.ndarray((len(jobs), 4), np.int32, view, offset, (JOB.itemsize, 4))[:] = -1
     view["submit_s"] = jobs["submit_s"]
     view["estimate_s"] = estimate
     view["number"] = np.arange(len(jobs))

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from kilowait.policies import priority, shares
 from kilowait.policies.compiled import compiled_score
 from kilowait.seeding import stream
 
-__all__ = ["POLICIES", "describe_policies", "resolve"]
+__all__ = ["POLICIES", "Decider", "describe_policies", "resolve"]
 
 
 def random(*, seed: int = 0) -> Rule:
@@ -61,14 +61,25 @@ POLICIES: dict[str, Callable[..., Rule]] = {
 """Every policy's name and what makes it."""
 
 
-def resolve(policy: str | Rule) -> Rule:
-    """The rule of that name, its parameters after colons.
+@runtime_checkable
+class Decider(Protocol):
+    """Anything that brings a rule, such as a learned agent."""
+
+    @property
+    def rule(self) -> Rule:
+        """The order it gives to waiting jobs."""
+
+
+def resolve(policy: str | Rule | Decider) -> Rule:
+    """The rule of that name, its parameters after colons; or of that agent.
 
     >>> resolve("sjf").name, resolve("random:seed=3").name
     ('sjf', 'random')
     """
     if isinstance(policy, Rule):
         return policy
+    if isinstance(policy, Decider):
+        return policy.rule
     if not isinstance(policy, str):
         raise InputError(
             f"policy is {policy!r}; give a name, a Rule, or a function decorated with kilowait.policy"

@@ -9,7 +9,7 @@ from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies.registry import resolve
+from kilowait.policies.registry import Decider, resolve
 
 __all__ = ["simulate"]
 
@@ -17,7 +17,7 @@ __all__ = ["simulate"]
 def simulate(
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule = "fcfs",
+    policy: str | Rule | Decider = "fcfs",
     backfill: str | int = "none",
     *,
     backfill_order: str | Rule | None = None,
@@ -27,7 +27,7 @@ def simulate(
     dependencies: bool = True,
     oversized: str = "error",
 ) -> SegmentLog:
-    """Replay `jobs` on `cluster` under a policy.
+    """Replay `jobs` on `cluster` under a policy: its name, a rule of one's own, or an agent.
 
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
     candidates ("sjf" makes EASY into EASY-SJBF). `walltime`: extend lets jobs run as long as the log says, kill ends

@@ -1,0 +1,70 @@
+"""Settings: every wrong one is refused with words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kilowait.engine.kernels.state import UNLIMITED
+from kilowait.engine.settings import Settings
+from kilowait.errors import InputError, KilowaitError, UnknownNameError
+
+
+@pytest.mark.parametrize(
+    ("backfill", "depth"),
+    [
+        ("none", 0),
+        ("easy", 1),
+        ("conservative", UNLIMITED),
+        (0, 0),
+        (3, 3),
+        (np.int64(2), 2),
+        (2**70, UNLIMITED),
+    ],
+)
+def test_depth(backfill: Any, depth: int) -> None:
+    assert Settings(backfill).depth == depth
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"backfill": "esay"},
+            "unknown backfill mode 'esay'; did you mean 'easy'? known: conservative, easy, none",
+        ),
+        ({"walltime": "kil"}, "unknown walltime rule 'kil'; did you mean 'kill'? known: extend, kill"),
+        ({"passes": "events"}, "unknown passes rule 'events'; did you mean 'event'? known: event, instant"),
+        (
+            {"placement": "frist"},
+            "unknown placement rule 'frist'; did you mean 'first'? known: balance, first",
+        ),
+        (
+            {"oversized": "rejct"},
+            "unknown oversized rule 'rejct'; did you mean 'reject'? known: error, reject",
+        ),
+        ({"walltime": None}, "unknown walltime rule 'None'; known: extend, kill"),
+    ],
+)
+def test_an_unknown_word_is_refused_with_the_nearest_known(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        Settings(**wrong)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("depth", [-1, True, False, -0.5])
+def test_a_depth_that_is_none_is_refused(depth: Any) -> None:
+    with pytest.raises(
+        InputError, match="backfill depth is .*; give none, easy, conservative or a number >= 0"
+    ):
+        Settings(depth)
+
+
+@pytest.mark.xfail(strict=True, reason="1.5 passes for 1; NaN and None end in a ValueError and a TypeError")
+@pytest.mark.parametrize("depth", [1.5, float("nan"), None, [1]])
+def test_a_depth_must_be_a_whole_number(depth: Any) -> None:
+    with pytest.raises(Exception) as caught:
+        Settings(depth).depth  # noqa: B018
+    assert isinstance(caught.value, KilowaitError)

@@ -1,0 +1,97 @@
+"""Every rule on three waiting jobs whose order is plain to see."""
+
+from __future__ import annotations
+
+import pytest
+
+from kilowait.policies import POLICIES, resolve
+from tests.policies.queues import order, seen, waiting
+
+# No two fit ten nodes together, so they go one by one. Areas: 1200, 900, 880.
+ABC = waiting((1, 6, 200), (2, 9, 100), (3, 8, 110))
+# All at once, so that F1 to F4 differ by size and length alone.
+TOGETHER = waiting((50, 6, 200), (50, 9, 100), (50, 8, 110))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("fcfs", "ABC"),
+        ("sjf", "BCA"),
+        ("ljf", "ACB"),
+        ("saf", "CBA"),
+        ("laf", "ABC"),
+        ("smallest", "ACB"),
+        ("largest", "BCA"),
+        ("balance", "ABC"),
+    ],
+)
+def test_rules_of_one_number(policy: str, expected: str) -> None:
+    assert order(ABC, policy) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("f1", "ACB"),  # log10(e) n: 13.8, 18.0, 16.3
+        ("f2", "CAB"),  # sqrt(e) n: 84.9, 90.0, 83.9
+        ("f3", "CBA"),  # e n: 1200, 900, 880
+        ("f4", "BCA"),  # e sqrt(n): 490, 300, 311
+    ],
+)
+def test_the_f_family_among_jobs_of_one_instant(policy: str, expected: str) -> None:
+    assert order(TOGETHER, policy) == expected
+
+
+@pytest.mark.parametrize("policy", ["f1", "f2", "f3", "f4"])
+def test_the_f_family_lets_the_early_go_first(policy: str) -> None:
+    """Ten times later outweighs any length here: 870, 25600, 6.86 million and 530 thousand."""
+    assert order(waiting((1, 10, 200), (90, 6, 90), (10, 9, 150)), policy) == "ACB"
+
+
+def test_lxf_takes_the_largest_expansion() -> None:
+    # at 100: (99 + 110) / 110 = 1.90, (98 + 100) / 100 = 1.98, (97 + 400) / 400 = 1.24
+    assert order(waiting((1, 6, 110), (2, 10, 100), (3, 7, 400)), "lxf") == "BAC"
+
+
+def test_wfp3_weighs_the_size() -> None:
+    # at 100: (99 / 100)^3 6 = 5.8, (98 / 110)^3 10 = 7.1, (97 / 400)^3 7 = 0.1; lxf would take A
+    jobs = waiting((1, 6, 100), (2, 10, 110), (3, 7, 400))
+    assert order(jobs, "wfp3") == "BAC"
+    assert order(jobs, "lxf") == "ABC"
+
+
+def test_unicef_favours_small_jobs() -> None:
+    # at 100: 99 / (log2(6) 110) = 0.35, 98 / (log2(10) 100) = 0.30, 97 / (log2(7) 400) = 0.09
+    jobs = waiting((1, 6, 110), (2, 10, 100), (3, 7, 400))
+    assert order(jobs, "unicef") == "ABC"
+
+
+def test_unicef_of_one_node_is_a_number_that_grows_with_the_wait() -> None:
+    rule = resolve("unicef")
+    short, long = (rule.score(seen(nodes=1, estimate_s=10.0), now, rule.parameters) for now in (5.0, 50.0))
+    assert long < short < 0
+
+
+def test_moving_rules_change_their_mind() -> None:
+    """At 100 the long job has waited 5 % of its length; at 2100 more than the short one that came meanwhile."""
+    jobs = waiting((1, 10, 1000), (2, 10, 2000), (2050, 10, 2000), busy_s=100.0)
+    assert order(jobs, "lxf") == "ABC"
+    jobs = waiting((0, 10, 5000), (50, 10, 60), (4000, 10, 2000), busy_s=4100.0)
+    assert order(jobs, "wfp3") == "BAC"
+
+
+def test_random_is_an_order_by_seed() -> None:
+    jobs = waiting(*[(1.0, 10, 1.0)] * 8)
+    drawn = [order(jobs, f"random:seed={seed}") for seed in range(6)]
+    assert drawn == [order(jobs, f"random:seed={seed}") for seed in range(6)]
+    assert len(set(drawn)) == 6
+    assert order(jobs, "random") == drawn[0]
+    assert all(sorted(one) == list("ABCDEFGH") for one in drawn)
+
+
+def test_no_policy_is_left_out_here() -> None:
+    """Those with weights are tested in test_shares."""
+    here = {"fcfs", "sjf", "ljf", "saf", "laf", "smallest", "largest", "balance", "random"}
+    here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
+    assert set(POLICIES) == here | {"multifactor", "fair_share", "capability"}
