@@ -76,7 +76,6 @@ def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number()
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="an OverflowError: Python int too large to convert to C long")
 def test_more_memory_than_can_be_counted_is_refused_with_words() -> None:
     with pytest.raises(Exception) as caught:
         machine_of(Cluster((NodeGroup("a", 4, memory_gb=1e300, shared=True),)))

@@ -51,7 +51,6 @@ def test_queues_without_labels_are_numbers() -> None:
     assert log.jobs()["group"].tolist() == [1, 0]
 
 
-@pytest.mark.xfail(strict=True, reason="isdigit() is true of what int() does not read: ValueError")
 @pytest.mark.parametrize("name", ["--5", "²"])
 def test_a_queue_with_an_odd_name_is_just_a_name(name: str) -> None:
     cluster = Cluster((NodeGroup("a", 4),), queues={name: ("a",)})
@@ -80,7 +79,6 @@ def test_an_oversized_job_is_rejected_by_choice() -> None:
     assert log.eligible_s.tolist() == [0.0, 3.0, 5.0]
 
 
-@pytest.mark.xfail(strict=True, reason="nodes x cores overflows int64 to 0: the job is started")
 def test_a_job_of_astronomic_size_is_oversized() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True),))
     with pytest.raises(TableError, match="larger than any group"):
@@ -106,7 +104,6 @@ def test_a_dependency_on_a_job_that_is_not_there_holds_nobody_back() -> None:
     assert starts(simulate(table((0, 1, 9), (1, 1, 9), after_id=[77, 0]), TWO)) == [0.0, 1.0]
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError from numpy: strides is incompatible with shape")
 def test_no_jobs_at_all() -> None:
     empty = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
     for backfill in ("none", "easy", "conservative"):

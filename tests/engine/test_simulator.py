@@ -16,7 +16,7 @@ from kilowait.engine.simulator import Simulator, replay
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs.segments import Outcome
 from kilowait.policies import resolve, simulate
-from tests.engine.support import INTERPRETED, as_bytes, snapshot, starts, table
+from tests.engine.support import as_bytes, snapshot, starts, table
 
 FOUR = Cluster.from_nodes(4)
 JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))
@@ -96,9 +96,6 @@ def test_no_more_reservations_than_the_depth() -> None:
         begun(Settings("none")).apply(Choice.reserve(1))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a second place is reserved; enough of them overrun the timeline's arrays"
-)
 def test_a_job_has_one_reservation() -> None:
     simulator = begun(Settings(2))
     assert simulator.apply(Choice.reserve(1)) == 10.0
@@ -159,15 +156,11 @@ def test_can_start_is_false_of_jobs_that_do_not_wait() -> None:
     assert [simulator.can_start(job) for job in (0, 1, 3)] == [False, False, False]
 
 
-@pytest.mark.xfail(strict=True, reason="IndexError beyond the table")
 @pytest.mark.parametrize("ask", [lambda s: s.can_start(99), lambda s: s.can_reserve(99)])
 def test_what_is_not_there_cannot_start(ask: Callable[[Simulator], bool]) -> None:
     assert not ask(begun(Settings("easy")))
 
 
-@pytest.mark.xfail(
-    not INTERPRETED, strict=True, reason="1 << 64 is 1 << 0 in machine code: 64 passes for group 0"
-)
 def test_nothing_starts_on_a_group_that_is_not_there() -> None:
     simulator = begun(Settings("easy"))
     assert simulator.advance() is not None  # job number 3 has come

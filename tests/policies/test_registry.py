@@ -86,9 +86,6 @@ def test_what_is_no_policy_is_refused(wrong: object) -> None:
         resolve(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="factors by name cannot be written there: AttributeError; seed 1.5 passes for 1"
-)
 @pytest.mark.parametrize("name", ["multifactor:qos_factor=3", "random:seed=1.5"])
 def test_parameters_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(Exception) as caught:

@@ -170,7 +170,6 @@ UNSEEN = "usage_share is brought up to date only for a compiled moving policy; e
 SHARED = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0])
 
 
-@pytest.mark.xfail(strict=True, reason=UNSEEN)
 def test_usage_is_seen_by_an_order_for_backfilling() -> None:
     """Two nodes are free beside user 0's eight: user 1 goes first though numbered later."""
     jobs = JobTable(
@@ -184,12 +183,10 @@ def test_usage_is_seen_by_an_order_for_backfilling() -> None:
     assert log.jobs()["start_s"].tolist() == [0, 100, 11, 2]
 
 
-@pytest.mark.xfail(strict=True, reason=UNSEEN)
 def test_usage_is_seen_by_a_rule_in_python() -> None:
     assert order(SHARED, replace(resolve("fair_share"), compiled=False)) == "BAC"
 
 
-@pytest.mark.xfail(strict=True, reason=UNSEEN)
 def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
     """User 0 has used the machine for a while when the second job of his and the first of user 1 arrive."""
 
@@ -200,7 +197,6 @@ def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
     assert order(waiting((50, 10, 9), (60, 10, 9), user=[0, 0, 1]), least_used) == "BA"
 
 
-@pytest.mark.xfail(strict=True, reason=UNSEEN)
 def test_usage_is_seen_by_steps() -> None:
     simulator = Simulator(SHARED, TEN, Settings(), rule=resolve("fair_share"))
     simulator.advance()
@@ -210,9 +206,6 @@ def test_usage_is_seen_by_steps() -> None:
     assert view.waiting["usage_share"].tolist() == [1.0]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="usage counts from 0 s: 2^(1e9 s / half-life) is infinite, the share NaN"
-)
 def test_usage_does_not_depend_on_where_the_clock_starts() -> None:
     early = SHARED.with_columns(submit_s=SHARED["submit_s"] - 1e9)
     assert order(early, "fair_share:half_life_s=1h") == order(SHARED, "fair_share:half_life_s=1h") == "BAC"

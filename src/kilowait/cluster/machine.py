@@ -47,6 +47,11 @@ class NodeGroup:
                 f"group {self.name!r}: cores {self.cores}, memory_gb {self.memory_gb}, gpus {self.gpus}; "
                 "a node has at least 1 core and no negative memory or GPUs"
             )
+        if max(self.nodes, 1) * max(self.cores, self.gpus, self.memory_gb * 1000) >= 2**62:
+            raise ClusterError(
+                f"group {self.name!r}: {self.nodes} nodes of {self.cores} cores, {self.gpus} GPUs and "
+                f"{self.memory_gb} GB are more than can be counted; memory_gb is in GB"
+            )
 
 
 @dataclass(frozen=True, slots=True)

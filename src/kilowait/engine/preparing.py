@@ -82,6 +82,9 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     if half_life > 0:
         rare["user"] = user
 
+    usage = _records(USAGE, users + 1)
+    usage["as_of_s"] = clock["now"]
+
     groups = _records(GROUP, len(machine.names))
     groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
     groups["shadow_s"] = np.inf
@@ -108,7 +111,7 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
         picks=_blank(RANKED, n + 1),
         line_s=np.empty(breakpoints),
         line_free=np.empty((breakpoints, len(pools)), np.int64),
-        usage=_records(USAGE, users + 1),
+        usage=usage,
     )
 
 
@@ -133,7 +136,9 @@ def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
             if kind == NODES:
                 columns[which] = jobs["nodes"]
             elif kind == CORES:
-                columns[which] = np.maximum(jobs["cores"], 1) if "cores" in jobs else jobs["nodes"] * cores
+                columns[which] = (
+                    np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
+                )
             elif kind == MEMORY:
                 columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
             else:
@@ -145,6 +150,11 @@ def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
         need = np.stack(list(columns.values()), axis=1).astype(np.int64)
     need.flags.writeable = False  # as a table's columns are: the kernels' types say so
     return need, np.array(pool_need, np.int64)
+
+
+def _times(nodes: Ints, cores: int) -> Ints:
+    """nodes x cores, or more than any machine has where that is too large for an int64."""
+    return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
 
 
 def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
@@ -164,7 +174,7 @@ def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
             if numbers is not None:
                 code = numbers.get(name)
             else:
-                code = int(name) if name.lstrip("-").isdigit() else None
+                code = int(name) if name.isascii() and name.isdigit() else None
             if code is not None and code >= 0:
                 choice[queue == code] = i
     return choice, preference

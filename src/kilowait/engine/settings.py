@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 
@@ -41,9 +43,9 @@ class Settings:
         if isinstance(self.backfill, str):
             if self.backfill not in _BACKFILL:
                 raise UnknownNameError("backfill mode", self.backfill, _BACKFILL)
-        elif isinstance(self.backfill, bool) or self.backfill < 0:
+        elif not _counts(self.backfill):
             raise InputError(
-                f"backfill depth is {self.backfill}; give none, easy, conservative or a number >= 0"
+                f"backfill depth is {self.backfill}; give none, easy, conservative or a whole number >= 0"
             )
 
     @property
@@ -52,3 +54,7 @@ class Settings:
         return (
             _BACKFILL[self.backfill] if isinstance(self.backfill, str) else min(int(self.backfill), UNLIMITED)
         )
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0

@@ -59,6 +59,7 @@ class Simulator:
         self._given = jobs
         self.table = jobs.sorted()
         self._freed = False
+        self._reserved_now: set[int] = set()
         self._machine = machine_of(cluster)
         self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
         self._parameters = _parameters(self.rule, self.table, cluster)
@@ -81,8 +82,11 @@ class Simulator:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
         if bad:
+            who = f"policy {self.rule.name!r}"
+            if bad < 0 and own is not None:
+                who = f"backfill order {own.name!r}"
             raise InputError(
-                f"policy {self.rule.name!r} gave job {self.table['job_id'][bad - 1]} the score NaN at "
+                f"{who} gave job {self.table['job_id'][abs(bad) - 1]} the score NaN at "
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
@@ -120,6 +124,7 @@ class Simulator:
         while entry.compiled("advance")(s, nothing, np.zeros(0), nothing, np.zeros(0)):
             if k.queue_hi > k.queue_lo:
                 self._freed = bool(entry.compiled("begin")(s))
+                self._reserved_now.clear()
                 return self.view()
         return None
 
@@ -149,12 +154,13 @@ class Simulator:
 
     def can_start(self, job: int, group: int = -1) -> bool:
         """Whether `Choice.start` would be possible now."""
-        return self._waits(job) and bool(entry.compiled("start")(self._state, job, group, False) >= 0)
+        known = self._waits(job) and -1 <= group < len(self._machine.names)
+        return known and bool(entry.compiled("start")(self._state, job, group, False) >= 0)
 
     def can_reserve(self, job: int) -> bool:
         """Whether some group of the job may still take a reservation at this instant."""
         s = self._state
-        if self.settings.depth == 0 or not self._waits(job):
+        if self.settings.depth == 0 or not self._waits(job) or job in self._reserved_now:
             return False
         return bool(int(s.fate[job].allowed) & int(s.clock[0].open_groups))
 
@@ -171,7 +177,7 @@ class Simulator:
             self._backfill(choice)
             return None
         job = choice.job
-        if not 0 <= job < len(self.table) or not self._waits(job):
+        if not self._waits(job):
             raise self._impossible(choice, "it is not waiting")
         if choice.kind is ChoiceKind.START:
             if not -1 <= choice.group < len(self._machine.names):
@@ -179,10 +185,13 @@ class Simulator:
             if entry.compiled("start")(s, job, choice.group, True) < 0:
                 raise self._impossible(choice, self._why_not(job, choice.group))
         elif choice.kind is ChoiceKind.RESERVE:
+            if job in self._reserved_now:
+                raise self._impossible(choice, "it has a reservation of this instant already")
             if not self.can_reserve(job):
-                raise self._impossible(
-                    choice, f"its groups hold {self.settings.depth} reservation(s) already"
-                )
+                held = f"its groups hold {self.settings.depth} reservation(s) already"
+                raise self._impossible(choice, held)
+            if self.settings.depth != UNLIMITED:  # conservative reservations are kept, and may be made again
+                self._reserved_now.add(job)
             return float(entry.compiled("reserve")(s, job))
         else:
             if not choice.until_s > k.now:
@@ -207,7 +216,7 @@ class Simulator:
             start(s, int(waiting[i]), -1, True)
 
     def _waits(self, job: int) -> bool:
-        return int(self._state.fate[job].status) == QUEUED
+        return 0 <= job < len(self.table) and int(self._state.fate[job].status) == QUEUED
 
     def _why_not(self, job: int, group: int) -> str:
         fate = self._state.fate[job]

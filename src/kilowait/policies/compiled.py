@@ -62,10 +62,9 @@ def policy(
 
 def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> Rule:
     name = name or str(getattr(function, "__name__", "own"))
-    try:
-        arguments = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        raise InputError(f"policy {name!r} is {function!r}; write a function of (job, now)") from None
+    if not inspect.isfunction(function):
+        raise InputError(f"policy {name!r} is {function!r}; write a plain function of (job, now)")
+    arguments = list(inspect.signature(function).parameters)
     if len(arguments) != 2:
         raise InputError(
             f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)"
@@ -73,8 +72,7 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
     uses = {str(i.argval) for i in dis.get_instructions(function)}
     for attribute in _job_attributes(function, arguments[0]):
         if attribute not in (JOB.names or ()):
-            known = ", ".join(JOB.names or ())
-            raise InputError(f"policy {name!r} looks at job.{attribute}; a waiting job has {known}")
+            raise _unknown_attribute(name, attribute)
     if "usage_share" in uses and half_life_s <= 0:
         raise InputError(
             f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)"
@@ -91,6 +89,8 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
     own = numba.njit(error_model="numpy")(function)
     try:
         return Rule(name, numba.njit(SCORE, nogil=True)(score), moving=moving, half_life_s=half_life_s)
+    except KeyError as problem:  # how Numba answers for a field that a record does not have
+        raise _unknown_attribute(name, str(problem.args[0])) from None
     except (NumbaError, TypeError, NotImplementedError) as problem:
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
         warnings.warn(
@@ -102,6 +102,11 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
         return float(function(job, now))
 
     return Rule(name, slow_score, moving=moving, half_life_s=half_life_s, compiled=False)
+
+
+def _unknown_attribute(policy: str, attribute: str) -> InputError:
+    known = ", ".join(JOB.names or ())
+    return InputError(f"policy {policy!r} looks at job.{attribute}; a waiting job has {known}")
 
 
 def _reads(function: OwnScore, argument: str) -> bool:

@@ -96,22 +96,22 @@ def resolve(policy: str | Rule | Decider) -> Rule:
             raise InputError(f"policy {policy!r}: {setting!r} is not written as name=value")
         if key not in known:
             raise UnknownNameError(f"parameter of policy {name!r}", key, known)
-        values[key] = _value(policy, key, value)
+        values[key] = _value(policy, key, value, str(known[key].annotation))
     rule = maker(**values)
     return replace(rule, name=policy.strip()) if settings else rule
 
 
-def _value(policy: str, key: str, text: str) -> float | int | str:
-    if key.endswith("_s"):
-        return text  # a span of time; the rule reads it
+def _value(policy: str, key: str, text: str, wanted: str) -> float | int | str:
+    """The text as the parameter wants it; a span of time is left for the rule to read."""
+    if "Mapping" in wanted:
+        raise InputError(f"policy {policy!r}: {key} is a table of names; pass it in Python, not in a name")
+    if "str" in wanted:
+        return text
     try:
-        return int(text)
+        return int(text) if wanted == "int" else float(text)
     except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"policy {policy!r}: {key} is {text!r}, which is not a number") from None
+        kind = "whole number" if wanted == "int" else "number"
+        raise InputError(f"policy {policy!r}: {key} is {text!r}, which is not a {kind}") from None
 
 
 def describe_policies() -> dict[str, str]:

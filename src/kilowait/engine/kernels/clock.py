@@ -9,7 +9,7 @@ import numpy as np
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.passes import anything_free, schedule, score_waiting
-from kilowait.engine.kernels.planning import charge
+from kilowait.engine.kernels.planning import charge, share_of, show_usage
 from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,
@@ -101,6 +101,8 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         if k.per_event:
             break
         time = next_event_s(s)
+    if k.half_life_s > 0:
+        show_usage(s)
     return True
 
 
@@ -143,6 +145,8 @@ def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_par
     k = s.clock[0]
     s.jobs[job].submit_s = k.now
     s.jobs[job].since_first_s = k.now - k.first_submit_s
+    if k.half_life_s > 0:
+        s.jobs[job].usage_share = share_of(s, job)
     if not k.moving:
         s.fate[job].key = score(s.jobs[job], k.now, parameters)
         if s.fate[job].key != s.fate[job].key:
@@ -150,7 +154,7 @@ def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_par
     if k.own_order == 1:
         s.rare[job].own_key = own_score(s.jobs[job], k.now, own_parameters)
         if s.rare[job].own_key != s.rare[job].own_key:
-            k.bad_score = job + 1
+            k.bad_score = -(job + 1)
     if k.cancels and s.fate[job].allowed != 0 and s.rare[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.rare[job].cancel_s, k.now), TIMER + 2 * job)
         k.events += 1

@@ -17,7 +17,6 @@ from kilowait.engine.kernels.planning import (
     reserve,
     reserve_among,
     start,
-    usage_now,
 )
 from kilowait.engine.kernels.state import QUEUED, UNLIMITED
 from kilowait.engine.kernels.waiting import close_gaps, compact, renew_stale
@@ -39,11 +38,6 @@ EVERY_GROUP = -1
 def score_waiting(s: Any, score: Any, parameters: Any) -> None:
     """Score every waiting job as of now."""
     k = s.clock[0]
-    if k.half_life_s > 0:
-        total = usage_now(s, len(s.usage) - 1)
-        for i in range(k.queue_lo, k.queue_hi):
-            job = s.queue[i].job
-            s.jobs[job].usage_share = usage_now(s, s.rare[job].user) / total if total > 0 else 0.0
     for i in range(k.queue_lo, k.queue_hi):
         value = score(s.jobs[s.queue[i].job], k.now, parameters)
         if value != value:
@@ -144,7 +138,8 @@ def conserve(s: Any, all_applied: bool) -> None:
     """
     k = s.clock[0]
     # Between the events of one instant a known capacity change may be due but not applied: look at all then.
-    every = open_plan(s, all_applied) and (k.tight == 0 or k.per_event != 0)
+    freed = open_plan(s, all_applied)
+    every = freed and (k.tight == 0 or k.per_event != 0)
     if every or k.line_hi == 0:
         lay_out_plan(s)
     else:
@@ -175,7 +170,8 @@ def conserve(s: Any, all_applied: bool) -> None:
             reserve_among(s, job)
             same = s.rare[job].planned_on == group_before and s.rare[job].planned_s == time_before
         if group_before > 0 and not same:
-            moved = True
+            moved = True  # its old place may serve those behind it
+            every = freed
     if started:
         compact(s, k.queue_lo)
     if moved:
@@ -305,7 +301,7 @@ def backfill(
             else:
                 s.picks[i].key = own_score(s.jobs[job], k.now, own_parameters)
                 if s.picks[i].key != s.picks[i].key:
-                    k.bad_score = job + 1
+                    k.bad_score = -(job + 1)
     if count > 1:
         heapify(s.picks, count)
     while free > 0:

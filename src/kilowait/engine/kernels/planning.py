@@ -17,7 +17,7 @@ from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.waiting import believe, renew_stale
 
-__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "start", "usage_now"]
+__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "share_of", "show_usage", "start"]
 
 
 @kernel
@@ -95,6 +95,22 @@ def usage_now(s: Any, who: int) -> float:
     passed = k.now - used.as_of_s
     keep = 2.0 ** (-passed / k.half_life_s)
     return used.amount * keep + used.rate * (k.half_life_s / np.log(2.0)) * (1.0 - keep)
+
+
+@kernel
+def share_of(s: Any, job: int) -> float:
+    """The share of all recent use that is the job's user's, 0 to 1."""
+    everybody = usage_now(s, len(s.usage) - 1)
+    return usage_now(s, s.rare[job].user) / everybody if everybody > 0 else 0.0
+
+
+@outlined
+def show_usage(s: Any) -> None:
+    """Let every waiting job's record show its user's share as of now."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        s.jobs[job].usage_share = share_of(s, job)
 
 
 @outlined

@@ -49,7 +49,10 @@ CLOCK = np.dtype(
         ("queue_hi", np.int64),
         ("running", np.int64),
         ("segments", np.int64),
-        ("bad_score", np.int64),  # 1 + number of a job whose score was NaN
+        (
+            "bad_score",
+            np.int64,
+        ),  # 1 + number of a job whose score was NaN; negative: in the own order of backfilling
         # the plan of the last pass, and what has come since
         ("open_groups", np.int64),  # bits: groups that may take another reservation
         ("settled", np.int64),  # nothing but arrivals behind closed_at since the last pass
