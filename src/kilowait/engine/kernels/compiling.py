@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import cache
@@ -65,6 +66,7 @@ def is_compiled() -> bool:
     return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("clock.run-*.nbc"))
 
 
+_COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
 _INNER = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -83,12 +85,13 @@ def outlined(function: F) -> F:
 
 def signed_kernel(function: F, signature: Any) -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
-    try:
-        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    with _COMPILING:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache_folder())
+        try:
+            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+        finally:
+            numba.config.CACHE_DIR = before
 
 
 def _lent(array: Any) -> Any:
