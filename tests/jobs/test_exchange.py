@@ -257,7 +257,9 @@ def test_a_missing_library_is_named_with_its_extra(package, monkeypatch):
 
 def test_a_flipped_byte_in_a_parquet_file_is_noticed(tmp_path):
     path = tmp_path / "jobs.parquet"
-    JobTable(job_id=range(1000), submit_s=range(1000), runtime_s=[7.5] * 1000, nodes=[1] * 1000).to_parquet(path)
+    JobTable(job_id=range(1000), submit_s=range(1000), runtime_s=[7.5] * 1000, nodes=[1] * 1000).to_parquet(
+        path
+    )
     whole = path.read_bytes()
     for place in range(100, 1000, 60):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
