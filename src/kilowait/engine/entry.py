@@ -11,7 +11,7 @@ import numba
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels import clock, passes, planning, timeline, waiting
+from kilowait.engine.kernels import clock, conserving, passes, planning, timeline, waiting
 from kilowait.engine.kernels.compiling import cache_folder, is_compiled, signed_kernel
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, lend
@@ -63,8 +63,8 @@ def _begin(t: Any) -> bool:
         while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
             k.next_announcement += 1
             k.void = 1
-        freed = passes.open_plan(s, all_applied)
-        passes.lay_out_plan(s)
+        freed = conserving.open_plan(s, all_applied)
+        conserving.lay_out_plan(s)
     else:
         planning.begin_pass(s, all_applied)
     return freed
@@ -77,8 +77,8 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
     reserved_on = 0
     if k.depth == UNLIMITED:
         reserved_on = s.rare[job].planned_on
-        passes.lift(s, job)
-    g = planning.place(s, job, passes.EVERY_GROUP if group < 0 else 1 << group)
+        conserving.lift(s, job)
+    g = planning.place(s, job, planning.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0 and really:
         planning.start(s, job, g)
         waiting.compact(s, k.queue_lo)
@@ -91,7 +91,7 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
 def _reserve(t: Any, job: int) -> float:
     s = lend(t)
     if s.clock[0].depth == UNLIMITED:
-        passes.lift(s, job)
+        conserving.lift(s, job)
     return planning.reserve(s, job)
 
 

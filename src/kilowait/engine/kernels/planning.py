@@ -17,7 +17,22 @@ from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.waiting import believe, renew_stale
 
-__all__ = ["begin_pass", "block", "charge", "fits_now", "place", "reserve", "share_of", "show_usage", "start"]
+__all__ = [
+    "EVERY_GROUP",
+    "begin_pass",
+    "block",
+    "charge",
+    "place",
+    "place_among",
+    "reserve",
+    "reserve_among",
+    "share_of",
+    "show_usage",
+    "start",
+]
+
+EVERY_GROUP = -1
+"""Bits of groups, all set."""
 
 
 @kernel

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.compiling import kernel, move, natural, outlined
+from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.state import QUEUED
 
-__all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "remove", "renew_stale"]
+__all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "rank_waiting", "remove", "renew_stale"]
 
 
 @kernel
@@ -108,6 +109,18 @@ def forget(s: Any, job: int) -> None:
     k.running -= 1
     if at < k.running:
         move(s.beliefs, at, at + 1, k.running - at)
+
+
+@outlined
+def rank_waiting(s: Any) -> int:
+    """All waiting jobs by (score, number), as a heap: it is emptied only as far as needed."""
+    k = s.clock[0]
+    count = k.queue_hi - k.queue_lo
+    for i in range(count):
+        s.picks[i].key = s.queue[k.queue_lo + i].key
+        s.picks[i].job = s.queue[k.queue_lo + i].job
+    heapify(s.picks, count)
+    return count
 
 
 @outlined

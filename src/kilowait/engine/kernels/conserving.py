@@ -1,0 +1,108 @@
+"""Conservative backfilling: every waiting job has a reservation, keeps it, and may only move forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.compiling import kernel, outlined
+from kilowait.engine.kernels.heap import pop
+from kilowait.engine.kernels.planning import EVERY_GROUP, place_among, reserve_among, start
+from kilowait.engine.kernels.waiting import compact, rank_waiting, renew_stale
+
+__all__ = ["conserve", "lay_out_plan", "lift", "open_plan"]
+
+
+@outlined
+def conserve(s: Any, all_applied: bool) -> None:
+    """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
+
+    While the plan is *tight* (a round of trying moved nobody) and all finish when believed, trying again would
+    move nobody either: then only jobs whose time has come, and those without a reservation, are looked at.
+    """
+    k = s.clock[0]
+    # Between the events of one instant a known capacity change may be due but not applied: look at all then.
+    freed = open_plan(s, all_applied)
+    every = freed and (k.tight == 0 or k.per_event != 0)
+    if every or k.line_hi == 0:
+        lay_out_plan(s)
+    else:
+        timeline.move_up(s)
+    moved = False
+    started = False
+    at = k.queue_lo
+    left = rank_waiting(s) if k.moving else k.queue_hi - k.queue_lo
+    while left > 0:
+        if k.moving:
+            job = s.picks[0].job
+            pop(s.picks, left)
+        else:
+            job = s.queue[at].job
+            at += 1
+        left -= 1
+        group_before = s.rare[job].planned_on
+        time_before = s.rare[job].planned_s
+        if group_before > 0 and time_before > k.now and not every:
+            continue
+        lift(s, job)
+        g = place_among(s, job, EVERY_GROUP)
+        if g >= 0:
+            start(s, job, g)
+            started = True
+            same = g + 1 == group_before and time_before == k.now
+        else:
+            reserve_among(s, job)
+            same = s.rare[job].planned_on == group_before and s.rare[job].planned_s == time_before
+        if group_before > 0 and not same:
+            moved = True  # its old place may serve those behind it
+            every = freed
+    if started:
+        compact(s, k.queue_lo)
+    if moved:
+        k.tight = 0
+    elif every:
+        k.tight = 1
+
+
+@kernel
+def open_plan(s: Any, all_applied: bool) -> bool:
+    """See what became of the plan since the last pass; whether something fell free."""
+    k = s.clock[0]
+    if all_applied and renew_stale(s):
+        k.void = 1
+    if k.void:
+        void_plan(s)
+    freed = k.freed != 0
+    k.freed = 0
+    k.void = 0
+    return freed
+
+
+@kernel
+def lay_out_plan(s: Any) -> None:
+    """The timeline anew, with the reservations that stand."""
+    k = s.clock[0]
+    k.open_groups = (1 << len(s.groups)) - 1
+    timeline.build(s)
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        if s.rare[job].planned_on > 0:
+            timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, 1)
+
+
+@kernel
+def void_plan(s: Any) -> None:
+    """Beliefs or capacity are no longer what they were: every reservation is dropped."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        s.rare[s.queue[i].job].planned_on = 0
+    k.freed = 1
+    k.tight = 0
+
+
+@kernel
+def lift(s: Any, job: int) -> None:
+    """Take the job's reservation, if it has one, off the timeline."""
+    if s.rare[job].planned_on > 0:
+        timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, -1)
+        s.rare[job].planned_on = 0
