@@ -74,7 +74,7 @@ def resolve(policy: str | Rule | Decider) -> Rule:
     """The rule of that name, its parameters after colons; or of that agent.
 
     >>> resolve("sjf").name, resolve("random:seed=3").name
-    ('sjf', 'random')
+    ('sjf', 'random:seed=3')
     """
     if isinstance(policy, Rule):
         return policy
