@@ -48,7 +48,11 @@ def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters
 def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     s = lend(t)
     k = s.clock[0]
-    passes.schedule(s, not k.per_event or clock.next_event_s(s) > k.now, own_score, own_parameters)
+    all_applied = not k.per_event or clock.next_event_s(s) > k.now
+    if k.depth == UNLIMITED:
+        conserving.conserve(s, all_applied)
+    else:
+        passes.schedule(s, all_applied, own_score, own_parameters)
 
 
 def _begin(t: Any) -> bool:
@@ -60,9 +64,6 @@ def _begin(t: Any) -> bool:
     all_applied = not k.per_event or clock.next_event_s(s) > k.now
     freed = False
     if k.depth == UNLIMITED:
-        while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
-            k.next_announcement += 1
-            k.void = 1
         freed = conserving.open_plan(s, all_applied)
         conserving.lay_out_plan(s)
     else:
@@ -105,7 +106,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 @cache
 def compiled(name: str) -> Callable[..., Any]:
-    """The kernel of that name: run, advance, schedule, begin, start, reserve or hold.
+    """The kernel of that name: run, run_conservative, advance, schedule, begin, start, reserve or hold.
 
     The first ever use compiles it and says so; later processes find it in the cache.
     """
@@ -113,6 +114,7 @@ def compiled(name: str) -> Callable[..., Any]:
     rule = (_SCORER, _PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
         "run": (clock.run, types.void(state, *rule, *rule)),
+        "run_conservative": (clock.run_conservative, types.void(state, *rule, *rule)),
         "advance": (_advance, types.boolean(state, *rule, *rule)),
         "schedule": (_schedule, types.void(state, *rule)),
         "begin": (_begin, types.boolean(state)),
@@ -121,9 +123,9 @@ def compiled(name: str) -> Callable[..., Any]:
         "hold": (_hold, types.void(state, job, types.float64)),
     }
     function, signature = table[name]
-    if name == "run" and not is_compiled():
+    if name.startswith("run") and not is_compiled(name):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator, once, for about 15 s; kept in %s", cache_folder()
+            "compiling the simulator, once, for about 20 s; kept in %s", cache_folder()
         )
     return signed_kernel(function, signature)
 

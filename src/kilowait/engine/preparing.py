@@ -191,7 +191,7 @@ def _allowed(
 ) -> tuple[Ints, Ints]:
     """Bits of the groups of each job's queue that could hold it when empty; least first-pool need over them."""
     allowed = np.zeros(len(jobs), np.int64)
-    least = np.full(len(jobs), 2**62)
+    least = np.zeros(0, np.int64)
     for g in range(len(machine.names)):
         first = machine.pool_lo[g]
         fits = np.array([g in row for row in preference])[choice] if len(preference) > 1 else np.True_
@@ -201,7 +201,8 @@ def _allowed(
         if NODES not in kinds and GPUS not in kinds and "gpus" in jobs:
             fits &= jobs["gpus"] == 0
         allowed |= fits.astype(np.int64) << g
-        least = np.minimum(least, np.where(fits, need[:, pool_need[first]], 2**62))
+        here = np.where(fits, need[:, pool_need[first]], 2**62)
+        least = here if g == 0 else np.minimum(least, here)
     if settings.oversized == "error" and len(allowed) and not allowed.all():
         row = int(np.argmin(allowed != 0))
         raise TableError(
@@ -276,9 +277,7 @@ def _view(jobs: JobTable, estimate: npt.NDArray[np.float64]) -> npt.NDArray[Any]
     offset = JOB.fields["user"][1]  # type: ignore[index]
     if len(jobs):
         np.ndarray((len(jobs), 4), np.int32, view, offset, (JOB.itemsize, 4))[:] = -1
-    view["submit_s"] = jobs["submit_s"]
-    view["estimate_s"] = estimate
-    view["number"] = np.arange(len(jobs))
+    view["estimate_s"] = estimate  # submit_s, since_first_s and number are written when a job arrives
     for name in ("nodes", "cores", "memory_mb", "gpus"):
         if name in jobs:
             view[name] = jobs[name]

@@ -75,7 +75,7 @@ class Simulator:
         if self.rule.compiled and (own is None or own.compiled):
             own_score = self.rule.score if own is None else own.score
             self._state.clock["believing"] = self.settings.depth > 0 or len(self._state.line_s) > 0
-            entry.compiled("run")(
+            entry.compiled("run_conservative" if self.settings.depth == UNLIMITED else "run")(
                 self._state, self.rule.score, self._parameters, own_score, self._own_parameters
             )
         else:

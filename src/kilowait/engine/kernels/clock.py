@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
+from kilowait.engine.kernels.conserving import conserve
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.passes import anything_free, schedule, score_waiting
 from kilowait.engine.kernels.planning import charge, share_of, show_usage
@@ -20,12 +21,11 @@ from kilowait.engine.kernels.state import (
     QUEUED,
     REJECTED,
     TIMER,
-    UNLIMITED,
     lend,
 )
 from kilowait.engine.kernels.waiting import enqueue, forget, remove
 
-__all__ = ["advance", "next_event_s", "run"]
+__all__ = ["advance", "next_event_s", "run", "run_conservative"]
 
 NOBODY = -1
 HEAP, STREAM, CHANGES = 0, 1, 2
@@ -82,16 +82,18 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif code < TIMER:
             job = natural(code - ARRIVAL)
             greet(s, job, score, parameters, own_score, own_parameters)
-            if s.fate[job].allowed != 0:
+            fate = s.fate[job]
+            if fate.allowed != 0:
                 comes = job
             else:
-                s.fate[job].status = REJECTED
+                fate.status = REJECTED
                 left = job
         else:
             job = (code - TIMER) >> 1
+            status = s.fate[job].status
             if (code - TIMER) & 1:
-                comes = job if s.fate[job].status == HELD else NOBODY
-            elif s.fate[job].status == QUEUED or s.fate[job].status == HELD:
+                comes = job if status == HELD else NOBODY
+            elif status in (QUEUED, HELD):
                 remove(s, job, CANCELLED)
                 left = job
         if comes != NOBODY:
@@ -110,18 +112,20 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
 def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free."""
     k = s.clock[0]
+    fate = s.fate[job]
     if k.one_pool:
-        s.pools[0].free += s.fate[job].least_need
+        s.pools[0].free += fate.least_need
     else:
-        g = s.fate[job].group
+        g = fate.group
         for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-            s.pools[p].free += s.need[job, s.pools[p].need]
-    s.fate[job].status = DONE
+            pool = s.pools[p]
+            pool.free += s.need[job, pool.need]
+    fate.status = DONE
     k.settled = 0
     if k.believing:
         forget(s, job)
         k.freed = 1
-        if s.fate[job].believed_end_s != k.now:
+        if fate.believed_end_s != k.now:
             k.tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
@@ -143,19 +147,22 @@ def apply_change(s: Any) -> None:
 def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """A job arrives: it is scored where orders are fixed, and its cancellation is set."""
     k = s.clock[0]
-    s.jobs[job].submit_s = k.now
-    s.jobs[job].since_first_s = k.now - k.first_submit_s
+    fate = s.fate[job]
+    seen = s.jobs[job]
+    seen.submit_s = k.now
+    seen.since_first_s = k.now - k.first_submit_s
+    seen.number = job
     if k.half_life_s > 0:
-        s.jobs[job].usage_share = share_of(s, job)
+        seen.usage_share = share_of(s, job)
     if not k.moving:
-        s.fate[job].key = score(s.jobs[job], k.now, parameters)
-        if s.fate[job].key != s.fate[job].key:
+        fate.key = score(seen, k.now, parameters)
+        if fate.key != fate.key:
             k.bad_score = job + 1
     if k.own_order == 1:
-        s.rare[job].own_key = own_score(s.jobs[job], k.now, own_parameters)
+        s.rare[job].own_key = own_score(seen, k.now, own_parameters)
         if s.rare[job].own_key != s.rare[job].own_key:
             k.bad_score = -(job + 1)
-    if k.cancels and s.fate[job].allowed != 0 and s.rare[job].cancel_s < np.inf:
+    if k.cancels and fate.allowed != 0 and s.rare[job].cancel_s < np.inf:
         push(s.events, k.events, max(s.rare[job].cancel_s, k.now), TIMER + 2 * job)
         k.events += 1
 
@@ -178,7 +185,18 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving and (k.depth == UNLIMITED or anything_free(s)):
+            if k.moving and anything_free(s):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             schedule(s, all_applied, own_score, own_parameters)
+
+
+def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving:
+                score_waiting(s, score, parameters)
+            conserve(s, not k.per_event or next_event_s(s) > k.now)

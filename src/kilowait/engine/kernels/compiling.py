@@ -61,9 +61,9 @@ def _forget_unused(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def is_compiled() -> bool:
-    """Whether a simulation can start without compiling first."""
-    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob("clock.run-*.nbc"))
+def is_compiled(run: str = "run") -> bool:
+    """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
+    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob(f"clock.{run}-*.nbc"))
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process

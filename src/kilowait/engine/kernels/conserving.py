@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels import timeline
-from kilowait.engine.kernels.compiling import kernel, outlined
+from kilowait.engine.kernels.compiling import kernel
 from kilowait.engine.kernels.heap import pop
-from kilowait.engine.kernels.planning import EVERY_GROUP, place_among, reserve_among, start
-from kilowait.engine.kernels.waiting import compact, rank_waiting, renew_stale
+from kilowait.engine.kernels.planning import (
+    EVERY_GROUP,
+    hear_announcements,
+    place_among,
+    reserve_among,
+    start,
+)
+from kilowait.engine.kernels.waiting import compact, end_pass, rank_waiting, renew_stale
 
 __all__ = ["conserve", "lay_out_plan", "lift", "open_plan"]
 
 
-@outlined
+@kernel
 def conserve(s: Any, all_applied: bool) -> None:
     """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
 
@@ -40,8 +46,9 @@ def conserve(s: Any, all_applied: bool) -> None:
             job = s.queue[at].job
             at += 1
         left -= 1
-        group_before = s.rare[job].planned_on
-        time_before = s.rare[job].planned_s
+        rare = s.rare[job]
+        group_before = rare.planned_on
+        time_before = rare.planned_s
         if group_before > 0 and time_before > k.now and not every:
             continue
         lift(s, job)
@@ -52,7 +59,7 @@ def conserve(s: Any, all_applied: bool) -> None:
             same = g + 1 == group_before and time_before == k.now
         else:
             reserve_among(s, job)
-            same = s.rare[job].planned_on == group_before and s.rare[job].planned_s == time_before
+            same = rare.planned_on == group_before and rare.planned_s == time_before
         if group_before > 0 and not same:
             moved = True  # its old place may serve those behind it
             every = freed
@@ -62,12 +69,15 @@ def conserve(s: Any, all_applied: bool) -> None:
         k.tight = 0
     elif every:
         k.tight = 1
+    end_pass(s)
 
 
 @kernel
 def open_plan(s: Any, all_applied: bool) -> bool:
     """See what became of the plan since the last pass; whether something fell free."""
     k = s.clock[0]
+    if hear_announcements(s):
+        k.void = 1
     if all_applied and renew_stale(s):
         k.void = 1
     if k.void:
@@ -86,8 +96,9 @@ def lay_out_plan(s: Any) -> None:
     timeline.build(s)
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
-        if s.rare[job].planned_on > 0:
-            timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, 1)
+        rare = s.rare[job]
+        if rare.planned_on > 0:
+            timeline.occupy(s, job, rare.planned_on - 1, rare.planned_s, 1)
 
 
 @kernel
@@ -103,6 +114,7 @@ def void_plan(s: Any) -> None:
 @kernel
 def lift(s: Any, job: int) -> None:
     """Take the job's reservation, if it has one, off the timeline."""
-    if s.rare[job].planned_on > 0:
-        timeline.occupy(s, job, s.rare[job].planned_on - 1, s.rare[job].planned_s, -1)
-        s.rare[job].planned_on = 0
+    rare = s.rare[job]
+    if rare.planned_on > 0:
+        timeline.occupy(s, job, rare.planned_on - 1, rare.planned_s, -1)
+        rare.planned_on = 0

@@ -15,13 +15,14 @@ def push(heap: Any, size: int, key: float, job: int) -> None:
     at = natural(size)
     while at > 0:
         above = (at - 1) >> 1
-        if heap[above].key < key or (heap[above].key == key and heap[above].job < job):
+        over = heap[above]
+        if over.key < key or (over.key == key and over.job < job):
             break
-        heap[at].key = heap[above].key
-        heap[at].job = heap[above].job
+        heap[at] = over
         at = above
-    heap[at].key = key
-    heap[at].job = job
+    place = heap[at]
+    place.key = key
+    place.job = job
 
 
 @kernel
@@ -39,11 +40,11 @@ def sink(heap: Any, size: int, at: int, key: float, job: int) -> None:
             below = right
         if key < heap[below].key or (key == heap[below].key and job < heap[below].job):
             break
-        heap[at].key = heap[below].key
-        heap[at].job = heap[below].job
+        heap[at] = heap[below]
         at = below
-    heap[at].key = key
-    heap[at].job = job
+    place = heap[at]
+    place.key = key
+    place.job = job
 
 
 @kernel

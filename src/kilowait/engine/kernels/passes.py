@@ -8,11 +8,18 @@ import numpy as np
 
 from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural
-from kilowait.engine.kernels.conserving import conserve
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.planning import EVERY_GROUP, begin_pass, block, place, reserve, start
-from kilowait.engine.kernels.state import QUEUED, UNLIMITED
-from kilowait.engine.kernels.waiting import close_gaps, rank_waiting, renew_stale
+from kilowait.engine.kernels.planning import (
+    EVERY_GROUP,
+    begin_pass,
+    block,
+    hear_announcements,
+    place,
+    reserve,
+    start,
+)
+from kilowait.engine.kernels.state import QUEUED
+from kilowait.engine.kernels.waiting import close_gaps, end_pass, rank_waiting, renew_stale
 
 __all__ = ["anything_free", "schedule", "score_waiting"]
 
@@ -22,10 +29,11 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
     """Score every waiting job as of now."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
-        value = score(s.jobs[s.queue[i].job], k.now, parameters)
+        waiting = s.queue[i]
+        value = score(s.jobs[waiting.job], k.now, parameters)
         if value != value:
-            k.bad_score = s.queue[i].job + 1
-        s.queue[i].key = value
+            k.bad_score = waiting.job + 1
+        waiting.key = value
 
 
 @kernel
@@ -37,13 +45,9 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
     """
     k = s.clock[0]
     stale = k.running > 0 and s.beliefs[0].key <= k.now
-    while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
-        k.next_announcement += 1
-        stale = True
-        k.void = 1
-    if k.depth == UNLIMITED:
-        conserve(s, all_applied)
-    elif k.settled and not stale:
+    if k.next_announcement < len(s.announcements):
+        stale = hear_announcements(s) or stale
+    if k.settled and not stale:
         if k.depth > 0:
             backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
     elif not anything_free(s):
@@ -53,11 +57,7 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
     else:
         begin_pass(s, all_applied)
         reserve_or_start(s, own_score, own_parameters)
-    k.fresh = 0
-    if k.queue_lo == k.queue_hi:
-        k.queue_lo = 0
-        k.queue_hi = 0
-        k.settled = 0
+    end_pass(s)
 
 
 @kernel
@@ -120,8 +120,9 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
     hi = natural(k.queue_hi)
     at = natural(at)
     while at < hi:
-        need = s.queue[at].need
-        if need <= free and (need <= extra or now + s.queue[at].estimate_s <= latest):
+        place_here = s.queue[at]
+        need = place_here.need
+        if need <= free and (need <= extra or now + place_here.estimate_s <= latest):
             break
         at += 1
     return at
@@ -135,11 +136,12 @@ def bounds(s: Any) -> tuple[int, float, int]:
     latest = -np.inf
     extra = -(2**62)
     for g in range(len(s.groups)):
-        p = s.groups[g].pool_lo
-        if s.pools[p].free > 0:
-            free = max(free, s.pools[p].free)
-            latest = max(latest, np.inf if k.timeline else s.groups[g].shadow_s)
-            extra = max(extra, s.pools[p].extra)
+        group = s.groups[g]
+        pool = s.pools[group.pool_lo]
+        if pool.free > 0:
+            free = max(free, pool.free)
+            latest = max(latest, np.inf if k.timeline else group.shadow_s)
+            extra = max(extra, pool.extra)
     return free, latest, extra
 
 
@@ -158,25 +160,28 @@ def backfill(
     if fresh_only:
         count = k.fresh
         for i in range(count):
-            s.picks[i].key = s.fate[s.fresh[i]].key
-            s.picks[i].job = s.fresh[i]
+            pick = s.picks[i]
+            pick.job = s.fresh[i]
+            pick.key = s.fate[s.fresh[i]].key
         if k.timeline:
             timeline.move_up(s)
     elif ranked and free > 0:
         i = next_candidate(s, at, free, latest, extra)
         while i < k.queue_hi:
-            s.picks[count].key = s.queue[i].key
-            s.picks[count].job = s.queue[i].job
+            pick = s.picks[count]
+            pick.key = s.queue[i].key
+            pick.job = s.queue[i].job
             count += 1
             i = next_candidate(s, i + 1, free, latest, extra)
     if k.own_order != 0:
         for i in range(count):
-            job = s.picks[i].job
+            pick = s.picks[i]
+            job = pick.job
             if k.own_order == 1:
-                s.picks[i].key = s.rare[job].own_key
+                pick.key = s.rare[job].own_key
             else:
-                s.picks[i].key = own_score(s.jobs[job], k.now, own_parameters)
-                if s.picks[i].key != s.picks[i].key:
+                pick.key = own_score(s.jobs[job], k.now, own_parameters)
+                if pick.key != pick.key:
                     k.bad_score = -(job + 1)
     if count > 1:
         heapify(s.picks, count)

@@ -22,6 +22,7 @@ __all__ = [
     "begin_pass",
     "block",
     "charge",
+    "hear_announcements",
     "place",
     "place_among",
     "reserve",
@@ -42,28 +43,43 @@ def begin_pass(s: Any, all_applied: bool) -> None:
     if all_applied:
         renew_stale(s)
     for g in range(len(s.groups)):
-        s.groups[g].reserved = 0
-        s.groups[g].shadow_s = np.inf
+        group = s.groups[g]
+        group.reserved = 0
+        group.shadow_s = np.inf
     k.open_groups = (1 << len(s.groups)) - 1
     if k.timeline:
         timeline.build(s)
 
 
 @outlined
+def hear_announcements(s: Any) -> bool:
+    """Take note of the capacity changes that became known by now; whether there are any."""
+    k = s.clock[0]
+    heard = False
+    while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
+        k.next_announcement += 1
+        heard = True
+    return heard
+
+
+@outlined
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
+    group = s.groups[g]
     if s.fate[job].allowed >> g & 1 == 0:
         return False
-    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-        if s.need[job, s.pools[p].need] > s.pools[p].free:
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.free:
             return False
     if k.timeline:
         return timeline.fits_from(s, job, g, k.line_lo, k.now) < 0
-    if k.now + s.jobs[job].estimate_s <= s.groups[g].shadow_s:
+    if k.now + s.jobs[job].estimate_s <= group.shadow_s:
         return True
-    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-        if s.need[job, s.pools[p].need] > s.pools[p].extra:
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.extra:
             return False
     return True
 
@@ -81,7 +97,8 @@ def place_among(s: Any, job: int, groups: int) -> int:
         if groups >> g & 1 and fits_now(s, job, g):
             if not k.balance:
                 return g
-            share = s.pools[s.groups[g].pool_lo].free / s.pools[s.groups[g].pool_lo].capacity
+            first = s.pools[s.groups[g].pool_lo]
+            share = first.free / first.capacity
             if share > best_share:
                 best = g
                 best_share = share
@@ -96,10 +113,11 @@ def place(s: Any, job: int, groups: int) -> int:
     if not k.one_pool or k.timeline:
         return place_among(s, job, groups)
     need = s.fate[job].least_need
-    if need > s.pools[0].free or groups & 1 == 0:
+    pool = s.pools[0]
+    if need > pool.free or groups & 1 == 0:
         return -1
     in_time = k.now + s.jobs[job].estimate_s <= s.groups[0].shadow_s
-    return 0 if in_time or need <= s.pools[0].extra else -1
+    return 0 if in_time or need <= pool.extra else -1
 
 
 @kernel
@@ -133,19 +151,21 @@ def charge(s: Any, job: int, by: int) -> None:
     """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
     k = s.clock[0]
     for who in (s.rare[job].user, len(s.usage) - 1):
-        s.usage[who].amount = usage_now(s, who)
-        s.usage[who].as_of_s = k.now
-        s.usage[who].rate += s.jobs[job].nodes * by
+        used = s.usage[who]
+        used.amount = usage_now(s, who)
+        used.as_of_s = k.now
+        used.rate += s.jobs[job].nodes * by
 
 
 @outlined
 def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
     """Take the job's need from what is free, and from the extra if it runs on past the shadow time."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-        need = s.need[job, s.pools[p].need]
-        s.pools[p].free -= need
+        pool = s.pools[p]
+        need = s.need[job, pool.need]
+        pool.free -= need
         if late:
-            s.pools[p].extra -= need
+            pool.extra -= need
 
 
 @kernel
@@ -153,22 +173,24 @@ def start(s: Any, job: int, g: int) -> None:
     """Start the job on the group now. The caller takes it out of the queue."""
     k = s.clock[0]
     job = natural(job)
+    fate = s.fate[job]
     end = k.now + s.jobs[job].estimate_s
     late = end > s.groups[g].shadow_s
     if k.one_pool:
-        s.pools[0].free -= s.fate[job].least_need
+        pool = s.pools[0]
+        pool.free -= fate.least_need
         if late:
-            s.pools[0].extra -= s.fate[job].least_need
+            pool.extra -= fate.least_need
     else:
         take_from_pools(s, job, g, late)
     if k.timeline:
         timeline.occupy(s, job, g, k.now, 1)
-    s.fate[job].status = RUNNING
-    s.fate[job].start_s = k.now
-    s.fate[job].group = g
+    fate.status = RUNNING
+    fate.start_s = k.now
+    fate.group = g
     if k.believing:
         believe(s, job, end)
-    push(s.events, k.events, k.now + s.fate[job].run_s, FINISH + k.segments)
+    push(s.events, k.events, k.now + fate.run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
     k.segments += 1
@@ -180,15 +202,19 @@ def start(s: Any, job: int, g: int) -> None:
 def shadow_of_one(s: Any, job: int) -> float:
     """`shadow` where there is one pool."""
     k = s.clock[0]
-    extra = s.pools[0].free - s.fate[job].least_need
+    pool = s.pools[0]
+    extra = pool.free - s.fate[job].least_need
     time = k.now
     i = 0
     running = natural(k.running)
-    while i < running and (extra < 0 or s.beliefs[i].key <= time):
-        time = max(time, s.beliefs[i].key)
-        extra += s.fate[natural(s.beliefs[i].job)].least_need
+    while i < running:
+        belief = s.beliefs[i]
+        if extra >= 0 and belief.key > time:
+            break
+        time = max(time, belief.key)
+        extra += s.fate[natural(belief.job)].least_need
         i += 1
-    s.pools[0].extra = extra
+    pool.extra = extra
     return time if extra >= 0 else np.inf
 
 
@@ -242,10 +268,12 @@ def reserve_among(s: Any, job: int) -> float:
         else:
             s.groups[best].shadow_s = best_s
         if k.depth == UNLIMITED:
-            s.rare[job].planned_s = best_s
-            s.rare[job].planned_on = best + 1
-        s.groups[best].reserved += 1
-        if s.groups[best].reserved >= k.depth:
+            rare = s.rare[job]
+            rare.planned_s = best_s
+            rare.planned_on = best + 1
+        group = s.groups[best]
+        group.reserved += 1
+        if group.reserved >= k.depth:
             k.open_groups &= ~(1 << best)
     return best_s
 
@@ -256,10 +284,12 @@ def reserve(s: Any, job: int) -> float:
     k = s.clock[0]
     if not k.one_pool or k.timeline:
         return reserve_among(s, job)
-    s.groups[0].shadow_s = shadow_of_one(s, job)
-    s.groups[0].reserved = 1
+    time = shadow_of_one(s, job)
+    group = s.groups[0]
+    group.shadow_s = time
+    group.reserved = 1
     k.open_groups = 0
-    return s.groups[0].shadow_s
+    return time
 
 
 @kernel

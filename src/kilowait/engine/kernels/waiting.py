@@ -8,7 +8,17 @@ from kilowait.engine.kernels.compiling import kernel, move, natural, outlined
 from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.state import QUEUED
 
-__all__ = ["believe", "close_gaps", "compact", "enqueue", "forget", "rank_waiting", "remove", "renew_stale"]
+__all__ = [
+    "believe",
+    "close_gaps",
+    "compact",
+    "end_pass",
+    "enqueue",
+    "forget",
+    "rank_waiting",
+    "remove",
+    "renew_stale",
+]
 
 
 @kernel
@@ -16,7 +26,8 @@ def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
     """First place of order[lo:hi], which stands by (key, job), at or behind the given one."""
     while lo < hi:
         middle = natural((lo + hi) >> 1)
-        if order[middle].key < key or (order[middle].key == key and order[middle].job < job):
+        there = order[middle]
+        if there.key < key or (there.key == key and there.job < job):
             lo = middle + 1
         else:
             hi = middle
@@ -28,7 +39,8 @@ def enqueue(s: Any, job: int) -> None:
     """Put a job into the queue; note whether the plan of the last pass outlives it."""
     k = s.clock[0]
     job = natural(job)
-    key = s.fate[job].key
+    fate = s.fate[job]
+    key = fate.key
     at = natural(k.queue_hi)
     if k.moving:  # scores change, so such a queue stands by number
         while at > k.queue_lo and s.queue[at - 1].job > job:
@@ -39,14 +51,15 @@ def enqueue(s: Any, job: int) -> None:
         at = place_in(s.queue, k.queue_lo, k.queue_hi, key, job)
     if at < k.queue_hi:
         move(s.queue, at + 1, at, k.queue_hi - at)
-    s.queue[at].key = key
-    s.queue[at].job = job
-    s.queue[at].need = s.fate[job].least_need
-    s.queue[at].estimate_s = s.jobs[job].estimate_s
+    place = s.queue[at]
+    place.key = key
+    place.job = job
+    place.need = fate.least_need
+    place.estimate_s = s.jobs[job].estimate_s
     if at < k.closed_at:
         k.settled = 0
     k.queue_hi += 1
-    s.fate[job].status = QUEUED
+    fate.status = QUEUED
     s.fresh[k.fresh] = job
     k.fresh += 1
 
@@ -60,6 +73,17 @@ def close_gaps(s: Any, start: int, gaps: int) -> None:
         move(s.queue, start, start + 1, k.queue_hi - start)
     elif gaps > 0:
         compact(s, start)
+
+
+@kernel
+def end_pass(s: Any) -> None:
+    """Nobody is fresh any more; an empty queue begins again at the front of its array."""
+    k = s.clock[0]
+    k.fresh = 0
+    if k.queue_lo == k.queue_hi:
+        k.queue_lo = 0
+        k.queue_hi = 0
+        k.settled = 0
 
 
 @outlined
@@ -94,8 +118,9 @@ def believe(s: Any, job: int, end: float) -> None:
     at = place_in(s.beliefs, 0, k.running, end, job)
     if at < k.running:
         move(s.beliefs, at + 1, at, k.running - at)
-    s.beliefs[at].key = end
-    s.beliefs[at].job = job
+    belief = s.beliefs[at]
+    belief.key = end
+    belief.job = job
     s.fate[job].believed_end_s = end
     k.running += 1
 
