@@ -59,7 +59,7 @@ test-bounds: setup ## the kernels' tests once more with every index checked
 bench: setup ## jobs per second, beside the slow twin in the same run
 	@$(BIN)/kilowait bench
 
-soak: setup ## the twin against the engine on 100,000 random workloads; hours
+soak: setup ## the twin against the engine on 100,000 random workloads; five to fifteen minutes
 	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2
 
 docs: setup ## the pages, into docs/_build/html
