@@ -302,3 +302,14 @@ def test_a_rule_that_is_fixed_is_asked_once_for_each_job_and_a_moving_one_at_eve
     replay(JOBS, FOUR, Rule("moving", score, moving=True, compiled=False), Settings("easy"))
     assert len(asked) > 10
     assert all((1, now) in asked for now in (0.0, 2.0, 3.0))
+
+
+def test_a_held_job_gives_its_conservative_reservation_up() -> None:
+    simulator = begun(Settings("conservative"))
+    assert simulator.apply(Choice.reserve(1)) == 10.0
+    simulator.apply(Choice.hold(1, 100.0))
+    assert simulator.apply(Choice.reserve(2)) == 10.0
+    while (view := simulator.advance()) is not None and 1 not in view.waiting["number"]:
+        pass
+    assert view is not None
+    assert np.isnan(view.reserved_s[view.waiting["number"] == 1]).all()

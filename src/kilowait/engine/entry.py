@@ -99,6 +99,8 @@ def _reserve(t: Any, job: int) -> float:
 def _hold(t: Any, job: int, until: float) -> None:
     s = lend(t)
     k = s.clock[0]
+    if k.depth == UNLIMITED:
+        conserving.lift(s, job)
     waiting.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
     k.events += 1
