@@ -97,3 +97,16 @@ def test_classes_together_are_the_whole():
     assert sum(row.jobs for row in rows) == 199
     mean = sum(row.mean_wait_s * row.jobs for row in rows) / 199
     assert mean == pytest.approx(metrics(log)["mean_wait_s"])
+
+
+def test_counted_jobs():
+    log = log_of(1, 2, 4, 5, 3, user=[0, 1, 0, -1, 2])
+    counted = [True, False, True, False, True]
+    assert [(row.label, row.jobs, row.max_wait_s) for row in by_class(log, "size", counted=counted)] == [
+        ("1", 1, 0),
+        ("2-4", 2, 40),
+    ]
+    users = by_class(log, "user", counted=counted)
+    assert [(row.label, row.started, row.node_h) for row in users] == [("0", 2, 5), ("2", 1, 3)]
+    assert by_class(log, "runtime", counted=[False] * 5) == []
+    assert by_class(log, "size", counted=[True] * 5) == by_class(log, "size")

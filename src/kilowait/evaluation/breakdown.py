@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
-from kilowait.evaluation.measures import Floats, Ints, started, summary
+from kilowait.evaluation.measures import Floats, Ints, counted_rows, started, summary
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.columns import LABELLED
 
@@ -24,7 +25,7 @@ class ClassRow:
 
     label: str
     jobs: int
-    """Jobs of the class in the table."""
+    """Counted jobs of the class in the table."""
     started: int
     mean_wait_s: float
     median_wait_s: float
@@ -35,7 +36,9 @@ class ClassRow:
     """Node-hours they ran."""
 
 
-def by_class(log: SegmentLog, kind: str, *, bound_s: float = 10.0) -> list[ClassRow]:
+def by_class(
+    log: SegmentLog, kind: str, *, bound_s: float = 10.0, counted: npt.ArrayLike | None = None
+) -> list[ClassRow]:
     """The jobs of a log by class; classes without jobs are left out.
 
     `kind` is
@@ -44,6 +47,9 @@ def by_class(log: SegmentLog, kind: str, *, bound_s: float = 10.0) -> list[Class
     - ``"runtime"``: true run time: below 1 min, 10 min, 1 h, 6 h, 24 h, and longer, shortest first;
     - ``"user"``, ``"account"``, ``"queue"``, ``"qos"``, ``"name"``: as the table says, the most node-hours
       first; jobs of which it is unknown are called ``-``.
+
+    `counted` is a mask over the rows of `log.jobs_table`: only the jobs where it is true are looked at; None
+    takes them all.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
@@ -62,16 +68,19 @@ def by_class(log: SegmentLog, kind: str, *, bound_s: float = 10.0) -> list[Class
     ... )
     >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size")]
     [('1', 1, 1.0), ('2-4', 2, 7.0)]
+    >>> [(row.label, row.jobs, row.node_h) for row in by_class(log, "size", counted=[True, False, False])]
+    [('2-4', 1, 4.0)]
     """
     table = log.jobs_table
     code, labels = _classes(table, kind)
     count = len(labels)
-    ran = started(log, bound_s)
+    mask = counted_rows(log, counted)
+    ran = started(log, bound_s, mask)
     node_s = table["nodes"].astype(np.float64)[ran.row] * ran.run_s
     ran_code = code[ran.row]
     order = np.argsort(ran_code, kind="stable")
     edges = np.searchsorted(ran_code[order], np.arange(count + 1))
-    jobs = np.bincount(code, minlength=count)
+    jobs = np.bincount(code[mask], minlength=count)
     rows = []
     for number in np.flatnonzero(jobs).tolist():
         members = order[edges[number] : edges[number + 1]]

@@ -3,6 +3,9 @@
 A job's *wait* runs from the time it joined the queue to its first start, its *turnaround* from the same
 time to its last end, its *run* is the time it really ran (all its segments). Its *slowdown* is turnaround /
 run, its *bounded slowdown* max(1, turnaround / max(run, bound)).
+
+Not every job of a log need be judged: a window of a trace is simulated with earlier jobs before it, which fill
+the machine but are not *counted*.
 """
 
 from __future__ import annotations
@@ -17,15 +20,16 @@ from kilowait.errors import InputError
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import Outcome
 
-__all__ = ["Started", "capacity_at", "left_queue_s", "started", "summary"]
+__all__ = ["Started", "capacity_at", "counted_rows", "left_queue_s", "started", "summary"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The jobs that started, as columns of equal length, in the job table's order."""
+    """The counted jobs that started, as columns of equal length, in the job table's order."""
 
     row: Ints
     """Row of the job table."""
@@ -40,13 +44,34 @@ class Started:
         return self.turnaround_s[ran] / self.run_s[ran]
 
 
-def started(log: SegmentLog, bound_s: float) -> Started:
-    """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started."""
+def counted_rows(log: SegmentLog, counted: npt.ArrayLike | None) -> Mask:
+    """The mask over the rows of the job table, checked; every row where it is None."""
+    jobs = len(log.jobs_table)
+    if counted is None:
+        return np.ones(jobs, np.bool_)
+    remedy = f"give one true or false for each of the {jobs} rows of jobs_table"
+    try:
+        mask = np.asarray(counted)
+    except ValueError:
+        raise InputError(f"counted is a ragged list; {remedy}") from None
+    if mask.dtype != np.bool_:
+        raise InputError(f"counted holds {mask.dtype}, not booleans; {remedy}")
+    if mask.shape != (jobs,):
+        raise InputError(f"counted has the shape {mask.shape}; {remedy}")
+    return mask
+
+
+def started(log: SegmentLog, bound_s: float, counted: npt.ArrayLike | None = None) -> Started:
+    """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
+
+    `counted` is a mask over the rows of `log.jobs_table`: the others are left out. None takes them all.
+    """
     if not (math.isfinite(bound_s) and bound_s > 0):
         raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
     records = log.jobs()
-    row = np.flatnonzero(~np.isnan(records["start_s"]))
-    if len(row) == len(log):
+    has_run = ~np.isnan(records["start_s"])
+    row = np.flatnonzero(has_run & counted_rows(log, counted))
+    if np.count_nonzero(has_run) == len(log):
         run = records["run_s"][row]
     else:  # some jobs ran in several segments, with breaks between
         run = np.bincount(log.job, weights=log.end_s - log.start_s, minlength=len(log.jobs_table))[row]

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.evaluation.measures import Floats, capacity_at, left_queue_s, started, summary
+from kilowait.evaluation.measures import (
+    Floats,
+    Mask,
+    capacity_at,
+    counted_rows,
+    left_queue_s,
+    started,
+    summary,
+)
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import Outcome
 
@@ -20,7 +29,13 @@ _OUTCOMES = (Outcome.COMPLETED, Outcome.KILLED, Outcome.CANCELLED, Outcome.REJEC
 _STATISTICS = ("mean", "median", "p95", "p99", "max")
 
 
-def metrics(log: SegmentLog, *, horizon: tuple[float, float] | None = None, bound_s: float = 10.0) -> Metrics:
+def metrics(
+    log: SegmentLog,
+    *,
+    horizon: tuple[float, float] | None = None,
+    bound_s: float = 10.0,
+    counted: npt.ArrayLike | None = None,
+) -> Metrics:
     """The metrics of a run.
 
     Counts: `jobs`, `started`, `completed`, `killed`, `cancelled`, `rejected`, `unstarted`.
@@ -40,10 +55,15 @@ def metrics(log: SegmentLog, *, horizon: tuple[float, float] | None = None, boun
     - `throughput_per_h`: jobs that ended in it, both its ends included, by the hour;
     - `mean_backlog_jobs`, `mean_backlog_nodes`: jobs waiting, and nodes they ask for, on average over time.
 
+    With `counted`, all but the last group are of the counted jobs alone, and so is the makespan that is the
+    horizon by default. What is over the horizon stays that of the whole machine: a job that only warms it up
+    takes nodes and a place in the queue like any other.
+
     Args:
         log: what happened.
         horizon: start and end in seconds on the log's clock.
         bound_s: bound of the bounded slowdown, seconds.
+        counted: mask over the rows of `log.jobs_table`, true for the jobs that are judged; None: all.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
@@ -63,11 +83,14 @@ def metrics(log: SegmentLog, *, horizon: tuple[float, float] | None = None, boun
     >>> found = metrics(log)
     >>> found["mean_wait_s"], found["mean_bsld"], found["utilization"], found["mean_backlog_jobs"]
     (10.0, 1.5, 0.75, 0.5)
+    >>> metrics(log, counted=[False, True])["mean_wait_s"]
+    20.0
     """
-    ran = started(log, bound_s)
-    found: Metrics = {"jobs": len(log.jobs_table), "started": len(ran.row)}
+    mask = counted_rows(log, counted)
+    ran = started(log, bound_s, mask)
+    found: Metrics = {"jobs": int(np.count_nonzero(mask)), "started": len(ran.row)}
     for outcome in _OUTCOMES:
-        found[outcome.name.lower()] = int(np.count_nonzero(log.job_outcome == outcome))
+        found[outcome.name.lower()] = int(np.count_nonzero(log.job_outcome[mask] == outcome))
     for name, values in (
         ("wait_s", ran.wait_s),
         ("turnaround_s", ran.turnaround_s),
@@ -75,10 +98,11 @@ def metrics(log: SegmentLog, *, horizon: tuple[float, float] | None = None, boun
         ("bsld", ran.bsld),
     ):
         found.update(zip((f"{which}_{name}" for which in _STATISTICS), summary(values), strict=True))
-    first_s, last_s = _makespan(log)
+    own = np.flatnonzero(mask[log.job])  # segments of counted jobs
+    first_s, last_s = _makespan(log, mask, log.end_s[own])
     found["makespan_s"] = last_s - first_s
     nodes = log.jobs_table["nodes"].astype(np.float64)
-    found["busy_node_h"] = float(np.dot(nodes[log.job], log.end_s - log.start_s)) / 3600.0
+    found["busy_node_h"] = float(np.dot(nodes[log.job[own]], log.end_s[own] - log.start_s[own])) / 3600.0
     from_s, to_s = (first_s, last_s) if horizon is None else _checked(horizon)
     found["horizon_start_s"], found["horizon_end_s"] = from_s, to_s
     found.update(_over_horizon(log, nodes, from_s, to_s))
@@ -118,11 +142,11 @@ def _capacity_node_s(log: SegmentLog, from_s: float, to_s: float) -> float:
     return float(np.dot(capacity_at(log, edges[:-1]).astype(np.float64), np.diff(edges)))
 
 
-def _makespan(log: SegmentLog) -> tuple[float, float]:
-    """First submission and last end; NaN twice where no job started."""
-    if len(log) == 0:
+def _makespan(log: SegmentLog, mask: Mask, end_s: Floats) -> tuple[float, float]:
+    """First submission and last end of the counted jobs; NaN twice where none of them started."""
+    if len(end_s) == 0:
         return math.nan, math.nan
-    return float(log.jobs_table["submit_s"].min()), float(log.end_s.max())
+    return float(log.jobs_table["submit_s"][mask].min()), float(end_s.max())
 
 
 def _checked(horizon: tuple[float, float]) -> tuple[float, float]:
