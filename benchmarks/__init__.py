@@ -1,0 +1,1 @@
+"""Measurements and long checks that are run by hand."""

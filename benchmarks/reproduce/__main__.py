@@ -1,0 +1,59 @@
+"""The command line: which table, from which folders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from benchmarks.reproduce import rlscheduler, simulators, tsafrir
+from benchmarks.reproduce.sources import Sources
+from kilowait.errors import KilowaitError
+
+TABLES = {"rlscheduler": rlscheduler, "tsafrir": tsafrir, "simulators": simulators}
+
+HELP = """\
+tables:
+  rlscheduler  RLScheduler (SC'20) on lublin_256: its rules again, start by start, and kilowait on its windows
+  tsafrir      EASY, EASY-SJBF and perfect estimates on KTH-SP2, SDSC-SP2, SDSC-BLUE (TPDS'07)
+  simulators   speed of other simulators beside ours, and how many of their starts are ours
+
+example:
+  python -m benchmarks.reproduce tsafrir --data ../shared/data"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 0: the table was printed; 2: it could not be made."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reproduce",
+        description="Print other people's tables with kilowait's numbers for the same jobs beside them.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("table", choices=TABLES, help="which table to make again")
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of real logs, with swf/ in it; else what KILOWAIT_DATA names"
+    )
+    parser.add_argument(
+        "--oracles", metavar="DIR", help="folder of recorded results; else oracles/ beside the data"
+    )
+    parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    given = parser.parse_args(words)
+    chosen = TABLES[given.table]
+    try:
+        found = chosen.results(Sources.find(given.data, given.oracles), _say)
+    except KilowaitError as problem:
+        _say(f"error: {' '.join(str(problem).split())}")
+        return 2
+    sys.stdout.write((json.dumps(found, indent=2) if given.json else chosen.text(found)) + "\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
