@@ -1,7 +1,17 @@
-"""Logs become numbers: metrics of a run, by class of job, and over time."""
+"""Logs become numbers with their uncertainty: metrics, classes of jobs, fairness; limits and verdicts; folders."""
 
 from kilowait.evaluation.breakdown import ClassRow, by_class
+from kilowait.evaluation.fairness import fairness
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.evaluation.timeline import Timeline, TimelineBins, timeline
 
-__all__ = ["ClassRow", "Metrics", "Timeline", "TimelineBins", "by_class", "metrics", "timeline"]
+__all__ = [
+    "ClassRow",
+    "Metrics",
+    "Timeline",
+    "TimelineBins",
+    "by_class",
+    "fairness",
+    "metrics",
+    "timeline",
+]

@@ -10,7 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation import by_class, metrics, timeline
-from kilowait.experiments.runfolder import load_run, plain_json, save_folder, save_run
+from kilowait.evaluation.folders import load_run, plain_json, save_folder, save_run
 from kilowait.jobs import SegmentLog
 
 

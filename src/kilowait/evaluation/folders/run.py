@@ -14,16 +14,11 @@ Needs neither Numba nor torch to be read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-import platform
-import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,13 +26,19 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
-from kilowait.experiments.toml import to_toml
+from kilowait.evaluation.folders.toml import to_toml
+from kilowait.evaluation.folders.writing import (
+    checked_manifest,
+    plain_json,
+    read_json,
+    save_folder,
+)
+from kilowait.evaluation.judging.contest import Contender, Contest
+from kilowait.evaluation.judging.protocol import whole
 from kilowait.jobs import JobTable, SegmentLog
 
-__all__ = ["Run", "check_free", "load_run", "plain_json", "save_folder", "save_run"]
+__all__ = ["Run", "contest_of_runs", "load_run", "machine_from", "machine_of", "save_run"]
 
-LAYOUT = 1
-"""Number of this layout; a folder of another one is refused."""
 META_KEY = b"kilowait"
 _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json")
 
@@ -51,6 +52,14 @@ class Run:
     manifest: dict[str, Any]
     results: dict[str, Any]
     log: SegmentLog
+
+    @property
+    def contender(self) -> Contender:
+        """Who scheduled."""
+        run = self.log.run
+        policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
+        kind = "agent" if policy.startswith("agent:") else "rule"
+        return Contender(policy, run.get("backfill", "none"), kind)
 
 
 def save_run(
@@ -78,118 +87,124 @@ def save_run(
     return save_folder(path, fill, kind="run", manifest=manifest, force=force)
 
 
-def save_folder(
-    path: str | PathLike[str],
-    fill: Callable[[Path], None],
-    *,
-    kind: str,
-    manifest: Mapping[str, Any] | None = None,
-    force: bool = False,
-) -> Path:
-    """Let `fill` write files into a new folder beside `path`, add the manifest, and rename it to `path`."""
-    target = Path(path)
-    check_free(target, force=force)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
-        fill(part)
-        files = {file.name: _sha256(file) for file in sorted(part.iterdir())}
-        said = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **(manifest or {}), "files": files}
-        (part / "manifest.json").write_text(plain_json(said) + "\n", encoding="utf-8")
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except OSError as problem:
-        raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if old.exists() and not target.exists():
-            old.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    return target
-
-
-def check_free(path: str | PathLike[str], *, force: bool = False) -> None:
-    """Raise unless a folder may be written at `path`: asked before a long run, not after it."""
-    target = Path(path)
-    try:
-        if not target.name:
-            raise InputError(f"{path} is no name for a new folder; write for instance runs/first")
-        if not target.exists():
-            above = next(folder for folder in target.absolute().parents if folder.exists())
-            if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-                raise InputError(
-                    f"cannot write the folder {target}: {above} is not a folder one may write in"
-                )
-            return
-        if not target.is_dir():
-            raise InputError(f"{target} is a file; name a folder to write the run to")
-        held = sorted(file.name for file in target.iterdir())
-    except OSError as problem:
-        raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
-    if not held:
-        return
-    if not force:
-        raise InputError(f"{target} is not empty; name another folder, or replace it with --force")
-    foreign = [name for name in held if name not in (*_own_files(target), "manifest.json")]
-    if foreign:
-        raise InputError(
-            f"{target} holds {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}, which no run of kilowait "
-            "wrote there; --force replaces run folders only: name another folder"
-        )
-
-
-def _own_files(target: Path) -> tuple[str, ...]:
-    try:
-        return tuple(json.loads((target / "manifest.json").read_text(encoding="utf-8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
-
-
 def load_run(path: str | PathLike[str]) -> Run:
     """Open what `save_run` wrote; its log has the same metrics, to the bit.
 
     A folder that is no run folder, is half there or was changed is an InputError that says what is wrong.
     """
     folder = Path(path)
-    if not folder.is_dir():
+    manifest = checked_manifest(folder)
+    if manifest.get("kind") != "run":
         raise InputError(
-            f"there is no run folder {folder}; write one with: kilowait simulate ... --out {folder}"
+            f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate"
         )
-    manifest = _json(folder / "manifest.json", folder)
-    if manifest.get("kind") != "run" or manifest.get("layout") != LAYOUT:
-        raise InputError(
-            f"{folder} holds a {manifest.get('kind')!r} of layout {manifest.get('layout')!r}; this kilowait opens a "
-            f"'run' of layout {LAYOUT}: write it again with kilowait simulate"
-        )
-    for name in _FILES:
-        said = manifest.get("files", {}).get(name)
-        try:
-            same = _sha256(folder / name) == said
-        except OSError as problem:
-            raise InputError(f"{folder} is not whole: {name}: {problem.strerror or problem}") from None
-        if not same:
-            raise InputError(f"{folder / name} is not what was written: its sha256 has changed; run it again")
+    lacking = [name for name in _FILES if name not in manifest["files"]]
+    if lacking:
+        raise InputError(f"{folder} is not whole: its manifest knows no {', '.join(lacking)}; run it again")
     try:
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
         log = _read_log(folder, JobTable.from_parquet(folder / "jobs.parquet"))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return Run(folder, scenario, manifest, _json(folder / "results.json", folder), log)
+    return Run(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
+
+
+def contest_of_runs(runs: Sequence[Run]) -> Contest:
+    """Runs of the same jobs on the same machine side by side, over the whole log.
+
+    Runs of different jobs or machines cannot be paired, and are an InputError that names them.
+    """
+    if not runs:
+        raise InputError("there is no run to compare; give at least one run folder")
+    first = runs[0]
+    for run in runs[1:]:
+        if run.manifest["files"]["jobs.parquet"] != first.manifest["files"]["jobs.parquet"]:
+            raise InputError(
+                f"{first.path} and {run.path} are runs of different jobs ({_named(first)} and {_named(run)}); only "
+                "runs of the same jobs can be compared: give them one at a time"
+            )
+        if machine_of(run.log) != machine_of(first.log):
+            raise InputError(
+                f"{first.path} and {run.path} are runs on different machines; only runs on the same machine can be "
+                "compared: give them one at a time"
+            )
+    windows = whole(first.log.jobs_table)
+    logs = [_by_submission(run.log, windows.jobs) for run in runs]
+    return Contest(
+        trace=str(first.scenario.get("trace", first.path)),
+        nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
+        windows=windows,
+        contenders=_told_apart([run.contender for run in runs], [run.path for run in runs]),
+        logs=lambda contender, _: logs[contender],
+        ledger=first.results.get("ledger"),
+        cluster=first.scenario.get("cluster", {}),
+    )
+
+
+def _told_apart(contenders: Sequence[Contender], paths: Sequence[Path]) -> tuple[Contender, ...]:
+    """Runs of the same rule that differ in something else are called by their folder too."""
+    labels = [contender.label for contender in contenders]
+    return tuple(
+        contender
+        if labels.count(contender.label) == 1
+        else Contender(
+            contender.policy, contender.backfill, contender.kind, f"{contender.policy} ({path.name})"
+        )
+        for contender, path in zip(contenders, paths, strict=True)
+    )
+
+
+def _named(run: Run) -> str:
+    return f"{run.scenario.get('trace', 'an unnamed trace')}, {len(run.log.jobs_table):,} jobs"
+
+
+def _by_submission(log: SegmentLog, ordered: JobTable) -> SegmentLog:
+    """The same log over the table in the order of submission, as windows have it."""
+    order = log.jobs_table.order
+    if order is None:
+        return log
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return SegmentLog(
+        ordered,
+        place[log.job],
+        log.start_s,
+        log.end_s,
+        log.group,
+        log.level,
+        log.outcome,
+        log.eligible_s[order],
+        log.job_outcome[order],
+        log.capacity_s,
+        log.capacity_nodes,
+        log.groups,
+        log.run,
+    )
+
+
+def machine_of(log: SegmentLog) -> dict[str, Any]:
+    """Groups and the steps of the machine's size, as plain data; `machine_from` reads it back."""
+    return {
+        "groups": list(log.groups),
+        # The first step begins before all time; JSON has no infinity.
+        "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
+        "capacity_nodes": log.capacity_nodes.tolist(),
+    }
+
+
+def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `machine_of` wrote, as arguments of a SegmentLog."""
+    return {
+        "groups": tuple(data["groups"]),
+        "capacity_s": np.array([-math.inf if step is None else step for step in data["capacity_s"]]),
+        "capacity_nodes": np.array(data["capacity_nodes"], np.int64),
+    }
 
 
 def _write_log(log: SegmentLog, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    note = {
-        "groups": log.groups,
-        "run": log.run,
-        # The first step begins before all time; JSON has no infinity.
-        "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
-        "capacity_nodes": log.capacity_nodes.tolist(),
-    }
+    note = {"run": log.run, **machine_of(log)}
     pq.write_table(log.to_arrow().replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
 
 
@@ -214,54 +229,6 @@ def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
         **{name: segments[name].to_numpy() for name in ("start_s", "end_s", "group", "level", "outcome")},
         eligible_s=records["eligible_s"].to_numpy(),
         job_outcome=records["outcome"].to_numpy(),
-        capacity_s=np.array([-math.inf if step is None else step for step in note["capacity_s"]]),
-        capacity_nodes=np.array(note["capacity_nodes"], np.int64),
-        groups=tuple(note["groups"]),
         run=note["run"],
+        **machine_from(note),
     )
-
-
-def plain_json(data: Any) -> str:
-    """JSON that every reader takes: NaN and infinities are null, numpy's numbers are numbers."""
-    return json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
-def _json(path: Path, folder: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder} is no run folder, or was not written to the end: it has no {path.name}"
-        ) from None
-    except (OSError, ValueError) as problem:
-        raise InputError(f"cannot read {path}: {problem}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"cannot read {path}: it holds no JSON object")
-    return data
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("kilowait", "numpy", "numba", "pyarrow"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found

@@ -1,0 +1,172 @@
+"""Folders written whole or not at all, with a manifest that says what is in them.
+
+The manifest comes last and holds the sha256 of every other file, so that a folder that was not written to the end,
+or was changed since, is known as such.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import InputError
+
+__all__ = ["LAYOUT", "check_free", "checked_manifest", "plain_json", "read_json", "save_folder", "sha256"]
+
+LAYOUT = 1
+"""Number of this layout; a folder of another one is refused."""
+
+
+def save_folder(
+    path: str | PathLike[str],
+    fill: Callable[[Path], None],
+    *,
+    kind: str,
+    manifest: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Path:
+    """Let `fill` write files into a new folder beside `path`, add the manifest, and rename it to `path`."""
+    target = Path(path)
+    check_free(target, force=force)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+        fill(part)
+        files = {file.name: sha256(file) for file in sorted(part.iterdir())}
+        said = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **(manifest or {}), "files": files}
+        (part / "manifest.json").write_text(plain_json(said) + "\n", encoding="utf-8")
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+    except OSError as problem:
+        raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def check_free(path: str | PathLike[str], *, force: bool = False) -> None:
+    """Raise unless a folder may be written at `path`: asked before a long run, not after it."""
+    target = Path(path)
+    try:
+        if not target.name:
+            raise InputError(f"{path} is no name for a new folder; write for instance runs/first")
+        if not target.exists():
+            above = next(folder for folder in target.absolute().parents if folder.exists())
+            if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+                raise InputError(
+                    f"cannot write the folder {target}: {above} is not a folder one may write in"
+                )
+            return
+        if not target.is_dir():
+            raise InputError(f"{target} is a file; name a folder to write the run to")
+        held = sorted(file.name for file in target.iterdir())
+    except OSError as problem:
+        raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
+    if not held:
+        return
+    if not force:
+        raise InputError(f"{target} is not empty; name another folder, or replace it with --force")
+    foreign = [name for name in held if name not in (*_own_files(target), "manifest.json")]
+    if foreign:
+        raise InputError(
+            f"{target} holds {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}, which no run of kilowait "
+            "wrote there; --force replaces run folders only: name another folder"
+        )
+
+
+def _own_files(target: Path) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads((target / "manifest.json").read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
+    """The manifest of a folder, every file it names having been seen to be as it was written.
+
+    A folder that is none of ours, is half there or was changed is an InputError that says what is wrong.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InputError(
+            f"there is no run folder {folder}; write one with: kilowait simulate ... --out {folder}"
+        )
+    manifest = read_json(folder / "manifest.json", folder)
+    if manifest.get("layout") != LAYOUT or not isinstance(manifest.get("files"), dict):
+        raise InputError(
+            f"{folder} holds a {manifest.get('kind')!r} of layout {manifest.get('layout')!r}; this kilowait opens "
+            f"layout {LAYOUT}: write it again"
+        )
+    for name, said in manifest["files"].items():
+        try:
+            same = sha256(folder / name) == said
+        except OSError as problem:
+            raise InputError(f"{folder} is not whole: {name}: {problem.strerror or problem}") from None
+        if not same:
+            raise InputError(f"{folder / name} is not what was written: its sha256 has changed; run it again")
+    return manifest
+
+
+def plain_json(data: Any) -> str:
+    """JSON that every reader takes: NaN and infinities are null, numpy's numbers are numbers."""
+    return json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def read_json(path: Path, folder: Path) -> dict[str, Any]:
+    """A JSON object of a folder, or an InputError that says what is wrong."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is no run folder, or was not written to the end: it has no {path.name}"
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise InputError(f"cannot read {path}: {problem}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"cannot read {path}: it holds no JSON object")
+    return data
+
+
+def sha256(path: Path) -> str:
+    """Of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("kilowait", "numpy", "numba", "pyarrow"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
