@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quickstart test check test-compiled test-interpreted test-bounds bench soak docs clean
+.PHONY: help setup quickstart test check browser test-compiled test-interpreted test-bounds bench soak docs clean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 quickstart: setup ## a first simulation, on a generated workload: no data needed
 	@$(BIN)/kilowait quickstart
 
-test: check test-compiled test-interpreted test-bounds ## every gate: style, types, imports, docs, all tests
+test: check browser test-compiled test-interpreted test-bounds ## every gate: style, types, imports, docs, all tests
 	@echo "== all gates passed"
 
 check: setup ## style, types, import contracts
@@ -41,6 +41,17 @@ check: setup ## style, types, import contracts
 	@$(BIN)/mypy --strict
 	@echo "== import-linter: who may import whom"
 	@$(BIN)/lint-imports --no-logo
+
+# The report's pages are tried in a real browser. Debian's Chromium is installed where that is possible; elsewhere a
+# browser that is there already is used, or KILOWAIT_CHROMIUM names one.
+browser: ## Chromium for the tests of pages, unless there is one or it cannot be installed
+	@for name in "$$KILOWAIT_CHROMIUM" chromium chromium-browser google-chrome; do \
+		test -n "$$name" && command -v "$$name" > /dev/null && exit 0; done; \
+	if test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+		echo "== installing Chromium, for the tests of pages"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y chromium; } \
+			> /dev/null || echo "== Chromium could not be installed: the tests of pages are skipped"; \
+	else echo "== no Chromium on this machine: the tests of pages are skipped"; fi
 
 test-compiled: setup ## all tests, the docs' build and the examples in code, docs and README
 	@echo "== tests, compiled"

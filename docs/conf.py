@@ -7,7 +7,7 @@ author = "the kilowait developers"
 copyright = f"2026, {author}"
 release = version = installed_version("kilowait")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 

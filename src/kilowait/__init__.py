@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kilowait.engine.ports import Choice, Rule, View
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
-    from kilowait.evaluation import metrics
+    from kilowait.evaluation import fairness, metrics
+    from kilowait.evaluation.judging import cut_windows, split
+    from kilowait.experiments.compare import compare
     from kilowait.jobs import JobTable, SegmentLog
     from kilowait.policies import policy, simulate
     from kilowait.synth import lublin, offered_load, rescale_load
@@ -34,6 +36,9 @@ _HOME = {
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
     "View": "engine.ports",
+    "compare": "experiments.compare",
+    "cut_windows": "evaluation.judging",
+    "fairness": "evaluation",
     "load_agent": "agents",
     "lublin": "synth",
     "metrics": "evaluation",
@@ -42,6 +47,7 @@ _HOME = {
     "read_trace": "traces",
     "rescale_load": "synth",
     "simulate": "policies",
+    "split": "evaluation.judging",
     "write_trace": "traces",
 }
 
@@ -58,6 +64,9 @@ __all__ = [
     "Simulator",
     "View",
     "__version__",
+    "compare",
+    "cut_windows",
+    "fairness",
     "load_agent",
     "lublin",
     "metrics",
@@ -66,6 +75,7 @@ __all__ = [
     "read_trace",
     "rescale_load",
     "simulate",
+    "split",
     "write_trace",
 ]
 

@@ -126,7 +126,7 @@ def test_help_imports_neither_numba_nor_arrow():
 def test_describing_and_opening_need_no_numba(tmp_path):
     code = (
         "import sys; from kilowait.cli import main; main(['traces', 'describe', 'lublin:100:16']); "
-        "import kilowait.experiments.runfolder; sys.exit('numba' in sys.modules)"
+        "import kilowait.evaluation.folders; sys.exit('numba' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.evaluation.folders.toml import to_toml
 from kilowait.experiments import inputs, scenario
-from kilowait.experiments.toml import to_toml
 
 JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
 

@@ -8,8 +8,17 @@ import pytest
 
 from kilowait.agents import load_agent
 from kilowait.cli import main
+from kilowait.evaluation.folders import Trained, load_comparison, open_folder
 
-NAMES = {"report.html", "agent.json", "results.json", "figures"}
+NAMES = {"report.html", "agent", "comparison", "figures"}
+SAME = (
+    "agent/agent.json",
+    "agent/results.json",
+    "comparison/results.json",
+    "comparison/segments.parquet",
+    "comparison/windows.parquet",
+    "figures/means.svg",
+)
 
 
 @pytest.mark.slow
@@ -24,22 +33,26 @@ def test_quickstart_writes_a_page_and_repeats_itself(tmp_path, capsys):
     assert "agent" in shown.out
     assert "best so far" in shown.err
     assert {path.name for path in one.iterdir()} == NAMES | {"mine.txt"}
-    for name in ("report.html", "agent.json", "results.json", "figures/waits.svg"):
+    for name in SAME:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
-    results = json.loads((one / "results.json").read_text())
-    assert len(results["results"]) == 10
-    assert len(results["agent_against_rules"]) == 8
-    assert load_agent(one / "agent.json").provenance["seed"] == 3
+    found = load_comparison(one / "comparison")
+    (contest,) = found.contests
+    assert contest.windows.first.min() >= 0.8 * 12_000
+    assert [contender.kind for contender in contest.contenders].count("agent") == 1
+    results = found.results["traces"][0]
+    assert len(results["sentences"]) == 8 and all("agent" in said for said in results["sentences"])
+    assert load_agent(one / "agent" / "agent.json").provenance["seed"] == 3
     assert main(["quickstart", "--fast", "--seed", "4", "--out", str(one)]) == 0
-    assert "holds an earlier quickstart" in capsys.readouterr().err
     assert (one / "mine.txt").read_text() == "kept"
-    assert (one / "results.json").read_bytes() != (two / "results.json").read_bytes()
+    assert (one / SAME[2]).read_bytes() != (two / SAME[2]).read_bytes()
 
 
 def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
-    (tmp_path / "results.json").write_text('{"metrics": {}}')
+    (tmp_path / "comparison").mkdir()
+    (tmp_path / "comparison" / "thesis.txt").write_text("years of work")
     assert main(["quickstart", "--fast", "--out", str(tmp_path)]) == 2
-    assert "holds the results of something else" in capsys.readouterr().err
+    assert "which no run of kilowait wrote there" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["comparison"]
     (tmp_path / "file").write_text("")
     assert main(["quickstart", "--fast", "--out", str(tmp_path / "file")]) == 2
     assert "is a file; name a folder" in capsys.readouterr().err
@@ -51,8 +64,9 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
     small = ["--generations", "3", "--population", "6", "--windows", "2", "--window-jobs", "100"]
     assert main(["train", "lublin:1000:64:0.95:1", "--seed", "42", "--out", str(out), *small]) == 0
     shown = capsys.readouterr()
-    assert "agent / rule" in shown.out
-    assert "2 windows of later jobs are few" in shown.err
+    assert "agent and saf" in shown.out or "agent has" in shown.out
+    assert "2 windows are few" in shown.err
+    assert isinstance(open_folder(out), Trained)
     assert load_agent(out / "agent.json").provenance["seed"] == 42
     assert (
         main(
@@ -68,7 +82,9 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
         )
         == 0
     )
-    assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
+    found = json.loads(capsys.readouterr().out)["traces"][0]
+    assert [row["kind"] for row in found["rows"]] == ["rule", "agent"]
+    assert found["cut"].startswith("jobs 240 to 300 of the log")
 
 
 def test_train_says_which_algorithms_there_are(tmp_path, capsys):

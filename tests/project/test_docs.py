@@ -152,9 +152,11 @@ def test_ci_runs_the_readmes_test_command(project):
 
 
 @pytest.mark.slow
-def test_readme_example_runs(readme, tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    assert blocks, "the README shows Python"
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/comparing.md"])
+def test_examples_run(project, tmp_path, page):
+    text = (project / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert blocks, f"{page} shows Python"
     for block in blocks:
         if ">>>" in block:
             continue  # run by pytest as a doctest

@@ -31,6 +31,8 @@ def tree(project: Path, tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_bytes((project / "pyproject.toml").read_bytes())
     (tmp_path / "src" / "kilowait" / "jobs").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("")
     return tmp_path
 
 

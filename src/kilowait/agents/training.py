@@ -1,10 +1,10 @@
 """Training a `LinearAgent` by direct search: simulate, rank, move on.
 
-Each generation draws windows from the first part of the log, lets every candidate schedule the same ones, and
+Each generation draws windows from the training jobs, lets every candidate schedule the same ones, and
 tells CMA-ES which did better. Values are taken relative to the start (the order of SAF) on the same window, so
 that a busy window counts no more than a quiet one. The search wanders in its noise, so what is validated is not
-its last point but the mean of its path over its latter half; the jobs after the training part pick among these,
-and among them is the start. The last part of the log is not looked at.
+its last point but the mean of its path over its latter half; the validation jobs, which are later, pick among these,
+and among them is the start.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import numpy.typing as npt
 
 from kilowait.agents.linear import LinearAgent, saf_weights
 from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.windows import drawn_windows, split, spread_windows
+from kilowait.agents.windows import drawn_windows, spread_windows
 from kilowait.cluster import Cluster
-from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import simulate
 from kilowait.seeding import stream
 
-__all__ = ["OBJECTIVES", "Generation", "Objective", "mean_bsld", "mean_wait_s", "train", "window_values"]
+__all__ = ["OBJECTIVES", "Generation", "Objective", "mean_bsld", "mean_wait_s", "train"]
 
 Floats = npt.NDArray[np.float64]
 Objective = Callable[[SegmentLog], float]
@@ -67,15 +66,9 @@ OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_
 """Objectives known by name."""
 
 
-def window_values(
-    rule: str | Rule, windows: Sequence[JobTable], cluster: Cluster, backfill: str | int, objective: Objective
-) -> Floats:
-    """The objective of each window under a rule."""
-    return np.array([objective(simulate(jobs, cluster, rule, backfill)) for jobs in windows])
-
-
 def train(
     jobs: JobTable,
+    validation: JobTable,
     cluster: Cluster,
     *,
     seed: int,
@@ -89,12 +82,15 @@ def train(
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
-    """An agent trained on the first 60 % of the log and chosen on the next 20 %; the last 20 % are not touched.
+    """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
+
+    What it is to be judged on is not handed in, and so cannot be learned from.
 
     Same arguments, same weights, to the bit, on any number of threads.
 
     Args:
-        jobs: the log.
+        jobs: what is learned from.
+        validation: later jobs, which pick among what the search found.
         cluster: the machine.
         seed: of the search and of the windows.
         generations: rounds of the search.
@@ -110,9 +106,8 @@ def train(
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     measure, measured = _objective(objective)
-    parts = split(jobs)
     random = stream(seed, "agents.windows")
-    checks = spread_windows(parts.validate, max(windows, 2 * len(parts.validate) // window_jobs), window_jobs)
+    checks = spread_windows(validation, max(windows, 2 * len(validation) // window_jobs), window_jobs)
     start = LinearAgent(saf_weights(cluster.nodes))
     search = EvolutionStrategy(start.weights, step=0.2, seed=seed, population=population)
     every = max(1, generations // 16)
@@ -130,28 +125,27 @@ def train(
 
         reference = tried([start.weights], checks)[0]
         for number in range(1, generations + 1):
-            drawn = drawn_windows(parts.train, windows, window_jobs, random)
+            drawn = drawn_windows(jobs, windows, window_jobs, random)
             candidates = search.ask()
             values = tried([start.weights, *candidates], drawn)
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(candidates, scores)
             path.append(_unit(search.mean))
-            validation = float("nan")
+            score = float("nan")
             if number % every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
-                validation = _relative(tried([averaged], checks)[0], reference)
-                if validation < best:
-                    best, chosen = validation, averaged
+                score = _relative(tried([averaged], checks)[0], reference)
+                if score < best:
+                    best, chosen = score, averaged
             step = search.step / float(np.sqrt((search.mean**2).sum()))
-            history.append(Generation(number, generations, float(np.mean(scores)), validation, best, step))
+            history.append(Generation(number, generations, float(np.mean(scores)), score, best, step))
             if progress is not None:
                 progress(history[-1])
     provenance = {
         "trained_by": "kilowait.agents.train (CMA-ES)",
         "trace": trace,
-        "jobs": len(jobs),
-        "trained_on_jobs": len(parts.train),
-        "chosen_on_jobs": len(parts.validate),
+        "trained_on_jobs": len(jobs),
+        "chosen_on_jobs": len(validation),
         "nodes": cluster.nodes,
         "seed": seed,
         "objective": measured,

@@ -1,53 +1,13 @@
-"""Time-ordered parts of a log, and windows of consecutive jobs cut from them.
-
-A window is simulated from an empty machine. The parts never overlap: what is learned on the first says nothing
-of the last until it is tried there.
-"""
+"""Windows of consecutive jobs to learn from; each is simulated on an empty machine."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["Split", "drawn_windows", "split", "spread_windows"]
-
-
-@dataclass(frozen=True)
-class Split:
-    """A log in three parts, by time of submission."""
-
-    train: JobTable
-    """The oldest jobs: weights are searched for here."""
-    validate: JobTable
-    """The next: they pick among what the search found."""
-    test: JobTable
-    """The latest: for judging only."""
-
-
-def split(jobs: JobTable, *, train: float = 0.6, validate: float = 0.2) -> Split:
-    """The first `train` of the jobs, the next `validate`, and the rest.
-
-    >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
-    >>> parts = split(jobs)
-    >>> len(parts.train), len(parts.validate), parts.test["job_id"].tolist()
-    (6, 2, [8, 9])
-    """
-    if not (train > 0 and validate > 0 and train + validate < 1):
-        raise InputError(
-            f"shares of {train} for training and {validate} for validation; both must be above 0 and leave "
-            "something for the test"
-        )
-    ordered = jobs.sorted()
-    first = int(len(jobs) * train)
-    second = int(len(jobs) * (train + validate) + 1e-9)
-    parts = Split(ordered[:first], ordered[first:second], ordered[second:])
-    if not (len(parts.train) and len(parts.validate) and len(parts.test)):
-        raise InputError(f"{len(jobs)} job(s) are too few to be split three ways; give at least 10")
-    return parts
+__all__ = ["drawn_windows", "spread_windows"]
 
 
 def spread_windows(jobs: JobTable, windows: int, window_jobs: int) -> list[JobTable]:

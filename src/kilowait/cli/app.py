@@ -19,7 +19,8 @@ __all__ = ["VERBS", "Interrupted", "command", "without_debug"]
 VERBS: dict[str, tuple[str, str]] = {
     "quickstart": ("kilowait.cli.quickstart", "A first simulation, on a workload made on the spot."),
     "simulate": ("kilowait.cli.simulate", "Replay a job log under one rule and print what users would wait."),
-    "compare": ("kilowait.cli.compare", "The same jobs under several rules, side by side."),
+    "compare": ("kilowait.cli.compare", "The same jobs under several rules, with a verdict."),
+    "report": ("kilowait.cli.report", "A page with tables and pictures from run folders."),
     "train": ("kilowait.cli.train", "Search for a rule that beats the known ones on a log."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, list, fetch."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),

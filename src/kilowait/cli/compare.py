@@ -1,4 +1,4 @@
-"""``kilowait compare``: several rules, one log."""
+"""``kilowait compare``: several rules, the same jobs, and a verdict."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.show import steps
 
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
 _EPILOG = """\b
 Examples:
   kilowait compare lublin:5000:128:0.9:7
-  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,sjf,saf,wfp3 --backfill easy,none --sort mean_bsld
-  kilowait compare log.swf --policies fcfs,multifactor:age=500:size=0,agent:runs/x/agent.json --json"""
+  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,sjf,saf,wfp3 --windows 20 --window 1024
+  kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
+  kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
 @app.command(epilog=_EPILOG)
 def compare(
     context: typer.Context,
-    trace: options.Trace,
+    traces: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TRACE...",
+            help="Job logs (SWF, sacct -P, CSV, Parquet, ...; packed or not), or lublin:JOBS:NODES[:LOAD[:SEED]] "
+            "for workloads made on the spot.",
+            show_default=False,
+        ),
+    ],
     policies: Annotated[
         str,
         typer.Option("--policies", "-p", metavar="P,...", help="Rules, with commas between; or agent:PATH."),
@@ -30,11 +40,46 @@ def compare(
         typer.Option(
             "--backfill", "-b", metavar="B,...", help="none, easy, conservative or numbers of reservations."
         ),
-    ] = "none,easy",
-    cluster: options.Cluster = "auto",
-    backfill_order: Annotated[
-        str | None, typer.Option(metavar="P", help="An own order for those who overtake, e.g. sjf.")
+    ] = "easy",
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            "--windows",
+            "-w",
+            metavar="N",
+            help="Compare on N windows of the log instead of the whole of it: this is what says how sure it is.",
+        ),
     ] = None,
+    window: Annotated[
+        str,
+        typer.Option(
+            "--window", "--window-jobs", metavar="N|SPAN", help="Length of a window: 1024 jobs, or 7d."
+        ),
+    ] = "1024",
+    warmup: Annotated[
+        str,
+        typer.Option(
+            metavar="N|SPAN",
+            help="Earlier jobs (or those of a span before) that fill the machine and are not counted; 0: empty.",
+        ),
+    ] = "0",
+    part: Annotated[
+        str,
+        typer.Option(
+            metavar="all|train|validation|test|auto",
+            help="Which part of the log, by time 60, 20, 20 %; auto: test where an agent takes part, else all.",
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the windows and of the intervals.")] = 0,
+    metric: Annotated[
+        str, typer.Option("--metric", "--sort", metavar="METRIC", help="Judge and sort by this.")
+    ] = "mean_bsld",
+    clairvoyant: Annotated[
+        bool,
+        typer.Option(help="Run each rule with perfect estimates too, to see what they would gain."),
+    ] = True,
+    cluster: options.Cluster = "auto",
+    backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
     passes: options.Passes = "instant",
     placement: options.Placement = "first",
@@ -45,74 +90,77 @@ def compare(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="METRIC", help="Best first by this, e.g. mean_wait_s; else as given."),
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes; by default as many as pay off.")
     ] = None,
     json: options.Json = False,
     out: options.Out = None,
     force: options.Force = False,
 ) -> None:
-    """Replay a job log under several rules and print them side by side.
+    """Compare rules and agents on the same jobs, and say who is better and how sure that is.
 
-    Every rule meets the same jobs on the same machine; the best value of each column is marked.
+    Every contender meets the same jobs on the same machine. With --windows each is tried on many windows of the log,
+    and means come with 95 % intervals, pairs with a test corrected for their number. With --out everything is kept
+    in a folder for kilowait report; a comparison that was interrupted goes on where it stopped.
     """
-    from kilowait.errors import UnknownNameError
-    from kilowait.experiments import compare as comparing
-    from kilowait.experiments.runfolder import check_free
-    from kilowait.experiments.scenario import Scenario, described, prepared
+    from kilowait.cli.compared import show_contests
+    from kilowait.evaluation.folders import check_free
+    from kilowait.experiments import plan as planning
+    from kilowait.experiments.results import results_of
+    from kilowait.experiments.scenario import Scenario
 
-    if sort is not None and sort not in comparing.JUDGED:
-        raise UnknownNameError("metric to sort by", sort, comparing.JUDGED)
     if out is not None:
         check_free(out, force=force)
-    pairs = comparing.pairs_of(policies, backfill)
-    scenario = Scenario(
-        trace=trace,
-        cluster=cluster,
-        backfill_order=backfill_order,
-        walltime=walltime,
-        passes=passes,
-        placement=placement,
-        oversized=oversized,
-        dependencies=not ignore_dependencies,
-        load=load,
-        jobs=jobs,
-        format=format,
-        columns=columns,
-        strict=strict,
+    contenders = planning.contenders_of(policies, backfill, clairvoyant=clairvoyant)
+    protocol = planning.protocol_of(windows, window, warmup, part, seed, contenders)
+    scenarios = tuple(
+        Scenario(
+            trace=trace,
+            cluster=cluster,
+            backfill_order=backfill_order,
+            walltime=walltime,
+            passes=passes,
+            placement=placement,
+            oversized=oversized,
+            dependencies=not ignore_dependencies,
+            load=load,
+            jobs=jobs,
+            format=format,
+            columns=columns,
+            strict=strict,
+        )
+        for trace in dict.fromkeys(traces)
     )
-    with show.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
-    with show.progress(len(pairs)) as bar:
-        seen = 0
-
-        def before(policy: str, depth: str | int) -> None:
-            nonlocal seen
-            if bar is not None:
-                bar.update(bar.task_ids[0], description=f"{policy}, {depth}", completed=seen)
-            seen += 1
-
-        rows = comparing.compare(workload.jobs, machine, pairs, before=before, **scenario.rules)
-    for text in notes:
-        show.note(text)
-    if sort is not None:
-        rows = comparing.sorted_rows(rows, sort)
-    resolved = scenario.to_dict() | {"cluster": described(machine), "policy": policies, "backfill": backfill}
-    results = {"rows": [row.to_dict() for row in rows]}
-    if out is not None:
-        manifest = workload.provenance(trace, show.command(context), show.today())
-        comparing.save_comparison(out, scenario=resolved, results=results, manifest=manifest, force=force)
+    plan = planning.Plan(scenarios, contenders, protocol, metric)
+    with show.busy(f"reading {', '.join(traces)} ..."):
+        ready = planning.prepare(plan)
+    store = None if out is None else ready.store(out)
+    with steps(ready.cells) as step:
+        try:
+            contests = planning.run(
+                ready,
+                workers=workers,
+                store=store,
+                progress=lambda cell, ran: step(ready.contenders[cell[1]].label, False),
+            )
+        except KeyboardInterrupt:
+            if store is not None and store.folder.exists():
+                show.say(f"finished cells are kept in {store.folder}; the same command goes on from there")
+            raise
+    if store is not None and store.found:
+        show.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")
+    found = [results_of(contest, metric, seed=seed) for contest in contests]
+    if out is not None and store is not None:
+        words = show.command(context)
+        planning.save(
+            out, ready, contests, {"traces": found}, store, command=words, date=show.today(), force=force
+        )
+    for entry in found:
+        for said in entry["notes"]:
+            show.note(f"{entry['trace']}: {said}" if len(found) > 1 else said)
     if json:
-        show.json_document({"scenario": resolved, "notes": notes, **results, "out": out})
+        show.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
         return
-    from kilowait.cli.figures import ledger_line, show_compared
-
-    show.title(f"{trace}: {show.count(len(workload.jobs), 'job')} on {machine.nodes:,} nodes")
-    read = ledger_line(workload)
-    if read is not None:
-        print(read)
-    print()
-    show_compared(rows)
+    show_contests(found, ready.workloads)
     if out is not None:
-        print(f"\nwritten to {out}")
+        print(f"\nwritten to {out}; a page with pictures: kilowait report {out}")

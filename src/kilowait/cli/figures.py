@@ -9,11 +9,10 @@ from kilowait.cli import show
 
 if TYPE_CHECKING:
     from kilowait.evaluation import ClassRow, Metrics
-    from kilowait.experiments.compare import Compared
     from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import Done
 
-__all__ = ["ledger_line", "show_classes", "show_compared", "show_metrics", "show_run"]
+__all__ = ["ledger_line", "show_classes", "show_metrics", "show_run"]
 
 _STATISTICS = ("mean", "median", "p95", "p99", "max")
 _MEASURES = {
@@ -115,30 +114,3 @@ def show_classes(kind: str, rows: Sequence[ClassRow]) -> None:
             for row in rows
         ],
     )
-
-
-def show_compared(rows: Sequence[Compared]) -> None:
-    """Rules side by side, the best of each column marked."""
-    from kilowait.experiments.compare import JUDGED, best
-
-    columns = {
-        "mean_wait_s": ("mean\nwait", show.span),
-        "median_wait_s": ("median\nwait", show.span),
-        "p95_wait_s": ("95 % wait\nbelow", show.span),
-        "mean_bsld": ("mean bounded\nslowdown", show.number),
-        "utilization": ("utilization", show.percent),
-        "makespan_s": ("makespan", show.span),
-    }
-    finest = {name: best(rows, name) for name in JUDGED}
-    cells, marked = [], set()
-    for number, row in enumerate(rows):
-        line = [row.policy, str(row.backfill)]
-        for place, (name, (_, words)) in enumerate(columns.items()):
-            line.append(words(float(row.metrics[name])))
-            if row.metrics[name] == finest[name]:
-                marked.add((number, place + 2))
-        cells.append(line)
-    show.table(
-        ["policy", "backfill", *(words for words, _ in columns.values())], cells, left=2, marked=marked
-    )
-    print("* the best of its column")

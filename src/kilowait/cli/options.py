@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "ByOption", "Cluster", "Columns", "Dependencies", "Force", "Format", "Json", "Load", "Out", "Oversized", "Passes",
-    "Placement", "Rows", "Strict", "Trace", "Walltime",
+    "BackfillOrder", "ByOption", "Cluster", "Columns", "Dependencies", "Force", "Format", "Json", "Load", "Out",
+    "Oversized", "Passes", "Placement", "Rows", "Strict", "Trace", "Walltime",
 ]  # fmt: skip
 
 Trace = Annotated[
@@ -28,6 +28,9 @@ Cluster = Annotated[
         metavar="C",
         help="The machine: a preset (see kilowait clusters), nodes:N, a TOML file, or auto: as large as the log says.",
     ),
+]
+BackfillOrder = Annotated[
+    str | None, typer.Option(metavar="P", help="An own order for those who overtake, e.g. sjf.")
 ]
 Walltime = Annotated[
     str,

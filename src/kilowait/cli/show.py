@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import environ
@@ -35,7 +35,9 @@ __all__ = [
     "progress",
     "say",
     "span",
+    "steps",
     "table",
+    "telling",
     "title",
     "today",
 ]
@@ -244,7 +246,7 @@ def _printed(drawn: Table) -> None:
 
 def json_document(data: Any) -> None:
     """One JSON document on stdout; NaN is null."""
-    from kilowait.experiments.runfolder import plain_json
+    from kilowait.evaluation.folders import plain_json
 
     print(plain_json(data))
 
@@ -265,6 +267,18 @@ def busy(text: str) -> Iterator[None]:
 
 
 @contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """What is being done now: one line that changes on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.text import Text
+
+    with _console(stderr=True).status(Text("...")) as status:
+        yield lambda text: status.update(Text(text))
+
+
+@contextmanager
 def progress(steps: int) -> Iterator[Progress | None]:
     """A bar on a terminal with one task of `steps` steps, gone when done; None elsewhere."""
     if not sys.stderr.isatty():
@@ -281,3 +295,20 @@ def progress(steps: int) -> Iterator[Progress | None]:
     with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
         bar.add_task("", total=steps)
         yield bar
+
+
+@contextmanager
+def steps(total: int) -> Iterator[Callable[[str, bool], None]]:
+    """Progress: a bar on a terminal; elsewhere a line for the steps that say so."""
+    done = 0
+    with progress(total) as bar:
+
+        def step(text: str, line: bool) -> None:
+            nonlocal done
+            done += 1
+            if bar is not None:
+                bar.update(bar.task_ids[0], description=text, completed=done)
+            elif line:
+                say(f"     {done} of {total}: {text}")
+
+        yield step

@@ -38,9 +38,7 @@ def simulate(
             help="Who may overtake: none, easy, conservative, or the number of jobs with a reservation.",
         ),
     ] = "easy",
-    backfill_order: Annotated[
-        str | None, typer.Option(metavar="P", help="An own order for those who overtake, e.g. sjf.")
-    ] = None,
+    backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
     passes: options.Passes = "instant",
     placement: options.Placement = "first",
@@ -62,8 +60,8 @@ def simulate(
     starts. With --out everything is kept in a folder that can be opened again.
     """
     from kilowait.evaluation import by_class, metrics
+    from kilowait.evaluation.folders import check_free, save_run
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.runfolder import check_free, save_run
     from kilowait.experiments.scenario import Scenario, run_scenario
 
     if out is not None:

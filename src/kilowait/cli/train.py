@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kilowait.cli import options, show
-from kilowait.cli.quickstart import steps
 
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
-ALGORITHMS = {"es": "ten weights, found by an evolution strategy (CMA-ES)"}
-FEW = 20
-"""Fewer windows than this make bootstrap intervals too narrow."""
 RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
 
 _EPILOG = """\b
@@ -29,6 +22,7 @@ Examples:
 
 @app.command(epilog=_EPILOG)
 def train(
+    context: typer.Context,
     trace: options.Trace,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for agent.json and results.json.")
@@ -60,24 +54,28 @@ def train(
 
     It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it.
     """
-    from kilowait import agents
-    from kilowait.agents.training import OBJECTIVES
-    from kilowait.errors import UnknownNameError
+    from kilowait.cli.compared import show_contests
+    from kilowait.evaluation.folders import check_free
+    from kilowait.experiments import training
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.runfolder import check_free, plain_json, save_folder
+    from kilowait.experiments.results import results_of
     from kilowait.experiments.scenario import Scenario, described, prepared
-    from kilowait.experiments.toml import to_toml
 
-    if algo not in ALGORITHMS:
-        raise UnknownNameError("algorithm", algo, ALGORITHMS)
-    if objective not in OBJECTIVES:
-        raise UnknownNameError("objective", objective, OBJECTIVES)
+    how = training.Training(
+        algo=algo,
+        seed=seed,
+        objective=objective,
+        backfill=parse_backfill(backfill),
+        generations=generations,
+        population=population,
+        windows=windows,
+        window_jobs=window_jobs,
+    )
     check_free(out, force=force)
-    depth = parse_backfill(backfill)
     scenario = Scenario(
         trace=trace,
         cluster=cluster,
-        backfill=depth,
+        backfill=how.backfill,
         load=load,
         jobs=jobs,
         format=format,
@@ -88,66 +86,34 @@ def train(
         workload, machine, notes = prepared(scenario)
     for text in notes:
         show.note(text)
-    with steps(generations) as step:
-        agent, history = agents.train(
+    training.test_windows(
+        workload.jobs, window_jobs, seed=seed
+    )  # a log too short is told before the training
+    with show.steps(generations) as step:
+        agent, history = training.train(
             workload.jobs,
             machine,
-            seed=seed,
-            generations=generations,
-            population=population,
-            windows=windows,
-            window_jobs=window_jobs,
-            backfill=depth,
-            objective=objective,
+            how,
             trace=trace,
-            threads=min(2, os.cpu_count() or 1),
             progress=lambda done: step(f"best so far {done.best:.3f} of SAF", done.number % 10 == 0),
         )
-    later = agents.split(workload.jobs).test
-    tests = agents.spread_windows(later, max(1, len(later) // window_jobs), window_jobs)
-    verdicts = agents.judge(
-        agent, RIVALS, tests, machine, seed=seed, backfill=depth, objective=OBJECTIVES[objective]
+    with show.busy("trying it on later jobs ..."):
+        contest = training.judged(agent, RIVALS, workload.jobs, machine, how, trace=trace, clairvoyant=True)
+        found = results_of(contest, objective, seed=seed)
+    manifest = workload.provenance(trace, show.command(context), show.today())
+    training.save_agent(
+        out,
+        agent,
+        history,
+        scenario={**scenario.to_dict(), "training": vars(how), "cluster": described(machine)},
+        results={"judged": found},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": seed}},
+        force=force,
     )
-    asked = {**scenario.to_dict(), "policy": algo, "cluster": described(machine)}
-    results = {
-        "objective": objective,
-        "agent_against_rules": [verdict.to_dict() for verdict in verdicts],
-        "training": [vars(done) for done in history],
-    }
-
-    def fill(folder: Path) -> None:
-        agent.save(folder / "agent.json")
-        (folder / "scenario.toml").write_text(to_toml(asked), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
-
-    manifest = {
-        "command": ["kilowait", *sys.argv[1:]],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seeds": {"workload": workload.jobs.meta.get("seed"), "training": seed},
-        "inputs": {trace: workload.sha256},
-    }
-    save_folder(out, fill, kind="agent", manifest=manifest, force=force)
-    if len(tests) < FEW:
-        show.note(
-            f"{show.count(len(tests), 'window')} of later jobs are few: intervals from so few are too narrow"
-        )
+    for text in found["notes"]:
+        show.note(text)
     if json:
-        show.json_document({"agent": agent.provenance, **results, "out": out})
+        show.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
-    words = {"wins": "better", "loses": "worse", "undecided": "undecided"}
-    show.title(f"{objective} on {show.count(len(tests), 'window')} of {window_jobs:,} later jobs")
-    show.table(
-        ["against", "rule", "agent", "agent / rule", "95 % interval", "the agent is"],
-        [
-            [
-                verdict.rule,
-                show.number(verdict.rule_mean),
-                show.number(verdict.agent_mean),
-                f"{verdict.ratio:.3f}",
-                f"{verdict.ratio_low:.3f} - {verdict.ratio_high:.3f}",
-                words[verdict.words],
-            ]
-            for verdict in verdicts
-        ],
-    )
+    show_contests([found], [workload])
     print(f"\nwritten to {out}; use it as: --policies saf,agent:{out / 'agent.json'}")

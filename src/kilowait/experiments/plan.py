@@ -1,65 +1,129 @@
-"""Rules side by side: the same jobs on the same machine, one run after another."""
+"""Contenders side by side: the same windows of the same logs on the same machines, and a verdict."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from os import PathLike
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kilowait.cluster import Cluster
-from kilowait.engine.ports import Rule
+import numpy as np
+
 from kilowait.engine.settings import Settings
-from kilowait.errors import InputError
-from kilowait.evaluation import Metrics, metrics
-from kilowait.experiments.inputs import parse_backfill
-from kilowait.experiments.runfolder import plain_json, save_folder
-from kilowait.experiments.scenario import resolve_policy
-from kilowait.experiments.toml import to_toml
-from kilowait.jobs import JobTable
-from kilowait.policies import simulate
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.folders import save_comparison
+from kilowait.evaluation.judging import JUDGED, Contender, Contest, Windows, cut_windows, split, whole
+from kilowait.experiments.cells import Case, Cell, all_cells, run_cells, workers_for
+from kilowait.experiments.inputs import Workload, parse_backfill
+from kilowait.experiments.scenario import AGENT, Scenario, described, prepared, resolve_policy
+from kilowait.experiments.store import Store
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.units import parse_span
 
-__all__ = ["JUDGED", "Compared", "best", "compare", "pairs_of", "save_comparison", "sorted_rows"]
-
-JUDGED: dict[str, str] = {
-    "mean_wait_s": "less",
-    "median_wait_s": "less",
-    "p95_wait_s": "less",
-    "mean_bsld": "less",
-    "utilization": "more",
-    "makespan_s": "less",
-}
-"""The metrics a comparison shows, and whether more or less of each is better."""
-
-Pair = tuple[str, Rule, str | int]
+__all__ = [
+    "Plan",
+    "Prepared",
+    "Protocol",
+    "contenders_of",
+    "prepare",
+    "protocol_of",
+    "run",
+    "save",
+]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One run of a comparison."""
+class Protocol:
+    """On which jobs contenders meet."""
 
-    policy: str
-    backfill: str | int
-    metrics: Metrics
+    windows: int | None = None
+    """How many; None: one, the whole part."""
+    window_jobs: int | None = None
+    window_s: float | None = None
+    warmup_jobs: int = 0
+    warmup_s: float = 0.0
+    part: str = "all"
+    """all, train, validation or test: the log by time in 60, 20 and 20 per cent."""
+    seed: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"policy": self.policy, "backfill": self.backfill, "metrics": dict(self.metrics)}
+    def cut(self, jobs: JobTable) -> Windows:
+        """The windows of a log."""
+        within = None if self.part == "all" else split(jobs).places(self.part)
+        if self.windows is None:
+            return whole(jobs, within=within)
+        length = {"window_jobs": self.window_jobs, "window_s": self.window_s}
+        warmup = {"warmup_jobs": self.warmup_jobs, "warmup_s": self.warmup_s}
+        return cut_windows(jobs, self.windows, seed=self.seed, within=within, **length, **warmup)  # type: ignore[arg-type]
 
 
-def pairs_of(policies: str | Sequence[str], backfills: str | Sequence[str]) -> list[Pair]:
-    """Every policy with every kind of backfilling; names are checked here, before anything runs.
+def protocol_of(
+    windows: int | None, length: str, warmup: str, part: str, seed: int, contenders: Sequence[Contender]
+) -> Protocol:
+    """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
 
-    >>> [(name, backfill) for name, _, backfill in pairs_of("fcfs,sjf", "none,2")]
-    [('fcfs', 'none'), ('fcfs', 2), ('sjf', 'none'), ('sjf', 2)]
+    >>> protocol_of(3, "7d", "100", "auto", 0, contenders_of("fcfs", "easy")).window_s
+    604800.0
     """
-    rules = [(name, resolve_policy(name)) for name in _listed("policies", policies)]
+    jobs, seconds = parse_length(length, "length of a window")
+    warm_jobs, warm_s = parse_length(warmup, "warm-up")
+    if part == "auto":
+        part = "test" if any(contender.kind == "agent" for contender in contenders) else "all"
+    if windows is None and (warm_jobs or warm_s):
+        raise InputError("a warm-up goes before windows; say how many with --windows")
+    return Protocol(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, part, seed)
+
+
+def parse_length(text: str, what: str) -> tuple[int, float]:
+    """Jobs and seconds: a plain number is jobs, one with a unit is time.
+
+    >>> parse_length("1024", "window"), parse_length("7d", "window")
+    ((1024, 0.0), (0, 604800.0))
+    """
+    plain = text.strip().replace(",", "").replace("_", "")
+    if plain.lstrip("-").isdecimal():
+        return int(plain), 0.0
+    try:
+        return 0, parse_span(text)
+    except ValueError as problem:
+        raise InputError(
+            f"the {what} is {text!r}; write a number of jobs such as 1024 or a span such as 7d"
+        ) from problem
+
+
+def contenders_of(
+    policies: str | Sequence[str], backfills: str | Sequence[str], *, clairvoyant: bool = True
+) -> tuple[Contender, ...]:
+    """Every policy with every kind of backfilling, and each rule once more with perfect estimates.
+
+    Names are checked here, before anything runs.
+
+    >>> [contender.label for contender in contenders_of("fcfs", "none,2")][:2]
+    ['fcfs, no backfill', 'fcfs, 2 backfill']
+    """
+    names = _listed("policies", policies)
+    for name in names:
+        resolve_policy(name)
     depths = [parse_backfill(text) for text in _listed("kinds of backfilling", backfills)]
     for depth in depths:
         Settings(backfill=depth)
-    return [(name, rule, depth) for name, rule in rules for depth in depths]
+    pairs = [(name, depth) for name in names for depth in depths]
+    found = [
+        Contender(name, depth, "agent" if name.startswith(AGENT) else "rule", _short(name, names))
+        for name, depth in pairs
+    ]
+    if clairvoyant:
+        found += [
+            Contender(who.policy, who.backfill, "clairvoyant", who.name)
+            for who in found
+            if who.kind == "rule"
+        ]
+    return tuple(found)
+
+
+def _short(name: str, names: Sequence[str]) -> str | None:
+    """The only agent of a comparison is called agent."""
+    agents = [other for other in names if other.startswith(AGENT)]
+    return "agent" if agents == [name] else None
 
 
 def _listed(what: str, given: str | Sequence[str]) -> list[str]:
@@ -70,55 +134,147 @@ def _listed(what: str, given: str | Sequence[str]) -> list[str]:
     return names
 
 
-def compare(
-    jobs: JobTable,
-    cluster: Cluster,
-    pairs: Iterable[Pair],
-    *,
-    before: Callable[[str, str | int], None] | None = None,
-    **rules: Any,
-) -> list[Compared]:
-    """Run every pair of `pairs_of`; `before` hears of each, `rules` are `kilowait.simulate`'s.
+@dataclass(frozen=True)
+class Plan:
+    """What is to be compared, on what, and by what."""
 
-    >>> from kilowait.synth import lublin
-    >>> rows = compare(lublin(50, 16), Cluster.from_nodes(16), pairs_of("fcfs,sjf", "easy"))
-    >>> [row.policy for row in rows]
-    ['fcfs', 'sjf']
+    scenarios: tuple[Scenario, ...]
+    contenders: tuple[Contender, ...]
+    protocol: Protocol = Protocol()
+    metric: str = "mean_bsld"
+
+    def __post_init__(self) -> None:
+        if self.metric not in JUDGED:
+            raise UnknownNameError("metric to judge by", self.metric, JUDGED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for scenario.toml."""
+        return {
+            "metric": self.metric,
+            "protocol": asdict(self.protocol),
+            "case": [scenario.to_dict() for scenario in self.scenarios],
+            "contender": [asdict(contender) for contender in self.contenders],
+        }
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Logs read and cut, machines made: ready to run."""
+
+    plan: Plan
+    cases: tuple[Case, ...]
+    workloads: tuple[Workload, ...]
+    notes: tuple[tuple[str, ...], ...]
+    """For each case: what had to be guessed, for people."""
+    contenders: tuple[Contender, ...]
+    """Those of the plan; without the clairvoyant where all estimates are the run times anyway."""
+
+    @property
+    def cells(self) -> int:
+        """How many runs it takes."""
+        return len(self.contenders) * sum(len(case.windows) for case in self.cases)
+
+    def store(self, out: Path) -> Store:
+        """Where finished cells of a comparison that goes to `out` are kept."""
+        return Store(out, self.cases, self.contenders)
+
+
+def prepare(plan: Plan) -> Prepared:
+    """Read every log and cut its windows."""
+    made = [prepared(scenario) for scenario in plan.scenarios]
+    workloads = tuple(workload for workload, _, _ in made)
+    cases = tuple(
+        Case(scenario, cluster, plan.protocol.cut(workload.jobs))
+        for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
+    )
+    exact = all(np.array_equal(w.jobs["estimate_s"], w.jobs["runtime_s"]) for w in workloads)
+    contenders = tuple(who for who in plan.contenders if not (exact and who.kind == "clairvoyant"))
+    return Prepared(plan, cases, workloads, tuple(notes for _, _, notes in made), contenders)
+
+
+def run(
+    ready: Prepared,
+    *,
+    workers: int | None = None,
+    store: Store | None = None,
+    progress: Callable[[Cell, bool], None] | None = None,
+) -> list[Contest]:
+    """Run every contender in every window of every log; a contest for each log.
+
+    >>> plan = Plan(
+    ...     (Scenario("lublin:200:16"),),
+    ...     contenders_of("fcfs,sjf", "easy"),
+    ...     Protocol(windows=2, window_jobs=50),
+    ... )
+    >>> contest = run(prepare(plan))[0]
+    >>> contest.labels, contest.values("mean_wait_s").shape
+    (('fcfs', 'sjf'), (2, 2))
     """
-    rows = []
-    for name, rule, backfill in pairs:
-        if before is not None:
-            before(name, backfill)
-        rows.append(Compared(name, backfill, metrics(simulate(jobs, cluster, rule, backfill, **rules))))
-    return rows
+    many = workers_for(ready.cases, ready.contenders) if workers is None else workers
+    if many < 1:
+        raise InputError(f"{many} processes; there must be at least 1")
+    logs = run_cells(ready.cases, ready.contenders, workers=many, store=store, progress=progress)
+    return [
+        Contest(
+            trace=case.scenario.trace,
+            nodes=case.cluster.nodes,
+            windows=case.windows,
+            contenders=ready.contenders,
+            logs=_Logs(logs, number),
+            ledger=None if workload.ledger is None else workload.ledger.to_dict(),
+            cluster=described(case.cluster),
+            notes=notes,
+        )
+        for number, (case, workload, notes) in enumerate(
+            zip(ready.cases, ready.workloads, ready.notes, strict=True)
+        )
+    ]
 
 
-def best(rows: Sequence[Compared], name: str) -> float:
-    """The best value of a metric in the rows; NaN where there is none."""
-    known = [row.metrics[name] for row in rows if not math.isnan(row.metrics[name])]
-    if not known:
-        return math.nan
-    return min(known) if JUDGED[name] == "less" else max(known)
+@dataclass(frozen=True)
+class _Logs:
+    """The logs of one case."""
+
+    logs: Mapping[Cell, SegmentLog]
+    case: int
+
+    def __call__(self, contender: int, window: int) -> SegmentLog:
+        return self.logs[self.case, contender, window]
 
 
-def sorted_rows(rows: Sequence[Compared], name: str) -> list[Compared]:
-    """Best first by a metric; equals keep their order, rows without it come last."""
-    sign = 1.0 if JUDGED[name] == "less" else -1.0
-    return sorted(rows, key=lambda row: (math.isnan(row.metrics[name]), sign * row.metrics[name]))
-
-
-def save_comparison(
-    path: str | PathLike[str],
-    *,
-    scenario: Mapping[str, Any],
+def save(
+    out: Path,
+    ready: Prepared,
+    contests: Sequence[Contest],
     results: Mapping[str, Any],
-    manifest: Mapping[str, Any] | None = None,
+    store: Store,
+    *,
+    command: Sequence[str],
+    date: str,
     force: bool = False,
 ) -> Path:
-    """Write scenario.toml, results.json and manifest.json to a folder, whole or not at all."""
-
-    def fill(folder: Path) -> None:
-        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
-
-    return save_folder(path, fill, kind="comparison", manifest=manifest, force=force)
+    """Write the comparison's folder; what was kept of it on the way is removed."""
+    manifest = {
+        "command": list(command),
+        "date": date,
+        "seeds": {
+            "comparison": ready.plan.protocol.seed,
+            "workloads": [workload.jobs.meta.get("seed") for workload in ready.workloads],
+        },
+        "inputs": {
+            case.scenario.trace: workload.sha256
+            for case, workload in zip(ready.cases, ready.workloads, strict=True)
+        },
+    }
+    cells = [store.key(cell) for cell in all_cells(ready.cases, ready.contenders)]
+    folder = save_comparison(
+        out,
+        contests,
+        scenario=ready.plan.to_dict(),
+        results=results,
+        manifest=manifest,
+        cells=cells,
+        force=force,
+    )
+    store.clear()
+    return folder

@@ -62,16 +62,22 @@ class Scenario:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     @property
-    def rules(self) -> dict[str, Any]:
-        """What `simulate` takes besides policy and backfill."""
+    def rules_as_written(self) -> dict[str, Any]:
+        """What `simulate` takes besides policy and backfill, as plain data."""
         return {
-            "backfill_order": None if self.backfill_order is None else resolve_policy(self.backfill_order),
+            "backfill_order": self.backfill_order,
             "walltime": self.walltime,
             "passes": self.passes,
             "placement": self.placement,
             "dependencies": self.dependencies,
             "oversized": self.oversized,
         }
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The same, with the order of backfilling as a rule."""
+        order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
+        return {**self.rules_as_written, "backfill_order": order}
 
 
 @dataclass(frozen=True)

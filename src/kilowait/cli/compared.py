@@ -1,0 +1,171 @@
+"""Comparisons in tables and sentences, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cli import show
+from kilowait.cli.figures import ledger_line
+
+if TYPE_CHECKING:
+    from kilowait.experiments.inputs import Workload
+
+__all__ = ["show_contests", "show_fairness", "show_sentences", "show_table"]
+
+Words = Callable[[float], str]
+_COLUMNS: dict[str, tuple[str, Words]] = {
+    "mean_bsld": ("mean bounded\nslowdown", show.number),
+    "mean_wait_s": ("mean\nwait", show.span),
+    "median_wait_s": ("median\nwait", show.span),
+    "p95_wait_s": ("95 % wait\nbelow", show.span),
+    "max_wait_s": ("longest\nwait", show.span),
+    "mean_turnaround_s": ("mean\nturnaround", show.span),
+    "utilization": ("nodes\nbusy", show.percent),
+    "makespan_s": ("makespan", show.span),
+}
+_ALWAYS = ("mean_bsld", "mean_wait_s", "p95_wait_s", "max_wait_s", "utilization")
+_FAIRNESS: dict[str, tuple[str, Words]] = {
+    "jain_user_bsld": (
+        "Jain's index\nover users",
+        lambda value: f"{value:.2f}" if math.isfinite(value) else "-",
+    ),
+    "worst_user_bsld": ("slowdown of the\nworst-off user", show.number),
+    "worst_size_bsld": ("slowdown of the\nworst-off size", show.number),
+    "share_wait_over_bound": ("jobs waiting\nover a day", show.percent),
+    "starved_jobs": ("starved\njobs", show.number),
+}
+
+
+def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Workload]) -> None:
+    """A table, what it says in sentences, and who pays, for each log; then all logs together."""
+    for number, (found, workload) in enumerate(zip(results, workloads, strict=True)):
+        if number:
+            print()
+        show.title(f"{found['trace']}: {show.count(len(workload.jobs), 'job')} on {found['nodes']:,} nodes")
+        read = ledger_line(workload)
+        if read is not None:
+            print(read)
+        print(f"compared on {found['cut']}")
+        print()
+        show_table(found)
+        show_sentences(found)
+        show_fairness(found)
+    if len(results) > 1:
+        print()
+        show_all(results)
+
+
+def show_table(found: Mapping[str, Any]) -> None:
+    """Means with intervals, the best of each column marked."""
+    metric = str(found["metric"])
+    rows = _ranked(found)
+    knowing = {(row["policy"], row["backfill"]): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    names = list(dict.fromkeys((metric, *_ALWAYS)))
+    header = ["policy", "backfill"]
+    for name in names:
+        header.append(_COLUMNS[name][0])
+        if _has_interval(rows, name):
+            header.append("95 %\ninterval")
+    if knowing:
+        header += ["with perfect\nestimates", "gap\nclosed"]
+    best = {name: _best(rows, name) for name in names}
+    cells, marked = [], set()
+    for place, row in enumerate(rows):
+        line = [str(row["label"]).partition(",")[0], str(row["backfill"])]
+        for name in names:
+            words = _COLUMNS[name][1]
+            value = float(row["metrics"][name])
+            if value == best[name]:
+                marked.add((place, len(line)))
+            line.append(words(value))
+            if _has_interval(rows, name):
+                interval = row["intervals"][name]
+                line.append(f"{words(interval['low'])} – {words(interval['high'])}")
+        if knowing:
+            twin = knowing.get((row["policy"], row["backfill"]))
+            line.append("-" if twin is None else _COLUMNS[metric][1](float(twin["metrics"][metric])))
+            gap = found["gap_closed"].get(row["label"], math.nan)
+            # A rule worse than the best one closes no gap; of an agent people want to know by how much it misses.
+            line.append(show.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
+        cells.append(line)
+    show.table(header, cells, left=2, marked=marked)
+    print("* the best of its column")
+    bounds = found["lower_bounds"]
+    if bounds:
+        print(
+            f"no schedule can have a mean bounded slowdown below {show.number(bounds['mean_bsld'])}, a mean wait below "
+            f"{show.span(bounds['mean_wait_s'])} or a makespan below {show.span(bounds['makespan_s'])} here"
+        )
+
+
+def show_sentences(found: Mapping[str, Any]) -> None:
+    """Each pair in words."""
+    print()
+    for sentence in found["sentences"]:
+        print(sentence)
+    if found["sentences"]:
+        print()
+
+
+def show_fairness(found: Mapping[str, Any]) -> None:
+    """Who pays: users, sizes, long waits."""
+    header = ["fairness and risk", "", *(words for words, _ in _FAIRNESS.values())]
+    rows = [
+        [
+            str(row["label"]).partition(",")[0],
+            str(row["backfill"]),
+            *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
+        ]
+        for row in _ranked(found)
+    ]
+    show.table(header, rows, left=2)
+
+
+def show_all(results: Sequence[Mapping[str, Any]]) -> None:
+    """One column a log: each contender's mean over that of the first contender, and their geometric mean."""
+    metric = str(results[0]["metric"])
+    first = _real(results[0])[0]["label"]
+    lines = []
+    for number, row in enumerate(_real(results[0])):
+        ratios = [
+            _real(found)[number]["metrics"][metric] / _real(found)[0]["metrics"][metric]
+            if _real(found)[0]["metrics"][metric]
+            else math.nan
+            for found in results
+        ]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else math.nan
+        lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
+    show.title(f"all logs: {metric} over that of {first}")
+    show.table(["", *(str(found["trace"]).rpartition("/")[2] for found in results), "geometric mean"], lines)
+
+
+def _real(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in found["rows"] if row["kind"] != "clairvoyant"]
+
+
+def _ranked(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Best first by the metric that was asked for; those without it last."""
+    metric = found["metric"]
+    sign = _sign(metric)
+    return sorted(
+        _real(found), key=lambda row: (math.isnan(row["metrics"][metric]), sign * row["metrics"][metric])
+    )
+
+
+def _sign(metric: str) -> float:
+    from kilowait.evaluation.judging import JUDGED
+
+    return 1.0 if JUDGED[metric] == "less" else -1.0
+
+
+def _best(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [float(row["metrics"][name]) for row in rows if not math.isnan(row["metrics"][name])]
+    if not values:
+        return math.nan
+    return min(values) if _sign(name) > 0 else max(values)
+
+
+def _has_interval(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return all(name in row["intervals"] and math.isfinite(row["intervals"][name]["low"]) for row in rows)

@@ -1,0 +1,206 @@
+"""The cells of a comparison: one contender in one window each, run in as many processes as there are cores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.engine.ports import Rule
+from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation.judging import Contender, Windows
+from kilowait.evaluation.limits import with_perfect_estimates
+from kilowait.experiments.scenario import Scenario, resolve_policy
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.policies import simulate
+
+__all__ = ["Case", "Cell", "Keeps", "all_cells", "run_cell", "run_cells", "workers_for"]
+
+Cell = tuple[int, int, int]
+"""Numbers of the case, the contender and the window."""
+
+ENOUGH_JOBS = 2_000_000
+"""A comparison that simulates fewer jobs than this for each process is done before a second one has started."""
+CHUNK_JOBS = 50_000
+"""Jobs simulated between two reports of a process."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log on a machine, cut into windows."""
+
+    scenario: Scenario
+    cluster: Cluster
+    windows: Windows
+
+    @property
+    def digest(self) -> str:
+        """Of jobs, machine and settings, by content."""
+        found = hashlib.sha256()
+        jobs = self.windows.jobs
+        for name in jobs.columns:
+            found.update(name.encode())
+            found.update(np.ascontiguousarray(jobs[name]).data)
+        rules = {**self.scenario.rules_as_written, "labels": {k: list(v) for k, v in jobs.labels.items()}}
+        found.update(json.dumps([repr(self.cluster), rules]).encode())
+        return found.hexdigest()
+
+
+def run_cell(
+    jobs: JobTable, cluster: Cluster, contender: Contender, rule: Rule, rules: Mapping[str, Any]
+) -> SegmentLog:
+    """Simulate one window. A clairvoyant knows the run times; its log is of the jobs as they are."""
+    knowing = contender.kind == "clairvoyant"
+    seen = with_perfect_estimates(jobs) if knowing else jobs
+    log = simulate(seen, cluster, rule, contender.backfill, **rules)
+    return replace(log, jobs_table=jobs) if knowing else log
+
+
+class Keeps(Protocol):
+    """Somewhere finished cells are kept."""
+
+    def load(self, cell: Cell) -> SegmentLog | None:
+        """The log of a finished cell, or None."""
+
+    def save(self, cell: Cell, log: SegmentLog) -> None:
+        """Keep one."""
+
+
+def workers_for(cases: Sequence[Case], contenders: Sequence[Contender]) -> int:
+    """As many processes as there are cores and enough work for."""
+    jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(contenders)
+    return max(1, min(_cores(), jobs // ENOUGH_JOBS + 1))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_cells(
+    cases: Sequence[Case],
+    contenders: Sequence[Contender],
+    *,
+    workers: int,
+    store: Keeps | None = None,
+    progress: Callable[[Cell, bool], None] | None = None,
+) -> dict[Cell, SegmentLog]:
+    """Every contender in every window of every case; the same logs on any number of processes.
+
+    `progress` hears of every cell when it is there, and whether it had to be run. With a store, finished cells are
+    taken from it and put into it.
+    """
+    found: dict[Cell, SegmentLog] = {}
+
+    def there(cell: Cell, log: SegmentLog, ran: bool) -> None:
+        found[cell] = log
+        if ran and store is not None:
+            store.save(cell, log)
+        if progress is not None:
+            progress(cell, ran)
+
+    wanted: list[Cell] = []
+    for cell in all_cells(cases, contenders):
+        held = None if store is None else store.load(cell)
+        if held is None:
+            wanted.append(cell)
+        else:
+            there(cell, held, False)
+    if workers == 1 or len(wanted) < 2:
+        rules = [resolve_policy(contender.policy) for contender in contenders]
+        for cell in wanted:
+            there(cell, _run(cell, cases, contenders, rules), True)
+    else:
+        for cell, log in _in_processes(cases, contenders, wanted, workers):
+            there(cell, log, True)
+    return found
+
+
+def _run(
+    cell: Cell, cases: Sequence[Case], contenders: Sequence[Contender], rules: Sequence[Rule]
+) -> SegmentLog:
+    case, who, window = cases[cell[0]], cell[1], cell[2]
+    jobs = case.windows[window].jobs
+    return run_cell(jobs, case.cluster, contenders[who], rules[who], case.scenario.rules)
+
+
+def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterator[Cell]:
+    """In the order in which a comparison folder counts them."""
+    for number, case in enumerate(cases):
+        for contender in range(len(contenders)):
+            for window in range(len(case.windows)):
+                yield number, contender, window
+
+
+# -- several processes ---------------------------------------------------------------------------
+
+_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule]] = ((), (), ())
+"""In a worker: what it was started with."""
+
+
+def _begin(cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
+    global _given  # noqa: PLW0603 - a worker process is handed its work once
+    _given = (cases, contenders, [resolve_policy(contender.policy) for contender in contenders])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+
+
+def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, SegmentLog]] | str:
+    """Logs without their jobs, which the parent has; or what went wrong, in words."""
+    cases, contenders, rules = _given
+    try:
+        logs = [_run(cell, cases, contenders, rules) for cell in cells]
+    except KilowaitError as problem:
+        return str(problem)
+    none = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
+    return [(cell, replace(log, jobs_table=none)) for cell, log in zip(cells, logs, strict=True)]
+
+
+def _in_processes(
+    cases: Sequence[Case], contenders: Sequence[Contender], wanted: Sequence[Cell], workers: int
+) -> Iterator[tuple[Cell, SegmentLog]]:
+    # Not forked: a child forked from a process with threads may hang.
+    context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
+    with ProcessPoolExecutor(workers, context, _begin, (cases, contenders)) as pool:
+        try:
+            asked: list[Future[Any]] = [pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, wanted)]
+            for done in as_completed(asked):
+                answer = done.result()
+                if isinstance(answer, str):
+                    raise InputError(answer)
+                for cell, log in answer:
+                    yield cell, replace(log, jobs_table=cases[cell[0]].windows[cell[2]].jobs)
+        except BrokenProcessPool:
+            raise InputError(
+                "a process of the comparison was ended from outside, perhaps for want of memory; "
+                "take fewer with --workers"
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.terminate()
+            raise
+
+
+def _chunks(cases: Sequence[Case], wanted: Sequence[Cell]) -> Iterator[list[Cell]]:
+    chunk: list[Cell] = []
+    jobs = 0
+    for cell in wanted:
+        chunk.append(cell)
+        windows = cases[cell[0]].windows
+        jobs += int(windows.size[cell[2]] + windows.warmup[cell[2]])
+        if jobs >= CHUNK_JOBS:
+            yield chunk
+            chunk, jobs = [], 0
+    if chunk:
+        yield chunk

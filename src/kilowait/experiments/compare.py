@@ -1,0 +1,82 @@
+"""`compare`: contenders side by side from Python, rules of one's own and agents among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kilowait.cluster import Cluster
+from kilowait.engine.ports import Rule
+from kilowait.evaluation.judging import Contender, Contest, Windows, whole
+from kilowait.experiments.cells import run_cell
+from kilowait.experiments.scenario import described, resolve_policy
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.policies import resolve
+from kilowait.policies.registry import Decider
+
+__all__ = ["compare"]
+
+
+def compare(
+    jobs: JobTable | Windows,
+    cluster: Cluster,
+    policies: Sequence[str | Rule | Decider] | Mapping[str, str | Rule | Decider],
+    *,
+    backfill: str | int = "easy",
+    clairvoyant: bool = False,
+    trace: str = "jobs",
+    progress: Callable[[str], None] | None = None,
+    **rules: Any,
+) -> Contest:
+    """Run several policies on the same jobs, or on the same windows of a log (`kilowait.cut_windows`).
+
+    The contest that comes back has the metrics of every contender in every window (`table`, `values`), says who is
+    better (`judge`), and holds all logs (`logs`).
+
+    Args:
+        jobs: a log, or windows cut from one.
+        cluster: the machine.
+        policies: names, rules or agents; a mapping gives them names of its own.
+        backfill: as in `kilowait.simulate`, which also takes `rules`.
+        clairvoyant: run every named rule once more with perfect estimates.
+        trace: what to call the log.
+        progress: hears who is about to run.
+
+    >>> import kilowait as kw
+    >>> log = kw.lublin(400, 16, load=0.9, seed=1)
+    >>> cut = kw.cut_windows(log, 4, window_jobs=100, seed=0)
+    >>> contest = compare(cut, Cluster.from_nodes(16), ["fcfs", "sjf"])
+    >>> contest.labels, contest.values("mean_bsld").shape
+    (('fcfs', 'sjf'), (2, 4))
+    """
+    cut = jobs if isinstance(jobs, Windows) else whole(jobs)
+    named = (
+        dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
+    )
+    who = [
+        (Contender(name, backfill, "rule" if isinstance(policy, str | Rule) else "agent"), _rule(policy))
+        for name, policy in named.items()
+    ]
+    if clairvoyant:
+        who += [(Contender(c.policy, c.backfill, "clairvoyant"), r) for c, r in who if c.kind == "rule"]
+    logs: list[list[SegmentLog]] = []
+    for contender, rule in who:
+        if progress is not None:
+            progress(contender.label)
+        logs.append([run_cell(window.jobs, cluster, contender, rule, rules) for window in cut])
+    return Contest(
+        trace=trace,
+        nodes=cluster.nodes,
+        windows=cut,
+        contenders=tuple(contender for contender, _ in who),
+        logs=lambda contender, window: logs[contender][window],
+        cluster=described(cluster),
+    )
+
+
+def _name(policy: str | Rule | Decider) -> str:
+    return policy if isinstance(policy, str) else resolve(policy).name
+
+
+def _rule(policy: str | Rule | Decider) -> Rule:
+    return resolve_policy(policy) if isinstance(policy, str) else resolve(policy)

@@ -1,0 +1,138 @@
+"""The first thing people run: rules and a small agent on a workload made on the spot, and a page with pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError
+from kilowait.evaluation.folders import check_free, save_comparison
+from kilowait.experiments import training
+from kilowait.experiments.results import results_of
+from kilowait.experiments.scenario import described
+from kilowait.report import need_matplotlib, write_report
+from kilowait.synth import lublin
+
+__all__ = ["FAST", "FULL", "Made", "Size", "quickstart"]
+
+NODES, LOAD = 256, 0.95
+RULES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
+TITLE = "kilowait quickstart: who goes next?"
+
+Steps = Callable[[int], AbstractContextManager[Callable[[str, bool], None]]]
+"""Progress of a number of steps; see `kilowait.cli.show.steps`."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is done."""
+
+    jobs: int
+    generations: int
+    population: int
+    windows: int
+    window_jobs: int
+
+
+FULL = Size(jobs=300_000, generations=80, population=16, windows=24, window_jobs=1024)
+FAST = Size(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a quickstart leaves behind."""
+
+    report: Path
+    figures: Path
+    agent: Path
+    comparison: Path
+    results: dict[str, Any]
+
+
+def quickstart(
+    out: Path,
+    size: Size,
+    *,
+    seed: int,
+    command: list[str],
+    date: str,
+    say: Callable[[str], None],
+    steps: Steps,
+) -> Made:
+    """Make a workload, train an agent on its first 80 %, compare it with rules on the rest, write the report.
+
+    Folders of an earlier quickstart in `out` are replaced, other files are left alone.
+    """
+    need_matplotlib()
+    folders = {name: out / name for name in ("agent", "comparison")}
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; name a folder with --out")
+    for folder in folders.values():
+        check_free(folder, force=True)
+    say(f"1/4  making {size.jobs:,} jobs for {NODES} nodes at a load of {LOAD} (seed {seed})")
+    jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
+    cluster = Cluster.from_nodes(NODES)
+    trace = f"Lublin-Feitelson model, {size.jobs:,} jobs, {NODES} nodes, load {LOAD}, rounded estimates, seed {seed}"
+    how = training.Training(
+        seed=seed,
+        generations=size.generations,
+        population=size.population,
+        windows=size.windows,
+        window_jobs=size.window_jobs,
+    )
+    cut = training.test_windows(jobs, size.window_jobs, seed=seed)
+    say(f"2/4  training an agent of ten weights on the first {int(0.8 * size.jobs):,} jobs")
+    with steps(size.generations) as step:
+        agent, history = training.train(
+            jobs,
+            cluster,
+            how,
+            trace=trace,
+            progress=lambda done: step(
+                f"best so far {done.best:.3f} of SAF", done.number % 10 == 0 or done.number == done.of
+            ),
+        )
+    say(f"3/4  comparing it with {len(RULES)} rules on {len(cut)} windows of {size.window_jobs:,} later jobs")
+    with steps(2 * len(RULES) + 1) as step:
+        contest = training.judged(
+            agent,
+            RULES,
+            jobs,
+            cluster,
+            how,
+            trace=trace,
+            clairvoyant=True,
+            progress=lambda who: step(who, False),
+        )
+    found = results_of(contest, how.objective, seed=seed)
+    manifest = {
+        "command": command,
+        "date": date,
+        "seeds": {"workload": seed, "training": seed, "comparison": seed},
+    }
+    scenario = {"trace": trace, "cluster": described(cluster), "size": asdict(size)}
+    training.save_agent(
+        folders["agent"],
+        agent,
+        history,
+        scenario={**scenario, "training": asdict(how)},
+        results={},
+        manifest=manifest,
+        force=True,
+    )
+    save_comparison(
+        folders["comparison"],
+        [contest],
+        scenario={**scenario, "contender": [asdict(contender) for contender in contest.contenders]},
+        results={"traces": [found]},
+        manifest=manifest,
+        force=True,
+    )
+    say("4/4  writing the page")
+    made = Made(out / "report.html", out / "figures", folders["agent"], folders["comparison"], found)
+    write_report([made.comparison, made.agent], made.report, figures=made.figures, title=TITLE, seed=seed)
+    return made

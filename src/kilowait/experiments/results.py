@@ -1,0 +1,95 @@
+"""What came out of a comparison, as plain data: for a terminal, for JSON and for the folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import InputError
+from kilowait.evaluation.judging import Contest
+from kilowait.evaluation.limits import lower_bounds
+
+__all__ = ["results_of"]
+
+INTERVALS = ("mean_bsld", "mean_wait_s")
+"""Metrics whose means are given with an interval, besides the one that is asked for."""
+
+
+def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
+    """What came out, as plain data: means with intervals, pairs with verdicts, sentences, limits."""
+    judged = {name: contest.judge(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
+    main = judged[metric]
+    rows = []
+    for number, contender in enumerate(contest.contenders):
+        rows.append(
+            {
+                "policy": contender.policy,
+                "backfill": contender.backfill,
+                "kind": contender.kind,
+                "label": contender.label,
+                "metrics": _averages(contest.table[number]),
+                "intervals": {
+                    name: {key: value for key, value in asdict(mean).items() if key != "contender"}
+                    for name, judgement in judged.items()
+                    for mean in judgement.means
+                    if mean.contender == contender.label
+                },
+            }
+        )
+    ours = _ours(contest) or main.best
+    others = [mean.contender for mean in main.ranked() if mean.contender != ours]
+    return {
+        "trace": contest.trace,
+        "nodes": contest.nodes,
+        "windows": len(contest.windows),
+        "cut": contest.windows.words,
+        "overlap": contest.windows.overlap,
+        "counted_jobs": int(contest.windows.size.sum()),
+        "metric": metric,
+        "rows": rows,
+        "judgement": main.to_dict(),
+        "sentences": [main.pair(ours, other).sentence() for other in others],
+        "gap_closed": contest.gap_closed(metric),
+        "lower_bounds": _bounds(contest) if bounds else {},
+        "notes": [*contest.notes, *main.notes],
+    }
+
+
+def _ours(contest: Contest) -> str | None:
+    """The agent, where there is one: what people ask is how it fares against the rules."""
+    agents = [contender.label for contender in contest.contenders if contender.kind == "agent"]
+    return agents[0] if len(agents) == 1 else None
+
+
+def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
+    """Of one window its metrics as they are; of several their means over those that have them."""
+    if len(windows) == 1:
+        return dict(windows[0])
+    found: dict[str, float | int] = {}
+    for name in windows[0]:
+        values = [float(window[name]) for window in windows if not math.isnan(window[name])]
+        found[name] = sum(values) / len(values) if values else math.nan
+    return found
+
+
+def _bounds(contest: Contest) -> dict[str, float]:
+    """Below which no schedule of these windows can come, on average; nothing where that is not known."""
+    if any(group.get("shared", False) for group in contest.cluster.get("group", ())):
+        return {}  # jobs there take parts of nodes
+    kill = contest.logs(0, 0).run.get("walltime") == "kill"
+    found = []
+    for window in contest.windows:
+        jobs = window.jobs[window.warmup :]
+        if kill:
+            jobs = jobs.with_columns(
+                runtime_s=np.minimum(jobs["runtime_s"], np.maximum(jobs["estimate_s"], 1))
+            )
+        try:
+            found.append(asdict(lower_bounds(jobs, contest.nodes)))
+        except InputError:  # jobs that may be withdrawn, or are larger than the machine
+            return {}
+    return {name: sum(bound[name] for bound in found) / len(found) for name in found[0]}

@@ -1,0 +1,129 @@
+"""Finished cells of a comparison, kept while it is not whole.
+
+A cell is kept under a name made from everything it depends on (jobs, machine, rule, window, settings, the simulator's
+own sources), so that a comparison that was interrupted goes on where it stopped, and one that was changed runs what
+is new in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+import kilowait
+from kilowait.errors import InputError
+from kilowait.evaluation.folders import Comparison, load_comparison
+from kilowait.evaluation.judging import Contender, Contest
+from kilowait.experiments.cells import Case, Cell
+from kilowait.experiments.scenario import AGENT
+from kilowait.jobs import SegmentLog
+
+__all__ = ["Store"]
+
+_COLUMNS = (
+    "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s",
+    "capacity_nodes",
+)  # fmt: skip
+
+
+class Store:
+    """Finished cells, by content: in a folder beside the one the comparison is to be written to, and in that itself.
+
+    The folder beside it is there only while a comparison is not finished.
+    """
+
+    def __init__(self, out: Path, cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
+        self.folder = out.with_name(f"{out.name}.cells")
+        self.found = 0
+        """Cells that did not have to be run."""
+        self._cases, self._contenders = cases, contenders
+        self._digests = [case.digest for case in cases]
+        self._policies = [_policy_digest(contender.policy) for contender in contenders]
+        self._earlier: dict[str, tuple[Contest, int, int]] = {}
+        if (out / "manifest.json").exists():
+            self._earlier = _cells_of(load_comparison(out))
+
+    def key(self, cell: Cell) -> str:
+        """A name made from everything the cell depends on."""
+        case, contender, window = cell
+        windows, who = self._cases[case].windows, self._contenders[contender]
+        place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
+        what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+
+    def load(self, cell: Cell) -> SegmentLog | None:
+        """The log of a cell that was finished before; None where there is none that can be read."""
+        key = self.key(cell)
+        jobs = self._cases[cell[0]].windows[cell[2]].jobs
+        if key in self._earlier:
+            contest, contender, window = self._earlier[key]
+            self.found += 1
+            return replace(contest.logs(contender, window), jobs_table=jobs)
+        try:
+            with (self.folder / f"{key}.npz").open("rb") as file, np.load(file) as held:
+                columns = {name: held[name] for name in _COLUMNS}
+                note = json.loads(str(held["note"]))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+        self.found += 1
+        return SegmentLog(jobs_table=jobs, groups=tuple(note["groups"]), run=note["run"], **columns)
+
+    def save(self, cell: Cell, log: SegmentLog) -> None:
+        """Keep a finished cell; it is there whole or not at all."""
+        path = self.folder / f"{self.key(cell)}.npz"
+        part = path.with_suffix(f".{os.getpid()}.part")
+        note = json.dumps({"groups": list(log.groups), "run": dict(log.run)})
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as file:
+                np.savez(file, note=np.array(note), **{name: getattr(log, name) for name in _COLUMNS})
+            part.replace(path)
+        except OSError as problem:
+            part.unlink(missing_ok=True)
+            raise InputError(
+                f"cannot keep a finished cell in {path}: {problem.strerror or problem}"
+            ) from None
+
+    def clear(self) -> None:
+        """The comparison is written: what was kept on the way is not needed any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _cells_of(earlier: Comparison) -> dict[str, tuple[Contest, int, int]]:
+    places = [
+        (contest, contender, window)
+        for contest in earlier.contests
+        for contender in range(len(contest.contenders))
+        for window in range(len(contest.windows))
+    ]
+    return dict(zip(earlier.cells, places, strict=True))
+
+
+def _policy_digest(policy: str) -> str:
+    """The rule as written; of an agent also what its file holds."""
+    if not policy.startswith(AGENT):
+        return policy
+    try:
+        return f"{AGENT}{hashlib.sha256(Path(policy[len(AGENT) :]).read_bytes()).hexdigest()}"
+    except OSError:
+        return policy  # load_agent has the words for what is wrong with it
+
+
+@cache
+def _code() -> str:
+    """Of the sources a simulation depends on: a cell of another version is run again."""
+    found = hashlib.sha256(np.__version__.encode())
+    root = Path(kilowait.__file__).parent
+    for room in ("engine", "policies", "agents", "jobs", "cluster"):
+        for source in sorted((root / room).rglob("*.py")):
+            found.update(source.read_bytes())
+    return found.hexdigest()
