@@ -1,23 +1,50 @@
-"""The page: whole, self-contained, escaped, honest."""
+"""The page: whole, self-contained, escaped; written safely; and every figure with something on it."""
 
 from __future__ import annotations
 
+import base64
 import builtins
-import io
+import hashlib
 import re
+import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.report import Curve, Duel, Report, Result, figures, page, write_page
-from kilowait.report.content import summary
-from kilowait.report.page import drawn
+from kilowait.evaluation.folders import save_comparison, save_folder, save_run
+from kilowait.report import Source, Training, page, write_report
+from kilowait.report.content import Findings
+from kilowait.report.sections import comparison_table, summary_block
+from tests.report.conftest import NASTY, NODES, contest_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
+TRAINING = Training(
+    "agent",
+    "bounded slowdown",
+    [{"number": n, "training": 1 - n / 50, "validation": None if n % 2 else 1 - n / 40} for n in range(1, 9)],
+    [["length", 0.5, "ln <estimate>"], ["wait", -1.25, "how long it waits"]],
+)
+SOURCE = Source(
+    "runs/<x>",
+    "comparison",
+    {
+        "layout": 1,
+        "kind": "comparison",
+        "versions": {"python": "3.11.2", "numpy": "2.1"},
+        "command": ["kilowait", "compare", "a b.swf"],
+        "date": "2026-01-02",
+        "seeds": {"windows": 7},
+        "inputs": {f"{NASTY}.swf": "ab" * 32},
+        "files": {"log.parquet": "cd" * 32},
+    },
+    {"trace": NASTY},
+)
 
 
 class Reader(HTMLParser):
@@ -53,156 +80,245 @@ def read(text):
 
 
 @pytest.fixture(scope="module")
-def logs():
-    jobs = kw.lublin(600, 32, load=0.95, seed=1)
-    return {name: kw.simulate(jobs, kw.Cluster.from_nodes(32), name, "easy") for name in ("fcfs", "sjf")}
+def made(windowed):
+    """A page with every part."""
+    return page([windowed], training=[TRAINING], sources=[SOURCE], title=f"All {NASTY}")
 
 
-def duel(rule="saf", low=0.8, high=0.95, mean=20.0):
-    ratio = (low + high) / 2
-    return Duel(
-        rule, 12, mean, (mean - 2, mean + 2), mean * ratio, (mean * low, mean * high), ratio, low, high
-    )
-
-
-@pytest.fixture(scope="module")
-def report(logs):
-    results = [Result(name, "easy", kw.metrics(log)) for name, log in logs.items()]
-    return Report(
-        title="A <test> & more",
-        results=[*results, Result("agent", "easy", results[1].metrics, learned=True)],
-        duels=[duel(), duel("sjf", mean=30.0), duel("f1", 0.7, 1.2, 25.0), duel("lxf", 1.1, 1.3, 26.0)],
-        curve=Curve([1, 2, 3], [1.0, 0.9, 0.95], [float("nan"), 0.9, 0.92]),
-        logs=logs,
-        facts=[("seed", "0"), ("note", '<script>alert("x")</script>')],
-        weights=[("length", 0.5, "ln <estimate>")],
-    )
-
-
-def test_the_page_is_well_formed_and_self_contained(report):
-    text = page(report)
-    reader = read(text)
+def test_the_page_is_well_formed_and_self_contained(made):
+    reader = read(made)
     assert len(reader.ids) == len(set(reader.ids)), "ids are used once"
-    assert {tag for tag, _ in reader.tags} & {"script", "link", "img", "iframe"} == set()
+    assert {tag for tag, _ in reader.tags} & {"link", "img", "iframe", "object"} == set()
+    assert not any("src" in attributes for _, attributes in reader.tags)
     spaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
-    assert set(re.findall(r"(?:https?:)?//[\w./-]+", text)) <= spaces
-    used = set(re.findall(r'href="#([^"]+)"', text)) | set(re.findall(r"url\(#([^)]+)\)", text))
+    assert set(re.findall(r"https?://[\w./-]+", made)) <= spaces
+    used = set(re.findall(r'href="#([^"]+)"', made)) | set(re.findall(r"url\(#([^)]+)\)", made))
     assert used
     assert used <= set(reader.ids)
-    assert "currentcolor" not in text.lower()
 
 
-def test_what_is_passed_in_is_escaped(report):
-    text = page(report)
-    assert "<script>" not in text
-    assert "&lt;script&gt;" in text
-    assert "<title>A &lt;test&gt; &amp; more</title>" in text
-    nasty = Result('"><b onload=x>', "easy", report.results[0].metrics)
-    assert "<b onload" not in page(Report(title="t", results=[nasty]))
+def test_only_our_script_may_run(made):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', made).group(1)
+    script = re.search(r'<script type="module">(.*?)</script>', made, re.DOTALL).group(1)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'")
+    assert f"script-src 'sha256-{digest}'" in policy
+    kinds = [attributes.get("type") for tag, attributes in read(made).tags if tag == "script"]
+    assert kinds.count("module") == 1
+    assert set(kinds) == {"module", "application/json", "text/plain"}
 
 
-def test_readers_who_cannot_see_are_told(report):
-    tags = read(page(report)).tags
-    drawings = [attributes for tag, attributes in tags if tag == "svg"]
-    assert len(drawings) == 5
+def test_what_is_passed_in_is_escaped(made):
+    assert "<b onload" not in made
+    assert "&lt;b onload" in made
+    nasty = contest_of(jobs_of(60), trace=f"dir/{NASTY}")
+    nasty = replace(
+        nasty, contenders=tuple(replace(c, name=f"{c.policy}{NASTY} $") for c in nasty.contenders)
+    )
+    text = page([nasty])
+    assert "<b onload" not in text
+    read(text)
+
+
+def test_the_parts_come_in_order(made):
+    titles = re.findall(r"<h[23][^>]*>(.*?)</h[23]>", made)
+    assert titles == [
+        "Summary",
+        "Results on made",
+        "Side by side",
+        "How waits and slowdowns are spread",
+        "Over time",
+        "Who waits",
+        "Job by job",
+        "Training",
+        "What was read",
+        "Provenance",
+    ]
+
+
+def test_readers_who_cannot_see_are_told(made):
+    reader = read(made)
+    drawings = [a for tag, a in reader.tags if tag == "svg" and "aria-hidden" not in a]
+    assert len(drawings) == 6
     assert all(a["role"] == "img" and len(a["aria-label"]) > 20 for a in drawings)
-    assert all("scope" in attributes for tag, attributes in tags if tag == "th")
-    assert dict(tags)["html"]["lang"] == "en"
-    assert any(a.get("name") == "viewport" for tag, a in tags if tag == "meta")
-
-
-def test_light_and_dark(report):
-    text = page(report)
-    assert "prefers-color-scheme: dark" in text
-    defined = set(re.findall(r"(--\w+):", text))
-    assert set(re.findall(r"var\((--\w+)\)", text)) <= defined
-
-
-def test_same_report_same_bytes(report, tmp_path):
-    assert page(report) == page(report)
-    path = write_page(report, tmp_path / "new" / "page.html")
-    assert path.read_text(encoding="utf-8") == page(report)
-    with pytest.raises(InputError, match="cannot write the page"):
-        write_page(report, path / "below.html")
-
-
-def test_one_policy_is_enough(logs):
-    one = Report(title="one", results=[Result("fcfs", "easy", kw.metrics(logs["fcfs"]))])
-    reader = read(page(one))
-    assert "fcfs has a mean bounded slowdown of" in "".join(reader.text)
-    assert sum(tag == "svg" for tag, _ in reader.tags) == 1
-
-
-def test_a_log_without_jobs_is_drawn():
-    none, small, tiny = np.empty(0), np.empty(0, np.int16), np.empty(0, np.int8)
-    jobs, row = kw.lublin(5, 8)[:0], np.empty(0, np.int64)
-    log = kw.SegmentLog(jobs, row, none, none, small, small, tiny, none, tiny, np.zeros(1), np.array([8]))
-    read(page(Report(title="none", results=[Result("fcfs", "none", kw.metrics(log))], logs={"fcfs": log})))
-
-
-def test_results_are_checked():
-    with pytest.raises(InputError, match="without results"):
-        Report(title="x", results=[])
-    with pytest.raises(InputError, match="'sjf' lack mean_bsld"):
-        Report(title="x", results=[Result("sjf", "easy", {"mean_wait_s": 1.0})])
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.8, 0.95, "The agent beats the best rule, saf"),
-        (0.9, 1.1, "not shown to be better or worse"),
-        (1.05, 1.3, "does not beat the best rule, saf"),
-    ],
-)
-def test_the_words_say_what_the_interval_says(report, low, high, words):
-    results = report.results
-    told = " ".join(
-        summary(Report(title="x", results=results, duels=[duel("saf", low, high), duel("f1", mean=99.0)]))
-    )
-    assert words in told
-    assert "Against the other rules it is better than f1." in told
-
-
-def test_the_price_is_named(logs):
-    def result(name, bsld, wait_s, longest_s):
-        return Result(name, "easy", {"mean_bsld": bsld, "mean_wait_s": wait_s, "max_wait_s": longest_s})
-
-    told = summary(
-        Report(title="x", results=[result("fcfs", 100.0, 600, 7200), result("sjf", 10.0, 300, 86400)])
-    )
-    assert told[1] == "First come, first served with the same backfilling has 100, 10 times as much."
-    assert told[2].endswith("under sjf the longest wait is 24 h 0 min instead of 2 h 0 min.")
-    assert (
-        len(summary(Report(title="x", results=[result("fcfs", 9.0, 600, 7200), result("sjf", 8.0, 3, 9)])))
-        == 2
+    assert all("scope" in a for tag, a in reader.tags if tag == "th")
+    canvases = [a for tag, a in reader.tags if tag == "canvas"]
+    assert len(canvases) == 2
+    assert all(a["tabindex"] == "0" and a["role"] and a["aria-label"] for a in canvases)
+    assert sum(tag == "output" and a["aria-live"] == "polite" for tag, a in reader.tags) == 2
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in reader.tags}
+    assert dict(reader.tags)["html"]["lang"] == "en"
+    labelled = reader.open + [a for tag, a in reader.tags if tag == "button"]
+    assert all(
+        a.get("aria-label") or a.get("id") == "scheme" or a.get("data-do") == "reset" for a in labelled
     )
 
 
-def test_every_figure_has_something_on_it(report, tmp_path):
+def test_colours_are_variables_that_exist(made):
+    defined = set(re.findall(r"(--\w+): ", made))
+    used = set(re.findall(r"var\((--\w+)\)", made))
+    assert used <= defined
+    assert {"--line0", "--line5", "--ink"} <= used
+
+
+def test_provenance_is_exact(made):
+    text = "".join(read(made).text)
+    for said in ("python 3.11.2, numpy 2.1", "kilowait compare 'a b.swf'", "2026-01-02", "windows 7"):
+        assert said in text
+    assert f"sha256 {'ab' * 32}" in text
+    assert f"sha256 {'cd' * 32}" in text
+    assert "612 rows read, 600 jobs; 12 dropped, 3 mended." in text
+
+
+def test_same_input_same_bytes(contest):
+    assert page([contest], title="t") == page([contest], title="t")
+
+
+def test_the_table_has_the_evaluations_numbers(windowed):
+    found = Findings(windowed, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
+    html = comparison_table(found)
+    mean = found.bsld.ranked()[0]
+    assert mean.contender == found.contest.labels[found.ranked[0]]
+    cells = re.findall(r"<tr[^>]*><th scope=\"row\">([^<]*)</th>(.*?)</tr>", html)
+    assert cells[-1][0] == "no schedule can go below"
+    assert "1.25" in cells[-1][1]
+    best = re.findall(r"<td>(.*?)</td>", cells[0][1])
+    assert "(best)" in best[0]
+    pair = found.bsld.pair(windowed.labels[found.ranked[1]], windowed.labels[found.reference])
+    assert f"{pair.wins} of 20" in cells[1][1]
+    assert f'<span class="{pair.verdict}">' in cells[1][1]
+
+
+def test_who_is_drawn_is_said_where_not_all_are():
+    names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef")
+    assert "From here on 6 of 7 are drawn: fcfs, " in page([contest_of(jobs_of(60), names)])
+    assert "From here on" not in page([contest_of(jobs_of(60), names[:6])])
+
+
+def test_an_undecided_lead_is_called_so_in_large_print(windowed):
+    found = Findings(windowed, 0)
+    pair = found.bsld.pair(windowed.labels[found.real[0]], "fcfs")
+    assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(found)
+
+
+def test_one_contender_and_no_jobs_are_drawn():
+    read(page([contest_of(jobs_of(50), ("fcfs",))]))
+    none = contest_of(jobs_of(50).with_columns(nodes=[64] * 50), ("fcfs", "sjf"), oversized="reject")
+    text = page([none])
+    read(text)
+    assert "No job started" in text
+
+
+def test_nothing_is_no_report(tmp_path):
+    with pytest.raises(InputError, match="a report of nothing"):
+        page([])
+    with pytest.raises(InputError, match="no folder to report on"):
+        write_report([], tmp_path / "x.html")
+
+
+# -- folders and files -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two runs of the same jobs."""
+    jobs = jobs_of(200)
+    paths = []
+    for name in ("fcfs", "sjf"):
+        log = kw.simulate(jobs, kw.Cluster.from_nodes(NODES), name, "easy")
+        scenario = {"trace": "made.swf", "policy": name, "backfill": "easy"}
+        paths.append(save_run(tmp_path / name, log, scenario=scenario, results={"ledger": None}))
+    return paths
+
+
+def test_runs_become_a_page_and_figures(folders, tmp_path):
     from matplotlib.image import imread
 
-    for name, (figure, caption, alt) in drawn(report).items():
-        png, svg = figures.save(figure, tmp_path, name)
-        pixels = imread(io.BytesIO(png.read_bytes()))[..., :3]
+    said = []
+    out = tmp_path / "new" / "report.html"
+    drawn = tmp_path / "figures"
+    assert write_report(folders, out, figures=drawn, progress=said.append) == out
+    text = out.read_text(encoding="utf-8")
+    read(text)
+    assert "<title>Schedulers compared on made</title>" in text
+    assert any("opening" in line for line in said)
+    names = {path.stem for path in drawn.iterdir()}
+    assert names == {
+        "means",
+        "ratios",
+        "shares",
+        "violins",
+        "classes",
+        "over-time",
+        "gantt-fcfs",
+        "gantt-sjf",
+    }
+    for name in names:
+        pixels = imread(drawn / f"{name}.png")[..., :3]
         ink = (np.abs(pixels - 1.0).max(axis=2) > 0.1).mean()
-        assert 0.01 < ink < 0.6, name
-        colours = np.unique((pixels * 255).astype(int).reshape(-1, 3), axis=0)
-        assert len(colours) > 10, name
-        assert svg.read_text().lstrip().startswith("<?xml")
-        assert caption
-        assert alt
+        assert 0.01 < ink < 0.95, name
+        assert (drawn / f"{name}.svg").read_text().lstrip().startswith("<?xml")
+    assert not list(tmp_path.glob("new/.*")), "nothing is left beside it"
+    write_report(folders[:1], out, title="Again & again")
+    assert "<title>Again &amp; again</title>" in out.read_text(encoding="utf-8")
 
 
-def test_no_global_state_is_left(report):
+def test_comparisons_and_agents_join_in(folders, windowed, tmp_path):
+    results = {"traces": [{"lower_bounds": {"mean_bsld": 1.5, "mean_wait_s": None}}]}
+    compared = save_comparison(tmp_path / "compared", [windowed], scenario={"trace": "x"}, results=results)
+
+    def fill(folder):
+        (folder / "scenario.toml").write_text("", encoding="utf-8")
+        told = '{"objective": "mean_bsld", "training": [{"number": 1, "training": 0.9, "validation": null}]}'
+        (folder / "results.json").write_text(told, encoding="utf-8")
+
+    agent = save_folder(tmp_path / "agent", fill, kind="agent")
+    out = write_report([*folders, compared, agent], tmp_path / "all.html")
+    text = out.read_text(encoding="utf-8")
+    read(text)
+    assert "no schedule can go below" in text
+    assert "Objective: bounded slowdown." in text
+    assert text.count("<canvas") == 4
+    only = write_report([agent], tmp_path / "only.html").read_text(encoding="utf-8")
+    assert "<title>Training of agent</title>" in only
+
+
+def test_runs_of_different_jobs_are_not_compared(folders, tmp_path):
+    log = kw.simulate(jobs_of(150, seed=5), kw.Cluster.from_nodes(NODES), "fcfs", "easy")
+    other = save_run(tmp_path / "other", log, scenario={"trace": "other.swf"}, results={})
+    with pytest.raises(InputError, match="different jobs"):
+        write_report([*folders, other], tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_files_of_others_are_left_alone(folders, tmp_path):
+    mine = tmp_path / "mine.html"
+    mine.write_text("<html>my own</html>", encoding="utf-8")
+    with pytest.raises(InputError, match="is no report of kilowait"):
+        write_report(folders, mine)
+    assert mine.read_text(encoding="utf-8") == "<html>my own</html>"
+    with pytest.raises(InputError, match="is a folder; name the file"):
+        write_report(folders, tmp_path)
+    with pytest.raises(InputError, match="cannot write the page"):
+        write_report(folders, mine / "below.html")
+    with pytest.raises(InputError, match="there is no run folder"):
+        write_report([tmp_path / "absent"], tmp_path / "x.html")
+    with pytest.raises(InputError, match="cannot write figures"):
+        write_report(folders, tmp_path / "x.html", figures=mine)
+
+
+def test_no_global_state_is_left(contest):
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    page(report)
+    page([contest])
     assert dict(matplotlib.rcParams) == before
 
 
-def test_without_matplotlib_the_extra_is_named(report, monkeypatch):
+def test_without_matplotlib_the_extra_is_named(contest, monkeypatch):
     real = builtins.__import__
 
     def absent(name, *rest, **more):
@@ -212,12 +328,10 @@ def test_without_matplotlib_the_extra_is_named(report, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(MissingExtraError, match=r"kilowait\[report\]"):
-        page(report)
+        page([contest])
 
 
 def test_the_room_needs_no_numba():
     """Pages are made where nothing is simulated."""
-    import subprocess
-
     code = "import sys, kilowait.report; sys.exit('numba' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

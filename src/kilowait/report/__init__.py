@@ -1,6 +1,6 @@
-"""Pages and figures from results and logs. Needs matplotlib (``kilowait[report]``), and neither Numba nor torch."""
+"""One self-contained page from run folders. Needs matplotlib (``kilowait[report]``), and neither Numba nor torch."""
 
-from kilowait.report.content import Curve, Duel, Report, Result
-from kilowait.report.page import page, write_page
+from kilowait.report.figures import need_matplotlib
+from kilowait.report.page import Source, Training, page, write_report
 
-__all__ = ["Curve", "Duel", "Report", "Result", "page", "write_page"]
+__all__ = ["Source", "Training", "need_matplotlib", "page", "write_report"]

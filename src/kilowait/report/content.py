@@ -1,180 +1,394 @@
-"""What a report is made of, as plain data, and what it says in words."""
+"""What a report says: who was compared on what, who is better by how much, and what it costs.
+
+Every number is the evaluation's; here they are only chosen, put side by side and put into words.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePath
+
+import numpy as np
+import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.evaluation.breakdown import ClassRow, by_class
+from kilowait.evaluation.judging import Contest, Judgement, Pair
+from kilowait.evaluation.measures import started
 from kilowait.jobs import SegmentLog
 from kilowait.units import format_span
 
-__all__ = ["Curve", "Duel", "Report", "Result", "number", "summary"]
+__all__ = ["SHOWN", "Class", "Findings", "count", "doubts", "number", "pairs_against", "share", "summary"]
+
+Floats = npt.NDArray[np.float64]
+SHOWN = 6
+"""Contenders that are drawn; more lines cannot be told apart. Tables have them all."""
+BOUND_S = 10.0
+_ENDINGS = re.compile(r"(\.(swf|csv|psv|txt|parquet|json|gz|bz2|xz|zst|zip))+$")
 
 
 @dataclass(frozen=True)
-class Result:
-    """One policy's run over all jobs of the comparison."""
+class Class:
+    """One class of jobs under each contender that is drawn."""
 
-    policy: str
-    backfill: str
-    metrics: Mapping[str, float]
-    """As `kilowait.metrics` gives them."""
-    learned: bool = False
+    label: str
+    jobs: int
+    node_h: float
+    mean_wait_s: tuple[float, ...]
+    mean_bsld: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A contest, judged."""
+
+    contest: Contest
+    seed: int
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """By metric: what no schedule can go below, where that is known."""
 
     @property
-    def label(self) -> str:
-        """The policy, and its backfilling where it is not EASY."""
-        backfill = "no" if self.backfill == "none" else self.backfill
-        return self.policy if backfill == "easy" else f"{self.policy}, {backfill} backfill"
+    def trace(self) -> str:
+        """Its name without folders and the endings of files."""
+        return _ENDINGS.sub("", PurePath(self.contest.trace).name) or self.contest.trace
 
+    @cached_property
+    def bsld(self) -> Judgement | None:
+        """Rules and agents by mean bounded slowdown; None where one of them started no job in some window."""
+        return self._judged("mean_bsld")
 
-@dataclass(frozen=True)
-class Duel:
-    """The agent against a rule on the same windows of unseen jobs: mean bounded slowdowns, 95 % intervals."""
+    @cached_property
+    def wait(self) -> Judgement | None:
+        """By mean wait."""
+        return self._judged("mean_wait_s")
 
-    rule: str
-    windows: int
-    rule_mean: float
-    rule_interval: tuple[float, float]
-    agent_mean: float
-    agent_interval: tuple[float, float]
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    def _judged(self, metric: str) -> Judgement | None:
+        try:
+            return self.contest.judge(metric, seed=self.seed)
+        except InputError:  # a mean that does not exist
+            return None
+
+    @cached_property
+    def ranked(self) -> tuple[int, ...]:
+        """Contenders by mean bounded slowdown, best first; those without one last."""
+        means = self.contest.means("mean_bsld").tolist()
+        return tuple(sorted(range(len(means)), key=lambda who: (math.isnan(means[who]), means[who])))
+
+    def of_kind(self, kind: str) -> tuple[int, ...]:
+        """Contenders that are rules, agents or clairvoyant, best first."""
+        return tuple(who for who in self.ranked if self.contest.contenders[who].kind == kind)
 
     @property
-    def outcome(self) -> str:
-        """better, worse or undecided: where the interval of the ratio lies to 1."""
-        if self.ratio_high < 1:
-            return "better"
-        return "worse" if self.ratio_low > 1 else "undecided"
+    def real(self) -> tuple[int, ...]:
+        """Contenders one could use, best first: without those that know the run times."""
+        return tuple(who for who in self.ranked if self.contest.contenders[who].kind != "clairvoyant")
 
+    @property
+    def reference(self) -> int:
+        """Whom the others are held against: the best rule; where there is none, the best of all."""
+        rules = self.of_kind("rule")
+        return rules[0] if rules else self.ranked[0]
 
-@dataclass(frozen=True)
-class Curve:
-    """How training went, generation by generation, relative to the start (1)."""
+    @property
+    def plain(self) -> int | None:
+        """First come, first served with EASY, which most machines run; None where it was not run."""
+        wanted = [("fcfs", "easy"), ("fcfs", "none")]
+        rules = {
+            (c.policy, c.backfill): who for who, c in enumerate(self.contest.contenders) if c.kind == "rule"
+        }
+        return next((rules[pair] for pair in wanted if pair in rules), None)
 
-    generation: Sequence[int]
-    training: Sequence[float]
-    validation: Sequence[float]
-    """NaN in generations that were not validated."""
+    @cached_property
+    def wanted(self) -> tuple[int, ...]:
+        """Those one wants to see first: agents, the best rule, fcfs, the best rule with perfect estimates; then all."""
+        first = [*self.of_kind("agent"), self.reference, *([] if self.plain is None else [self.plain])]
+        twin = self.twin(self.reference)
+        return tuple(dict.fromkeys([*first, *([] if twin is None else [twin]), *(self.real or self.ranked)]))
 
+    def twin(self, who: int) -> int | None:
+        """The same rule with perfect estimates, where it takes part."""
+        found = self.contest.clairvoyant(self.contest.contenders[who])
+        return None if found is None else self.contest.contenders.index(found)
 
-@dataclass(frozen=True)
-class Report:
-    """Everything a page shows. Parts that are empty are left out of it."""
+    @cached_property
+    def shown(self) -> tuple[int, ...]:
+        """Contenders that are drawn, in the order in which they were given."""
+        return tuple(sorted(self.wanted[:SHOWN]))
 
-    title: str
-    results: Sequence[Result]
-    jobs: str = "the jobs"
-    """Which jobs the results are of, in words."""
-    duels: Sequence[Duel] = ()
-    curve: Curve | None = None
-    logs: Mapping[str, SegmentLog] = field(default_factory=dict)
-    """Runs to be drawn over time, by the policy's label; a handful at most."""
-    facts: Sequence[tuple[str, str]] = ()
-    """What was run: names and values."""
-    weights: Sequence[tuple[str, float, str]] = ()
-    """Of the agent: feature, weight, meaning."""
+    @cached_property
+    def typical(self) -> int:
+        """The window whose mean bounded slowdown under the first contender is the median."""
+        values = self.contest.values("mean_bsld")[0]
+        return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
-    def __post_init__(self) -> None:
-        if not self.results:
-            raise InputError("a report without results; give at least one policy's metrics")
-        for result in self.results:
-            if "mean_bsld" not in result.metrics or "mean_wait_s" not in result.metrics:
-                raise InputError(
-                    f"the results of {result.policy!r} lack mean_bsld or mean_wait_s; pass what kilowait.metrics gives"
+    def log(self, contender: int) -> SegmentLog:
+        """What happened in the typical window."""
+        return self.contest.logs(contender, self.typical)
+
+    @cached_property
+    def spread(self) -> tuple[tuple[Floats, Floats], ...]:
+        """Waits (seconds) and bounded slowdowns of all counted jobs that started, of each contender that is drawn."""
+        found = []
+        for contender in self.shown:
+            parts = [
+                started(self.contest.logs(contender, number), BOUND_S, window.counted)
+                for number, window in enumerate(self.contest.windows)
+            ]
+            found.append(
+                (
+                    np.concatenate([part.wait_s for part in parts]),
+                    np.concatenate([part.bsld for part in parts]),
                 )
+            )
+        return tuple(found)
 
-    def ranked(self) -> list[Result]:
-        """By mean bounded slowdown, best first; those without one last."""
-        means = [float(result.metrics["mean_bsld"]) for result in self.results]
-        order = sorted(range(len(means)), key=lambda place: (math.isnan(means[place]), means[place]))
-        return [self.results[place] for place in order]
+    def by_class(self, kind: str, *, most: int = 1000) -> list[Class]:
+        """Classes of jobs over all windows, at most so many (see `kilowait.evaluation.by_class`)."""
+        columns = [self._class_rows(contender, kind) for contender in self.shown]
+        labels = list(dict.fromkeys(label for column in columns for label in column))
+        if kind == "user":
+            labels.sort(key=lambda label: -columns[0][label].node_h if label in columns[0] else 0.0)
+        first = {label: next(c[label] for c in columns if label in c) for label in labels}
+        return [
+            Class(
+                label,
+                first[label].jobs,
+                first[label].node_h,
+                tuple(c[label].mean_wait_s if label in c else math.nan for c in columns),
+                tuple(c[label].mean_bsld if label in c else math.nan for c in columns),
+            )
+            for label in labels[:most]
+        ]
+
+    def _class_rows(self, contender: int, kind: str) -> dict[str, ClassRow]:
+        rows: dict[str, list[ClassRow]] = {}
+        for number, window in enumerate(self.contest.windows):
+            for row in by_class(self.contest.logs(contender, number), kind, counted=window.counted):
+                rows.setdefault(row.label, []).append(row)
+        joined = {label: _joined(parts) for label, parts in rows.items()}
+        if kind == "user":
+            return joined
+        known = _ORDER[kind]
+        return dict(sorted(joined.items(), key=lambda item: known(item[0])))
+
+
+def _first_number(label: str) -> float:
+    return float(label.partition("-")[0].lstrip("> "))
+
+
+_RUNTIMES = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
+_ORDER: dict[str, Callable[[str], float]] = {"size": _first_number, "runtime": _RUNTIMES.index}
+
+
+def _joined(rows: Sequence[ClassRow]) -> ClassRow:
+    """One class over several windows: the mean over all its jobs. Percentiles do not add up and are left out."""
+    if len(rows) == 1:
+        return rows[0]
+    started_jobs = sum(row.started for row in rows)
+
+    def mean(values: Sequence[float]) -> float:
+        total = sum(v * row.started for v, row in zip(values, rows, strict=True) if row.started)
+        return total / started_jobs if started_jobs else math.nan
+
+    return ClassRow(
+        label=rows[0].label,
+        jobs=sum(row.jobs for row in rows),
+        started=started_jobs,
+        mean_wait_s=mean([row.mean_wait_s for row in rows]),
+        median_wait_s=math.nan,
+        p95_wait_s=math.nan,
+        max_wait_s=max((row.max_wait_s for row in rows if row.started), default=math.nan),
+        mean_bsld=mean([row.mean_bsld for row in rows]),
+        node_h=sum(row.node_h for row in rows),
+    )
+
+
+# -- words -----------------------------------------------------------------------------------------
 
 
 def number(value: float) -> str:
     """For people: three digits that count, thousands separated.
 
-    >>> [number(v) for v in (1234.5, 43.21, 0.98765, float("nan"))]
-    ['1,234', '43.2', '0.988', '-']
+    >>> [number(v) for v in (1234.5, 43.21, 25.0, 0.98765, 0.0, float("nan"))]
+    ['1,234', '43.2', '25.0', '0.988', '0', '–']
     """
     if not math.isfinite(value):
-        return "-"
-    if abs(value) >= 1000:
+        return "–"
+    if value == 0 or abs(value) >= 999.5:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:#.3g}".rstrip(".")
 
 
-def summary(report: Report) -> list[str]:
-    """The findings in sentences: the best rule and by how much; whether the agent wins on unseen jobs."""
-    rules = [result for result in report.ranked() if not result.learned]
-    sentences = []
-    if rules:
-        best = rules[0]
-        bsld = best.metrics["mean_bsld"]
+def count(value: float) -> str:
+    """A number of things, or the mean of such numbers.
+
+    >>> count(1240.0), count(2.5)
+    ('1,240', '2.5')
+    """
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def share(value: float) -> str:
+    """A share in per cent.
+
+    >>> share(0.8761), share(0.0004), share(float("nan"))
+    ('87.6 %', '0.04 %', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return f"{100 * value:.1f} %" if value == 0 or value >= 0.001 else f"{100 * value:.2g} %"
+
+
+def summary(found: Findings) -> list[str]:
+    """The findings in sentences, most important first; what is not decided is said to be so."""
+    contest = found.contest
+    sentences = [_what(found)]
+    if len(found.real) > 1 and found.bsld is not None:
+        sentences += _winner(found, found.bsld)
+        sentences += _agents(found, found.bsld)
+        sentences += _price(found)
+    elif len(contest.contenders) == 1:
+        means = {name: float(contest.means(name)[0]) for name in ("mean_bsld", "mean_wait_s", "utilization")}
         sentences.append(
-            f"Of {_count(len(rules), 'rule')}, {best.label} has the lowest mean bounded slowdown on {report.jobs}: "
-            f"{number(bsld)}."
-            if len(rules) > 1
-            else f"{best.label} has a mean bounded slowdown of {number(bsld)} on {report.jobs}."
+            f"Under {contest.labels[0]} jobs wait {format_span(means['mean_wait_s'])} on average, their mean bounded "
+            f"slowdown is {number(means['mean_bsld'])}, and {share(means['utilization'])} of the nodes are busy."
         )
-        plain = next((result for result in rules if result.label == "fcfs"), None)
-        if plain is not None and plain is not best:
-            sentences.append(
-                f"First come, first served with the same backfilling has {number(plain.metrics['mean_bsld'])}, "
-                f"{number(plain.metrics['mean_bsld'] / bsld)} times as much."
-            )
-            sentences += _price(best, plain)
-    if report.duels:
-        sentences += _duels(report.duels)
     return sentences
 
 
-def _price(best: Result, plain: Result) -> list[str]:
-    """What the lower slowdown costs, where it costs something."""
-    costs = []
-    for key, words in (("mean_wait_s", "mean wait"), ("max_wait_s", "longest wait")):
-        theirs, ours = plain.metrics.get(key, math.nan), best.metrics.get(key, math.nan)
-        if ours > theirs:
-            costs.append(f"the {words} is {format_span(ours)} instead of {format_span(theirs)}")
-    if not costs:
-        return []
+def doubts(found: Findings) -> list[str]:
+    """What a reader should know before believing it."""
+    said = [_sentence(note) for note in found.contest.notes]
+    if len(found.real) < 2:
+        return said
+    if found.bsld is None:
+        return [*said, "In some window a contender started no job, so means cannot be compared."]
+    if not found.contest.batched:
+        return said + [_sentence(note) for note in found.bsld.notes]
     return [
-        f"The price is paid by large jobs, which others overtake: under {best.label} {' and '.join(costs)}."
+        *said,
+        f"There is one run of each contender. {found.bsld.windows} batches of its consecutive jobs stand in for "
+        "windows of their own; a backlog that outlasts a few batches makes the intervals too narrow. Windows drawn "
+        "from the log, with a warm-up each, would tell more surely.",
     ]
 
 
-def _duels(duels: Sequence[Duel]) -> list[str]:
-    rival = min(duels, key=lambda duel: duel.rule_mean)
-    interval = (
-        f"{number(rival.ratio)} (95 % interval {number(rival.ratio_low)} to {number(rival.ratio_high)})"
-    )
-    where = f"on {rival.windows} windows of jobs submitted after all it was trained on"
-    told = {
-        "better": f"The agent beats the best rule, {rival.rule}, {where}: its mean bounded slowdown is {interval} "
-        f"of that of {rival.rule}.",
-        "worse": f"The agent does not beat the best rule, {rival.rule}, {where}: its mean bounded slowdown is "
-        f"{interval} of that of {rival.rule}. Use {rival.rule}.",
-        "undecided": f"Against the best rule, {rival.rule}, the agent is not shown to be better or worse {where}: its "
-        f"mean bounded slowdown is {interval} of that of {rival.rule}, and the interval holds 1.",
-    }[rival.outcome]
-    others = [duel for duel in duels if duel is not rival]
-    if not others:
-        return [told]
-    parts = []
-    for outcome, words in (
-        ("better", "better than"),
-        ("undecided", "not told apart from"),
-        ("worse", "worse than"),
+def _what(found: Findings) -> str:
+    contest, windows = found.contest, found.contest.windows
+    jobs = len(windows.jobs)
+    several, knowing = len(found.real), len(found.of_kind("clairvoyant"))
+    who = f"{several} ways to schedule were compared" if several > 1 else "One schedule was made"
+    who += f", and {knowing} of them with perfect estimates too," if knowing else ""
+    machine = f"{contest.nodes:,} node{'' if contest.nodes == 1 else 's'}"
+    cut = "" if contest.batched else f" ({windows.words})"
+    return f"{who} on {found.trace}: {jobs:,} jobs on {machine}{cut}."
+
+
+def _winner(found: Findings, judged: Judgement) -> list[str]:
+    """Best against the next, and against first come, first served."""
+    labels = found.contest.labels
+    best, second = labels[found.real[0]], labels[found.real[1]]
+    mean = next(m for m in judged.means if m.contender == best)
+    sure = f" (95 % interval {number(mean.low)} to {number(mean.high)})" if math.isfinite(mean.low) else ""
+    said = [f"The lowest mean bounded slowdown is that of {best}: {number(mean.mean)}{sure}."]
+    against = [second]
+    if found.plain is not None and labels[found.plain] not in (best, second):
+        against.append(labels[found.plain])
+    pairs = [judged.pair(best, other) for other in against]
+    return said + [_of_batches(found, pair.sentence()) for pair in pairs]
+
+
+def _agents(found: Findings, judged: Judgement) -> list[str]:
+    """Whether each agent beats the best rule, and how much of what could be gained it gained."""
+    labels, rules = found.contest.labels, found.of_kind("rule")
+    if not rules:
+        return []
+    rule, said = labels[rules[0]], []
+    gap = found.contest.gap_closed("mean_bsld")
+    for who in found.of_kind("agent"):
+        agent = labels[who]
+        pair = judged.pair(agent, rule)
+        called = "agent" if agent == "agent" else f"agent {agent}"
+        words = {
+            "better": f"The {called} beats the best rule, {rule}.",
+            "worse": f"The {called} does not beat the best rule, {rule}, which is better: use {rule}.",
+            "same": f"The {called} does what the best rule, {rule}, does.",
+            "undecided": f"Whether the {called} beats the best rule, {rule}, is undecided.",
+        }[pair.verdict]
+        said.append(words)
+        if {agent, rule} != {labels[other] for other in found.real[:2]}:  # else the sentence is there already
+            said.append(_of_batches(found, pair.sentence()))
+        closed = gap.get(agent, math.nan)
+        if math.isfinite(closed):
+            gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"
+            said.append(
+                f"Of what {rule} would gain from knowing all run times in advance, {agent} gains {gained}."
+            )
+    return said
+
+
+def _price(found: Findings) -> list[str]:
+    """What the lower slowdown costs others, held against first come, first served."""
+    contest = found.contest
+    first, other = found.real[0], found.plain
+    if other is None or other == first:
+        return []
+    best, plain = contest.labels[first], contest.labels[other]
+    costs, gains = [], []
+    for metric, words, told in (
+        ("mean_wait_s", "mean wait", format_span),
+        ("max_wait_s", "longest wait", format_span),
+        ("share_wait_over_bound", "share of jobs that wait over a day", share),
+        ("starved_jobs", "number of starved jobs", count),
     ):
-        names = [duel.rule for duel in others if duel.outcome == outcome]
-        if names:
-            parts.append(f"{words} {', '.join(names)}")
-    return [told, f"Against the other rules it is {'; '.join(parts)}."]
+        values = contest.values(metric)
+        merged = values.max(axis=1) if metric.startswith("max") else values.mean(axis=1)
+        ours, theirs = float(merged[first]), float(merged[other])
+        if not (math.isfinite(ours) and math.isfinite(theirs)):
+            continue
+        if ours > theirs * 1.001 and told(ours) != told(theirs):
+            costs.append(f"the {words} rises from {told(theirs)} to {told(ours)}")
+        elif metric == "mean_wait_s" and ours < theirs * 0.999:
+            gains.append(f"the {words} falls from {told(theirs)} to {told(ours)}")
+    said = []
+    if gains:
+        said.append(f"Under {best} instead of {plain} {_listed(gains)}.")
+    if costs:
+        said.append(f"It has a price: under {best} instead of {plain} {_listed(costs)}.")
+    elif gains:
+        said.append("Neither the longest wait nor the number of jobs left waiting grows.")
+    return said
 
 
-def _count(number_of: int, noun: str) -> str:
-    return f"{number_of} {noun}{'' if number_of == 1 else 's'}"
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _of_batches(found: Findings, sentence: str) -> str:
+    if not found.contest.batched:
+        return sentence
+    return sentence.replace("windows", "batches").replace("window", "batch")
+
+
+def _sentence(note: str) -> str:
+    return f"{_capital(note)}{'' if note.endswith('.') else '.'}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def pairs_against(found: Findings, reference: str) -> Mapping[str, Pair]:
+    """Every other contender against one, by label."""
+    judged = found.bsld
+    if judged is None:
+        return {}
+    return {
+        mean.contender: judged.pair(mean.contender, reference)
+        for mean in judged.means
+        if mean.contender != reference
+    }

@@ -1,216 +1,336 @@
-"""One self-contained page: findings in words, tables, figures, and what was run. Nothing is loaded from elsewhere."""
+"""One self-contained page: findings in words, tables, figures, charts, and where it all comes from."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from html import escape
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.report import figures
-from kilowait.report.content import Report, number, summary
-from kilowait.units import format_span
+from kilowait.evaluation.folders import Comparison, Run, Trained, contest_of_runs, open_folder
+from kilowait.evaluation.judging import WORDS, Contest
+from kilowait.report import charts, figures, pictures, sections
+from kilowait.report.content import Findings, pairs_against
+from kilowait.report.figures import Drawn
 
-__all__ = ["drawn", "page", "write_page"]
+__all__ = ["Source", "Training", "page", "write_report"]
 
-_CSS = """
-:root { color-scheme: light dark; --ink: #24292f; --faint: #57606a; --grid: #d0d7de; --paper: #ffffff;
-  --card: #f6f8fa; --mark: #b34700; --rule: #0072b2; --agent: #d55e00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --faint: #9da7b3; --grid: #3d444d; --paper: #0d1117;
-  --card: #161b22; --mark: #ff9a57; --rule: #58a6e0; --agent: #ff8a3d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem 1rem 4rem; max-width: 52rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 1rem 0 .25rem; }
-h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem; }
-p, li { max-width: 44rem; }
-.lead { background: var(--card); border-left: 4px solid var(--mark); border-radius: 4px; padding: .2rem 1rem; }
-.note, figcaption { color: var(--faint); font-size: .9rem; }
-figure { margin: 1.4rem 0; max-width: 40rem; }
-figure svg { display: block; width: 100%; height: auto; }
-figcaption { margin-top: .3rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-tbody th { vertical-align: top; }
-th, td { padding: .35rem .8rem .35rem 0; text-align: right; border-bottom: 1px solid var(--grid);
-  white-space: nowrap; }
-th { font-weight: 600; }
-thead th { white-space: normal; vertical-align: bottom; }
-th:first-child { text-align: left; }
-td.words, th.words { text-align: left; white-space: normal; }
-tr.agent th, tr.agent td { color: var(--mark); font-weight: 600; }
-"""
-
-NARROW = "\u00a0%"
-"""A per cent sign that stays with its number."""
-Cell = Callable[[float], str]
-_COLUMNS: tuple[tuple[str, str, Cell], ...] = (
-    ("mean_bsld", "mean bounded slowdown", number),
-    ("median_bsld", "median", number),
-    ("mean_wait_s", "mean wait", format_span),
-    ("p95_wait_s", "95 % wait less than", format_span),
-    ("max_wait_s", "longest wait", format_span),
-    ("utilization", "nodes busy", lambda share: f"{100 * share:.1f} %" if math.isfinite(share) else "-"),
-)
+_MARK = '<meta name="generator" content="kilowait">'
+_SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
+Progress = Callable[[str], None]
+Figures = dict[str, Callable[[], Drawn]]
+"""By name of their files; those that only files have are drawn when they are asked for."""
 
 
-def page(report: Report) -> str:
-    """The page as HTML."""
-    title = escape(report.title)
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>",
-        f"<h1>{title}</h1>",
-        '<div class="lead">',
-        *(f"<p>{escape(sentence.replace(' %', NARROW))}</p>" for sentence in summary(report)),
-        "</div>",
-        "<h2>Policies side by side</h2>",
-        _results(report),
-    ]
-    for name, (figure, caption, alt) in drawn(report).items():
-        svg = figures.as_svg(figure, name).replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
-        parts.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
-    if report.duels:
-        parts += ["<h2>The agent on unseen jobs</h2>", _duels(report)]
-    if report.weights:
-        parts += ["<h2>What the agent looks at</h2>", _weights(report)]
-    if report.facts:
-        parts += ["<h2>What was run</h2>", _facts(report.facts)]
-    parts.append(
-        '<p class="note">Bounded slowdown: wait plus run over run, run times below 10 s counting as 10 s, at least 1. '
-        "Written by kilowait.</p>\n</main>\n</body>\n</html>\n"
-    )
-    return "\n".join(parts)
+@dataclass(frozen=True)
+class Source:
+    """A folder the numbers come from."""
+
+    folder: str
+    kind: str
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    scenario: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_page(report: Report, path: str | PathLike[str]) -> Path:
-    """Write the page to a file."""
-    target = Path(path)
-    text = page(report)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
+@dataclass(frozen=True)
+class Training:
+    """How an agent was trained."""
+
+    name: str
+    objective: str
+    history: Sequence[Mapping[str, Any]] = ()
+    """Of each generation: number, training, validation (None: not validated), relative to the start."""
+    weights: Sequence[Sequence[Any]] = ()
+    """Feature, weight, meaning."""
+
+
+def write_report(
+    folders: Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    figures: str | PathLike[str] | None = None,
+    title: str | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write the page on some run folders; with `figures` every figure as SVG and PNG too.
+
+    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons and trained
+    agents may be added. An earlier report at `out` is replaced, another file is not.
+
+    Args:
+        folders: what `kilowait simulate`, `compare` or `train` wrote.
+        out: the HTML file; folders above it are made.
+        figures: a folder for the figures.
+        title: of the page.
+        progress: told in words what is being done.
+        seed: of the bootstrap behind the intervals.
+
+    Returns:
+        The path of the page.
+    """
+    target = Path(out)
+    _check_free(target)
+    say = progress if progress is not None else _silent
+    contests, training, sources = _opened(folders, say)
+    found = [Findings(contest, seed, bounds) for contest, bounds in contests]
+    drawn: Figures = {}
+    text = _page(found, training, sources, title, say, drawn)
+    if figures is not None:
+        say("writing the figures")
+        _save_figures(drawn, Path(figures))
+    say(f"writing {target}")
+    _write(target, text)
     return target
 
 
-def drawn(report: Report) -> dict[str, tuple[Any, str, str]]:
-    """The report's figures by name, each with its caption and a text for those who cannot see it."""
-    found: dict[str, tuple[Any, str, str]] = {}
-    ranking = ", ".join(f"{r.label} {number(r.metrics['mean_bsld'])}" for r in report.ranked())
-    if report.duels:
-        means = sorted(
-            [*((d.rule_mean, d.rule) for d in report.duels), (report.duels[0].agent_mean, "agent")]
-        )
-        ranking = ", ".join(f"{name} {number(mean)}" for mean, name in means)
-    found["comparison"] = (
-        figures.comparison(report.results, report.duels),
-        f"Mean over {report.duels[0].windows} windows of unseen jobs, each begun on an empty machine."
-        if report.duels
-        else f"Mean bounded slowdown over {report.jobs}.",
-        f"Mean bounded slowdown, best first: {ranking}.",
-    )
-    if report.duels:
-        against = "; ".join(
-            f"{d.rule} {number(d.ratio)}, from {number(d.ratio_low)} to {number(d.ratio_high)}"
-            for d in report.duels
-        )
-        found["against"] = (
-            figures.duels(report.duels),
-            "The agent against each rule on the same windows: ratio of means, 95 % bootstrap interval of the pairs.",
-            f"Agent over rule: {against}.",
-        )
-    if report.logs:
-        names = ", ".join(report.logs)
-        found["waits"] = (
-            figures.waits(report.logs),
-            f"How long jobs wait, over {report.jobs}. Further left and up is better.",
-            f"Share of jobs by wait, a line each for {names}.",
-        )
-        found["time"] = (
-            figures.over_time(report.logs),
-            "Jobs waiting and nodes busy, in a stretch from the middle of the same runs. Where nodes idle although "
-            "jobs wait, the next in line needs nearly all of them and waits for the last small job to end.",
-            f"Jobs waiting and nodes busy over time for {names}.",
-        )
-    if report.curve is not None:
-        found["learning"] = (
-            figures.learning(report.curve),
-            "Training: mean of the candidates, every generation on other windows, hence the noise. Validation: later "
-            "jobs, always the same. 1 is the start, the order of smallest area first.",
-            "Scores of the agent by generation, relative to its start.",
-        )
-    return found
-
-
-def _results(report: Report) -> str:
-    known = [column for column in _COLUMNS if all(column[0] in result.metrics for result in report.results)]
-    head = ["policy", *(words for _, words, _ in known)]
-    rows = [[r.label, *(cell(float(r.metrics[key])) for key, _, cell in known)] for r in report.ranked()]
-    learned = [result.learned for result in report.ranked()]
-    return _table(f"One run over {report.jobs}, best first.", head, rows, learned)
-
-
-def _duels(report: Report) -> str:
-    head = ["against", "rule", "agent", "agent / rule", "95 % interval", "the agent is"]
-    rows = [
-        [
-            duel.rule,
-            number(duel.rule_mean),
-            number(duel.agent_mean),
-            number(duel.ratio),
-            f"{number(duel.ratio_low)} – {number(duel.ratio_high)}",
-            duel.outcome,
-        ]
-        for duel in sorted(report.duels, key=lambda duel: duel.rule_mean)
-    ]
-    said = (
-        f"Mean bounded slowdown over {report.duels[0].windows} windows of jobs later than any the agent was trained "
-        "or chosen on. Undecided: the interval holds 1. Each interval is for its own comparison; among many, one may "
-        "miss by chance."
-    )
-    return _table(said, head, rows, [False] * len(rows))
-
-
-def _weights(report: Report) -> str:
-    head = ["feature", "weight", "what it is"]
-    rows = [[name, f"{weight:+.3f}", meaning] for name, weight, meaning in report.weights]
-    said = "Score = sum of weight x feature; the smallest score goes first, so a positive weight sends a job back."
-    return _table(said, head, rows, [False] * len(rows), words=2)
-
-
-def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    rows = [[name, value] for name, value in facts]
-    return _table("", ["", ""], rows, [False] * len(rows), words=1, headed=False)
-
-
-def _table(
-    caption: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    learned: Sequence[bool],
+def page(
+    contests: Sequence[Contest],
     *,
-    words: int = -1,
-    headed: bool = True,
+    training: Sequence[Training] = (),
+    sources: Sequence[Source] = (),
+    title: str | None = None,
+    seed: int = 0,
 ) -> str:
-    """A table with row and column headers; column `words` holds prose."""
-    said = f'<p class="note">{escape(caption)}</p>' if caption else ""
-    cells = "".join(
-        f'<th scope="col"{" class=words" if place == words else ""}>{escape(text)}</th>'
-        for place, text in enumerate(head)
-    )
-    lines = []
-    for row, ours in zip(rows, learned, strict=True):
-        rest = "".join(
-            f'<td class="words">{escape(text)}</td>' if place == words else f"<td>{escape(text)}</td>"
-            for place, text in enumerate(row[1:], 1)
+    """The page as HTML."""
+    return _page([Findings(contest, seed) for contest in contests], training, sources, title, _silent, {})
+
+
+# -- the page ----------------------------------------------------------------------------------------
+
+
+def _page(
+    found: Sequence[Findings],
+    training: Sequence[Training],
+    sources: Sequence[Source],
+    title: str | None,
+    say: Progress,
+    drawn: Figures,
+) -> str:
+    if not found and not training:
+        raise InputError("a report of nothing; give at least one run, comparison or agent")
+    figures.need_matplotlib()
+    name = title if title is not None else _title(found, training)
+    parts: list[tuple[str, str, str]] = []  # id, heading, content
+    short = {}  # headings that are too long for a link
+    if found:
+        parts.append(("summary", "Summary", _summary(found)))
+    for number, each in enumerate(found):
+        say(f"drawing {each.trace}")
+        heading = each.trace if len(found) > 1 else f"Results on {each.trace}"
+        short[heading] = each.trace if len(found) > 1 else "Results"
+        prefix = f"{number + 1}-{_slug(each.trace)}-" if len(found) > 1 else ""
+        parts.append((f"trace-{number}", heading, "".join(_contest(each, number, prefix, drawn))))
+    if training:
+        parts.append(("training", "Training", "".join(_training(training, drawn))))
+    ledgers = [each for each in found if each.contest.ledger is not None]
+    if ledgers:
+        read = "".join(
+            (f"<h3>{escape(each.trace)}</h3>" if len(ledgers) > 1 else "")
+            + sections.ledger(each.contest.ledger or {}, each.trace)
+            for each in ledgers
         )
-        mark = ' class="agent"' if ours else ""
-        lines.append(f'<tr{mark}><th scope="row">{escape(row[0])}</th>{rest}</tr>')
-    top = f"<thead><tr>{cells}</tr></thead>" if headed else ""
-    return f'{said}<div class="wide"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+        parts.append(("ledger", "What was read", read))
+    if sources:
+        told = "".join(sections.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in sources)
+        parts.append(("provenance", "Provenance", told))
+    links = "".join(
+        f'<li><a href="#{anchor}">{escape(short.get(words, words))}</a></li>' for anchor, words, _ in parts
+    )
+    main = "".join(
+        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(words)}</h2>{content}</section>'
+        for anchor, words, content in parts
+    )
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'{_MARK}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(name)}</title>\n<style>{_asset('page.css')}</style>\n</head>\n<body>\n"
+        '<a class="skip" href="#main">Skip to the report</a>\n'
+        f'<header><p class="brand">kilowait report</p><h1>{escape(name)}</h1>'
+        '<button type="button" id="scheme" hidden>Dark</button></header>\n'
+        f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n<main id="main">\n{main}\n</main>\n'
+        "<footer><p>Written by kilowait. This page needs no network: all it shows is in this file.</p></footer>\n"
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def _title(found: Sequence[Findings], training: Sequence[Training]) -> str:
+    if not found:
+        return f"Training of {training[0].name}"
+    traces = ", ".join(dict.fromkeys(each.trace for each in found))
+    labels = found[0].contest.labels
+    if len(found) == 1 and len(labels) == 1:
+        return f"{labels[0]} on {traces}"
+    return f"Schedulers compared on {traces}"
+
+
+def _summary(found: Sequence[Findings]) -> str:
+    if len(found) == 1:
+        return sections.summary_block(found[0])
+    return "".join(f"<h3>{escape(each.trace)}</h3>{sections.summary_block(each)}" for each in found)
+
+
+def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Iterator[str]:
+    def add(name: str, figure: Drawn) -> str:
+        drawn[f"{prefix}{name}"] = partial(_same, figure)
+        return sections.figure(figure, f"f{number}-{name}")
+
+    yield "<h3>Side by side</h3>"
+    yield sections.comparison_table(found)
+    if found.bsld is not None and len(found.real) > 1:
+        reference = found.contest.labels[found.reference]
+        yield '<div class="pair">'
+        yield add("means", figures.means(found, found.bsld))
+        yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
+        yield "</div>"
+    yield "<h3>How waits and slowdowns are spread</h3>"
+    yield sections.drawn_note(found)
+    yield add("shares", pictures.shares(found))
+    yield add("violins", pictures.violins(found))
+    yield "<h3>Over time</h3>"
+    yield charts.time_chart(found, f"time-{number}")
+    drawn[f"{prefix}over-time"] = partial(pictures.over_time, found)
+    yield "<h3>Who waits</h3>"
+    by = {kind: found.by_class(kind, most=sections.USERS) for kind in ("size", "runtime", "user")}
+    yield add("classes", pictures.classes(found, by["size"], by["runtime"]))
+    yield sections.class_tables(found, by)
+    yield "<h3>Job by job</h3>"
+    given = {who: charts.rows_of(found, who) for who in charts.gantt_runs(found)}
+    yield charts.gantt_chart(found, f"gantt-{number}", given)
+    sizes = charts.size_classes(found)
+    for who, rows in given.items():
+        name = f"{prefix}gantt-{_slug(found.contest.labels[who])}"
+        name = f"{name}-{who}" if name in drawn else name
+        drawn[name] = partial(pictures.gantt, found, who, rows, sizes)
+
+
+def _training(training: Sequence[Training], drawn: Figures) -> Iterator[str]:
+    for number, each in enumerate(training):
+        if len(training) > 1:
+            yield f"<h3>{escape(each.name)}</h3>"
+        if each.history:
+            name = f"training-{number}" if number else "training"
+            figure = figures.learning(each.history, each.objective)
+            drawn[name] = partial(_same, figure)
+            yield sections.figure(figure, f"t{number}")
+        if each.weights:
+            yield sections.weights_table(each.weights)
+
+
+def _asset(name: str) -> str:
+    return files("kilowait.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+# -- folders and files ---------------------------------------------------------------------------------
+
+
+def _opened(
+    folders: Sequence[str | PathLike[str]], say: Progress
+) -> tuple[list[tuple[Contest, Mapping[str, float]]], list[Training], list[Source]]:
+    if not folders:
+        raise InputError("no folder to report on; give what simulate, compare or train wrote")
+    runs: list[Run] = []
+    contests: list[tuple[Contest, Mapping[str, float]]] = []
+    training: list[Training] = []
+    sources: list[Source] = []
+    for folder in folders:
+        say(f"opening {os.fspath(folder)}")
+        opened = open_folder(folder)
+        sources.append(
+            Source(
+                os.fspath(folder), str(opened.manifest.get("kind", "run")), opened.manifest, opened.scenario
+            )
+        )
+        if isinstance(opened, Run):
+            runs.append(opened)
+        elif isinstance(opened, Comparison):
+            contests += zip(opened.contests, _bounds(opened), strict=True)
+        else:
+            training.append(_trained(opened))
+    of_runs: list[tuple[Contest, Mapping[str, float]]] = [(contest_of_runs(runs), {})] if runs else []
+    return of_runs + contests, training, sources
+
+
+def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
+    """Of each trace: what no schedule can go below, where the comparison worked it out."""
+    traces = opened.results.get("traces") or [{}] * len(opened.contests)
+    return [
+        {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
+        for trace in traces
+    ]
+
+
+def _trained(opened: Trained) -> Training:
+    results = opened.results
+    return Training(
+        opened.path.name,
+        WORDS.get(str(results.get("objective")), str(results.get("objective", "objective"))),
+        results.get("training") or (),
+        results.get("weights") or (),
+    )
+
+
+def _save_figures(drawn: Figures, folder: Path) -> None:
+    try:
+        for name, draw in drawn.items():
+            figures.save(draw().figure, folder, name)
+    except OSError as problem:
+        raise InputError(f"cannot write figures to {folder}: {problem.strerror or problem}") from None
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower() or "x"
+
+
+def _check_free(target: Path) -> None:
+    """Raise unless the page may be written there: asked before the work, not after it."""
+    try:
+        if target.is_dir():
+            raise InputError(
+                f"{target} is a folder; name the file of the page, for instance {target}/report.html"
+            )
+        if target.exists():
+            with target.open(encoding="utf-8", errors="replace") as file:
+                if _MARK not in file.read(2000):
+                    raise InputError(
+                        f"{target} is there already and is no report of kilowait; name another file, or remove it"
+                    )
+        above = next(folder for folder in target.absolute().parents if folder.exists())
+    except OSError as problem:
+        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write the page {target}: {above} is not a folder one may write in")
+
+
+def _write(target: Path, text: str) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as problem:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
+
+
+def _same(figure: Drawn) -> Drawn:
+    return figure
+
+
+def _silent(_: str) -> None:
+    pass

@@ -1,0 +1,366 @@
+"""The parts of the page as HTML. Everything that comes from data is escaped here."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from kilowait.evaluation.judging import Mean, Pair
+from kilowait.report.content import (
+    Class,
+    Findings,
+    count,
+    doubts,
+    number,
+    pairs_against,
+    share,
+    summary,
+)
+from kilowait.report.figures import Drawn, as_svg
+from kilowait.units import format_span
+
+__all__ = [
+    "class_tables",
+    "comparison_table",
+    "drawn_note",
+    "figure",
+    "ledger",
+    "provenance",
+    "summary_block",
+    "table",
+    "text",
+    "weights_table",
+]
+
+USERS = 20
+
+
+def text(words: str) -> str:
+    """Escaped; a per cent sign stays with its number."""
+    return escape(words).replace(" %", "&nbsp;%")
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    groups: Sequence[tuple[str, int]] = (),
+    words: Sequence[int] = (),
+    marked: Sequence[int] = (),
+    faint: Sequence[int] = (),
+) -> str:
+    """A table in a box of its own that scrolls. Cells are HTML already; `words` are columns of prose.
+
+    `groups` is a line above the head: names and how many columns each spans. `marked` are rows to stand
+    out, `faint` ones to stand back.
+    """
+    above = "".join(
+        f'<th scope="colgroup" colspan="{span}">{name}</th>' if name else f'<td colspan="{span}"></td>'
+        for name, span in groups
+    )
+    kinds = [' class="words"' if place in words else "" for place in range(len(head))]
+    columns = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(head, kinds, strict=True))
+    lines = []
+    for place, row in enumerate(rows):
+        cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row[1:], kinds[1:], strict=True))
+        mark = ' class="marked"' if place in marked else ' class="faint"' if place in faint else ""
+        lines.append(f'<tr{mark}><th scope="row">{row[0]}</th>{cells}</tr>')
+    top = f'<tr class="groups">{above}</tr>' if groups else ""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table><caption>{caption}</caption>'
+        f"<thead>{top}<tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def figure(drawn: Drawn, name: str) -> str:
+    """An inline SVG with its caption."""
+    svg = as_svg(drawn.figure, name).replace("<svg", f'<svg role="img" aria-label="{escape(drawn.alt)}"', 1)
+    wide = " wide" if drawn.figure.get_size_inches()[0] > 8 else ""
+    return (
+        f'<figure class="drawn{wide}"><div class="scroll">{svg}</div><figcaption>{text(drawn.caption)}</figcaption>'
+        "</figure>"
+    )
+
+
+# -- 1. in words -----------------------------------------------------------------------------------
+
+
+def summary_block(found: Findings) -> str:
+    """Key numbers, sentences, and what to keep in mind."""
+    said = "".join(f"<p>{text(sentence)}</p>" for sentence in summary(found))
+    kept = doubts(found)
+    notes = "".join(f"<li>{text(note)}</li>" for note in kept)
+    caution = f'<aside class="doubts"><p>Keep in mind</p><ul>{notes}</ul></aside>' if kept else ""
+    return f'{_tiles(found)}<div class="lead">{said}</div>{caution}'
+
+
+def _tiles(found: Findings) -> str:
+    contest = found.contest
+    best = (found.real or found.ranked)[0]
+    label = contest.labels[best]
+    tiles = [(number(float(contest.means("mean_bsld")[best])), "mean bounded slowdown", label)]
+    other = found.plain if found.plain is not None and found.plain != best else None
+    if other is None and len(found.real) > 1:
+        other = found.real[1]
+    if other is not None and found.bsld is not None:
+        pair = found.bsld.pair(label, contest.labels[other])
+        if math.isfinite(pair.ratio):
+            sure = pair.verdict
+            if math.isfinite(pair.low):
+                sure += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
+            tiles.append((_change(pair.ratio), f"against {contest.labels[other]}", sure))
+    tiles.append((format_span(float(contest.means("mean_wait_s")[best])), "mean wait", label))
+    tiles.append((share(float(contest.means("utilization")[best])), "of the nodes busy", label))
+    items = "".join(
+        f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(whose)}</small></dd></div>"
+        for value, what, whose in tiles
+    )
+    return f'<dl class="tiles">{items}</dl>'
+
+
+def _change(ratio: float) -> str:
+    """A ratio as a step from 1."""
+    return f"{'−' if ratio < 1 else '+'}{100 * abs(ratio - 1):.0f} %"
+
+
+def drawn_note(found: Findings) -> str:
+    """Who is drawn, where not all are."""
+    labels = found.contest.labels
+    if len(found.shown) == len(labels):
+        return ""
+    names = ", ".join(labels[who] for who in found.shown)
+    said = f"From here on {len(found.shown)} of {len(labels)} are drawn: {names}."
+    return f'<p class="note">{text(said)}</p>'
+
+
+# -- 2. side by side -------------------------------------------------------------------------------
+
+Cell = Callable[[float], str]
+
+
+def comparison_table(found: Findings) -> str:
+    """Every contender with every number that counts, best first; the best of each column marked."""
+    contest, order = found.contest, (*found.real, *found.of_kind("clairvoyant"))
+    judged_ones = list(found.real)
+    reference = contest.labels[found.reference]
+    users = np.isfinite(contest.means("jain_user_bsld")).any()
+    jain = "jain_user_bsld" if users else "jain_size_bsld"
+    several = "" if contest.batched else ", mean of windows"
+    single: tuple[tuple[str, str, str, Cell], ...] = (
+        ("p95_wait_s", f"95 % wait less than{several}", "less", format_span),
+        ("max_wait_s", "longest wait", "less", format_span),
+        ("utilization", "nodes busy", "more", share),
+        (jain, f"Jain’s index over {'users' if users else 'sizes'}", "more", number),
+        ("share_wait_over_bound", "wait over a day", "less", share),
+        ("starved_jobs", "starved jobs", "less", count),
+    )
+    columns: list[list[str]] = []
+    cell: Cell
+    head = ["contender", "mean bounded slowdown", "mean wait"]
+    for metric, judged, cell in (
+        ("mean_bsld", found.bsld, number),
+        ("mean_wait_s", found.wait, format_span),
+    ):
+        spread = {} if judged is None else {mean.contender: mean for mean in judged.means}
+        values = contest.means(metric)
+        best = _best(values, judged_ones, "less")
+        columns.append(
+            [
+                _marked(cell(float(values[who])), who in best)
+                + _interval(spread.get(contest.labels[who]), cell)
+                for who in order
+            ]
+        )
+    for metric, words, better, cell in single:
+        table_of = contest.values(metric)
+        values = table_of.max(axis=1) if metric == "max_wait_s" else table_of.mean(axis=1)
+        if metric == "starved_jobs":
+            values = table_of.sum(axis=1)
+        best = _best(values, judged_ones, better)
+        head.append(words)
+        columns.append([_marked(cell(float(values[who])), who in best) for who in order])
+    if len(found.real) > 1:  # beside the mean they are the verdicts on
+        pairs = pairs_against(found, reference)
+        plural = "batches" if contest.batched else "windows"
+        head[2:2] = [f"against {reference}", f"{plural} won"]
+        columns[1:1] = [
+            [_verdict(pairs.get(contest.labels[who])) for who in order],
+            [_won(pairs.get(contest.labels[who])) for who in order],
+        ]
+    rows = [
+        [escape(contest.labels[who]), *(column[place] for column in columns)]
+        for place, who in enumerate(order)
+    ]
+    if found.bounds:
+        known = [found.bounds.get(metric, math.nan) for metric in ("mean_bsld", "mean_wait_s")]
+        bound = {
+            head.index("mean bounded slowdown"): number(known[0]),
+            head.index("mean wait"): format_span(known[1]),
+        }
+        rows.append(
+            ["no schedule can go below", *(text(bound.get(place, "")) for place in range(1, len(head)))]
+        )
+    agents = [place for place, who in enumerate(order) if contest.contenders[who].kind == "agent"]
+    note = (
+        "Small: 95 % interval. Bold with a dot: the best of its column. Bounded slowdown: wait plus run over run, runs "
+        "below 10 s counting as 10 s, at least 1. Jain’s index is 1 where all fare alike. Starved: waited longer than "
+        "ten times its own estimate, and ten hours."
+    )
+    if found.of_kind("clairvoyant"):
+        note += (
+            " Perfect estimates: the rule is told the true run times, which nobody can know; that shows what better "
+            "predictions could gain, and is not judged."
+        )
+    made = table(
+        f"Contenders on {text(found.trace)}, best first",
+        [text(h) for h in head],
+        rows,
+        marked=agents,
+        faint=range(len(found.real), len(rows)),
+    )
+    return f'{made}<p class="note">{text(note)}</p>'
+
+
+def _best(values: Any, among: Sequence[int], better: str) -> set[int]:
+    """Those with the best value; nobody where all are alike."""
+    known = [float(values[who]) for who in among if math.isfinite(values[who])]
+    if len(known) < 2 or min(known) == max(known):
+        return set()
+    top = min(known) if better == "less" else max(known)
+    return {who for who in among if values[who] == top}
+
+
+def _marked(cell: str, best: bool) -> str:
+    return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
+
+
+def _interval(mean: Mean | None, cell: Cell) -> str:
+    if mean is None or not math.isfinite(mean.low):
+        return ""
+    return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
+
+
+def _won(pair: Pair | None) -> str:
+    return "–" if pair is None else f"{pair.wins} of {pair.windows}"
+
+
+def _verdict(pair: Pair | None) -> str:
+    if pair is None:
+        return "–"
+    ratio = f"<small>× {number(pair.ratio)}</small>" if math.isfinite(pair.ratio) else ""
+    return f'<span class="{pair.verdict}">{pair.verdict}</span>{ratio}'
+
+
+# -- 5. classes ------------------------------------------------------------------------------------
+
+
+def class_tables(found: Findings, by: Mapping[str, Sequence[Class]]) -> str:
+    """Classes of jobs, contenders side by side."""
+    titles = {
+        "size": "By nodes",
+        "runtime": "By true run time",
+        "user": f"The {USERS} users of most node-hours",
+    }
+    heads = {"size": "nodes", "runtime": "run time", "user": "user"}
+    found_tables = []
+    for kind, rows in by.items():
+        if kind == "user" and [row.label for row in rows] in ([], ["-"]):
+            found_tables.append('<p class="note">The log does not say whose jobs they are.</p>')
+            continue
+        groups = [("", 3), *((escape(found.contest.labels[who]), 2) for who in found.shown)]
+        head = [heads[kind], "jobs", "node-hours", *(["mean wait", "slowdown"] * len(found.shown))]
+        lines = []
+        for row in rows:
+            cells = [escape(row.label), f"{row.jobs:,}", text(number(row.node_h))]
+            for wait, bsld in zip(row.mean_wait_s, row.mean_bsld, strict=True):
+                cells += [text(format_span(wait)), text(number(bsld))]
+            lines.append(cells)
+        found_tables.append(table(titles[kind], head, lines, groups=groups))
+    return "".join(found_tables)
+
+
+# -- 7. to 9.: training, ledger, provenance ---------------------------------------------------------
+
+
+def weights_table(weights: Sequence[Sequence[Any]]) -> str:
+    """What a linear agent looks at."""
+    rows = [
+        [escape(str(name)), f"{float(weight):+.3f}".replace("-", "−"), text(str(meaning))]
+        for name, weight, meaning in weights
+    ]
+    said = (
+        '<p class="note">'
+        "Score = sum of weight × feature; the smallest score goes first, so a positive weight sends a "
+        "job back.</p>"
+    )
+    return table("What the agent looks at", ["feature", "weight", "what it is"], rows, words=(2,)) + said
+
+
+def ledger(entries: Mapping[str, Any], trace: str) -> str:
+    """What was dropped and mended in reading a trace."""
+    counts = {
+        kind: sum(int(e["count"]) for e in entries["entries"] if e["kind"] == kind)
+        for kind in ("dropped", "mended")
+    }
+    said = (
+        f"{entries['rows_read']:,} rows read, {entries['jobs']:,} jobs; {counts['dropped']:,} dropped, "
+        f"{counts['mended']:,} mended"
+        + (f", {entries['folded']:,} folded into their jobs" if entries["folded"] else "")
+        + "."
+    )
+    rows = [
+        [
+            escape(str(entry["kind"])),
+            f"{entry['count']:,}" if entry["count"] else "–",
+            text(str(entry["reason"])),
+            "–" if entry["first_line"] is None else f"{entry['first_line']:,}",
+        ]
+        for entry in entries["entries"]
+    ]
+    listed = (
+        table(
+            f"Ledger of {text(trace)}",
+            ["what", "rows", "why", "first line"],
+            rows,
+            words=(2,),
+        )
+        if rows
+        else ""
+    )
+    return f"<p>{text(said)}</p>{listed}"
+
+
+def provenance(folder: str, kind: str, manifest: Mapping[str, Any], scenario: Mapping[str, Any]) -> str:
+    """Where numbers come from: versions, seeds, hashes, command, scenario."""
+    rows = [["folder", f"<code>{escape(folder)}</code>"], ["kind", escape(kind)]]
+    for key, value in manifest.items():
+        if key in ("kind", "files", "inputs"):
+            continue
+        if isinstance(value, Mapping):
+            shown = ", ".join(f"{escape(str(k))} {escape(_scalar(v))}" for k, v in value.items())
+        elif isinstance(value, (list, tuple)):
+            items = [_scalar(item) for item in value]
+            shown = escape(shlex.join(items) if key == "command" else ", ".join(items))
+        else:
+            shown = escape(_scalar(value))
+        rows.append([escape(str(key)), f"<code>{shown}</code>" if key == "command" else shown])
+    for key, words in (("inputs", "input"), ("files", "file")):
+        for name, digest in (manifest.get(key) or {}).items():
+            rows.append([f"{words}: {escape(str(name))}", f"<code>sha256 {escape(_scalar(digest))}</code>"])
+    facts = table(f"Manifest of {escape(folder)}", ["what", "value"], rows, words=(1,))
+    said = escape(json.dumps(scenario, indent=2, ensure_ascii=False, default=str))
+    return (
+        f"{facts}<details><summary>Scenario of {escape(folder)}</summary>"
+        f'<pre tabindex="0">{said}</pre></details>'
+    )
+
+
+def _scalar(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,357 @@
+"""The page in a real browser: opened from disk, without a network, moved about in by every means there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.evaluation.judging import Contender, Contest, whole
+from kilowait.evaluation.measures import started
+from kilowait.report import page
+from kilowait.report.content import Findings
+from kilowait.report.lanes import lanes
+from kilowait.units import format_span
+from tests.report.conftest import NASTY, contest_of, jobs_of
+
+WAITING = "figure[data-chart]:not([data-ready])"
+PIXELS = """canvas => {
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const found = {};
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i + 3] < 250) continue;
+    const key = `${data[i]},${data[i + 1]},${data[i + 2]}`;
+    found[key] = (found[key] || 0) + 1;
+  }
+  return found;
+}"""
+VIEW = "canvas => [canvas.chart.view.x.lo, canvas.chart.view.x.hi]"
+BLUE, ORANGE, GREEN = "0,114,178", "230,159,0", "0,158,115"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A contest and the page on it."""
+    contest = contest_of(jobs_of(dated=True))
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page([contest], title=f"Small {NASTY}"), encoding="utf-8")
+    return contest, path
+
+
+@pytest.fixture
+def opened(browser, small):
+    """Open the page in a new window; at the end nothing must have gone wrong in any."""
+    contexts, problems = [], []
+
+    def open_page(path=small[1], **settings):
+        context = browser.new_context(
+            offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings}
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        tab.on("request", lambda r: None if r.url.startswith("file:") else problems.append(r.url))
+        tab.goto(path.as_uri())
+        tab.wait_for_selector(WAITING, state="detached", timeout=30_000)
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def settled(tab):
+    """Two frames later everything that was asked for is drawn."""
+    tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def pixels(tab, canvas):
+    return Counter(tab.locator(canvas).evaluate(PIXELS))
+
+
+def view(tab, canvas="canvas.gantt"):
+    settled(tab)
+    low, high = tab.locator(canvas).evaluate(VIEW)
+    return low, high
+
+
+def test_the_charts_are_drawn(opened):
+    tab = opened()
+    assert tab.title() == f"Small {NASTY}"
+    lines = pixels(tab, "canvas.time")
+    assert all(lines[colour] > 200 for colour in (BLUE, ORANGE, GREEN)), "every line is there"
+    jobs = pixels(tab, "canvas.gantt")
+    assert len(jobs) > 20
+    patches = tab.eval_on_selector_all(
+        ".legend i", "all => all.map(i => getComputedStyle(i).backgroundColor)"
+    )
+    patches = [patch[4:-1].replace(" ", "") for patch in patches]
+    assert len(patches) == 4
+    assert all(jobs[patch] > 100 for patch in patches), "every size of job is there"
+
+
+def test_lines_are_switched_off_and_on(opened):
+    tab = opened()
+    before = pixels(tab, "canvas.time")[ORANGE]
+    tab.get_by_role("checkbox", name="sjf").uncheck()
+    settled(tab)
+    assert pixels(tab, "canvas.time")[ORANGE] < before / 20
+    tab.get_by_role("checkbox", name="sjf").check()
+    settled(tab)
+    assert pixels(tab, "canvas.time")[ORANGE] == before
+
+
+@pytest.mark.parametrize("canvas", ["canvas.time", "canvas.gantt"])
+def test_zoom_by_wheel_drag_keys_and_buttons(opened, canvas):
+    tab = opened()
+    chart = tab.locator(canvas)
+    chart.scroll_into_view_if_needed()
+    whole_view, drawn = view(tab, canvas), pixels(tab, canvas)
+    length = whole_view[1] - whole_view[0]
+
+    chart.hover(position={"x": 600, "y": 200})
+    tab.mouse.wheel(0, -200)
+    low, high = view(tab, canvas)
+    assert high - low < 0.8 * length
+    assert pixels(tab, canvas) != drawn, "another part is drawn"
+    tab.mouse.wheel(0, 200)
+    assert view(tab, canvas) == pytest.approx(whole_view)
+
+    box = chart.bounding_box()
+    tab.mouse.move(box["x"] + 400, box["y"] + 150)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 600, box["y"] + 170, steps=4)
+    tab.mouse.up()
+    low, high = view(tab, canvas)
+    plot = chart.evaluate("canvas => canvas.chart.box()")
+    start = whole_view[0] + (400 - plot["left"]) / plot["width"] * length
+    assert low == pytest.approx(start, rel=0.01, abs=0.01 * length)
+    assert high - low == pytest.approx(200 / plot["width"] * length, rel=0.05)
+
+    chart.press("0")
+    assert view(tab, canvas) == pytest.approx(whole_view)
+    chart.press("+")
+    low, high = view(tab, canvas)
+    assert high - low == pytest.approx(length / 2)
+    chart.press("ArrowLeft")
+    assert view(tab, canvas)[0] == pytest.approx(low - length / 8)
+    chart.press("-")
+    assert view(tab, canvas) == pytest.approx(whole_view)
+
+    figure = tab.locator("figure").filter(has=chart)
+    figure.get_by_role("button", name="Zoom in").click()
+    figure.get_by_role("button", name="Later").click()
+    low, high = view(tab, canvas)
+    assert (low, high) == pytest.approx((whole_view[0] + 3 * length / 8, whole_view[1] - length / 8))
+    figure.get_by_role("button", name="All", exact=True).click()
+    assert view(tab, canvas) == pytest.approx(whole_view)
+    assert pixels(tab, canvas).keys() >= {colour for colour, count in drawn.items() if count > 300}
+
+
+def test_the_wheel_scrolls_on_where_nothing_is_left_to_zoom(opened):
+    tab = opened()
+    tab.locator("canvas.gantt").hover(position={"x": 600, "y": 200})
+    before = tab.evaluate("scrollY")
+    tab.mouse.wheel(0, 120)
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("scrollY") > before
+
+
+def test_fingers_pinch_and_tap(opened):
+    tab = opened(has_touch=True, viewport={"width": 360, "height": 740})
+    chart = tab.locator("canvas.gantt")
+    chart.scroll_into_view_if_needed()
+    length = view(tab)[1] - view(tab)[0]
+    box = chart.bounding_box()
+    fingers = tab.context.new_cdp_session(tab)
+
+    def touch(kind, *xs):
+        points = [{"x": box["x"] + x, "y": box["y"] + 100, "id": place} for place, x in enumerate(xs)]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 180, 220)
+    for apart in (10, 30, 50):
+        touch("touchMove", 180 - apart, 220 + apart)
+    touch("touchEnd")
+    low, high = view(tab)
+    assert high - low < 0.5 * length
+    tab.touchscreen.tap(box["x"] + 200, box["y"] + 120)
+    assert "job" in tab.locator("#gantt-0 output").inner_text()
+
+
+def put_on(tab, log, given, piece, rows):
+    """Zoom to a rectangle and put the mouse on it."""
+    segment = int(given.segment[piece])
+    zero = float(log.jobs_table["submit_s"].min())
+    start, end = log.start_s[segment] - zero, log.end_s[segment] - zero
+    chart = tab.locator("canvas.gantt")
+    chart.evaluate(
+        "(canvas, [from, to]) => { canvas.chart.view.x.set(from, to); canvas.chart.draw(); }",
+        [start - 2 * (end - start), end + 2 * (end - start)],
+    )
+    low, high = view(tab)
+    plot = chart.evaluate("canvas => canvas.chart.box()")
+    x = plot["left"] + ((start + end) / 2 - low) / (high - low) * plot["width"]
+    middle = given.first[piece] + given.count[piece] / 2
+    y = plot["top"] + plot["height"] * (1 - middle / rows)
+    chart.hover(position={"x": x, "y": y})
+    settled(tab)
+    return segment
+
+
+def told(tab):
+    """What the read-out says, by name."""
+    names = ("job", "user", "nodes", "submitted", "waited", "started", "ran", "bounded slowdown")
+    items = tab.locator("#gantt-0 output span").all_inner_texts()
+    return {name: item.removeprefix(f"{name} ") for name, item in zip(names, items, strict=True)}
+
+
+@pytest.mark.parametrize("who", [0, 2])
+def test_the_job_under_the_mouse_is_told(opened, small, who):
+    contest = small[0]
+    log = Findings(contest, 0).log(who)
+    given = lanes(log)
+    tab = opened()
+    tab.get_by_label("Schedule").select_option(label=contest.labels[who])
+    tab.wait_for_timeout(100)
+    records, ran = log.jobs(), started(log, 10.0)
+    run_s = log.end_s - log.start_s
+    pieces = [p for p in range(len(given.first)) if run_s[given.segment[p]] > 600]
+    for piece in pieces[:: len(pieces) // 6]:
+        segment = put_on(tab, log, given, piece, given.rows)
+        job = int(log.job[segment])
+        said = told(tab)
+        assert said["job"] == str(log.jobs_table["job_id"][job])
+        assert said["user"] == log.jobs_table.labels["user"][log.jobs_table["user"][job]]
+        assert said["nodes"] == str(log.jobs_table["nodes"][job])
+        assert said["ran"] == format_span(run_s[segment])
+        assert said["waited"] in {format_span(abs(records["wait_s"][job] + off)) for off in (-0.01, 0, 0.01)}
+        bsld = float(ran.bsld[np.flatnonzero(ran.row == job)[0]])
+        assert float(said["bounded slowdown"].replace(",", "")) == pytest.approx(bsld, rel=0.006)
+        assert "1996" in said["submitted"]
+
+
+def test_jobs_are_told_by_keys_too(opened, small):
+    log = Findings(small[0], 0).log(0)
+    tab = opened()
+    chart = tab.locator("canvas.gantt")
+    chart.focus()
+    ids = log.jobs_table["job_id"][log.job]
+    for expected in ids[:3].tolist():
+        chart.press("n")
+        assert told(tab)["job"] == str(expected)
+    chart.press("p")
+    assert told(tab)["job"] == str(ids[1])
+    tab.locator("canvas.time").press("n")
+    assert "jobs waiting for" in tab.locator("#time-0 output").inner_text()
+
+
+def test_colours_by_size_user_and_wait(opened):
+    tab = opened()
+    seen = []
+    for by in ("by size", "by user", "by wait"):
+        tab.get_by_label("Colour").select_option(label=by)
+        settled(tab)
+        seen.append((tab.locator("#gantt-0 .legend").inner_text(), pixels(tab, "canvas.gantt")))
+    assert "1 node" in seen[0][0]
+    assert "ada" in seen[1][0]
+    assert NASTY in seen[1][0]
+    assert "under 1 min" in seen[2][0]
+    assert seen[0][1] != seen[1][1] != seen[2][1]
+
+
+def test_rows_are_zoomed_too(opened):
+    tab = opened()
+    chart = tab.locator("canvas.gantt")
+    chart.press("]")
+    settled(tab)
+    rows = chart.evaluate("canvas => [canvas.chart.view.y.lo, canvas.chart.view.y.hi]")
+    assert rows == [8, 24]
+    chart.press("ArrowUp")
+    settled(tab)
+    assert chart.evaluate("canvas => canvas.chart.view.y.hi") == 28
+
+
+def test_light_and_dark(opened):
+    paper = "() => getComputedStyle(document.body).backgroundColor"
+    light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
+    assert light.evaluate(paper) == "rgb(255, 255, 255)"
+    assert dark.evaluate(paper) == "rgb(15, 20, 25)"
+    assert pixels(dark, "canvas.time")[BLUE] == 0, "lines are lighter on a dark page"
+    button = dark.get_by_role("button", name="Light")
+    button.click()
+    settled(dark)
+    assert dark.evaluate(paper) == "rgb(255, 255, 255)"
+    assert pixels(dark, "canvas.time")[BLUE] > 200
+
+
+def test_a_phone_scrolls_one_way_only(opened):
+    tab = opened(viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 360
+    assert tab.evaluate("() => [...document.querySelectorAll('canvas')].every(c => c.clientWidth <= 360)")
+    table = tab.locator("div.scroll:has(table)").first
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth"), "tables scroll in their box"
+
+
+def test_the_keyboard_reaches_everything(opened):
+    tab = opened()
+    reached = []
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        name = "() => { const a = document.activeElement; return a.className || a.id || a.tagName; }"
+        reached.append(tab.evaluate(name))
+        if reached[-1] == "gantt":
+            break
+    assert reached[0] == "skip"
+    assert reached.index("time") < reached.index("gantt")
+    outline = "() => getComputedStyle(document.activeElement).outlineStyle"
+    assert tab.evaluate(outline) == "solid", "what has the focus shows it"
+
+
+def test_no_script_is_needed_for_words_and_tables(browser, small):
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    tab = context.new_page()
+    tab.goto(small[1].as_uri())
+    assert tab.get_by_text("the browser must run scripts").first.is_visible()
+    assert tab.locator("table").count() > 4
+    assert not tab.locator("#scheme").is_visible()
+    context.close()
+
+
+REDRAWS = """canvas => {
+  const { view } = canvas.chart, whole = view.x.to - view.x.from, medians = {};
+  for (const part of [1, 0.3, 0.1, 0.03, 0.01, 0.001]) {
+    view.x.set(view.x.from + 0.4 * whole, view.x.from + (0.4 + part) * whole);
+    const times = [];
+    for (let i = 0; i < 7; i++) {
+      const began = performance.now();
+      canvas.chart.draw();
+      canvas.getContext('2d').getImageData(0, 0, 1, 1); // until it is really drawn
+      times.push(performance.now() - began);
+    }
+    medians[part] = [times.sort((a, b) => a - b)[3], canvas.chart.drawn.rectangles];
+  }
+  return medians;
+}"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_jobs_are_fluid(opened, tmp_path):
+    jobs = kw.lublin(100_000, 256, load=0.95, seed=0, estimates="rounded")
+    cluster = kw.Cluster.from_nodes(256)
+    names = ("fcfs", "sjf", "saf")
+    logs = [kw.simulate(jobs, cluster, name, "easy") for name in names]
+    contenders = tuple(Contender(name, "easy") for name in names)
+    contest = Contest("many", 256, whole(jobs), contenders, lambda who, _: logs[who])
+    path = tmp_path / "many.html"
+    path.write_text(page([contest]), encoding="utf-8")
+    assert path.stat().st_size < 15e6
+    tab = opened(path)
+    assert len(pixels(tab, "canvas.gantt")) > 1000
+    medians = tab.locator("canvas.gantt").evaluate(REDRAWS)
+    assert medians["1"][1] > 100_000, "all of them are drawn"
+    assert max(milliseconds for milliseconds, _ in medians.values()) < 200, medians
