@@ -53,6 +53,12 @@ def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
     assert main(["quickstart", "--fast", "--out", str(tmp_path)]) == 2
     assert "which no run of kilowait wrote there" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["comparison"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "report.html").write_text("<p>annual report</p>")
+    assert main(["quickstart", "--fast", "--out", str(other)]) == 2
+    assert "is no report of kilowait" in capsys.readouterr().err
+    assert [path.name for path in other.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("")
     assert main(["quickstart", "--fast", "--out", str(tmp_path / "file")]) == 2
     assert "is a file; name a folder" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from kilowait.evaluation.folders import check_free, save_comparison
 from kilowait.experiments import training
 from kilowait.experiments.results import results_of
 from kilowait.experiments.scenario import described
-from kilowait.report import need_matplotlib, write_report
+from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
 __all__ = ["FAST", "FULL", "Made", "Size", "quickstart"]
@@ -73,6 +73,7 @@ def quickstart(
         raise InputError(f"{out} is a file; name a folder with --out")
     for folder in folders.values():
         check_free(folder, force=True)
+    check_page(out / "report.html")
     say(f"1/4  making {size.jobs:,} jobs for {NODES} nodes at a load of {LOAD} (seed {seed})")
     jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
     cluster = Cluster.from_nodes(NODES)

@@ -23,7 +23,7 @@ from kilowait.report import charts, figures, pictures, sections
 from kilowait.report.content import Findings, pairs_against
 from kilowait.report.figures import Drawn
 
-__all__ = ["Source", "Training", "page", "write_report"]
+__all__ = ["Source", "Training", "check_page", "page", "write_report"]
 
 _MARK = '<meta name="generator" content="kilowait">'
 _SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
@@ -80,7 +80,7 @@ def write_report(
         The path of the page.
     """
     target = Path(out)
-    _check_free(target)
+    check_page(target)
     say = progress if progress is not None else _silent
     contests, training, sources = _opened(folders, say)
     found = [Findings(contest, seed, bounds) for contest, bounds in contests]
@@ -296,7 +296,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower() or "x"
 
 
-def _check_free(target: Path) -> None:
+def check_page(target: Path) -> None:
     """Raise unless the page may be written there: asked before the work, not after it."""
     try:
         if target.is_dir():

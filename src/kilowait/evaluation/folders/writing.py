@@ -164,7 +164,7 @@ def sha256(path: Path) -> str:
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in ("kilowait", "numpy", "numba", "pyarrow"):
+    for package in ("kilowait", "numpy", "scipy", "numba", "pyarrow"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
