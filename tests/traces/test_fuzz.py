@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks import fuzz_readers
 
+from benchmarks import fuzz_readers
 from kilowait.traces import Ledger, swf
 from kilowait.traces.mend import Draft
 
