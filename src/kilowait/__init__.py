@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kilowait.agents import load_agent
-    from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+    from kilowait.cluster import Cluster, Levers, NodeGroup, Outage, Reservation, Sleeping
     from kilowait.engine.ports import Choice, Rule, View
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
@@ -28,6 +28,7 @@ _HOME = {
     "Choice": "engine.ports",
     "Cluster": "cluster",
     "JobTable": "jobs",
+    "Levers": "cluster",
     "NodeGroup": "cluster",
     "Outage": "cluster",
     "Reservation": "cluster",
@@ -35,6 +36,7 @@ _HOME = {
     "SegmentLog": "jobs",
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
+    "Sleeping": "cluster",
     "View": "engine.ports",
     "compare": "experiments.compare",
     "cut_windows": "evaluation.judging",
@@ -55,6 +57,7 @@ __all__ = [
     "Choice",
     "Cluster",
     "JobTable",
+    "Levers",
     "NodeGroup",
     "Outage",
     "Reservation",
@@ -62,6 +65,7 @@ __all__ = [
     "SegmentLog",
     "Settings",
     "Simulator",
+    "Sleeping",
     "View",
     "__version__",
     "compare",

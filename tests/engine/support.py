@@ -81,7 +81,8 @@ def stepper(case: Case) -> Simulator:
         placement=case.placement,
         oversized="reject",
     )
-    return Simulator(convert.job_table(case.jobs), convert.cluster(case), settings)
+    levers = None if case.levers is None else convert.levers_of(case.levers)
+    return Simulator(convert.job_table(case.jobs), convert.cluster(case), settings, levers=levers)
 
 
 class Decider:

@@ -31,12 +31,12 @@ def call_earliest(s: Any, job: int, g: int) -> float:
 
 @numba.njit
 def call_fits_from(s: Any, job: int, g: int, at: int, start: float) -> int:
-    return timeline.fits_from(s, job, g, at, start)
+    return timeline.fits_until(s, job, g, at, start + s.jobs[job].estimate_s)
 
 
 @numba.njit
 def call_occupy(s: Any, job: int, g: int, start: float, times: int) -> None:
-    timeline.occupy(s, job, g, start, times)
+    timeline.occupy(s, job, g, start, start + s.jobs[job].estimate_s, times)
 
 
 @numba.njit

@@ -27,7 +27,7 @@ def values_of(name, labels):
     if labels is not None:
         known = st.integers(0, len(labels) - 1) if labels else st.nothing()
     elif rule.dtype is np.float64:
-        known = st.floats(rule.least, 1e15, allow_nan=False)
+        known = st.floats(rule.least, rule.most, allow_nan=False)
     else:
         info = np.iinfo(rule.dtype)
         known = st.integers(max(int(rule.least), info.min), info.max)

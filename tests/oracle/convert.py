@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from kilowait.cluster.levers import Levers, Sleeping
 from kilowait.cluster.machine import Cluster, NodeGroup, Outage, Reservation
 from kilowait.jobs.segments import Outcome, SegmentLog
 from kilowait.jobs.table import JobTable
-from tests.oracle.model import Result, Run, TwinJob
+from tests.oracle.model import NodeStep, Result, Run, TwinJob, TwinLevers
 from tests.oracle.workloads import Case
 
 DEPTHS: dict[int | None, str] = {0: "none", 1: "easy", None: "conservative"}
@@ -38,6 +40,8 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
         columns["begin_s"] = [-math.inf if job.begin is None else job.begin for job in jobs]
     if any(job.cancel is not None for job in jobs):
         columns["cancel_s"] = [math.inf if job.cancel is None else job.cancel for job in jobs]
+    if any(job.hold is not None for job in jobs):
+        columns["hold_until_s"] = [-math.inf if job.hold is None else job.hold for job in jobs]
     return JobTable(labels={"queue": tuple(names)} if names else None, **columns)
 
 
@@ -54,10 +58,26 @@ def cluster(case: Case) -> Cluster:
     )
 
 
+def levers_of(levers: TwinLevers) -> Levers:
+    """The twin's levers as kilowait's."""
+    return Levers(
+        sleep={
+            name: Sleeping(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.ahead)
+            for name, rule in levers.sleep.items()
+        },
+        factor=None if levers.factor is None else np.array(levers.factor, np.float64),
+        watts=None if levers.watts is None else np.array(levers.watts, np.int64),
+        preferred=None if levers.preferred is None else np.array(levers.preferred, np.int64),
+        crowd=levers.crowd,
+        budget=levers.budget,
+    )
+
+
 def run_engine(case: Case) -> Run:
     """kilowait's answer, in the twin's words; it tells nothing of its reservations."""
     import kilowait
 
+    pulled: dict[str, Any] = {} if case.levers is None else {"levers": levers_of(case.levers)}
     log = kilowait.simulate(
         job_table(case.jobs),
         cluster(case),
@@ -68,6 +88,7 @@ def run_engine(case: Case) -> Run:
         passes=case.passes,
         placement=case.placement,
         oversized="reject",
+        **pulled,
     )
     return run_of(log)
 
@@ -75,6 +96,8 @@ def run_engine(case: Case) -> Run:
 def run_of(log: SegmentLog) -> Run:
     """A log in the twin's words."""
     jobs = log.jobs()
+    level = np.zeros(len(jobs), np.int64)
+    level[log.job] = log.level
     results = [
         Result(
             _known(jobs["eligible_s"][row]),
@@ -82,11 +105,23 @@ def run_of(log: SegmentLog) -> Run:
             _known(jobs["end_s"][row]),
             None if jobs["group"][row] < 0 else int(jobs["group"][row]),
             Outcome(int(jobs["outcome"][row])).name.lower(),
+            int(level[row]),
         )
         for row in range(len(jobs))
     ]
     ids = log.jobs_table["job_id"]
-    return Run(results, [int(job_id) for job_id in ids[np.asarray(log.job)]], [])
+    return Run(results, [int(job_id) for job_id in ids[np.asarray(log.job)]], [], _states_of(log))
+
+
+def _states_of(log: SegmentLog) -> dict[int, list[NodeStep]]:
+    """The steps of each group's nodes; a group that has none is left out."""
+    found: dict[int, list[NodeStep]] = {}
+    if log.states is not None:
+        for row in range(len(log.states)):
+            numbers = (int(kind[row]) for kind in (log.states.falling, log.states.asleep, log.states.waking))
+            step = NodeStep(float(log.states.time_s[row]), *numbers)
+            found.setdefault(int(log.states.group[row]), []).append(step)
+    return found
 
 
 def _known(value: float) -> float | None:
@@ -101,6 +136,12 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )
+    if case.levers is not None:
+        levers = case.levers
+        settings += (
+            f"; {sum(job.hold is not None for job in case.jobs)} holds, {levers.levels} levels, "
+            f"crowd={levers.crowd}, budget={levers.budget}, sleep={dict(levers.sleep)}"
+        )
     trios = list(zip(case.jobs, twin.results, engine.results, strict=True))
     different = [trio for trio in trios if trio[1] != trio[2]]
     if different:
@@ -112,6 +153,15 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
             return (
                 f"{settings}\nall jobs fare the same, but segment {place} is job {theirs_id}, not {ours_id}: "
                 "segments stand in the order in which they were started"
+            )
+    for g in sorted({*twin.states, *engine.states}):
+        steps = zip_longest(twin.states.get(g, ()), engine.states.get(g, ()))
+        unlike = [(ours, theirs) for ours, theirs in steps if ours != theirs]
+        if unlike:
+            mine, other = unlike[0]
+            return (
+                f"{settings}\nall jobs fare the same, but {len(unlike)} steps of the nodes of group {g} differ"
+                f"\n  twin   {mine}\n  engine {other}"
             )
     return None
 

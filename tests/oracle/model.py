@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class TwinJob:
     think: float = 0.0
     begin: float | None = None
     cancel: float | None = None
+    hold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,50 @@ class Reservation(NamedTuple):
     announced: float
 
 
+Steps = tuple[tuple[float, int], ...]
+"""A step function of time: (from this time on, this value), rising; the first from -inf on."""
+
+
+def value_at(steps: Steps, time: float) -> int:
+    """The value of a step function."""
+    return [value for begin, value in steps if begin <= time][-1]
+
+
+@dataclass(frozen=True)
+class TwinSleep:
+    """How the nodes of a group sleep."""
+
+    timeout: float
+    fall: float = 0.0
+    wake: float = 0.0
+    reserve: Steps = ((-math.inf, 0),)
+    ahead: bool = False
+
+
+N = TypeVar("N", int, float)
+Table: TypeAlias = tuple[tuple[tuple[N, ...], ...], ...]
+"""[plain group][job, in the order given][level]"""
+
+
+@dataclass(frozen=True)
+class TwinLevers:
+    """All the levers of a run; each may be missing."""
+
+    sleep: Mapping[str, TwinSleep] = field(default_factory=dict)
+    """By name of the group."""
+    factor: Table[float] | None = None
+    watts: Table[int] | None = None
+    preferred: tuple[int, ...] | None = None
+    crowd: int = -1
+    budget: Steps | None = None
+
+    @property
+    def levels(self) -> int:
+        """How many levels there are."""
+        tables = [table for table in (self.factor, self.watts) if table is not None]
+        return len(tables[0][0][0]) if tables else 1
+
+
 class Result(NamedTuple):
     """What became of a job; `group` is a number, reservations' groups after the plain ones."""
 
@@ -64,6 +109,8 @@ class Result(NamedTuple):
     end: float | None
     group: int | None
     outcome: str
+    level: int = 0
+    """0 also where it never started."""
 
 
 class Promise(NamedTuple):
@@ -77,6 +124,28 @@ class Promise(NamedTuple):
     head: bool
 
 
+class NodeStep(NamedTuple):
+    """Numbers of a group's nodes from `time` on, those that jobs hold included."""
+
+    time: float
+    falling: int
+    asleep: int
+    waking: int
+
+
+class Count(NamedTuple):
+    """Where every node of a group that can sleep is after an instant."""
+
+    time: float
+    group: int
+    held: int
+    idle: int
+    falling: int
+    asleep: int
+    waking: int
+    out: int
+
+
 @dataclass
 class Run:
     """Results in the order of the given jobs; ids of the jobs started, in start order; reservations made."""
@@ -84,6 +153,13 @@ class Run:
     results: list[Result]
     segments: list[int]
     promises: list[Promise]
+    states: dict[int, list[NodeStep]] = field(default_factory=dict)
+    """Of each group that can sleep: a step wherever a number changed."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """By id of the job: when its nodes became its own; it starts when they are all awake."""
+    counts: list[Count] = field(default_factory=list)
+    end: float = math.nan
+    """The time of the last instant; what nodes do after it is not simulated."""
 
 
 @dataclass(eq=False)
@@ -96,6 +172,13 @@ class State:
     run: float
     need: dict[int, tuple[int, ...]]
     """By group it may use; the keys stand in order of preference."""
+    factor: dict[int, tuple[float, ...]]
+    """By group and level: how many times as long it runs."""
+    watts: dict[int, tuple[int, ...]]
+    """By group and level: what it draws from the budget."""
+    preferred: int = 0
+    level: int = 0
+    taken: float = math.nan
     eligible: float | None = None
     start: float | None = None
     end: float | None = None
@@ -153,6 +236,23 @@ def groups_of(
     if (job.gpus or 0) > 0:
         wanted = [g for g in wanted if not whole[g].shared or whole[g].gpus > 0]
     return [g for g in wanted if all(n <= c for n, c in zip(need_of(job, whole[g]), full[g], strict=True))]
+
+
+def levels_of(
+    table: Table[N] | None,
+    levels: int,
+    default: N,
+    groups: Sequence[TwinGroup],
+    reservations: Sequence[Reservation],
+    g: int,
+    row: int,
+) -> tuple[N, ...]:
+    """What a table says of a job on a group, by level; a reservation's nodes are those of its group."""
+    if table is None:
+        return (default,) * levels
+    names = [group.name for group in groups]
+    plain = g if g < len(groups) else names.index(reservations[g - len(groups)].group)
+    return table[plain][row]
 
 
 class Change(NamedTuple):

@@ -1,6 +1,7 @@
 """Compare engine and twin on as many random workloads as there is time for.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
+python -m tests.oracle.soak --levers
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ import traceback
 from collections.abc import Iterator
 from multiprocessing import get_context
 
+from tests.oracle.lever_workloads import lever_case
 from tests.oracle.workloads import random_case, run_twin
 
 BLOCK = 50
 SHOWN = 5
 
 
-def check(first: int, last: int) -> list[str]:
+def check(first: int, last: int, levers: bool = False) -> list[str]:
     """Words for every seed of the block whose logs differ, or where either simulator failed."""
     from tests.oracle.convert import difference, run_engine
 
     found = []
     for seed in range(first, last):
-        case = random_case(seed)
+        case = lever_case(seed) if levers else random_case(seed)
         try:
             differs = difference(case, run_twin(case), run_engine(case))
         except Exception:
@@ -34,13 +36,13 @@ def check(first: int, last: int) -> list[str]:
     return found
 
 
-def _check_block(block: tuple[int, int]) -> tuple[int, list[str]]:
+def _check_block(block: tuple[int, int, bool]) -> tuple[int, list[str]]:
     return block[1] - block[0], check(*block)
 
 
-def _blocks(first: int, cases: int) -> Iterator[tuple[int, int]]:
+def _blocks(first: int, cases: int, levers: bool) -> Iterator[tuple[int, int, bool]]:
     for begin in range(first, first + cases, BLOCK):
-        yield begin, min(begin + BLOCK, first + cases)
+        yield begin, min(begin + BLOCK, first + cases), levers
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,13 +51,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--levers", action="store_true", help="workloads with levers")
     options = parser.parse_args(arguments)
     begun = time.monotonic()
     done, differing = 0, 0
     # Fresh processes: what the parent has compiled or opened is not carried along.
     with get_context("spawn").Pool(options.processes) as pool:
         try:
-            for count, found in pool.imap_unordered(_check_block, _blocks(options.first, options.cases)):
+            blocks = _blocks(options.first, options.cases, options.levers)
+            for count, found in pool.imap_unordered(_check_block, blocks):
                 done += count
                 for words in found[: max(0, SHOWN - differing)]:
                     print(f"\n{words}", flush=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.oracle.model import TwinLevers
 from tests.oracle.rules import NAMES, rule_for
 from tests.oracle.twin import Outage, Reservation, Run, TwinGroup, TwinJob, simulate
 
@@ -28,6 +29,7 @@ class Case:
     walltime: str = "extend"
     passes: str = "instant"
     placement: str = "first"
+    levers: TwinLevers | None = None
 
 
 def run_twin(case: Case) -> Run:
@@ -48,6 +50,7 @@ def run_twin(case: Case) -> Run:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        levers=case.levers,
     )
 
 
@@ -55,15 +58,15 @@ def random_case(seed: int) -> Case:
     """The case of this seed; which features it has is part of the draw."""
     rng = Random(seed)
     unit = rng.choice([1.0, 1.0, 1.0, 0.25, 0.25, 0.0])
-    groups = _groups(rng)
-    queues = _queues(rng, groups)
-    jobs = _sizes(rng, groups, rng.randint(5, rng.choice([12, 30, 60])))
-    jobs = _lengths(rng, jobs, unit)
-    jobs, span = _submits(rng, jobs, groups, unit)
+    groups = draw_groups(rng)
+    queues = draw_queues(rng, groups)
+    jobs = draw_sizes(rng, groups, rng.randint(5, rng.choice([12, 30, 60])))
+    jobs = draw_lengths(rng, jobs, unit)
+    jobs, span = draw_submits(rng, jobs, groups, unit)
     first = min(job.submit for job in jobs)
-    outages = _outages(rng, groups, first, span, unit) if rng.random() < 0.35 else ()
-    reservations = _reservations(rng, groups, first, span, unit) if rng.random() < 0.25 else ()
-    jobs = _wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
+    outages = draw_outages(rng, groups, first, span, unit) if rng.random() < 0.35 else ()
+    reservations = draw_reservations(rng, groups, first, span, unit) if rng.random() < 0.25 else ()
+    jobs = draw_wishes(rng, jobs, [*queues, *(r.name for r in reservations)], first, span, unit)
     if rng.random() < 0.3:
         jobs = rng.sample(jobs, len(jobs))
     depth = rng.choice([0, 0, 1, 1, 2, 3, 50, None, None])
@@ -84,12 +87,12 @@ def random_case(seed: int) -> Case:
     )
 
 
-def _snap(value: float, unit: float) -> float:
+def snap(value: float, unit: float) -> float:
     """The value on the grid of `unit` seconds (0: no grid)."""
     return round(value / unit) * unit if unit else value
 
 
-def _groups(rng: Random) -> tuple[TwinGroup, ...]:
+def draw_groups(rng: Random) -> tuple[TwinGroup, ...]:
     count = rng.choice([1, 1, 1, 2, 2, 3, 4])
     style = rng.choice(["whole", "whole", "shared", "mixed"])
     groups = []
@@ -103,14 +106,14 @@ def _groups(rng: Random) -> tuple[TwinGroup, ...]:
     return tuple(groups)
 
 
-def _queues(rng: Random, groups: Sequence[TwinGroup]) -> dict[str, tuple[str, ...]]:
+def draw_queues(rng: Random, groups: Sequence[TwinGroup]) -> dict[str, tuple[str, ...]]:
     if rng.random() < (0.8 if len(groups) == 1 else 0.3):
         return {}
     names = [group.name for group in groups]
     return {f"q{i}": tuple(rng.sample(names, rng.randint(1, len(names)))) for i in range(rng.randint(1, 3))}
 
 
-def _sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[TwinJob]:
+def draw_sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[TwinJob]:
     """Jobs with needs only; columns for shared groups are there for all jobs or for none."""
     widest = max(group.nodes for group in groups)
     style = rng.choice(["any", "small", "large", "few", "few"])
@@ -144,7 +147,7 @@ def _sizes(rng: Random, groups: Sequence[TwinGroup], count: int) -> list[TwinJob
     return jobs
 
 
-def _lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
+def draw_lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
     lengths = rng.choice(["set", "uniform", "skewed"])
     guesses = rng.choice(["exact", "exact", "over", "under", "round", "tiny", "mixed", "mixed"])
     made = []
@@ -155,12 +158,12 @@ def _lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
             run = rng.uniform(0, 100)
         else:
             run = math.exp(rng.gauss(2.5, 1.5))
-        run = _snap(run, unit)
+        run = snap(run, unit)
         guess = rng.choice(["exact", "over", "under", "round", "tiny"]) if guesses == "mixed" else guesses
         estimate = {
             "exact": run,
-            "over": _snap(run * rng.uniform(1, 5), unit),
-            "under": _snap(run / 2 ** rng.uniform(0, 8), unit),
+            "over": snap(run * rng.uniform(1, 5), unit),
+            "under": snap(run / 2 ** rng.uniform(0, 8), unit),
             "round": rng.choice([10.0, 60.0, 300.0]),
             "tiny": rng.choice([0.0, 0.25, 0.5, 1.0, 1.5]),
         }[guess]
@@ -168,15 +171,15 @@ def _lengths(rng: Random, jobs: list[TwinJob], unit: float) -> list[TwinJob]:
     return made
 
 
-def _submits(
+def draw_submits(
     rng: Random, jobs: list[TwinJob], groups: Sequence[TwinGroup], unit: float
 ) -> tuple[list[TwinJob], float]:
     """Submit times dense enough for queues to form; the span they cover comes back as well."""
     nodes = sum(group.nodes for group in groups)
     work = sum(min(job.nodes, nodes) * (job.runtime + 1.0) for job in jobs)
-    span = _snap(work / nodes * rng.choice([0.2, 0.5, 0.8, 1.0]), unit) + 1.0
+    span = snap(work / nodes * rng.choice([0.2, 0.5, 0.8, 1.0]), unit) + 1.0
     origin = rng.choice([0.0, 0.0, 0.0, 1000.0, -50.0, 1.6e9])
-    bursts = [_snap(rng.uniform(0, span), unit) for _ in range(rng.randint(1, 5))]
+    bursts = [snap(rng.uniform(0, span), unit) for _ in range(rng.randint(1, 5))]
     style = rng.choice(["spread", "bursts", "both", "both", "at once"])
     submits = []
     for _ in jobs:
@@ -185,68 +188,68 @@ def _submits(
         elif style == "bursts" or (style == "both" and rng.random() < 0.5):
             at = rng.choice(bursts)
         else:
-            at = _snap(rng.uniform(0, span), unit)
+            at = snap(rng.uniform(0, span), unit)
         submits.append(origin + at)
     if rng.random() < 0.6:
         submits.sort()
     return [replace(job, submit=at) for job, at in zip(jobs, submits, strict=True)], span
 
 
-def _outages(
+def draw_outages(
     rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
 ) -> tuple[Outage, ...]:
     outages = []
     for _ in range(rng.randint(1, 4)):
         group = rng.choice(groups)
-        start, end, announced = _window(rng, first, span, unit)
+        start, end, announced = draw_window(rng, first, span, unit)
         if rng.random() < 0.12:
             end = math.inf
         outages.append(Outage(group.name, rng.randint(1, group.nodes), start, end, announced))
     return tuple(outages)
 
 
-def _reservations(
+def draw_reservations(
     rng: Random, groups: Sequence[TwinGroup], first: float, span: float, unit: float
 ) -> tuple[Reservation, ...]:
     reservations = []
     for i in range(rng.randint(1, 2)):
         group = rng.choice(groups)
-        window = _window(rng, first, span, unit)
+        window = draw_window(rng, first, span, unit)
         reservations.append(Reservation(f"r{i}", group.name, rng.randint(1, group.nodes), *window))
     return tuple(reservations)
 
 
-def _window(rng: Random, first: float, span: float, unit: float) -> tuple[float, float, float]:
+def draw_window(rng: Random, first: float, span: float, unit: float) -> tuple[float, float, float]:
     """(start, end, announced): planned, half planned or a surprise."""
-    start = first + _snap(rng.uniform(-0.1, 1.2) * span, unit)
-    end = start + max(_snap(rng.uniform(0.02, 0.6) * span, unit), 1.0)
-    announced = rng.choice([-math.inf, start, start - _snap(rng.uniform(0, 0.5) * span, unit)])
+    start = first + snap(rng.uniform(-0.1, 1.2) * span, unit)
+    end = start + max(snap(rng.uniform(0.02, 0.6) * span, unit), 1.0)
+    announced = rng.choice([-math.inf, start, start - snap(rng.uniform(0, 0.5) * span, unit)])
     return start, end, announced
 
 
-def _wishes(
+def draw_wishes(
     rng: Random, jobs: list[TwinJob], queues: list[str], first: float, span: float, unit: float
 ) -> list[TwinJob]:
     """Queues, dependencies, holds and cancellations."""
     after_share = rng.choice([0.0, 0.0, 0.0, 0.2, 0.5])
     begin_share = rng.choice([0.0, 0.0, 0.0, 0.3])
     cancel_share = rng.choice([0.0, 0.0, 0.0, 0.15, 0.5])
-    together = first + _snap(rng.uniform(0, span), unit)
+    together = first + snap(rng.uniform(0, span), unit)
     before: list[TwinJob] = []  # a job may only depend on those drawn before it: no circles
     made = {}
     for job in rng.sample(jobs, len(jobs)) if rng.random() < 0.3 else jobs:
         if queues and rng.random() < 0.8:
             job = replace(job, queue=rng.choice([*queues, "unlisted"]))
         if before and rng.random() < after_share:
-            think = rng.choice([0.0, 0.0, 1.0, 7.5, _snap(rng.uniform(0, 30), unit)])
+            think = rng.choice([0.0, 0.0, 1.0, 7.5, snap(rng.uniform(0, 30), unit)])
             job = replace(job, after=rng.choice(before[-5:]).job_id, think=think)
         if rng.random() < begin_share:
-            job = replace(job, begin=rng.choice([together, job.submit + _snap(rng.uniform(-10, 40), unit)]))
+            job = replace(job, begin=rng.choice([together, job.submit + snap(rng.uniform(-10, 40), unit)]))
         if rng.random() < cancel_share:
             other = rng.choice(jobs)
             times = [
                 job.submit + rng.choice([-5.0, 0.0]),
-                job.submit + _snap(rng.uniform(0, 120), unit),
+                job.submit + snap(rng.uniform(0, 120), unit),
                 other.submit + other.runtime,
                 together,
             ]

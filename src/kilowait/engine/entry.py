@@ -11,7 +11,7 @@ import numba
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels import clock, conserving, passes, planning, timeline, waiting
+from kilowait.engine.kernels import clock, conserving, passes, planning, waiting
 from kilowait.engine.kernels.compiling import cache_folder, is_compiled, signed_kernel
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, lend
@@ -21,13 +21,13 @@ from kilowait.engine.preparing import state_of
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
-__all__ = ["SCORE", "compiled", "no_score_compiled"]
+__all__ = ["PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
 
 SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
 """Signature of a rule: (job, now, parameters) to score."""
 
-_SCORER = types.FunctionType(SCORE)
-_PARAMETERS = types.float64[::1]
+SCORER = types.FunctionType(SCORE)
+PARAMETERS = types.float64[::1]
 
 
 def no_score(job: Any, now: float, parameters: Any) -> float:
@@ -84,7 +84,7 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
         planning.start(s, job, g)
         waiting.compact(s, k.queue_lo)
     elif reserved_on > 0:
-        timeline.occupy(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
+        conserving.keep_place(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
         s.rare[job].planned_on = reserved_on
     return g
 
@@ -113,7 +113,7 @@ def compiled(name: str) -> Callable[..., Any]:
     The first ever use compiles it and says so; later processes find it in the cache.
     """
     job, state = types.int64, _state_type()
-    rule = (_SCORER, _PARAMETERS)
+    rule = (SCORER, PARAMETERS)
     table: dict[str, tuple[Callable[..., Any], Any]] = {
         "run": (clock.run, types.void(state, *rule, *rule)),
         "run_conservative": (clock.run_conservative, types.void(state, *rule, *rule)),

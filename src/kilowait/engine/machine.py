@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 
-__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "Machine", "machine_of"]
+__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "Machine", "machine_of"]
 
 Ints = npt.NDArray[np.int64]
-NODES, CORES, MEMORY, GPUS = 0, 1, 2, 3
+NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Machine:
     """CHANGE_OF_CAPACITY rows, sorted."""
     capacity_s: npt.NDArray[np.float64]
     capacity_nodes: Ints
+    like: Ints
+    """Of each group the cluster's group its nodes are of: itself, or the one a reservation is made on."""
 
 
 def machine_of(cluster: Cluster) -> Machine:
@@ -112,4 +114,5 @@ def machine_of(cluster: Cluster) -> Machine:
         changes=changes,
         capacity_s=np.array(capacity_s),
         capacity_nodes=np.array(capacity_nodes, np.int64),
+        like=np.array([*range(len(names)), *(names.index(kept.group) for kept in cluster.reservations)]),
     )

@@ -73,6 +73,11 @@ class View:
     """Conservative: the start kept for each waiting job since earlier passes; NaN: none."""
     freed: bool
     """Conservative: whether something fell free since the last pass, so that reservations may move forward."""
+    awake: npt.NDArray[np.int64] | None = None
+    """Free nodes of each group that are awake; None, as the next three, where none sleep."""
+    falling: npt.NDArray[np.int64] | None = None
+    asleep: npt.NDArray[np.int64] | None = None
+    waking: npt.NDArray[np.int64] | None = None
 
 
 class ChoiceKind(Enum):
@@ -82,12 +87,14 @@ class ChoiceKind(Enum):
     RESERVE = "reserve"
     BACKFILL = "backfill"
     HOLD = "hold"
+    WAKE = "wake"
+    SLEEP = "sleep"
     PASS = "pass"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One decision. Make it with `start`, `reserve`, `backfill`, `hold` or `pass_`.
+    """One decision. Make it with `start`, `reserve`, `backfill`, `hold`, `wake`, `sleep` or `pass_`.
 
     >>> Choice.start(3, group=0).kind, Choice.hold(3, until_s=60.0).until_s
     (<ChoiceKind.START: 'start'>, 60.0)
@@ -97,12 +104,14 @@ class Choice:
     job: int = -1
     group: int = -1
     until_s: float = 0.0
+    level: int = -1
+    nodes: int = 0
     scores: npt.NDArray[np.float64] | None = None
 
     @classmethod
-    def start(cls, job: int, group: int = -1) -> Choice:
-        """Start waiting job `job` now, on `group` or where placement puts it."""
-        return cls(ChoiceKind.START, job, group)
+    def start(cls, job: int, group: int = -1, level: int = -1) -> Choice:
+        """Start waiting job `job` now, on `group` or where placement puts it, at `level` or at its own."""
+        return cls(ChoiceKind.START, job, group, level=level)
 
     @classmethod
     def reserve(cls, job: int) -> Choice:
@@ -118,6 +127,16 @@ class Choice:
     def hold(cls, job: int, until_s: float) -> Choice:
         """Leave `job` out of the queue until `until_s`."""
         return cls(ChoiceKind.HOLD, job, until_s=until_s)
+
+    @classmethod
+    def wake(cls, group: int, nodes: int) -> Choice:
+        """Wake `nodes` sleeping nodes of `group`, or as many as sleep."""
+        return cls(ChoiceKind.WAKE, group=group, nodes=nodes)
+
+    @classmethod
+    def sleep(cls, group: int, nodes: int) -> Choice:
+        """Put `nodes` idle nodes of `group` to sleep, or as many as are idle."""
+        return cls(ChoiceKind.SLEEP, group=group, nodes=nodes)
 
     @classmethod
     def pass_(cls) -> Choice:

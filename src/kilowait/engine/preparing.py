@@ -20,7 +20,7 @@ from kilowait.engine.kernels.state import (
     USAGE,
     State,
 )
-from kilowait.engine.machine import CORES, GPUS, MEMORY, NODES, Machine
+from kilowait.engine.machine import CORES, GPUS, MEMORY, NODES, WATTS, Machine
 from kilowait.engine.ports import JOB, Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import TableError
@@ -31,8 +31,16 @@ __all__ = ["state_of"]
 Ints = npt.NDArray[np.int64]
 
 
-def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, own: Rule | None) -> State:
-    """The state before the first event. `jobs` stand in (submit, id) order."""
+def state_of(
+    jobs: JobTable,
+    machine: Machine,
+    settings: Settings,
+    rule: Rule,
+    own: Rule | None,
+    *,
+    timeline: bool = False,
+) -> State:
+    """The state before the first event. `jobs` stand in (submit, id) order; `timeline`: it is needed in any case."""
     n = len(jobs)
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
@@ -44,7 +52,7 @@ def state_of(jobs: JobTable, machine: Machine, settings: Settings, rule: Rule, o
     dependents = len(arrivals) < n
     cancels = "cancel_s" in jobs
     changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
-    timeline = settings.depth > 1 or len(changes) > 0
+    timeline = timeline or settings.depth > 1 or len(changes) > 0
     # A job running or reserved is two breakpoints at most; one that is moved leaves its old ones behind.
     breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
     half_life = max(rule.half_life_s, own.half_life_s if own is not None else 0.0)
@@ -141,6 +149,8 @@ def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
                 )
             elif kind == MEMORY:
                 columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
+            elif kind == WATTS:
+                columns[which] = np.zeros(n)  # what a job draws depends on its level; see levering
             else:
                 columns[which] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
         pool_need.append(list(columns).index(which))

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.cluster import Cluster
+from kilowait.cluster import Cluster, Levers
 from kilowait.engine import entry
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
+from kilowait.engine.levered_entry import compiled_with_levers
+from kilowait.engine.levering import levered_state_of, with_room, with_watts
 from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
 from kilowait.engine.preparing import state_of
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.segments import Outcome
+from kilowait.jobs.segments import NodeStates, Outcome, node_states
 
 __all__ = ["Simulator", "replay"]
 
@@ -27,13 +29,18 @@ _OUTCOME[REJECTED] = Outcome.REJECTED
 
 
 def replay(
-    jobs: JobTable, cluster: Cluster, rule: Rule, settings: Settings, backfill_rule: Rule | None = None
+    jobs: JobTable,
+    cluster: Cluster,
+    rule: Rule,
+    settings: Settings,
+    backfill_rule: Rule | None = None,
+    levers: Levers | None = None,
 ) -> SegmentLog:
     """Replay the jobs on the cluster under a rule; the whole run compiled.
 
     `backfill_rule` is an own order for backfill candidates; None takes them in the rule's order.
     """
-    simulator = Simulator(jobs, cluster, settings, rule=rule, backfill_rule=backfill_rule)
+    simulator = Simulator(jobs, cluster, settings, rule=rule, backfill_rule=backfill_rule, levers=levers)
     simulator.run()
     return simulator.log()
 
@@ -52,6 +59,7 @@ class Simulator:
         *,
         rule: Rule | None = None,
         backfill_rule: Rule | None = None,
+        levers: Levers | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.rule = rule or Rule("steps", entry.no_score_compiled())
@@ -61,11 +69,31 @@ class Simulator:
         self._freed = False
         self._reserved_now: set[int] = set()
         self._machine = machine_of(cluster)
-        self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
+        held = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
+        self.levers = Levers() if levers is None and held else levers
+        self._state: Any
+        if self.levers is None:
+            self._kernel = entry.compiled
+            self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
+        else:
+            self._kernel = compiled_with_levers
+            self._machine = with_watts(self._machine, self.levers, self._first_event_s())
+            self._state = levered_state_of(
+                self.table, jobs.order, self._machine, self.settings, self.rule, backfill_rule, self.levers
+            )
         self._parameters = _parameters(self.rule, self.table, cluster)
         self._own_parameters = (
             _parameters(backfill_rule, self.table, cluster) if backfill_rule else np.zeros(0)
         )
+
+    def _first_event_s(self) -> float:
+        """The first arrival of a job that waits for no other, or change of the machine; infinite: nothing happens."""
+        jobs = self.table
+        comes = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
+        if self.settings.dependencies and "after_id" in jobs:
+            comes = comes[~np.isin(jobs["after_id"], jobs["job_id"])]
+        arrival = float(comes.min()) if len(comes) else np.inf
+        return min([arrival, *(change[0] for change in self._machine.changes[:1])])
 
     # -- the whole run ---------------------------------------------------------------------------
 
@@ -75,9 +103,10 @@ class Simulator:
         if self.rule.compiled and (own is None or own.compiled):
             own_score = self.rule.score if own is None else own.score
             self._state.clock["believing"] = self.settings.depth > 0 or len(self._state.line_s) > 0
-            entry.compiled("run_conservative" if self.settings.depth == UNLIMITED else "run")(
-                self._state, self.rule.score, self._parameters, own_score, self._own_parameters
-            )
+            run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
+            run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
+            while self._made_room():
+                run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
         else:
             self._run_in_python()
         bad = int(self._state.clock["bad_score"][0])
@@ -90,6 +119,21 @@ class Simulator:
                 f"{float(self._state.clock['now'][0]):g} s; a score must be a number (inf is one)"
             )
 
+    def _made_room(self) -> bool:
+        """Whether the run stopped for want of room for what nodes do, and now has some."""
+        if self.levers is None or not self._state.lever["full"][0]:
+            return False
+        self._state = with_room(self._state)
+        return True
+
+    def _advance(self, own_score: Any) -> bool:
+        """To the next instant, no rule of the engine's being asked."""
+        nothing, parameters = entry.no_score_compiled(), self._own_parameters
+        while True:
+            moved = self._kernel("advance")(self._state, nothing, np.zeros(0), own_score, parameters)
+            if moved or not self._made_room():
+                return bool(moved)
+
     def _run_in_python(self) -> None:
         """The same kernels, with a rule that is not compiled asked between them."""
         own = self.backfill_rule
@@ -100,10 +144,9 @@ class Simulator:
         s = self._state
         k = s.clock[0]
         k.moving = 1
-        nothing = entry.no_score_compiled()
-        own_score = nothing if own is None else own.score
+        own_score = entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
-        while entry.compiled("advance")(s, nothing, self._parameters, own_score, self._own_parameters):
+        while self._advance(own_score):
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
                 if self.rule.moving or job not in remembered:
@@ -112,18 +155,17 @@ class Simulator:
                         k.bad_score = job + 1
                         return
                 s.queue[i].key = remembered[job]
-            entry.compiled("schedule")(s, own_score, self._own_parameters)
+            if k.queue_hi > k.queue_lo:
+                self._kernel("schedule")(self._state, own_score, self._own_parameters)
 
     # -- steps -----------------------------------------------------------------------------------
 
     def advance(self) -> View | None:
         """Move to the next instant at which some job waits; None when the run is over."""
-        s = self._state
-        k = s.clock[0]
-        nothing = entry.no_score_compiled()
-        while entry.compiled("advance")(s, nothing, np.zeros(0), nothing, np.zeros(0)):
+        k = self._state.clock[0]
+        while self._advance(entry.no_score_compiled()):
             if k.queue_hi > k.queue_lo:
-                self._freed = bool(entry.compiled("begin")(s))
+                self._freed = bool(self._kernel("begin")(self._state))
                 self._reserved_now.clear()
                 return self.view()
         return None
@@ -143,7 +185,14 @@ class Simulator:
             capacity=s.pools["capacity"].copy(),
             reserved_s=self._reserved(waiting),
             freed=self._freed,
+            **self._sleeping(),
         )
+
+    def _sleeping(self) -> dict[str, Any]:
+        """Free nodes of each group by what they do; nothing where none sleep."""
+        if self.levers is None or not self.levers.sleep:
+            return {}
+        return {name: self._state.sleepers[name].copy() for name in ("awake", "falling", "asleep", "waking")}
 
     def _reserved(self, waiting: Any) -> Any:
         reserved = np.full(len(waiting), np.nan)
@@ -152,10 +201,16 @@ class Simulator:
             reserved[rare["planned_on"] > 0] = rare["planned_s"][rare["planned_on"] > 0]
         return reserved
 
-    def can_start(self, job: int, group: int = -1) -> bool:
+    def can_start(self, job: int, group: int = -1, level: int = -1) -> bool:
         """Whether `Choice.start` would be possible now."""
-        known = self._waits(job) and -1 <= group < len(self._machine.names)
-        return known and bool(entry.compiled("start")(self._state, job, group, False) >= 0)
+        known = self._waits(job) and -1 <= group < len(self._machine.names) and -1 <= level < self._levels
+        return known and self._start(job, group, level, False) >= 0
+
+    def _start(self, job: int, group: int, level: int, really: bool) -> int:
+        """The group the job starts on, or would; -1: it cannot."""
+        if self.levers is None:
+            return int(entry.compiled("start")(self._state, job, group, really))
+        return int(self._kernel("start")(self._state, job, group, level, really))
 
     def can_reserve(self, job: int) -> bool:
         """Whether some group of the job may still take a reservation at this instant."""
@@ -176,13 +231,17 @@ class Simulator:
         if choice.kind is ChoiceKind.BACKFILL:
             self._backfill(choice)
             return None
+        if choice.kind in (ChoiceKind.WAKE, ChoiceKind.SLEEP):
+            return float(self._nodes(choice))
         job = choice.job
         if not self._waits(job):
             raise self._impossible(choice, "it is not waiting")
         if choice.kind is ChoiceKind.START:
             if not -1 <= choice.group < len(self._machine.names):
                 raise self._impossible(choice, f"there is no group {choice.group}")
-            if entry.compiled("start")(s, job, choice.group, True) < 0:
+            if not -1 <= choice.level < self._levels:
+                raise self._impossible(choice, f"there is no level {choice.level}")
+            if self._start(job, choice.group, choice.level, True) < 0:
                 raise self._impossible(choice, self._why_not(job, choice.group))
         elif choice.kind is ChoiceKind.RESERVE:
             if job in self._reserved_now:
@@ -192,13 +251,13 @@ class Simulator:
                 raise self._impossible(choice, held)
             if self.settings.depth != UNLIMITED:  # conservative reservations are kept, and may be made again
                 self._reserved_now.add(job)
-            return float(entry.compiled("reserve")(s, job))
+            return float(self._kernel("reserve")(s, job))
         else:
             if not choice.until_s > k.now:
                 raise self._impossible(
                     choice, f"it would be held until {choice.until_s:g} s, which is not ahead"
                 )
-            entry.compiled("hold")(s, job, choice.until_s)
+            self._kernel("hold")(s, job, choice.until_s)
         return None
 
     def _backfill(self, choice: Choice) -> None:
@@ -211,9 +270,26 @@ class Simulator:
                 f"at {float(k.now):g} s: backfill takes one score, not NaN, for each of the {len(waiting)} waiting "
                 f"jobs in the view's order; got shape {scores.shape}"
             )
-        start = entry.compiled("start")
         for i in np.lexsort((waiting, scores)):
-            start(s, int(waiting[i]), -1, True)
+            self._start(int(waiting[i]), -1, -1, True)
+
+    def _nodes(self, choice: Choice) -> int:
+        """Wake nodes or put them to sleep; how many."""
+        g = choice.group
+        if (
+            self.levers is None
+            or not 0 <= g < len(self._machine.names)
+            or not self._state.sleepers["sleeps"][g]
+        ):
+            raise ChoiceError(
+                f"cannot {choice.kind.value} nodes of group {g} at {float(self._state.clock['now'][0]):g} s: it is no "
+                "group that sleeps; give the simulator Levers(sleep={...})"
+            )
+        return int(self._kernel(choice.kind.value)(self._state, g, choice.nodes))
+
+    @property
+    def _levels(self) -> int:
+        return 1 if self.levers is None else self.levers.levels
 
     def _waits(self, job: int) -> bool:
         return 0 <= job < len(self.table) and int(self._state.fate[job].status) == QUEUED
@@ -250,7 +326,8 @@ class Simulator:
         run = fate["run_s"][started]
         outcome = _OUTCOME[fate["status"]]
         if self.settings.walltime == "kill":
-            killed = fate["run_s"] < self.table["runtime_s"]
+            planned = fate["run_s"] if self.levers is None else s.run_s  # a level changes the run time too
+            killed = planned < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
         eligible = s.jobs["submit_s"].copy()  # the clock wrote the arrival there
         if (fate["status"] == COMING).any():
@@ -269,7 +346,7 @@ class Simulator:
             start_s=start,
             end_s=start + run,
             group=fate["group"][started],
-            level=np.zeros(len(job), np.int16),
+            level=fate["level"][started].astype(np.int16),
             outcome=segment_outcome,
             eligible_s=eligible,
             job_outcome=outcome,
@@ -284,7 +361,32 @@ class Simulator:
                 "passes": self.settings.passes,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
+                **self._levers_in_words(),
             },
+            states=self._states(),
+        )
+
+    def _levers_in_words(self) -> dict[str, Any]:
+        """What was pulled, for the record."""
+        if self.levers is None:
+            return {}
+        return {
+            "sleep": {
+                name: [how.timeout_s, how.fall_s, how.wake_s] for name, how in self.levers.sleep.items()
+            },
+            "levels": self.levers.levels,
+            "crowd": self.levers.crowd,
+            "budget": self.levers.budget is not None,
+        }
+
+    def _states(self) -> NodeStates | None:
+        """What sleeping nodes did, in the order of time."""
+        if self.levers is None or not self.levers.sleep:
+            return None
+        steps = self._state.steps[: int(self._state.lever["steps"][0])]
+        steps = steps[np.lexsort((steps["time_s"], steps["group"]))]
+        return node_states(
+            steps["time_s"], steps["group"], steps["falling"], steps["asleep"], steps["waking"]
         )
 
 

@@ -18,12 +18,14 @@ ColumnArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: type, the smallest value allowed, what stands for "unknown" (None: must be known)."""
+    """One column: type, the smallest value allowed, what stands for "unknown" (None: must be known), the largest."""
 
     dtype: type[np.generic]
     least: float
     missing: float | None
     meaning: str
+    most: float = 1e15
+    """Of numbers that are not whole; times beyond 1e15 s (31 million years) lose whole seconds in a float64."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -47,6 +49,16 @@ COLUMNS: dict[str, Column] = {
     "begin_s": Column(np.float64, -1e15, -np.inf, "held until then, on the log's clock"),
     "cancel_s": Column(np.float64, -1e15, np.inf, "withdrawn then, if it has not started"),
     "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
+    "power_w": Column(np.float64, 0, np.nan, "mean power at full speed, all its nodes together, watts"),
+    "beta": Column(
+        np.float64, 0, np.nan, "share of its run time that grows as the clock slows down, 0 to 1", 1
+    ),
+    "cpu_utilization": Column(np.float64, 0, np.nan, "mean load of its processors, 0 to 1", 1),
+    "gpu_utilization": Column(np.float64, 0, np.nan, "mean load of its GPUs, 0 to 1", 1),
+    "slack_s": Column(np.float64, 0, np.nan, "how long the scheduler may hold it back, seconds"),
+    "hold_until_s": Column(
+        np.float64, -1e15, -np.inf, "the scheduler holds it until then; its waiting counts on"
+    ),
 }
 """Every column, in the order in which tables show them."""
 

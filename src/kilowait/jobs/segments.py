@@ -16,7 +16,7 @@ from kilowait.jobs import exchange
 from kilowait.jobs.columns import ColumnArray
 from kilowait.jobs.table import JobTable
 
-__all__ = ["JobRecords", "Outcome", "SegmentLog"]
+__all__ = ["JobRecords", "NodeStates", "Outcome", "SegmentLog", "node_states"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,6 +35,50 @@ class Outcome(IntEnum):
     """Withdrawn while it waited."""
     REJECTED = 4
     """Larger than the machine; never queued."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeStates:
+    """Nodes falling asleep, asleep or waking, as steps of time: a row for every change of a group.
+
+    Row i holds for its group from ``time_s[i]`` until the group's next row; before its first row all numbers are 0.
+    Nodes that a job holds and that are not ready yet are among them.
+    """
+
+    time_s: Floats
+    group: npt.NDArray[np.int16]
+    falling: Ints
+    asleep: Ints
+    waking: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking: Ints) -> NodeStates:
+    """Steps of time from changes, which stand by (group, time); those of one instant are one, and some are none."""
+    if not len(time_s):
+        none = np.zeros(0, np.int64)
+        return NodeStates(np.zeros(0), none.astype(np.int16), none, none, none)
+    last = np.append((group[1:] != group[:-1]) | (time_s[1:] != time_s[:-1]), True)
+    ends = np.flatnonzero(last)
+    before = np.searchsorted(group[ends], group[ends], side="left")  # the group's first row
+
+    def counts(change: Ints) -> Ints:
+        total = np.cumsum(change)[ends]
+        base = np.concatenate(([0], total))[before]
+        return total - base
+
+    columns = [counts(change) for change in (falling, asleep, waking)]
+    where = group[ends]
+    same_group = np.append(False, where[1:] == where[:-1])
+    changed = np.zeros(len(ends), bool)
+    for column in columns:
+        previous = np.where(same_group, np.append(0, column[:-1]), 0)
+        changed |= column != previous
+    order = np.lexsort((where[changed], time_s[ends][changed]))
+    kept = np.flatnonzero(changed)[order]
+    return NodeStates(time_s[ends][kept], where[kept].astype(np.int16), *(column[kept] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +108,8 @@ class SegmentLog:
     capacity_nodes: Ints
     groups: tuple[str, ...] = ("nodes",)
     run: Mapping[str, Any] = field(default_factory=dict)
+    states: NodeStates | None = None
+    """What the nodes did that slept; None where none could."""
 
     def __len__(self) -> int:
         return len(self.job)

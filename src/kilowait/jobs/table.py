@@ -13,9 +13,6 @@ from kilowait.jobs.columns import COLUMNS, LABELLED, REQUIRED, ColumnArray
 
 __all__ = ["JobTable"]
 
-LARGEST_S = 1e15
-"""Times beyond this (31 million years) lose whole seconds in a float64 and are refused."""
-
 
 class JobTable:
     """Jobs as columns; read-only, sliced without copying.
@@ -222,12 +219,12 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
         rule = COLUMNS[name]
         fine = column >= rule.least
         if column.dtype.kind == "f":
-            fine &= column <= LARGEST_S
+            fine &= column <= rule.most
         if rule.missing is not None:
             fine |= np.isnan(column) if np.isnan(rule.missing) else column == rule.missing
         if not fine.all():
             row = int(np.argmin(fine))
-            most = f" and at most {LARGEST_S:g}" if column.dtype.kind == "f" else ""
+            most = f" and at most {rule.most:g}" if column.dtype.kind == "f" else ""
             value = column[row].item()
             raise TableError(
                 f"row {row} (job {ids[row]}): {name} is {value}; it must be at least {rule.least:g}{most}"

@@ -62,6 +62,10 @@ def test_round_trip(tmp_path):
                     np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
                     assert getattr(one, name).dtype == getattr(two, name).dtype, name
                 assert dict(one.run) == dict(two.run)
+                assert (one.states is None) == (two.states is None)
+                if two.states is not None:
+                    assert len(two.states) > 5
+                    np.testing.assert_array_equal(one.states.asleep, two.states.asleep)
         np.testing.assert_array_equal(ours.values("mean_bsld"), theirs.values("mean_bsld"))
 
 

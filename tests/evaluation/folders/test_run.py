@@ -63,6 +63,19 @@ def test_round_trip(tmp_path):
     assert run.manifest["date"] == "today" and run.scenario == {"trace": "made"}
 
 
+def test_what_nodes_did_comes_back(tmp_path):
+    jobs = kw.lublin(50, 8, load=0.5, seed=1)
+    levers = kw.Levers(sleep={"nodes": kw.Sleeping(60, 5, 30)})
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=levers)
+    run = load_run(saved(tmp_path / "run", log))
+    assert len(log.states) > 20
+    for name in ("time_s", "group", "falling", "asleep", "waking"):
+        ours, theirs = getattr(run.log.states, name), getattr(log.states, name)
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+    assert load_run(saved(tmp_path / "other")).log.states is None
+
+
 def test_a_log_without_a_start(tmp_path):
     jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[5], nodes=[9])
     log = kw.simulate(jobs, kw.Cluster.from_nodes(4), oversized="reject")

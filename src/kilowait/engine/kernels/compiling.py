@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
@@ -26,7 +27,17 @@ from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 from platformdirs import user_cache_path
 
-__all__ = ["cache_folder", "is_compiled", "kernel", "lent", "move", "natural", "outlined", "signed_kernel"]
+__all__ = [
+    "cache_folder",
+    "is_compiled",
+    "kernel",
+    "lent",
+    "move",
+    "natural",
+    "outlined",
+    "over",
+    "signed_kernel",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +48,7 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 def cache_folder() -> Path:
     """Folder for compiled kernels: other sources, options or versions mean another folder."""
     what = hashlib.sha256()
-    for pattern in ("engine/kernels/*.py", "engine/ports.py", "engine/entry.py", "policies/*.py"):
+    for pattern in ("engine/kernels/*.py", "engine/ports.py", "engine/*entry.py", "policies/*.py"):
         for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
     what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
@@ -61,9 +72,9 @@ def _forget_unused(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def is_compiled(run: str = "run") -> bool:
+def is_compiled(run: str = "run", where: str = "clock") -> bool:
     """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
-    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob(f"clock.{run}-*.nbc"))
+    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob(f"{where}.{run}-*.nbc"))
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
@@ -81,6 +92,17 @@ def kernel(function: F) -> F:
 def outlined(function: F) -> F:
     """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
     return numba.njit(error_model="numpy", **_INNER)(function)
+
+
+def over(function: F, inlined: bool = True, **moves: Any) -> F:
+    """The same kernel over other moves: where it calls one of these names, this is called instead.
+
+    Runs with levers are the passes of all other runs over moves of their own, in code that those never compile.
+    """
+    plain = getattr(function, "py_func", function)
+    copy = FunctionType(plain.__code__, {**plain.__globals__, **moves}, plain.__name__)
+    copy.__qualname__ = f"{plain.__qualname__}_over"
+    return kernel(copy) if inlined else outlined(copy)  # type: ignore[return-value]
 
 
 def signed_kernel(function: F, signature: Any) -> F:

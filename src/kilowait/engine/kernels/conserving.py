@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel
 from kilowait.engine.kernels.heap import pop
 from kilowait.engine.kernels.planning import (
@@ -14,6 +13,7 @@ from kilowait.engine.kernels.planning import (
     reserve_among,
     start,
 )
+from kilowait.engine.kernels.timeline import build, move_up, occupy
 from kilowait.engine.kernels.waiting import compact, end_pass, rank_waiting, renew_stale
 
 __all__ = ["conserve", "lay_out_plan", "lift", "open_plan"]
@@ -33,7 +33,7 @@ def conserve(s: Any, all_applied: bool) -> None:
     if every or k.line_hi == 0:
         lay_out_plan(s)
     else:
-        timeline.move_up(s)
+        move_up(s)
     moved = False
     started = False
     at = k.queue_lo
@@ -93,12 +93,12 @@ def lay_out_plan(s: Any) -> None:
     """The timeline anew, with the reservations that stand."""
     k = s.clock[0]
     k.open_groups = (1 << len(s.groups)) - 1
-    timeline.build(s)
+    build(s)
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
         rare = s.rare[job]
         if rare.planned_on > 0:
-            timeline.occupy(s, job, rare.planned_on - 1, rare.planned_s, 1)
+            keep_place(s, job, rare.planned_on - 1, rare.planned_s, 1)
 
 
 @kernel
@@ -112,9 +112,15 @@ def void_plan(s: Any) -> None:
 
 
 @kernel
+def keep_place(s: Any, job: int, g: int, start: float, times: int) -> None:
+    """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
+    occupy(s, job, g, start, start + s.jobs[job].estimate_s, times)
+
+
+@kernel
 def lift(s: Any, job: int) -> None:
     """Take the job's reservation, if it has one, off the timeline."""
     rare = s.rare[job]
     if rare.planned_on > 0:
-        timeline.occupy(s, job, rare.planned_on - 1, rare.planned_s, -1)
+        keep_place(s, job, rare.planned_on - 1, rare.planned_s, -1)
         rare.planned_on = 0

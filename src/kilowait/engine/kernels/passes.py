@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.planning import (
@@ -19,6 +18,7 @@ from kilowait.engine.kernels.planning import (
     start,
 )
 from kilowait.engine.kernels.state import QUEUED
+from kilowait.engine.kernels.timeline import move_up
 from kilowait.engine.kernels.waiting import close_gaps, end_pass, rank_waiting, renew_stale
 
 __all__ = ["anything_free", "schedule", "score_waiting"]
@@ -164,7 +164,7 @@ def backfill(
             pick.job = s.fresh[i]
             pick.key = s.fate[s.fresh[i]].key
         if k.timeline:
-            timeline.move_up(s)
+            move_up(s)
     elif ranked and free > 0:
         i = next_candidate(s, at, free, latest, extra)
         while i < k.queue_hi:

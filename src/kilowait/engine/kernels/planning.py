@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
+from kilowait.engine.kernels.timeline import build, earliest, fits_until, occupy
 from kilowait.engine.kernels.waiting import believe, renew_stale
 
 __all__ = [
@@ -48,7 +48,7 @@ def begin_pass(s: Any, all_applied: bool) -> None:
         group.shadow_s = np.inf
     k.open_groups = (1 << len(s.groups)) - 1
     if k.timeline:
-        timeline.build(s)
+        build(s)
 
 
 @outlined
@@ -74,7 +74,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         if s.need[job, pool.need] > pool.free:
             return False
     if k.timeline:
-        return timeline.fits_from(s, job, g, k.line_lo, k.now) < 0
+        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].estimate_s) < 0
     if k.now + s.jobs[job].estimate_s <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
@@ -184,7 +184,7 @@ def start(s: Any, job: int, g: int) -> None:
     else:
         take_from_pools(s, job, g, late)
     if k.timeline:
-        timeline.occupy(s, job, g, k.now, 1)
+        occupy(s, job, g, k.now, end, 1)
     fate.status = RUNNING
     fate.start_s = k.now
     fate.group = g
@@ -258,13 +258,13 @@ def reserve_among(s: Any, job: int) -> float:
         if g < 0:
             break
         if s.fate[job].allowed & k.open_groups & (1 << g):
-            time = timeline.earliest(s, job, g) if k.timeline else shadow(s, job, g)
+            time = earliest(s, job, g) if k.timeline else shadow(s, job, g)
             if time < best_s:
                 best = g
                 best_s = time
     if best >= 0:
         if k.timeline:
-            timeline.occupy(s, job, best, best_s, 1)
+            occupy(s, job, best, best_s, best_s + s.jobs[job].estimate_s, 1)
         else:
             s.groups[best].shadow_s = best_s
         if k.depth == UNLIMITED:

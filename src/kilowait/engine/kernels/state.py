@@ -80,6 +80,7 @@ FATE = np.dtype(
         ("choice", np.int32),  # row of preference
         ("group", np.int16),
         ("status", np.int8),
+        ("level", np.int8),
     ],
     align=True,
 )
@@ -101,10 +102,18 @@ RARE = np.dtype(
 """What only some runs need of a job; no records where none of it is needed."""
 
 GROUP = np.dtype(
-    [("pool_lo", np.int64), ("pool_hi", np.int64), ("reserved", np.int64), ("shadow_s", np.float64)],
+    [
+        ("pool_lo", np.int64),
+        ("pool_hi", np.int64),
+        ("reserved", np.int64),
+        ("shadow_s", np.float64),
+        ("first_need", np.int64),
+        ("first_job", np.int64),
+    ],
     align=True,
 )
-"""A node group: its pools, reservations of this pass, and the time of the one reservation (infinite: none)."""
+"""A node group: its pools, reservations of this pass, the time of the one reservation (infinite: none) and, in runs
+with levers, of the earliest, with its need of nodes and its job."""
 
 POOL = np.dtype(
     [("need", np.int64), ("capacity", np.int64), ("free", np.int64), ("extra", np.int64)], align=True

@@ -11,7 +11,7 @@ import numpy as np
 
 from kilowait.engine.kernels.compiling import kernel, outlined
 
-__all__ = ["build", "earliest", "fits_from", "move_up", "occupy"]
+__all__ = ["build", "earliest", "fits_until", "move_up", "occupy", "take_off"]
 
 
 @outlined
@@ -41,9 +41,7 @@ def build(s: Any) -> None:
                 s.line_free[last, p] = s.line_free[last - 1, p]
         if release <= change:
             job = s.beliefs[i].job
-            g = s.fate[job].group
-            for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
-                s.line_free[last, p] += s.need[job, s.pools[p].need]
+            take_off(s, job, s.fate[job].group, last, last + 1, -1)
             i += 1
         else:
             s.line_free[last, s.changes[c].pool] += s.changes[c].by
@@ -71,10 +69,9 @@ def enough(s: Any, job: int, g: int, at: int) -> bool:
 
 
 @kernel
-def fits_from(s: Any, job: int, g: int, at: int, start: float) -> int:
-    """-1 if the job fits from `start`, in breakpoint `at`, to its estimated end; else the breakpoint in the way."""
+def fits_until(s: Any, job: int, g: int, at: int, end: float) -> int:
+    """-1 if the job fits from breakpoint `at` to the time `end`; else the breakpoint in the way."""
     k = s.clock[0]
-    end = start + s.jobs[job].estimate_s
     while at < k.line_hi and s.line_s[at] < end:
         if not enough(s, job, g, at):
             return at
@@ -88,7 +85,7 @@ def earliest(s: Any, job: int, g: int) -> float:
     k = s.clock[0]
     at = k.line_lo
     while at < k.line_hi:
-        blocked = fits_from(s, job, g, at, s.line_s[at])
+        blocked = fits_until(s, job, g, at, s.line_s[at] + s.jobs[job].estimate_s)
         if blocked < 0:
             return s.line_s[at]
         at = blocked + 1
@@ -116,19 +113,24 @@ def cut(s: Any, time: float) -> int:
     return at
 
 
-@outlined
-def occupy(s: Any, job: int, g: int, start: float, times: int) -> None:
-    """Take the job's need off the timeline from `start` to its estimated end; give it back with `times` -1.
-
-    A reservation may lie back in time: a job that was believed to end then ended later, and no pass came between.
-    """
-    now = s.line_s[s.clock[0].line_lo]
-    until = start + s.jobs[job].estimate_s
-    if until <= now:
-        return
-    begin = cut(s, max(start, now))
-    end = cut(s, until)
+@kernel
+def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
+    """Take the job's need off the breakpoints from `begin` to before `end`, `times` times."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
             s.line_free[i, p] -= need
+
+
+@outlined
+def occupy(s: Any, job: int, g: int, start: float, until: float, times: int) -> None:
+    """Take the job's need off the timeline from `start` to `until`; give it back with `times` -1.
+
+    A reservation may lie back in time: a job that was believed to end then ended later, and no pass came between.
+    """
+    now = s.line_s[s.clock[0].line_lo]
+    if until <= now:
+        return
+    begin = cut(s, max(start, now))
+    end = cut(s, until)
+    take_off(s, job, g, begin, end, times)

@@ -7,6 +7,8 @@ cases.json        of each trace: the machine, the windows, the contenders, the l
 segments.parquet  what ran when; ``cell`` counts traces, contenders and windows, the last fastest
 records.parquet   of each job of each cell: when it joined the queue, where not at submission, and how it came out
 windows.parquet   the metrics of each cell, one row each: for a data frame
+states.parquet    what sleeping nodes did, where some slept
+energy.json       what the runs drew, where a power model was given
 results.json      means with intervals, every pair with its verdict, sentences, limits
 manifest.json     versions, seeds, sha256 of inputs and of these files, command, date; written last
 ================= ===============================================================================================
@@ -15,6 +17,7 @@ manifest.json     versions, seeds, sha256 of inputs and of these files, command,
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.folders.run import machine_from, machine_of
+from kilowait.evaluation.folders.run import machine_from, machine_of, read_states, write_states
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import checked_manifest, plain_json, read_json, save_folder
-from kilowait.evaluation.judging.contest import Contender, Contest
+from kilowait.evaluation.judging.contest import Contender, Contest, Curve, EnergyRecord, Signal
 from kilowait.evaluation.judging.protocol import Windows
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, NodeStates, SegmentLog
 
 __all__ = ["Comparison", "load_comparison", "save_comparison"]
 
@@ -76,6 +79,12 @@ def save_comparison(
         pq.write_table(_segments(contests), folder / "segments.parquet", compression=PACKED)
         pq.write_table(_records(contests), folder / "records.parquet", compression=PACKED)
         pq.write_table(pa.Table.from_pylist(list(_rows(contests))), folder / "windows.parquet")
+        states = [contest.logs(who, window).states for contest, who, window in _cells(contests)]
+        if any(one is not None for one in states):
+            write_states(states, folder / "states.parquet")
+        if any(contest.energy is not None for contest in contests):
+            drew = [None if contest.energy is None else asdict(contest.energy) for contest in contests]
+            (folder / "energy.json").write_text(plain_json(drew) + "\n", encoding="utf-8")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="comparison", manifest=manifest, force=force)
@@ -190,6 +199,7 @@ def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Cont
         "at_submission": joined.is_null().to_numpy(zero_copy_only=False),
         "eligible_s": joined.fill_null(0.0).to_numpy(),
     }
+    states = read_states(folder / "states.parquet")
     cell = 0
     for number, case in enumerate(cases):
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
@@ -201,12 +211,39 @@ def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Cont
             nodes=case["nodes"],
             windows=windows,
             contenders=contenders,
-            logs=_Stored(windows, case, segments, marks, cell),
+            logs=_Stored(windows, case, segments, marks, states, cell),
             ledger=case["ledger"],
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
+            energy=_energy(folder, number),
         )
         cell += len(contenders) * len(windows)
+
+
+def _energy(folder: Path, number: int) -> EnergyRecord | None:
+    path = folder / "energy.json"
+    if not path.exists():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))[number]
+    if data is None:
+        return None
+
+    def known(row: Mapping[str, Any]) -> dict[str, float]:
+        return {name: math.nan if value is None else value for name, value in row.items()}
+
+    return EnergyRecord(
+        metrics=tuple(tuple(known(cell) for cell in row) for row in data["metrics"]),
+        states=tuple(known(row) for row in data["states"]),
+        curves=tuple(
+            Curve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
+        ),
+        drawn=data["drawn"],
+        signals=tuple(
+            Signal(s["name"], s["unit"], s["words"], tuple(s["edge_s"]), tuple(s["value"]))
+            for s in data["signals"]
+        ),
+        notes=tuple(data["notes"]),
+    )
 
 
 def _arrays(table: Any) -> dict[str, Any]:
@@ -222,10 +259,11 @@ class _Stored:
         case: Mapping[str, Any],
         segments: Mapping[str, Any],
         records: Mapping[str, Any],
+        states: Mapping[int, NodeStates],
         cell: int,
     ) -> None:
         self._windows, self._case, self._cell = windows, case, cell
-        self._segments, self._records = segments, records
+        self._segments, self._records, self._states = segments, records, states
 
     def __call__(self, contender: int, window: int) -> SegmentLog:
         cell = self._cell + contender * len(self._windows) + window
@@ -245,5 +283,6 @@ class _Stored:
             ),
             job_outcome=self._records["outcome"][from_:to],
             run=self._case["runs"][contender],
+            states=self._states.get(cell),
             **machine_from(self._case["machine"]),
         )

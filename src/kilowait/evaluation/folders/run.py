@@ -5,6 +5,7 @@ scenario.toml   what was run, the machine written out
 jobs.parquet    the jobs, a JobTable; can be simulated again as it is
 log.parquet     the segments; machine size, groups and settings in the schema's metadata
 records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
+states.parquet  what sleeping nodes did, where some slept
 results.json    the metrics
 manifest.json   versions, seeds, sha256 of inputs and of these files, command, date; written last
 =============== =============================================================================
@@ -35,11 +36,14 @@ from kilowait.evaluation.folders.writing import (
 )
 from kilowait.evaluation.judging.contest import Contender, Contest
 from kilowait.evaluation.judging.protocol import whole
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, NodeStates, SegmentLog
 
-__all__ = ["Run", "contest_of_runs", "load_run", "machine_from", "machine_of", "save_run"]
+__all__ = [
+    "Run", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
+]  # fmt: skip
 
 META_KEY = b"kilowait"
+STATE = ("time_s", "group", "falling", "asleep", "waking")
 _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json")
 
 
@@ -82,6 +86,8 @@ def save_run(
         log.jobs_table.to_parquet(folder / "jobs.parquet")
         _write_log(log, folder / "log.parquet")
         log.jobs().to_parquet(folder / "records.parquet")
+        if log.states is not None:
+            write_states([log.states], folder / "states.parquet")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="run", manifest=manifest, force=force)
@@ -179,7 +185,37 @@ def _by_submission(log: SegmentLog, ordered: JobTable) -> SegmentLog:
         log.capacity_nodes,
         log.groups,
         log.run,
+        log.states,
     )
+
+
+def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
+    """The states of nodes of several logs; ``cell`` counts them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    held = [(cell, one) for cell, one in enumerate(states) if one is not None]
+    columns = {"cell": np.repeat([cell for cell, _ in held], [len(one) for _, one in held]).astype(np.int32)}
+    for name in STATE:
+        columns[name] = np.concatenate([getattr(one, name) for _, one in held])
+    # Which logs have states at all: one may have some of no nodes.
+    note = {META_KEY: json.dumps([cell for cell, _ in held]).encode()}
+    pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
+
+
+def read_states(path: Path) -> dict[int, NodeStates]:
+    """What `write_states` wrote, by cell; nothing where there is no such file."""
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        return {}
+    table = pq.read_table(path)
+    columns = {name: table[name].to_numpy() for name in ("cell", *STATE)}
+    found = {}
+    for cell in json.loads(table.schema.metadata[META_KEY]):
+        low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
+        found[cell] = NodeStates(**{name: columns[name][low:high] for name in STATE})
+    return found
 
 
 def machine_of(log: SegmentLog) -> dict[str, Any]:
@@ -230,5 +266,6 @@ def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
         eligible_s=records["eligible_s"].to_numpy(),
         job_outcome=records["outcome"].to_numpy(),
         run=note["run"],
+        states=read_states(folder / "states.parquet").get(0),
         **machine_from(note),
     )

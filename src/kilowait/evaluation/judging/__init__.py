@@ -1,6 +1,6 @@
 """Is one scheduler better than another? The same windows for all, and a verdict with its uncertainty."""
 
-from kilowait.evaluation.judging.contest import JUDGED, Contender, Contest
+from kilowait.evaluation.judging.contest import JUDGED, Contender, Contest, Curve, EnergyRecord, Signal
 from kilowait.evaluation.judging.pairs import WORDS, Pair
 from kilowait.evaluation.judging.protocol import Split, Window, Windows, cut_windows, split, whole
 from kilowait.evaluation.judging.verdicts import Judgement, Mean, Scores, judge
@@ -10,10 +10,13 @@ __all__ = [
     "WORDS",
     "Contender",
     "Contest",
+    "Curve",
+    "EnergyRecord",
     "Judgement",
     "Mean",
     "Pair",
     "Scores",
+    "Signal",
     "Split",
     "Window",
     "Windows",

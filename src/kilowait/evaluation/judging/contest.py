@@ -18,7 +18,7 @@ from kilowait.evaluation.measures import started
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import SegmentLog
 
-__all__ = ["BATCHES", "JUDGED", "KINDS", "Contender", "Contest"]
+__all__ = ["BATCHES", "JUDGED", "KINDS", "Contender", "Contest", "Curve", "EnergyRecord", "Signal"]
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")
@@ -36,6 +36,11 @@ JUDGED: dict[str, str] = {
     "mean_bsld": "less",
     "utilization": "more",
     "makespan_s": "less",
+    "energy_kwh": "less",
+    "facility_kwh": "less",
+    "co2_kg": "less",
+    "cost": "less",
+    "peak_kw": "less",
 }
 """The metrics contenders are judged by, and whether more or less of each is better."""
 
@@ -49,6 +54,8 @@ class Contender:
     kind: str = "rule"
     name: str | None = None
     """What to call it; by default as it was written."""
+    levers: str = "none"
+    """What it pulls besides the order of jobs: sleep, levels, holds, a budget."""
 
     @property
     def label(self) -> str:
@@ -61,9 +68,48 @@ class Contender:
         parts = [self.policy if self.name is None else self.name]
         if backfill != "easy":
             parts.append(f"{backfill} backfill")
+        if self.levers != "none":
+            parts.append(self.levers)
         if self.kind == "clairvoyant":
             parts.append("perfect estimates")
         return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Power over the window that is drawn, means of bins."""
+
+    edge_s: tuple[float, ...]
+    """On the log's clock; one more than there are bins."""
+    it_w: tuple[float, ...]
+    facility_w: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What power was like meanwhile: carbon intensity, price, temperature, as steps."""
+
+    name: str
+    unit: str
+    words: str
+    """Where from, average or marginal, direct or life-cycle."""
+    edge_s: tuple[float, ...]
+    value: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EnergyRecord:
+    """What the runs of a contest drew."""
+
+    metrics: tuple[tuple[Mapping[str, float], ...], ...]
+    """Contender by window: energy_kwh, facility_kwh, co2_kg, cost, peak_kw, pue, ..."""
+    states: tuple[Mapping[str, float], ...]
+    """Of each contender: kWh by what nodes did (jobs, idle, asleep, falling, waking, fixed), over all windows."""
+    curves: tuple[Curve, ...] = ()
+    """Of each contender, in the window number `drawn`."""
+    drawn: int = 0
+    signals: tuple[Signal, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +128,8 @@ class Contest:
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """The machine, as in a cluster file."""
     notes: Sequence[str] = ()
+    energy: EnergyRecord | None = None
+    """What the runs drew, where a power model was given."""
 
     def __post_init__(self) -> None:
         labels = [contender.label for contender in self.contenders]
@@ -107,7 +155,8 @@ class Contest:
             for number, window in enumerate(self.windows):
                 log, counted = self.logs(contender, number), window.counted
                 found = metrics(log, horizon=window.horizon, counted=counted)
-                row.append({**found, **fairness(log, counted=counted)})
+                drew = {} if self.energy is None else self.energy.metrics[contender][number]
+                row.append({**found, **fairness(log, counted=counted), **drew})
             rows.append(tuple(row))
         return tuple(rows)
 

@@ -1,0 +1,221 @@
+"""Starting and reserving where jobs run at levels, nodes sleep, and power is limited.
+
+These are the moves of `planning` for runs with levers. A waiting job is at rest at level 0 of no group; it is *put* on
+a group and a level to be tried there, which sets what it would need, how long it is planned for and how long it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.compiling import kernel, outlined, over
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.planning import charge, shadow, shadow_of_one
+from kilowait.engine.kernels.sleeping import claim, ready_s
+from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
+from kilowait.engine.kernels.timeline import earliest, fits_until
+from kilowait.engine.kernels.waiting import believe
+
+__all__ = ["build", "first_level", "occupy", "place", "place_at", "put", "reserve", "rest", "start", "take"]
+
+
+@kernel
+def put(s: Any, job: int, g: int, level: int) -> None:
+    """As if the job ran on the group at the level."""
+    factor = s.factor[g, job, level]
+    fate = s.fate[job]
+    fate.run_s = s.run_s[job] * factor
+    fate.level = level
+    s.jobs[job].estimate_s = s.estimate_s[job] * factor
+    if s.lever[0].budget:
+        s.need[job, s.lever[0].watts_column] = s.watts[g, job, level]
+
+
+@kernel
+def rest(s: Any, job: int) -> None:
+    """As policies see a waiting job."""
+    s.jobs[job].estimate_s = s.estimate_s[job]
+    s.fate[job].level = 0
+
+
+@kernel
+def first_level(s: Any, job: int) -> int:
+    """The level a job is tried at first."""
+    return 0 if s.lever[0].crowded else s.preferred[job]
+
+
+@kernel
+def fits_now(s: Any, job: int, g: int) -> bool:
+    """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
+    k = s.clock[0]
+    group = s.groups[g]
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.free:
+            return False
+    if k.depth == 0 and not k.timeline:
+        return True
+    end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].estimate_s
+    if k.timeline:
+        return fits_until(s, job, g, k.line_lo, end) < 0
+    if end <= group.shadow_s:
+        return True
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.extra:
+            return False
+    return True
+
+
+@kernel
+def place_at(s: Any, job: int, groups: int, level: int) -> int:
+    """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
+    k = s.clock[0]
+    best = -1
+    best_share = -np.inf
+    for i in range(len(s.groups)):
+        g = s.preference[s.fate[job].choice, i]
+        if g < 0:
+            break
+        if groups >> g & 1 and s.fate[job].allowed >> g & 1:
+            put(s, job, g, level)
+            if fits_now(s, job, g):
+                first = s.pools[s.groups[g].pool_lo]
+                share = first.free / first.capacity if k.balance else np.inf
+                if share > best_share:
+                    best = g
+                    best_share = share
+                if not k.balance:
+                    break
+    if best >= 0:
+        put(s, job, best, level)
+    else:
+        rest(s, job)
+    return best
+
+
+@outlined
+def place_lower(s: Any, job: int, groups: int, level: int) -> int:
+    """`place` from a level on, with a budget."""
+    g = -1
+    while g < 0 and level < s.lever[0].levels:
+        g = place_at(s, job, groups, level)
+        level += 1
+    return g
+
+
+@kernel
+def place(s: Any, job: int, groups: int) -> int:
+    """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
+    level = first_level(s, job)
+    if not s.lever[0].budget:
+        return place_at(s, job, groups, level)
+    if s.least_watts[job] > s.pools[len(s.pools) - 1].free:
+        return -1
+    return place_lower(s, job, groups, level)
+
+
+@kernel
+def take(s: Any, job: int, g: int, times: int) -> None:
+    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
+    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+        s.pools[p].free -= s.need[job, s.pools[p].need] * times
+    if s.lever[0].budget:
+        watts = s.need[job, s.lever[0].watts_column] * times
+        for other in range(len(s.groups)):
+            if other != g:
+                s.pools[s.groups[other].pool_hi - 1].free -= watts
+
+
+@outlined
+def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
+    """As `timeline.take_off`; watts go off for every group."""
+    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+        need = s.need[job, s.pools[p].need] * times
+        for i in range(begin, end):
+            s.line_free[i, p] -= need
+    if s.lever[0].budget:
+        watts = s.need[job, s.lever[0].watts_column] * times
+        for other in range(len(s.groups)):
+            if other != g:
+                for i in range(begin, end):
+                    s.line_free[i, s.groups[other].pool_hi - 1] -= watts
+
+
+occupy = over(timeline.occupy, inlined=False, take_off=take_off)
+build = over(timeline.build, inlined=False, take_off=take_off)
+
+
+@kernel
+def start(s: Any, job: int, g: int) -> None:
+    """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    group = s.groups[g]
+    nodes = s.need[job, s.pools[group.pool_lo].need]
+    begins = claim(s, g, nodes)
+    end = begins + s.jobs[job].estimate_s
+    take(s, job, g, 1)
+    if k.timeline:
+        occupy(s, job, g, k.now, end, 1)
+    elif end > group.shadow_s:
+        for p in range(group.pool_lo, group.pool_hi):
+            s.pools[p].extra -= s.need[job, s.pools[p].need]
+    s.lever[0].asked -= fate.least_need
+    fate.status = RUNNING
+    fate.start_s = begins
+    fate.group = g
+    if k.believing:
+        believe(s, job, end)
+    push(s.events, k.events, begins + fate.run_s, FINISH + k.segments)
+    k.events += 1
+    s.segments[k.segments] = job
+    k.segments += 1
+    if k.half_life_s > 0:
+        charge(s, job, 1)
+
+
+@outlined
+def reserve(s: Any, job: int) -> float:
+    """Reserve for the job at its first level on that of its open groups where it fits earliest; the time."""
+    k = s.clock[0]
+    level = first_level(s, job)
+    best = -1
+    best_s = np.inf
+    for i in range(len(s.groups)):
+        g = s.preference[s.fate[job].choice, i]
+        if g < 0:
+            break
+        if s.fate[job].allowed & k.open_groups & (1 << g):
+            put(s, job, g, level)
+            if k.timeline:
+                time = earliest(s, job, g)
+            elif k.one_pool:
+                time = shadow_of_one(s, job)
+            else:
+                time = shadow(s, job, g)
+            if time < best_s:
+                best = g
+                best_s = time
+    if best >= 0:
+        put(s, job, best, level)
+        group = s.groups[best]
+        if k.timeline:
+            occupy(s, job, best, best_s, best_s + s.jobs[job].estimate_s, 1)
+        if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
+            group.shadow_s = best_s
+            group.first_need = s.need[job, s.pools[group.pool_lo].need]
+            group.first_job = job
+        if k.depth == UNLIMITED:
+            rare = s.rare[job]
+            rare.planned_s = best_s
+            rare.planned_on = best + 1
+            s.planned_level[job] = level
+        group.reserved += 1
+        if group.reserved >= k.depth:
+            k.open_groups &= ~(1 << best)
+    rest(s, job)
+    return best_s

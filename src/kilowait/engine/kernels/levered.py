@@ -1,0 +1,318 @@
+"""Runs with levers: from event to event, over moves that know levels, sleeping nodes and a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels import conserving, passes, planning
+from kilowait.engine.kernels.clock import NOBODY, greet, next_event_s, send_for_dependents
+from kilowait.engine.kernels.compiling import kernel, natural, outlined, over
+from kilowait.engine.kernels.heap import pop, push
+from kilowait.engine.kernels.levels import build, occupy, place, put, reserve, rest, start, take
+from kilowait.engine.kernels.levers import lend
+from kilowait.engine.kernels.planning import charge, show_usage
+from kilowait.engine.kernels.sleeping import come_free, fall_asleep, next_look_s, settle, take_away, wake_up
+from kilowait.engine.kernels.state import (
+    ARRIVAL,
+    CANCELLED,
+    CHANGE,
+    DONE,
+    HELD,
+    KIND,
+    QUEUED,
+    REJECTED,
+    TIMER,
+)
+from kilowait.engine.kernels.waiting import enqueue, forget, remove
+
+__all__ = ["advance", "conserve", "lift", "next_any_s", "open_pass", "run", "run_conservative", "schedule"]
+
+HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+@kernel
+def next_any_s(s: Any) -> float:
+    """Time of the next event, or of the next time nodes wake or are to be looked at."""
+    return min(next_event_s(s), next_look_s(s))
+
+
+@kernel
+def finish(s: Any, job: int) -> None:
+    """A job ends: what it held falls free, and its nodes are idle."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    take(s, job, fate.group, -1)
+    come_free(s, fate.group, s.need[job, s.pools[s.groups[fate.group].pool_lo].need])
+    fate.status = DONE
+    k.settled = 0
+    if k.believing:
+        forget(s, job)
+        k.freed = 1
+        if fate.believed_end_s != k.now:
+            k.tight = 0
+    if k.half_life_s > 0:
+        charge(s, job, -1)
+
+
+@outlined
+def apply_change(s: Any) -> None:
+    """Nodes, or watts of the budget, go away or come back."""
+    k = s.clock[0]
+    number = s.changes[k.next_change].number
+    while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
+        change = s.changes[k.next_change]
+        s.pools[change.pool].free += change.by
+        for g in range(len(s.groups)):
+            if s.groups[g].pool_lo == change.pool:
+                if change.by < 0:
+                    take_away(s, g, -change.by)
+                else:
+                    come_free(s, g, change.by)
+        k.next_change += 1
+    k.settled = 0
+    k.void = 1
+
+
+@kernel
+def join(s: Any, job: int) -> None:
+    """A job joins the queue."""
+    enqueue(s, job)
+    s.lever[0].asked += s.fate[job].least_need
+
+
+@kernel
+def arrive(s: Any, job: int) -> None:
+    """A job that was greeted joins the queue, or is held until its time."""
+    k = s.clock[0]
+    if s.hold_s[job] > k.now:
+        s.fate[job].status = HELD
+        push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
+        k.events += 1
+    else:
+        join(s, job)
+
+
+@outlined
+def leave(s: Any, job: int) -> None:
+    """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
+    if s.fate[job].status == QUEUED:
+        s.lever[0].asked -= s.fate[job].least_need
+        remove(s, job, CANCELLED)
+    else:
+        s.fate[job].status = CANCELLED
+
+
+@kernel
+def close_instant(s: Any) -> None:
+    """What nodes do after the pass of an instant; before the first one, all are awake."""
+    lever = s.lever[0]
+    if lever.whole:
+        for g in range(len(s.sleepers)):
+            if s.sleepers[g].sleeps:
+                settle(s, g)
+
+
+@outlined
+def begin(s: Any, time: float) -> None:
+    """The first instant: all nodes are idle since now."""
+    s.lever[0].begun = 1
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            group.awake = s.pools[s.groups[g].pool_lo].free
+            batch = s.idle[g, 0]
+            batch.time_s = time
+            batch.nodes = group.awake
+            group.idle_hi = 1
+
+
+@kernel
+def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    """As `clock.advance`; before it leaves an instant, nodes wake and fall asleep."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    close_instant(s)
+    lever.passed = 0
+    time = next_any_s(s)
+    if lever.begun and not lever.whole and time > k.now:
+        lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
+        return True
+    if time == np.inf or (next_event_s(s) == np.inf and time > k.now):
+        for g in range(len(s.sleepers)):
+            fall_asleep(s, g)
+        return False  # nothing is left but what nodes do by themselves
+    k.now = time
+    if not lever.begun:
+        begin(s, time)
+    while time == k.now:
+        code = 5 * KIND
+        source = NOBODY
+        group = 0
+        if k.events > 0 and s.events[0].key == time:
+            code = s.events[0].job
+            source = HEAP
+        if k.next_arrival < len(s.arrivals):
+            job = natural(s.arrivals[natural(k.next_arrival)])
+            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+                code = ARRIVAL + job
+                source = STREAM
+        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
+            code = CHANGE
+            source = CHANGES
+        for g in range(len(s.sleepers)):
+            sleeper = s.sleepers[g]
+            if (
+                sleeper.wake_lo < sleeper.wake_hi
+                and s.wakers[g, sleeper.wake_lo].time_s == time
+                and CHANGE + 1 + g < code
+            ):
+                code = CHANGE + 1 + g
+                source = NODES
+                group = g
+            if sleeper.sleeps and sleeper.check_s == time and 4 * KIND + g < code:
+                code = 4 * KIND + g
+                source = LOOK
+                group = g
+        if source == HEAP:
+            pop(s.events, k.events)
+            k.events -= 1
+        elif source == STREAM:
+            k.next_arrival += 1
+
+        left = NOBODY
+        if source == NODES:
+            wake_up(s, group)
+        elif source == LOOK:  # one event for all groups
+            for g in range(len(s.sleepers)):
+                if s.sleepers[g].check_s == time:
+                    s.sleepers[g].check_s = np.inf
+        elif code < CHANGE:
+            left = natural(s.segments[natural(code)])
+            finish(s, left)
+        elif code < ARRIVAL:
+            apply_change(s)
+        elif code < TIMER:
+            job = natural(code - ARRIVAL)
+            greet(s, job, score, parameters, own_score, own_parameters)
+            fate = s.fate[job]
+            if fate.allowed != 0:
+                arrive(s, job)
+            else:
+                fate.status = REJECTED
+                left = job
+        else:
+            job = (code - TIMER) >> 1
+            status = s.fate[job].status
+            if (code - TIMER) & 1:
+                if status == HELD:
+                    join(s, job)
+            elif status in (QUEUED, HELD):
+                leave(s, job)
+                left = job
+        if left != NOBODY and k.dependents:
+            send_for_dependents(s, left)
+        if k.per_event:
+            break
+        time = next_any_s(s)
+    lever.whole = 1 if next_any_s(s) > k.now else 0
+    if k.half_life_s > 0:
+        show_usage(s)
+    return True
+
+
+# -- passes --------------------------------------------------------------------------------------
+
+
+@kernel
+def open_pass(s: Any) -> None:
+    """See whether the pass is crowded; if that has changed, nobody's chances are what they were."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    lever.passed = 1
+    crowded = 0
+    if lever.crowd >= 0:
+        free = 0
+        for g in range(len(s.groups)):
+            free += s.pools[s.groups[g].pool_lo].free
+        crowded = 1 if lever.asked - free > lever.crowd else 0
+    if crowded != lever.crowded:
+        k.settled = 0
+        k.tight = 0
+    lever.crowded = crowded
+    for g in range(len(s.groups)):
+        if s.groups[g].shadow_s <= k.now:
+            k.settled = 0  # its time has come, but its nodes must wake: it is reserved anew
+    if lever.budget and lever.levels > 1:
+        k.tight = 0  # at another level a job may fit though its reservation cannot move
+
+
+@outlined
+def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
+    """As `conserving.keep_place`, at the level the place was reserved with."""
+    put(s, job, g, s.planned_level[job])
+    occupy(s, job, g, start_s, start_s + s.jobs[job].estimate_s, times)
+    rest(s, job)
+
+
+begin_pass = over(planning.begin_pass, build=build)
+backfill = over(passes.backfill, place=place, start=start)
+reserve_or_start = over(passes.reserve_or_start, place=place, start=start, reserve=reserve, backfill=backfill)
+schedule = over(passes.schedule, begin_pass=begin_pass, reserve_or_start=reserve_or_start, backfill=backfill)
+lift = over(conserving.lift, keep_place=keep_place)
+lay_out_plan = over(conserving.lay_out_plan, build=build, keep_place=keep_place)
+conserve = over(
+    conserving.conserve,
+    place_among=place,
+    reserve_among=reserve,
+    start=start,
+    lift=lift,
+    lay_out_plan=lay_out_plan,
+)
+
+
+# -- whole runs ----------------------------------------------------------------------------------
+
+
+@kernel
+def room(s: Any) -> bool:
+    """Whether all that one more instant could have nodes do can be written down."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    rows = 16 + 4 * (k.queue_hi - k.queue_lo)
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        batches = (
+            group.idle_hi - group.idle_lo + group.fall_hi - group.fall_lo + group.wake_hi - group.wake_lo
+        )
+        rows += 16 + 4 * batches
+    lever.full = 1 if lever.steps + rows > len(s.steps) else 0
+    return lever.full == 0
+
+
+def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving and passes.anything_free(s):
+                passes.score_waiting(s, score, parameters)
+            open_pass(s)
+            schedule(s, not k.per_event or next_any_s(s) > k.now, own_score, own_parameters)
+
+
+def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The same with conservative backfilling."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving:
+                passes.score_waiting(s, score, parameters)
+            open_pass(s)
+            conserve(s, not k.per_event or next_any_s(s) > k.now)
