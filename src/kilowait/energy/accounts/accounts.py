@@ -1,0 +1,253 @@
+"""What a run cost: kWh, CO2 and money, exact.
+
+IT power is constant between two events, and so is what the building draws between two events or changes of the
+weather. Carbon intensity and price are step functions too. So every account is a sum over the cells of one grid of
+times, and nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kilowait.energy.accounts.grid import Floats, Grid, Ints
+from kilowait.energy.accounts.shares import EnergyRow, rows_by, shares
+from kilowait.energy.accounts.states import STATES
+from kilowait.energy.accounts.watts import J_PER_KWH
+from kilowait.errors import InputError
+from kilowait.jobs import JobRecords, SegmentLog
+from kilowait.series import Series
+
+__all__ = ["Accounts", "Hourly", "PowerBins"]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Hourly:
+    """By the hour, full hours UTC where the log has a date; the first and the last may be cut short."""
+
+    edge_s: Floats
+    """On the log's clock, one more than there are hours."""
+    it_kwh: Floats
+    facility_kwh: Floats
+    co2_kg: Floats | None
+    cost: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class PowerBins:
+    """Means over time in equal bins, for charts; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
+
+    edge_s: Floats
+    it_w: Floats
+    facility_w: Floats
+    carbon_g_per_kwh: Floats | None
+    price_per_mwh: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Accounts:
+    """What a run drew and what that cost, over a horizon."""
+
+    log: SegmentLog
+    horizon_s: tuple[float, float]
+    """Start and end, on the log's clock."""
+    it_power: Series
+    """Watts of nodes and their gear, step by step, on the log's clock."""
+    facility_power: Series
+    """Watts of the building, on the same steps; never below `it_power`."""
+    by_group: Mapping[str, Mapping[str, float]]
+    """IT kWh of each group by `STATES`."""
+    carbon: Series | None
+    """Grams of CO2e per kWh, on the log's clock."""
+    price: Series | None
+    """`currency` per MWh, on the log's clock."""
+    currency: str
+    signals: Mapping[str, str]
+    """A line for each signal, to be printed with every result: what, where, average or marginal, which scope."""
+    notes: tuple[str, ...]
+    """What was assumed or estimated."""
+    grid: Grid
+    """The steps of all of it."""
+    segment_group: Ints
+    """The cluster's group each segment ran on; that of its parent for a reservation."""
+    segment_nodes: Floats
+    """Nodes each segment of the log held."""
+    segment_w: Floats
+    """Watts each segment drew."""
+
+    # -- of the whole run ---------------------------------------------------------------------------
+
+    @cached_property
+    def it_kwh(self) -> float:
+        """Nodes and their gear."""
+        return float(self.it_power.integral(*self.horizon_s)) / J_PER_KWH
+
+    @cached_property
+    def facility_kwh(self) -> float:
+        """The whole building."""
+        return float(self.facility_power.integral(*self.horizon_s)) / J_PER_KWH
+
+    @cached_property
+    def co2_kg(self) -> float | None:
+        """Of the building's energy; None without a carbon intensity."""
+        return None if self._grams is None else float(self._grams.integral(*self.horizon_s)) / 1e3
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Of the building's energy, in `currency`; None without a price."""
+        return None if self._money is None else float(self._money.integral(*self.horizon_s))
+
+    @property
+    def by_state(self) -> dict[str, float]:
+        """IT kWh by what they were spent on; adds up to `it_kwh`."""
+        return {state: sum(group[state] for group in self.by_group.values()) for state in STATES}
+
+    @property
+    def pue(self) -> float:
+        """Energy of the building / energy of the IT; NaN where the IT drew nothing."""
+        return self.facility_kwh / self.it_kwh if self.it_kwh > 0 else math.nan
+
+    @property
+    def mean_it_w(self) -> float:
+        """Mean over the horizon."""
+        return self.it_kwh * J_PER_KWH / (self.horizon_s[1] - self.horizon_s[0])
+
+    @property
+    def peak_it_w(self) -> float:
+        """The most drawn at any time, however short."""
+        return float(self.it_power.value.max())
+
+    @property
+    def peak_it_s(self) -> float:
+        """When that was first."""
+        return float(self.it_power.edge_s[np.argmax(self.it_power.value)])
+
+    @property
+    def peak_facility_w(self) -> float:
+        """The most the building drew."""
+        return float(self.facility_power.value.max())
+
+    @property
+    def peak_facility_s(self) -> float:
+        """When that was first."""
+        return float(self.facility_power.edge_s[np.argmax(self.facility_power.value)])
+
+    @cached_property
+    def energy_delay_j_s(self) -> float:
+        """IT energy times the mean turnaround of the jobs that started; NaN where none did."""
+        turnaround = self.log.jobs()["turnaround_s"]
+        known = turnaround[~np.isnan(turnaround)]
+        return self.it_kwh * J_PER_KWH * float(known.mean()) if len(known) else math.nan
+
+    def metrics(self) -> dict[str, float]:
+        """Name to number, units in the names; `co2_kg` and `cost` only where their signal was given.
+
+        `energy_kwh` is IT energy; `jobs_kwh`, `idle_kwh`, `sleep_kwh`, `transition_kwh` and `fixed_kwh` add up to it.
+        """
+        spent = self.by_state
+        found = {
+            "energy_kwh": self.it_kwh,
+            "facility_kwh": self.facility_kwh,
+            "jobs_kwh": spent["jobs"],
+            "idle_kwh": spent["idle"],
+            "sleep_kwh": spent["asleep"],
+            "transition_kwh": spent["falling"] + spent["waking"],
+            "fixed_kwh": spent["fixed"],
+            "mean_kw": self.mean_it_w / 1e3,
+            "peak_kw": self.peak_it_w / 1e3,
+            "peak_facility_kw": self.peak_facility_w / 1e3,
+            "pue": self.pue,
+            "edp_j_s": self.energy_delay_j_s,
+        }
+        for name, value in (("co2_kg", self.co2_kg), ("cost", self.cost)):
+            if value is not None:
+                found[name] = value
+        return found
+
+    # -- over time ----------------------------------------------------------------------------------
+
+    def hourly(self) -> Hourly:
+        """kWh of IT and building, kg of CO2e and money, hour by hour."""
+        first, last = self.horizon_s
+        zero = self.it_power.unix_zero_s or 0.0
+        begin = math.floor((first + zero) / _HOUR_S) + 1
+        inner = np.arange(begin, math.ceil((last + zero) / _HOUR_S)) * _HOUR_S - zero
+        edge = np.concatenate(([first], inner, [last]))
+        parts = (self.it_power, self.facility_power, self._grams, self._money)
+        it, facility, grams, money = (
+            None if part is None else part.integral(edge[:-1], edge[1:]) for part in parts
+        )
+        assert it is not None and facility is not None
+        kilograms = None if grams is None else grams / 1e3
+        return Hourly(edge, it / J_PER_KWH, facility / J_PER_KWH, kilograms, money)
+
+    def power(self, bins: int) -> PowerBins:
+        """Mean watts of IT and building, carbon intensity and price in `bins` equal bins."""
+        if bins < 1:
+            raise InputError(f"{bins} bins; ask for at least 1")
+        edge = np.linspace(*self.horizon_s, bins + 1)
+        parts = (self.it_power, self.facility_power, self.carbon, self.price)
+        it, facility, carbon, price = (
+            None if part is None else part.mean(edge[:-1], edge[1:]) for part in parts
+        )
+        assert it is not None and facility is not None
+        return PowerBins(edge, it, facility, carbon, price)
+
+    @cached_property
+    def _grams(self) -> Series | None:
+        """Grams of CO2e per second."""
+        return None if self.carbon is None else self._rate(self.carbon, J_PER_KWH, "g/s")
+
+    @cached_property
+    def _money(self) -> Series | None:
+        """Money per second."""
+        return None if self.price is None else self._rate(self.price, 1e3 * J_PER_KWH, f"{self.currency}/s")
+
+    def _rate(self, signal: Series, joules: float, unit: str) -> Series:
+        rate = self.facility_power.value * self.grid.series(signal) / joules
+        return Series(self.grid.edge_s, rate, unit, unix_zero_s=self.it_power.unix_zero_s)
+
+    # -- by job -------------------------------------------------------------------------------------
+
+    def per_job(self) -> JobRecords:
+        """A value for each job, in the job table's order; 0 for one that did not run within the horizon.
+
+        - `it_j`: what its nodes drew while it ran;
+        - `facility_j`: its part of the building's energy, by its part of the IT power at every moment;
+        - `idle_share_j`: its part, by node-seconds, of the IT energy of idle and sleeping nodes and their
+          transitions: of its own group's, and of that of groups where nothing ran. The other columns are without it;
+        - `co2_g`, `cost`: of `facility_j`, by the intensity and the price at every moment, where they were given.
+        """
+        return self._per_job
+
+    @cached_property
+    def _per_job(self) -> JobRecords:
+        rates = {"facility_j": self.facility_power}
+        if self._grams is not None:
+            rates["co2_g"] = self._grams
+        if self._money is not None:
+            rates["cost"] = self._money
+        return shares(
+            self.log,
+            self.grid,
+            self.segment_group,
+            self.it_power.value,
+            {name: rate.value for name, rate in rates.items()},
+            self.segment_nodes,
+            self.segment_w,
+            self.by_group,
+        )
+
+    def by_user(self) -> list[EnergyRow]:
+        """The jobs' energy by user, the most first; see `by`."""
+        return self.by("user")
+
+    def by(self, kind: str) -> list[EnergyRow]:
+        """The jobs' energy by "user", "account", "queue", "qos" or "name", the most first; "-" is unknown."""
+        return rows_by(self.log.jobs_table, self.per_job(), kind)

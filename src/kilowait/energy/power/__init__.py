@@ -1,0 +1,74 @@
+"""What machines draw: nodes from components, losses, cooling and building; levels, sleep, and the power of jobs."""
+
+from kilowait.energy.power.components import Component, LoadCurve, NodePower
+from kilowait.energy.power.cooling import (
+    Chiller,
+    ConstantPue,
+    Cooling,
+    Economiser,
+    LinearCop,
+    SupplyAirCop,
+    cooling_named,
+)
+from kilowait.energy.power.describe import describe, description_rows
+from kilowait.energy.power.facility import Facility
+from kilowait.energy.power.levels import CAP_CURVES, CapCurve, Level, break_even_beta, clock_slowdown
+from kilowait.energy.power.losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.model import GroupPower, PowerModel
+from kilowait.energy.power.profile import (
+    ByClass,
+    ConstantUse,
+    MeasuredReport,
+    Profile,
+    UseClass,
+    job_power_w,
+    power_sources,
+    utilization,
+    with_measured_power,
+)
+from kilowait.energy.power.sleep import SleepStates
+from kilowait.energy.power.tables import LevelTable, best_level, level_tables
+from kilowait.energy.power.zeus import CapTable, fit_cap_curve, read_cap_table
+
+__all__ = [
+    "CAP_CURVES",
+    "AffineLoss",
+    "ByClass",
+    "CapCurve",
+    "CapTable",
+    "Chiller",
+    "Component",
+    "ConstantPue",
+    "ConstantUse",
+    "Conversion",
+    "Cooling",
+    "Economiser",
+    "EfficiencyCurve",
+    "Facility",
+    "FixedLoad",
+    "GroupPower",
+    "Level",
+    "LevelTable",
+    "LinearCop",
+    "LoadCurve",
+    "MeasuredReport",
+    "NodePower",
+    "PowerModel",
+    "Profile",
+    "SleepStates",
+    "SupplyAirCop",
+    "UseClass",
+    "best_level",
+    "break_even_beta",
+    "clock_slowdown",
+    "cooling_named",
+    "describe",
+    "description_rows",
+    "fit_cap_curve",
+    "job_power_w",
+    "level_tables",
+    "power_sources",
+    "read_cap_table",
+    "utilization",
+    "with_measured_power",
+]

@@ -1,0 +1,169 @@
+"""What a node draws, from what it is made of: P = sum of count * (idle + (max - idle) * share of load).
+
+CPUs follow the CPU utilization, GPUs the GPU utilization; memory, network cards and storage follow the CPU's where
+their largest draw exceeds the idle one. The share of load is the utilization itself, or read from a measured
+curve for CPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.energy.power.quantity import Floats, numbers, require
+from kilowait.errors import InputError, UnknownNameError
+
+__all__ = ["CURVES", "KINDS", "Component", "LoadCurve", "NodePower"]
+
+KINDS = ("cpu", "gpu", "memory", "nic", "storage", "other")
+"""What a component may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """`count` like parts of a node, each drawing `idle_w` to `max_w` watts.
+
+    `estimate` is true where either number is a guess rather than a measurement or a maker's figure; `source` says
+    which and where from.
+
+    >>> Component("EPYC 7543P", "cpu", 1, 90, 225, "maker's TDP; idle as in RAPS", True).max_w
+    225
+    """
+
+    name: str
+    kind: str
+    count: int
+    idle_w: float
+    max_w: float
+    source: str = ""
+    estimate: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError(f"kind of the component {self.name!r}", self.kind, KINDS)
+        require(f"count of {self.name!r}", self.count)
+        require(f"idle_w of {self.name!r}", self.idle_w)
+        require(f"max_w of {self.name!r}", self.max_w)
+        if self.max_w < self.idle_w:
+            raise InputError(
+                f"{self.name!r} draws {self.max_w} W at most but {self.idle_w} W idle; swap them?"
+            )
+
+    @classmethod
+    def memory(cls, gb: float, w_per_gb: float, source: str = "", estimate: bool = True) -> Component:
+        """Memory of `gb` GB at a fixed rate of watts per GB, busy or idle.
+
+        >>> round(Component.memory(512, 0.07).idle_w, 2)
+        35.84
+        """
+        require("gb of memory", gb)
+        require("w_per_gb of memory", w_per_gb)
+        return cls(f"memory {gb:g} GB", "memory", 1, gb * w_per_gb, gb * w_per_gb, source, estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCurve:
+    """The share of its dynamic power a CPU draws at a utilization, between measured points.
+
+    >>> float(CURVES["E5-2620v3"].share(0.25).round(3))
+    0.295
+    """
+
+    utilization: tuple[float, ...]
+    share_of_dynamic: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        at = numbers("utilization of the load curve", self.utilization, 0, 1)
+        share = numbers("share of the load curve", self.share_of_dynamic, 0, 1)
+        if len(at) != len(share) or len(at) < 2 or at[0] != 0 or at[-1] != 1 or (np.diff(at) <= 0).any():
+            raise InputError("a load curve needs points rising from utilization 0 to 1, one share for each")
+        if share[0] != 0 or share[-1] != 1 or (np.diff(share) < 0).any():
+            raise InputError("the shares of a load curve go from 0 to 1 and never fall")
+
+    def share(self, utilization: npt.ArrayLike) -> Floats:
+        """Share of (max - idle), interpolated."""
+        return np.asarray(
+            np.interp(np.asarray(utilization, np.float64), self.utilization, self.share_of_dynamic),
+            np.float64,
+        )
+
+
+# RAPL watts of two E5-2620 v3 at 10, 20 ... 100 % load (codecarbon's cpu_load_profiling), as shares of the last.
+_E5_2620V3_W = (16.0, 31.0, 38.0, 45.0, 62.0, 62.0, 77.0, 112.0, 116.0, 117.0)
+CURVES: dict[str, LoadCurve] = {
+    "E5-2620v3": LoadCurve(
+        tuple(i / 10 for i in range(11)), (0.0, *(watts / _E5_2620V3_W[-1] for watts in _E5_2620V3_W))
+    )
+}
+"""Measured load curves by processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePower:
+    """A node of components; watts before conversion losses.
+
+    >>> node = NodePower((Component("CPU", "cpu", 2, 50, 150), Component("GPU", "gpu", 4, 60, 400)))
+    >>> node.idle_w, node.full_w, node.at([0, 0.5], [0, 1]).tolist()
+    (340.0, 1900.0, [340.0, 1800.0])
+    """
+
+    components: tuple[Component, ...]
+    cpu_curve: LoadCurve | None = None
+
+    def __post_init__(self) -> None:
+        if not self.components:
+            raise InputError("a node has no components; give at least one")
+
+    @property
+    def idle_w(self) -> float:
+        """Draw with nothing running."""
+        return float(sum(part.count * part.idle_w for part in self.components))
+
+    @property
+    def full_w(self) -> float:
+        """Draw with everything at full load."""
+        return float(sum(part.count * part.max_w for part in self.components))
+
+    def idle_of(self, kind: str) -> float:
+        """Idle watts of all components of one kind."""
+        return float(sum(part.count * part.idle_w for part in self.components if part.kind == kind))
+
+    def limit_of(self, kind: str) -> float:
+        """Largest watts of all components of one kind."""
+        return float(sum(part.count * part.max_w for part in self.components if part.kind == kind))
+
+    def dynamic_w(
+        self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0
+    ) -> dict[str, Floats]:
+        """Watts above idle by kind of component; utilizations 0 to 1, one number or arrays of one shape."""
+        cpu = numbers("cpu utilization", cpu_utilization, 0, 1)
+        gpu = numbers("gpu utilization", gpu_utilization, 0, 1)
+        cpu, gpu = np.broadcast_arrays(cpu, gpu)
+        curved = cpu if self.cpu_curve is None else self.cpu_curve.share(cpu)
+        load = {"cpu": curved, "gpu": gpu}
+        return {
+            kind: np.asarray((self.limit_of(kind) - self.idle_of(kind)) * load.get(kind, cpu), np.float64)
+            for kind in KINDS
+        }
+
+    def at(self, cpu_utilization: npt.ArrayLike, gpu_utilization: npt.ArrayLike = 0.0) -> Floats:
+        """Watts at these utilizations (0 to 1)."""
+        dynamic = self.dynamic_w(cpu_utilization, gpu_utilization)
+        return np.asarray(self.idle_w + sum(dynamic.values(), np.float64(0)), np.float64)
+
+    def breakdown(self) -> list[dict[str, object]]:
+        """One row per component: where each watt of one node comes from."""
+        return [
+            {
+                "name": part.name,
+                "kind": part.kind,
+                "count": part.count,
+                "idle_w": float(part.count * part.idle_w),
+                "full_w": float(part.count * part.max_w),
+                "source": part.source,
+                "estimate": part.estimate,
+            }
+            for part in self.components
+        ]

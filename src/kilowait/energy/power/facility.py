@@ -1,0 +1,53 @@
+"""From the power of the IT to the power of the building."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.energy.power.cooling import Cooling
+from kilowait.energy.power.losses import EfficiencyCurve
+from kilowait.energy.power.quantity import Floats, numbers, require
+
+__all__ = ["Facility"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facility:
+    """Fixed overhead (light, pumps that never stop), supply losses and cooling.
+
+    The supply (transformers, UPS) takes more than it hands on; all of that becomes heat in the building.
+
+    >>> from kilowait.energy.power import ConstantPue
+    >>> Facility(50e3, ConstantPue(1.2)).facility_w([0, 1e6]).tolist()
+    [50000.0, 1250000.0]
+    """
+
+    fixed_w: float
+    cooling: Cooling
+    supply: EfficiencyCurve | None = None
+    source: str = ""
+    estimate: bool = True
+    cooling_source: str = ""
+    cooling_estimate: bool = True
+
+    def __post_init__(self) -> None:
+        require("fixed_w of the facility", self.fixed_w)
+
+    def supplied_w(self, it_w: npt.ArrayLike) -> Floats:
+        """Watts into the supply for the watts of the IT."""
+        it = numbers("IT power", it_w, 0)
+        return it if self.supply is None else self.supply.input_w(it)
+
+    def facility_w(
+        self,
+        it_w: npt.ArrayLike,
+        temperature_c: npt.ArrayLike | None = None,
+        wet_bulb_c: npt.ArrayLike | None = None,
+    ) -> Floats:
+        """Watts of the whole building; never less than `it_w`. Arrays of one shape, or single numbers; °C."""
+        supplied = self.supplied_w(it_w)
+        cooled = self.cooling.power_w(supplied, temperature_c, wet_bulb_c)
+        return np.asarray(supplied + self.fixed_w + cooled, np.float64)

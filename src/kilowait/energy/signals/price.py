@@ -1,0 +1,68 @@
+"""Prices of electricity: a CSV becomes a Series in a currency per MWh, UTC. Negative prices are real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+
+from kilowait.energy.signals.reading.files import open_signal
+from kilowait.energy.signals.reading.plain import plain_columns, times_of, unit_of
+from kilowait.energy.signals.reading.quantities import find_price_unit, price_factor
+from kilowait.energy.signals.reading.readings import NOT_STATED
+from kilowait.errors import InputError
+from kilowait.series import Gaps, Series
+
+__all__ = ["read_price"]
+
+
+def read_price(
+    path: str | PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    zone: str | None = None,
+    unit: str | None = None,
+    location: str | None = None,
+    gaps: Gaps = "error",
+    longest_s: float | None = None,
+) -> Series:
+    """Price over time, UTC, from a CSV with a column of times and one of prices; per kWh becomes per MWh.
+
+    The unit (``EUR/MWh``, ``$/kWh``) is found in the header or given, and its currency is in ``meta["currency"]``. The
+    other arguments are those of `read_carbon`; `location` only names the place.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.csv"
+    >>> _ = path.write_text("time,price (EUR/kWh)\\n2022-01-01T00:00Z,0.2\\n2022-01-01T01:00Z,-0.01\\n")
+    >>> read_price(path).value.tolist(), read_price(path).unit
+    ([200.0, -10.0], 'EUR/MWh')
+    """
+    file = open_signal(path)
+    with file.named():
+        if file.is_json():
+            raise InputError("prices are read from CSV, and this is JSON")
+        table = file.table()
+        at = plain_columns(table, columns, find_price_unit)
+        told = unit_of(table, at.value, find_price_unit)
+        if told is None and unit is None:
+            raise InputError("it does not say in which unit it is; give unit='EUR/MWh' or what it is")
+        if told is not None and unit is not None and price_factor(told) != price_factor(unit):
+            raise InputError(
+                f"mixed units: the file is in {told}, and unit={unit!r} was given; leave unit out"
+            )
+        factor, currency = price_factor(told or unit or "")
+        meta = {
+            "name": "electricity price",
+            "location": location or NOT_STATED,
+            "currency": currency,
+            **file.origin(),
+            "format": "csv",
+        }
+        return Series.from_samples(
+            times_of(table, at.time, zone),
+            table.numbers(at.value) * factor,
+            f"{currency}/MWh",
+            meta,
+            gaps=gaps,
+            longest_s=longest_s,
+            unix_zero_s=0.0,
+        )

@@ -1,0 +1,201 @@
+"""Files of signals: unpacked, named by their checksum, and their cells told apart."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import hashlib
+import json
+import lzma
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+
+__all__ = ["SignalFile", "Table", "as_number", "only_one", "open_signal"]
+
+Floats = npt.NDArray[np.float64]
+
+_BLANK = frozenset({"", "na", "n/a", "nan", "null", "none", "-"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a CSV file under their header, and the line of the file each stands in."""
+
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    line: Sequence[int]
+
+    def index(self, name: str) -> int:
+        """The number of a column, by its exact name or else in any case."""
+        for told in (str.strip, str.lower):
+            names = [told(column.strip()) for column in self.header]
+            if told(name.strip()) in names:
+                return names.index(told(name.strip()))
+        raise InputError(f"there is no column {name!r}; the file has {', '.join(self.header)}")
+
+    def where(self, column: int, word: str) -> Table:
+        """The rows in which a column says `word`."""
+        kept = [at for at, said in enumerate(self.words(column)) if said == word]
+        return Table(self.header, [self.rows[at] for at in kept], [self.line[at] for at in kept])
+
+    def words(self, column: int) -> list[str]:
+        """The cells of a column."""
+        try:
+            return [row[column] for row in self.rows]
+        except IndexError:
+            short = next(at for at, row in enumerate(self.rows) if len(row) <= column)
+            raise InputError(
+                f"line {self.line[short]} has {len(self.rows[short])} cells, and {self.header[column]!r} is "
+                f"column {column + 1}; mend the line or leave it out"
+            ) from None
+
+    def numbers(self, column: int) -> Floats:
+        """The cells of a column as numbers; NaN where a cell is blank."""
+        found = np.empty(len(self.rows))
+        for at, word in enumerate(self.words(column)):
+            try:
+                found[at] = as_number(word)
+            except ValueError as problem:
+                raise InputError(
+                    f"line {self.line[at]}, {self.header[column]!r}: {problem}; write one (1.5), or nothing"
+                ) from None
+        return found
+
+
+@dataclass(frozen=True)
+class SignalFile:
+    """A file as text, and what to say about where a signal comes from."""
+
+    name: str
+    sha256: str
+    """Of the file as it lies there, packed or not."""
+    text: str
+
+    def origin(self) -> dict[str, str]:
+        """The part of a series' meta that names the file."""
+        return {"source": self.name, "sha256": self.sha256}
+
+    def is_json(self) -> bool:
+        """Whether it looks like JSON."""
+        return self.text.lstrip()[:1] in ("{", "[")
+
+    def json(self) -> Any:
+        """The JSON in it."""
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError) as problem:
+            raise InputError(f"{self.name} is not whole JSON: {problem}; get the file again") from None
+
+    def table(self) -> Table:
+        """The CSV in it; separated by commas, semicolons or tabs, comments with # left out.
+
+        A file whose first cell is no word but a time has no header: its columns are called time and value.
+        """
+        lines = self.text.splitlines()
+        first = next((line for line in lines if line.strip() and line[0] != "#"), "")
+        delimiter = max(",;\t", key=first.count)
+        try:
+            cells = list(csv.reader(lines, delimiter=delimiter))
+        except csv.Error as problem:
+            raise InputError(f"this is no table: {problem}; get the file again") from None
+        rows = [
+            (line, [cell.strip() for cell in row])
+            for line, row in enumerate(cells, start=1)
+            if any(cell.strip() for cell in row) and not row[0].startswith("#")
+        ]
+        if not rows:
+            raise InputError(f"{self.name} is empty; there is nothing to read")
+        header = tuple(rows[0][1])
+        if header[0][:1].isdigit():
+            header = ("time", "value", *(f"column {n}" for n in range(3, len(header) + 1)))[: len(header)]
+        else:
+            del rows[0]
+        if not rows:
+            raise InputError(f"{self.name} has a header and no rows; there is nothing to read")
+        return Table(header, [row for _, row in rows], [line for line, _ in rows])
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Puts the file's name before what is wrong with it."""
+        try:
+            yield
+        except InputError as problem:
+            if self.name in str(problem):
+                raise
+            raise InputError(f"cannot read {self.name}: {problem}") from None
+
+
+def open_signal(path: str | PathLike[str]) -> SignalFile:
+    """Read a file, plain or packed by gzip, zstd, bzip2 or xz (found by content)."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"cannot read {path}: {problem.strerror or problem}; check the path") from None
+    name, checksum = path.name, hashlib.sha256(data).hexdigest()
+    try:
+        data = _unpacked(data)
+    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as problem:
+        raise InputError(f"{path} is damaged or cut short: {problem}; get the file again") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")  # Older EPW files write place names so; figures are the same.
+    if "\x00" in text[:4096]:
+        raise InputError(f"{path} is not text; kilowait reads signals from CSV, JSON and EPW files")
+    return SignalFile(name, checksum, text)
+
+
+def as_number(word: Any) -> float:
+    """The number in a cell or a JSON value; NaN where it is blank, ValueError where it is something else.
+
+    >>> as_number("12.5"), as_number(""), as_number(None), as_number(3)
+    (12.5, nan, nan, 3.0)
+    """
+    if word is None or (isinstance(word, str) and word.strip().lower() in _BLANK):
+        return math.nan
+    if isinstance(word, bool) or not isinstance(word, str | int | float) or "_" in str(word):
+        raise ValueError(f"{word!r:.40} is not a number")
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"{word!r:.40} is not a number") from None
+
+
+def only_one(names: Sequence[str], wanted: str | None, what: str, remedy: str) -> str | None:
+    """The one place, zone or unit a file is about: `wanted`, or else the only one there is (None: none said)."""
+    known = sorted({name for name in names if name})
+    if wanted is not None:
+        if known and wanted not in known:
+            raise InputError(f"the file has no {what} {wanted!r}; it has {', '.join(known[:10])}")
+        return wanted
+    if len(known) > 1:
+        raise InputError(f"the file mixes {len(known)} {what}s ({', '.join(known[:10])}); {remedy}")
+    return known[0] if known else None
+
+
+def _unpacked(data: bytes) -> bytes:
+    if data[:2] == b"\x1f\x8b":
+        return gzip.decompress(data)
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        import pyarrow as pa
+
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            return bytes(stream.read())
+    if data[:3] == b"BZh":
+        return bz2.decompress(data)
+    if data[:6] == b"\xfd7zXZ\x00":
+        return lzma.decompress(data)
+    return data

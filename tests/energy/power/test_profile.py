@@ -1,0 +1,125 @@
+"""The power of jobs: measured, from columns, from a profile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.energy.power import (
+    ByClass,
+    ConstantUse,
+    PowerModel,
+    UseClass,
+    job_power_w,
+    power_sources,
+    utilization,
+    with_measured_power,
+)
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+
+POLARIS = PowerModel.preset("polaris")
+
+
+def jobs_of(nodes, runtime_s=600, **columns):
+    n = len(nodes)
+    runtime = np.broadcast_to(runtime_s, n)
+    return JobTable(job_id=range(1, n + 1), submit_s=[0] * n, runtime_s=runtime, nodes=nodes, **columns)
+
+
+def test_constant():
+    power = job_power_w(jobs_of([1, 10]), POLARIS, ConstantUse(0.0, 0.0))
+    assert power.tolist() == [432, 4320]
+    power = job_power_w(jobs_of([1]), POLARIS, ConstantUse(1.0, 0.5))
+    assert power.tolist() == [1919 - 2 * 338]
+
+
+def test_measured_before_columns_before_profile():
+    nan = np.nan
+    jobs = jobs_of(
+        [1, 1, 1, 1],
+        power_w=[500, nan, nan, nan],
+        cpu_utilization=[1, 1, nan, nan],
+        gpu_utilization=[1, nan, 1, nan],
+    )
+    assert job_power_w(jobs, POLARIS, ConstantUse(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
+    assert power_sources(jobs) == {"measured": 1, "columns": 2, "profile": 1}
+
+
+def test_by_class_the_first_that_holds_counts():
+    jobs = JobTable(
+        job_id=[1, 2, 3, 4],
+        submit_s=[0] * 4,
+        runtime_s=[10, 5000, 5000, 5000],
+        nodes=[1, 1, 64, 64],
+        queue=[0, 0, 0, 1],
+        labels={"queue": ("prod", "debug")},
+    )
+    profile = ByClass(
+        (
+            UseClass("debug", cpu=0.1, queue="debug"),
+            UseClass("short", cpu=0.2, runtime_s=(0, 60)),
+            UseClass("wide", cpu=0.9, gpu=0.8, nodes=(64, np.inf)),
+        ),
+        ConstantUse(0.5, 0.4),
+    )
+    cpu, gpu = utilization(jobs, profile)
+    assert cpu.tolist() == [0.2, 0.5, 0.9, 0.1]
+    assert gpu.tolist() == [0.0, 0.4, 0.8, 0.0]
+    with pytest.raises(UnknownNameError, match="did you mean 'debug'"):
+        ByClass((UseClass("x", 1, queue="debg"),), ConstantUse()).use(jobs)
+
+
+def test_energy_becomes_power_and_every_job_is_accounted_for():
+    nan = np.nan
+    jobs = jobs_of(
+        [2, 1, 1, 1, 1, 1, 1],
+        runtime_s=[10, 10, 10, 0, 10, 10, 10],
+        energy_j=[4000, 4000, nan, 50, 0, 1, 1e9],
+        power_w=[nan, 123, nan, nan, nan, nan, nan],
+    )
+    measured, report = with_measured_power(jobs)
+    np.testing.assert_array_equal(measured["power_w"], [400, 123, nan, nan, nan, nan, nan])
+    counts = [getattr(report, name) for name in report.__slots__]
+    assert counts == [1, 1, 1, 1, 1, 1, 1]
+    assert "1 impossibly high" in report.text()
+    assert with_measured_power(jobs, most_w=1e9)[1].too_high == 0
+
+
+def test_limits_are_per_node():
+    jobs = jobs_of([10, 1], runtime_s=1, energy_j=[5000, 5000])
+    assert with_measured_power(jobs, 100, 600)[1].attached == 1
+
+
+def test_no_jobs_and_no_energy():
+    none, report = with_measured_power(jobs_of([1])[:0])
+    assert (len(none), report.attached) == (0, 0)
+    plain, report = with_measured_power(jobs_of([1, 1]))
+    assert report.unmeasured == 2
+    assert np.isnan(plain["power_w"]).all()
+
+
+def test_kabre(data_dir):
+    jobs = kw.read_trace(data_dir / "slurm" / "kabre_sacct_2024.psv.gz")
+    measured, report = with_measured_power(jobs)
+    counts = [getattr(report, name) for name in report.__slots__]
+    assert sum(counts) == len(jobs) > 20_000
+    energy = measured["power_w"] * measured["runtime_s"]
+    known = ~np.isnan(energy)
+    assert known.sum() == report.attached > 0
+    np.testing.assert_allclose(energy[known], jobs["energy_j"][known])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ConstantUse(1.2), "cpu utilization is 1.2"),
+        (lambda: UseClass("x", 0.5, nodes=(5, 1)), "nothing lies between"),
+        (lambda: UseClass("x", 0.5, gpu=-1), "gpu utilization of the class 'x' is -1"),
+        (lambda: with_measured_power(jobs_of([1]), 10, 5), "most_w is 5"),
+    ],
+)
+def test_impossible(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
