@@ -7,17 +7,25 @@ import json
 import sys
 from collections.abc import Sequence
 
-from benchmarks.reproduce import rlscheduler, simulators, tsafrir
+from benchmarks.reproduce import gaia, lets_wait_awhile, rlscheduler, simulators, tsafrir
 from benchmarks.reproduce.sources import Sources
 from kilowait.errors import KilowaitError
 
-TABLES = {"rlscheduler": rlscheduler, "tsafrir": tsafrir, "simulators": simulators}
+TABLES = {
+    "rlscheduler": rlscheduler,
+    "tsafrir": tsafrir,
+    "simulators": simulators,
+    "lets-wait-awhile": lets_wait_awhile,
+    "gaia": gaia,
+}
 
 HELP = """\
 tables:
-  rlscheduler  RLScheduler (SC'20) on lublin_256: its rules again, start by start, and kilowait on its windows
-  tsafrir      EASY, EASY-SJBF and perfect estimates on KTH-SP2, SDSC-SP2, SDSC-BLUE (TPDS'07)
-  simulators   speed of other simulators beside ours, and how many of their starts are ours
+  rlscheduler       RLScheduler (SC'20) on lublin_256: its rules again, start by start, and kilowait on its windows
+  tsafrir           EASY, EASY-SJBF and perfect estimates on KTH-SP2, SDSC-SP2, SDSC-BLUE (TPDS'07)
+  simulators        speed of other simulators beside ours, and how many of their starts are ours
+  lets-wait-awhile  jobs moved to cleaner hours, Scenario II (Middleware'21): emissions avoided in three countries
+  gaia              GAIA's waiting policies (ASPLOS'24) on its 1,000 jobs and the GB series, where its job list is there
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""

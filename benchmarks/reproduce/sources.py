@@ -44,6 +44,13 @@ class Sources:
             raise InputError(f"{path} is not there; it is one of the logs of the Parallel Workloads Archive")
         return path
 
+    def file(self, name: str, whence: str) -> Path:
+        """Any other file, by its path in the folder of logs; `whence` says where one gets it."""
+        path = self.data / name
+        if not path.exists():
+            raise InputError(f"{path} is not there; {whence}")
+        return path
+
     def jobs(self, name: str) -> JobTable:
         """A log as kilowait reads it: jobs that never ran are left out."""
         return read_trace(self.log(name))
