@@ -63,9 +63,10 @@ test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
 	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
 
+# The steps with levers are left out here: compiling those kernels twice takes longer than all the rest.
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"
-	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(KERNELS)
+	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(KERNELS) --ignore tests/engine/test_levers.py
 
 bench: setup ## jobs per second, beside the slow twin in the same run
 	@$(BIN)/kilowait bench

@@ -139,7 +139,7 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
     function, signature = table[name]
     if name.startswith("run") and not is_compiled(name, "levered"):
         logging.getLogger("kilowait").warning(
-            "compiling the simulator with levers, once, for about 30 s; kept in %s", cache_folder()
+            "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
         )
     return signed_kernel(function, signature)
 

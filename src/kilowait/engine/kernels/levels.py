@@ -149,7 +149,7 @@ occupy = over(timeline.occupy, inlined=False, take_off=take_off)
 build = over(timeline.build, inlined=False, take_off=take_off)
 
 
-@kernel
+@outlined
 def start(s: Any, job: int, g: int) -> None:
     """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]

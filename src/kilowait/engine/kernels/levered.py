@@ -41,7 +41,7 @@ def next_any_s(s: Any) -> float:
     return min(next_event_s(s), next_look_s(s))
 
 
-@kernel
+@outlined
 def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free, and its nodes are idle."""
     k = s.clock[0]
@@ -85,7 +85,7 @@ def join(s: Any, job: int) -> None:
     s.lever[0].asked += s.fate[job].least_need
 
 
-@kernel
+@outlined
 def arrive(s: Any, job: int) -> None:
     """A job that was greeted joins the queue, or is held until its time."""
     k = s.clock[0]
