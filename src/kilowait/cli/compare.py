@@ -16,6 +16,7 @@ Examples:
   kilowait compare lublin:5000:128:0.9:7
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,sjf,saf,wfp3 --windows 20 --window 1024
   kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
+  kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
@@ -90,6 +91,24 @@ def compare(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    power: options.Power = None,
+    levers: Annotated[
+        str,
+        typer.Option(
+            metavar="L,...",
+            help="Sets of levers with commas between, each joined by +: none,sleep=break-even,levels=1.1,all. The "
+            "first contender is what savings are counted from.",
+        ),
+    ] = "none",
+    carbon: options.Carbon = None,
+    price: options.Price = None,
+    weather: options.Weather = None,
+    scope: options.Scope = "life-cycle",
+    cooling: options.Cooling = None,
+    profile: options.Profile = None,
+    forecast: options.Forecast = "perfect",
+    start: options.Start = None,
+    wrap: options.Wrap = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes; by default as many as pay off.")
     ] = None,
@@ -106,13 +125,26 @@ def compare(
     from kilowait.cli.compared import show_contests
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import plan as planning
+    from kilowait.experiments.energy import PowerSettings
     from kilowait.experiments.results import results_of
     from kilowait.experiments.scenario import Scenario
 
     if out is not None:
         check_free(out, force=force)
-    contenders = planning.contenders_of(policies, backfill, clairvoyant=clairvoyant)
+    contenders = planning.contenders_of(policies, backfill, levers, clairvoyant=clairvoyant)
     protocol = planning.protocol_of(windows, window, warmup, part, seed, contenders)
+    settings = PowerSettings.asked(
+        power,
+        carbon=carbon,
+        price=price,
+        weather=weather,
+        scope=scope,
+        cooling=cooling,
+        profile=profile,
+        forecast=forecast,
+        start=start,
+        wrap=wrap,
+    )
     scenarios = tuple(
         Scenario(
             trace=trace,
@@ -128,6 +160,7 @@ def compare(
             format=format,
             columns=columns,
             strict=strict,
+            power=settings,
         )
         for trace in dict.fromkeys(traces)
     )

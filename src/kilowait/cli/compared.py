@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import show
 from kilowait.cli.figures import ledger_line
+from kilowait.cli.powered import show_drawn
 
 if TYPE_CHECKING:
     from kilowait.experiments.inputs import Workload
@@ -24,6 +25,11 @@ _COLUMNS: dict[str, tuple[str, Words]] = {
     "mean_turnaround_s": ("mean\nturnaround", show.span),
     "utilization": ("nodes\nbusy", show.percent),
     "makespan_s": ("makespan", show.span),
+    "energy_kwh": ("energy\nkWh", show.number),
+    "facility_kwh": ("facility\nkWh", show.number),
+    "co2_kg": ("CO2\nkg", show.number),
+    "cost": ("cost", show.number),
+    "peak_kw": ("peak\nkW", show.number),
 }
 _ALWAYS = ("mean_bsld", "mean_wait_s", "p95_wait_s", "max_wait_s", "utilization")
 _FAIRNESS: dict[str, tuple[str, Words]] = {
@@ -50,6 +56,9 @@ def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Work
         print(f"compared on {found['cut']}")
         print()
         show_table(found)
+        if "energy" in found:
+            print()
+            show_drawn(found)
         show_sentences(found)
         show_fairness(found)
     if len(results) > 1:
@@ -61,9 +70,11 @@ def show_table(found: Mapping[str, Any]) -> None:
     """Means with intervals, the best of each column marked."""
     metric = str(found["metric"])
     rows = _ranked(found)
-    knowing = {(row["policy"], row["backfill"]): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    knowing = {_who(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    pulls = any(row["levers"] != "none" for row in rows)
     names = list(dict.fromkeys((metric, *_ALWAYS)))
-    header = ["policy", "backfill"]
+    header = ["policy", "backfill", *(["levers"] if pulls else [])]
+    left = len(header)
     for name in names:
         header.append(_COLUMNS[name][0])
         if _has_interval(rows, name):
@@ -73,7 +84,11 @@ def show_table(found: Mapping[str, Any]) -> None:
     best = {name: _best(rows, name) for name in names}
     cells, marked = [], set()
     for place, row in enumerate(rows):
-        line = [str(row["label"]).partition(",")[0], str(row["backfill"])]
+        line = [
+            str(row["label"]).partition(",")[0],
+            str(row["backfill"]),
+            *([row["levers"]] if pulls else []),
+        ]
         for name in names:
             words = _COLUMNS[name][1]
             value = float(row["metrics"][name])
@@ -84,13 +99,13 @@ def show_table(found: Mapping[str, Any]) -> None:
                 interval = row["intervals"][name]
                 line.append(f"{words(interval['low'])} – {words(interval['high'])}")
         if knowing:
-            twin = knowing.get((row["policy"], row["backfill"]))
+            twin = knowing.get(_who(row))
             line.append("-" if twin is None else _COLUMNS[metric][1](float(twin["metrics"][metric])))
             gap = found["gap_closed"].get(row["label"], math.nan)
             # A rule worse than the best one closes no gap; of an agent people want to know by how much it misses.
             line.append(show.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
         cells.append(line)
-    show.table(header, cells, left=2, marked=marked)
+    show.table(header, cells, left=left, marked=marked)
     print("* the best of its column")
     bounds = found["lower_bounds"]
     if bounds:
@@ -111,16 +126,18 @@ def show_sentences(found: Mapping[str, Any]) -> None:
 
 def show_fairness(found: Mapping[str, Any]) -> None:
     """Who pays: users, sizes, long waits."""
-    header = ["fairness and risk", "", *(words for words, _ in _FAIRNESS.values())]
+    pulls = any(row["levers"] != "none" for row in found["rows"])
+    header = ["fairness and risk", "", *([""] if pulls else []), *(words for words, _ in _FAIRNESS.values())]
     rows = [
         [
             str(row["label"]).partition(",")[0],
             str(row["backfill"]),
+            *([row["levers"]] if pulls else []),
             *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
         ]
         for row in _ranked(found)
     ]
-    show.table(header, rows, left=2)
+    show.table(header, rows, left=3 if pulls else 2)
 
 
 def show_all(results: Sequence[Mapping[str, Any]]) -> None:
@@ -139,6 +156,10 @@ def show_all(results: Sequence[Mapping[str, Any]]) -> None:
         lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
     show.title(f"all logs: {metric} over that of {first}")
     show.table(["", *(str(found["trace"]).rpartition("/")[2] for found in results), "geometric mean"], lines)
+
+
+def _who(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(row["policy"]), str(row["backfill"]), str(row["levers"])
 
 
 def _real(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "BackfillOrder", "ByOption", "Cluster", "Columns", "Dependencies", "Force", "Format", "Json", "Load", "Out",
-    "Oversized", "Passes", "Placement", "Rows", "Strict", "Trace", "Walltime",
+    "BackfillOrder", "ByOption", "Carbon", "Cluster", "Columns", "Cooling", "Dependencies", "Force", "Forecast",
+    "Format", "Json", "Load", "Out", "Oversized", "Passes", "Placement", "Power", "Price", "Profile", "Rows", "Scope",
+    "Start", "Strict", "Trace", "Walltime", "Weather", "Wrap",
 ]  # fmt: skip
 
 Trace = Annotated[
@@ -88,4 +89,52 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the folder if an e
 ByOption = Annotated[
     str | None,
     typer.Option(metavar="KIND", help="Also by class of job: size, runtime, user, account, queue, qos."),
+]
+Power = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="Account energy with this power model: a preset (polaris, mira, theta, ...), a TOML file, or auto: the "
+        "cluster's own.",
+    ),
+]
+Carbon = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Carbon intensity over time: CSV or JSON; gives CO2.")
+]
+Price = Annotated[str | None, typer.Option(metavar="FILE", help="Price of power over time: CSV; gives cost.")]
+Weather = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Weather, for cooling that needs it: Open-Meteo JSON or EPW."),
+]
+Scope = Annotated[
+    str, typer.Option(metavar="life-cycle|direct", help="Which carbon intensity, where the file has both.")
+]
+Cooling = Annotated[
+    str | None,
+    typer.Option(
+        metavar="C",
+        help="Instead of the model's own: pue:1.2, supply-air, linear-cop, chiller, economiser (the last three need "
+        "--weather).",
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="U",
+        help="Utilization of jobs that say nothing of it: cpu=0.8,gpu=0.5; or columns. Default: full load.",
+    ),
+]
+Forecast = Annotated[
+    str,
+    typer.Option(
+        metavar="F", help="What holds look at: perfect, persistence, or noisy:GRID with its measured errors."
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(metavar="DATE", help="When the first job was submitted (UTC), for logs without dates."),
+]
+Wrap = Annotated[
+    bool,
+    typer.Option("--wrap", help="Repeat carbon, price and weather by whole weeks where they are too short."),
 ]

@@ -15,6 +15,7 @@ _EPILOG = """\b
 Examples:
   kilowait simulate lublin:1000:128:0.9:7 --policy sjf
   kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
+  kilowait simulate lublin:1000:128:0.7 --power taurus --levers sleep=break-even+levels=1.1
   kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
 
 
@@ -49,6 +50,24 @@ def simulate(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    power: options.Power = None,
+    levers: Annotated[
+        str,
+        typer.Option(
+            metavar="L",
+            help="What else is pulled, joined by +: sleep=break-even, levels=1.1, hold=carbon_time:6h, budget=80%; "
+            "none; or all.",
+        ),
+    ] = "none",
+    carbon: options.Carbon = None,
+    price: options.Price = None,
+    weather: options.Weather = None,
+    scope: options.Scope = "life-cycle",
+    cooling: options.Cooling = None,
+    profile: options.Profile = None,
+    forecast: options.Forecast = "perfect",
+    start: options.Start = None,
+    wrap: options.Wrap = False,
     by: options.ByOption = None,
     json: options.Json = False,
     out: options.Out = None,
@@ -61,6 +80,8 @@ def simulate(
     """
     from kilowait.evaluation import by_class, metrics
     from kilowait.evaluation.folders import check_free, save_run
+    from kilowait.experiments.drawn import accounts_as_data
+    from kilowait.experiments.energy import PowerSettings
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import Scenario, run_scenario
 
@@ -82,6 +103,19 @@ def simulate(
         format=format,
         columns=columns,
         strict=strict,
+        power=PowerSettings.asked(
+            power,
+            carbon=carbon,
+            price=price,
+            weather=weather,
+            scope=scope,
+            cooling=cooling,
+            profile=profile,
+            forecast=forecast,
+            start=start,
+            wrap=wrap,
+        ),
+        levers=levers,
     )
     with show.busy(f"simulating {trace} ..."):
         done = run_scenario(scenario)
@@ -92,6 +126,8 @@ def simulate(
     results: dict[str, Any] = {"metrics": found}
     if classes is not None:
         results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
+    if done.accounts is not None:
+        results["energy"] = accounts_as_data(done.accounts, done.pulled)
     if done.workload.ledger is not None:
         results["ledger"] = done.workload.ledger.to_dict()
     if out is not None:
@@ -105,6 +141,11 @@ def simulate(
     show_run(done)
     print()
     show_metrics(found, done.cluster.nodes)
+    if done.accounts is not None:
+        from kilowait.cli.powered import show_accounts
+
+        print()
+        show_accounts(done.accounts, done.pulled)
     if classes is not None and by is not None:
         print()
         show_classes(by, classes)

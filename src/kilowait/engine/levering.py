@@ -96,7 +96,7 @@ def levered_state_of(
     return LeveredState(
         *base._replace(need=need),
         lever=lever,
-        factor=np.array(np.broadcast_to(factor, (groups, n, levels))),
+        factor=np.array(np.broadcast_to(factor, (groups, n, levels)), order="C"),
         watts=watts,
         least_watts=watts.min(axis=(0, 2)) if budget else np.zeros(0, np.int64),
         preferred=preferred,

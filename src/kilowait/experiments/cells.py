@@ -7,9 +7,11 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -20,6 +22,7 @@ from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.judging import Contender, Windows
 from kilowait.evaluation.limits import with_perfect_estimates
+from kilowait.experiments.energy import Meter
 from kilowait.experiments.scenario import Scenario, resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import simulate
@@ -42,6 +45,8 @@ class Case:
     scenario: Scenario
     cluster: Cluster
     windows: Windows
+    meter: Meter | None = None
+    """What power it is judged with; None: none."""
 
     @property
     def digest(self) -> str:
@@ -57,13 +62,21 @@ class Case:
 
 
 def run_cell(
-    jobs: JobTable, cluster: Cluster, contender: Contender, rule: Rule, rules: Mapping[str, Any]
+    jobs: JobTable,
+    cluster: Cluster,
+    contender: Contender,
+    rule: Rule,
+    rules: Mapping[str, Any],
+    meter: Meter | None = None,
 ) -> SegmentLog:
     """Simulate one window. A clairvoyant knows the run times; its log is of the jobs as they are."""
-    knowing = contender.kind == "clairvoyant"
-    seen = with_perfect_estimates(jobs) if knowing else jobs
-    log = simulate(seen, cluster, rule, contender.backfill, **rules)
-    return replace(log, jobs_table=jobs) if knowing else log
+    seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
+    levers = None
+    if meter is not None and contender.levers != "none":
+        pulled = meter.pull(contender.levers, seen)
+        seen, levers = pulled.jobs, pulled.levers
+    log = simulate(seen, cluster, rule, contender.backfill, levers=levers, **rules)
+    return log if seen is jobs else replace(log, jobs_table=jobs)
 
 
 class Keeps(Protocol):
@@ -130,7 +143,7 @@ def _run(
 ) -> SegmentLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
     jobs = case.windows[window].jobs
-    return run_cell(jobs, case.cluster, contenders[who], rules[who], case.scenario.rules)
+    return run_cell(jobs, case.cluster, contenders[who], rules[who], case.scenario.rules, case.meter)
 
 
 def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterator[Cell]:
@@ -149,8 +162,8 @@ _given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule]] = ((), (), ()
 
 def _begin(cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
     global _given  # noqa: PLW0603 - a worker process is handed its work once
-    _given = (cases, contenders, [resolve_policy(contender.policy) for contender in contenders])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    _given = (cases, contenders, [resolve_policy(contender.policy) for contender in contenders])
 
 
 def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, SegmentLog]] | str:
@@ -164,6 +177,19 @@ def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, SegmentLog]] | str:
     return [(cell, replace(log, jobs_table=none)) for cell, log in zip(cells, logs, strict=True)]
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes started in here do not hear Ctrl-C, not even before they have begun."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _in_processes(
     cases: Sequence[Case], contenders: Sequence[Contender], wanted: Sequence[Cell], workers: int
 ) -> Iterator[tuple[Cell, SegmentLog]]:
@@ -172,7 +198,8 @@ def _in_processes(
     others = multiprocessing.active_children()
     with ProcessPoolExecutor(workers, context, _begin, (cases, contenders)) as pool:
         try:
-            asked: list[Future[Any]] = [pool.submit(_run_chunk, chunk) for chunk in _chunks(cases, wanted)]
+            with _deaf():
+                asked: list[Future[Any]] = [pool.submit(_run_chunk, one) for one in _chunks(cases, wanted)]
             for done in as_completed(asked):
                 answer = done.result()
                 if isinstance(answer, str):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kilowait.cluster import Cluster
+from kilowait.energy.levering import parse_levers
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import save_comparison
 from kilowait.evaluation.judging import JUDGED, Contender, Contest, Windows, cut_windows, split, whole
 from kilowait.experiments.cells import Case, Cell, all_cells, run_cells, workers_for
+from kilowait.experiments.drawn import energy_record, lever_sets
+from kilowait.experiments.energy import DRAWN, Meter, check_judged, meter_for
 from kilowait.experiments.inputs import Workload, parse_backfill
-from kilowait.experiments.scenario import AGENT, Scenario, described, prepared, resolve_policy
+from kilowait.experiments.scenario import AGENT, Scenario, check_power, described, prepared, resolve_policy
 from kilowait.experiments.store import Store
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.units import parse_span
@@ -26,6 +30,7 @@ __all__ = [
     "Protocol",
     "contenders_of",
     "prepare",
+    "prepare_levers",
     "protocol_of",
     "run",
     "save",
@@ -91,9 +96,15 @@ def parse_length(text: str, what: str) -> tuple[int, float]:
 
 
 def contenders_of(
-    policies: str | Sequence[str], backfills: str | Sequence[str], *, clairvoyant: bool = True
+    policies: str | Sequence[str],
+    backfills: str | Sequence[str],
+    levers: str | Sequence[str] = "none",
+    *,
+    clairvoyant: bool = True,
 ) -> tuple[Contender, ...]:
-    """Every policy with every kind of backfilling, and each rule once more with perfect estimates.
+    """Every policy with every kind of backfilling and every set of levers.
+
+    Each rule takes part once more with perfect estimates, without levers.
 
     Names are checked here, before anything runs.
 
@@ -106,16 +117,20 @@ def contenders_of(
     depths = [parse_backfill(text) for text in _listed("kinds of backfilling", backfills)]
     for depth in depths:
         Settings(backfill=depth)
-    pairs = [(name, depth) for name in names for depth in depths]
+    sets = _listed("sets of levers", levers)
+    for text in sets:
+        parse_levers(text)
     found = [
-        Contender(name, depth, "agent" if name.startswith(AGENT) else "rule", _short(name, names))
-        for name, depth in pairs
+        Contender(name, depth, "agent" if name.startswith(AGENT) else "rule", _short(name, names), text)
+        for name in names
+        for depth in depths
+        for text in sets
     ]
     if clairvoyant:
         found += [
             Contender(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
-            if who.kind == "rule"
+            if who.kind == "rule" and who.levers == "none"
         ]
     return tuple(found)
 
@@ -146,6 +161,11 @@ class Plan:
     def __post_init__(self) -> None:
         if self.metric not in JUDGED:
             raise UnknownNameError("metric to judge by", self.metric, JUDGED)
+        for scenario in self.scenarios:
+            for contender in self.contenders:
+                check_power(contender.levers, scenario.power)
+            if self.metric in DRAWN:
+                check_judged(self.metric, scenario.power)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for scenario.toml."""
@@ -184,12 +204,29 @@ def prepare(plan: Plan) -> Prepared:
     made = [prepared(scenario) for scenario in plan.scenarios]
     workloads = tuple(workload for workload, _, _ in made)
     cases = tuple(
-        Case(scenario, cluster, plan.protocol.cut(workload.jobs))
+        Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
     exact = all(np.array_equal(w.jobs["estimate_s"], w.jobs["runtime_s"]) for w in workloads)
     contenders = tuple(who for who in plan.contenders if not (exact and who.kind == "clairvoyant"))
     return Prepared(plan, cases, workloads, tuple(notes for _, _, notes in made), contenders)
+
+
+def prepare_levers(
+    scenario: Scenario, policy: str, backfill: str, levers: str | Sequence[str] | None = None
+) -> Prepared:
+    """One rule with several sets of levers over a whole log; by default none, each alone and all."""
+    contenders_of(policy, backfill, levers or "none")  # names are looked at before a long read
+    found = prepare(Plan((scenario,), contenders_of(policy, backfill, clairvoyant=False)))
+    meter = found.cases[0].meter
+    if meter is None:
+        raise InputError("levers are compared by a power model; name one with --power")
+    who = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
+    return replace(found, plan=replace(found.plan, contenders=who), contenders=who)
+
+
+def _meter(scenario: Scenario, workload: Workload, cluster: Cluster) -> Meter | None:
+    return None if scenario.power is None else meter_for(scenario.power, workload.jobs, cluster)
 
 
 def run(
@@ -224,6 +261,9 @@ def run(
             ledger=None if workload.ledger is None else workload.ledger.to_dict(),
             cluster=described(case.cluster),
             notes=notes,
+            energy=None
+            if case.meter is None
+            else energy_record(case.meter, case.windows, ready.contenders, _Logs(logs, number)),
         )
         for number, (case, workload, notes) in enumerate(
             zip(ready.cases, ready.workloads, ready.notes, strict=True)

@@ -10,25 +10,28 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.judging import Contest
+from kilowait.evaluation.judging import Contest, EnergyRecord
 from kilowait.evaluation.limits import lower_bounds
 
 __all__ = ["results_of"]
 
 INTERVALS = ("mean_bsld", "mean_wait_s")
 """Metrics whose means are given with an interval, besides the one that is asked for."""
+SAVED = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
+"""Metrics of which it is said what share is saved against the first contender."""
 
 
 def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
     """What came out, as plain data: means with intervals, pairs with verdicts, sentences, limits."""
     judged = {name: contest.judge(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = judged[metric]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, contender in enumerate(contest.contenders):
         rows.append(
             {
                 "policy": contender.policy,
                 "backfill": contender.backfill,
+                "levers": contender.levers,
                 "kind": contender.kind,
                 "label": contender.label,
                 "metrics": _averages(contest.table[number]),
@@ -40,6 +43,9 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
                 },
             }
         )
+    if contest.energy is not None:
+        for row in rows:
+            row["saved"] = _saved(rows[0]["metrics"], row["metrics"])
     ours = _ours(contest) or main.best
     others = [mean.contender for mean in main.ranked() if mean.contender != ours]
     return {
@@ -56,6 +62,24 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
         "gap_closed": contest.gap_closed(metric),
         "lower_bounds": _bounds(contest) if bounds else {},
         "notes": [*contest.notes, *main.notes],
+        **({} if contest.energy is None else {"energy": _energy(contest, contest.energy)}),
+    }
+
+
+def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Shares of what the first contender took that another did not take; NaN where the first took nothing."""
+    return {
+        name: 1 - other[name] / first[name] if first[name] > 0 else math.nan
+        for name in SAVED
+        if name in first
+    }
+
+
+def _energy(contest: Contest, drew: EnergyRecord) -> dict[str, Any]:
+    return {
+        "kwh_by_state": dict(zip(contest.labels, map(dict, drew.states), strict=True)),
+        "signals": {signal.name: {"unit": signal.unit, "words": signal.words} for signal in drew.signals},
+        "notes": list(drew.notes),
     }
 
 

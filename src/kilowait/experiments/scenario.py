@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
+from kilowait.energy.accounts import Accounts
+from kilowait.energy.levering import parse_levers
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError
+from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, workload_of
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve, simulate
 from kilowait.synth import offered_load
 
-__all__ = ["Done", "Scenario", "prepared", "resolve_policy", "run_scenario"]
+__all__ = ["Done", "Scenario", "check_power", "prepared", "resolve_policy", "run_scenario"]
 
 AGENT = "agent:"
 OVERLOAD = 1.2
@@ -46,6 +49,10 @@ class Scenario:
     format: str | None = None
     columns: str | None = None
     strict: bool = False
+    power: PowerSettings | None = None
+    """What power the run is judged with; None: none."""
+    levers: str = "none"
+    """What is pulled besides the order of jobs; see `kilowait.energy.levering`."""
 
     def __post_init__(self) -> None:
         Settings(
@@ -56,10 +63,13 @@ class Scenario:
             dependencies=self.dependencies,
             oversized=self.oversized,
         )
+        parse_levers(self.levers)
+        check_power(self.levers, self.power)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what was not asked for."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        plain = {key: value for key, value in asdict(self).items() if value is not None}
+        return plain if self.power is None else {**plain, "power": self.power.to_dict()}
 
     @property
     def rules_as_written(self) -> dict[str, Any]:
@@ -90,6 +100,10 @@ class Done:
     log: SegmentLog
     notes: tuple[str, ...] = ()
     """What had to be guessed, for people."""
+    accounts: Accounts | None = None
+    """What it drew, where a power model was given."""
+    pulled: str = ""
+    """The levers, in words."""
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with the machine written out, for scenario.toml."""
@@ -104,8 +118,20 @@ def run_scenario(scenario: Scenario) -> Done:
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
     workload, cluster, notes = prepared(scenario)
-    log = simulate(workload.jobs, cluster, rule, scenario.backfill, **rules)
-    return Done(scenario, workload, cluster, log, notes)
+    if scenario.power is None:
+        log = simulate(workload.jobs, cluster, rule, scenario.backfill, **rules)
+        return Done(scenario, workload, cluster, log, notes)
+    meter = meter_for(scenario.power, workload.jobs, cluster)
+    pulled = meter.pull(scenario.levers, workload.jobs)
+    log = simulate(pulled.jobs, cluster, rule, scenario.backfill, levers=pulled.levers, **rules)
+    log = replace(log, jobs_table=workload.jobs)  # holds are the run's, not the log's
+    return Done(scenario, workload, cluster, log, notes, meter.account(log, pulled), pulled.words)
+
+
+def check_power(levers: str, power: PowerSettings | None) -> None:
+    """Raise where something is pulled whose power nobody knows."""
+    if power is None and levers.strip() != "none":
+        raise InputError(f"levers {levers!r} need a power model; name one with --power")
 
 
 def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
@@ -120,6 +146,9 @@ def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
     cluster, note = cluster_of(scenario.cluster, workload.jobs)
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
+    if scenario.power is not None:
+        jobs, more = dressed(scenario.power, jobs)
+        notes += more
     load = offered_load(jobs, cluster.nodes) if len(jobs) > 1 and np.ptp(jobs["submit_s"]) > 0 else 0.0
     if load > OVERLOAD:
         notes.append(

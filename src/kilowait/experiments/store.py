@@ -26,6 +26,7 @@ from kilowait.evaluation.judging import Contender, Contest
 from kilowait.experiments.cells import Case, Cell
 from kilowait.experiments.scenario import AGENT
 from kilowait.jobs import SegmentLog
+from kilowait.jobs.segments import NodeStates
 
 __all__ = ["Store"]
 
@@ -33,6 +34,7 @@ _COLUMNS = (
     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s",
     "capacity_nodes",
 )  # fmt: skip
+_STATES = ("time_s", "group", "falling", "asleep", "waking")
 
 
 class Store:
@@ -58,6 +60,9 @@ class Store:
         windows, who = self._cases[case].windows, self._contenders[contender]
         place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
         what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
+        meter = self._cases[case].meter
+        if meter is not None and who.levers != "none":
+            what += [who.levers, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
     def load(self, cell: Cell) -> SegmentLog | None:
@@ -72,20 +77,28 @@ class Store:
             with (self.folder / f"{key}.npz").open("rb") as file, np.load(file) as held:
                 columns = {name: held[name] for name in _COLUMNS}
                 note = json.loads(str(held["note"]))
+                states = NodeStates(*(held[f"states_{name}"] for name in _STATES)) if note["states"] else None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self.found += 1
-        return SegmentLog(jobs_table=jobs, groups=tuple(note["groups"]), run=note["run"], **columns)
+        return SegmentLog(
+            jobs_table=jobs, groups=tuple(note["groups"]), run=note["run"], states=states, **columns
+        )
 
     def save(self, cell: Cell, log: SegmentLog) -> None:
         """Keep a finished cell; it is there whole or not at all."""
         path = self.folder / f"{self.key(cell)}.npz"
         part = path.with_suffix(f".{os.getpid()}.part")
-        note = json.dumps({"groups": list(log.groups), "run": dict(log.run)})
+        note = json.dumps(
+            {"groups": list(log.groups), "run": dict(log.run), "states": log.states is not None}
+        )
+        columns = {name: getattr(log, name) for name in _COLUMNS}
+        if log.states is not None:
+            columns |= {f"states_{name}": getattr(log.states, name) for name in _STATES}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with part.open("wb") as file:
-                np.savez(file, note=np.array(note), **{name: getattr(log, name) for name in _COLUMNS})
+                np.savez(file, note=np.array(note), **columns)
             part.replace(path)
         except OSError as problem:
             part.unlink(missing_ok=True)
@@ -123,7 +136,7 @@ def _code() -> str:
     """Of the sources a simulation depends on: a cell of another version is run again."""
     found = hashlib.sha256(np.__version__.encode())
     root = Path(kilowait.__file__).parent
-    for room in ("engine", "policies", "agents", "jobs", "cluster"):
+    for room in ("engine", "energy", "policies", "agents", "jobs", "cluster"):
         for source in sorted((root / room).rglob("*.py")):
             found.update(source.read_bytes())
     return found.hexdigest()

@@ -83,7 +83,8 @@ def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking
 
 @dataclass(frozen=True, eq=False)
 class SegmentLog:
-    """Segments in the order in which they started. A job that was never started has none.
+    """Segments in the order in which jobs were given their nodes, which with sleeping nodes need not be that of their
+    starts. A job that was never started has none.
 
     `run` says how the log came about (policy, backfill, walltime rule, ...); `capacity_s` and
     `capacity_nodes` are the steps of the machine's size over time.

@@ -1,0 +1,242 @@
+"""From a text to what a run is made with: levers for the clock, jobs with holds, level tables for the accounts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster, Levers, NodeGroup, Sleeping
+from kilowait.energy.accounts.watts import held_nodes
+from kilowait.energy.holding import hold_until
+from kilowait.energy.levering.sleep import sleep_words, sleeping
+from kilowait.energy.levering.texts import HoldRule, parse_levers
+from kilowait.energy.power import (
+    ConstantUse,
+    GroupPower,
+    LevelTable,
+    PowerModel,
+    Profile,
+    best_level,
+    job_power_w,
+    level_tables,
+)
+from kilowait.energy.signals.forecast import Forecast
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.series import Series
+from kilowait.units import format_span, parse_span
+
+__all__ = ["Foresight", "Pulled", "pull", "tables_of"]
+
+_HOUR_S = 3600.0
+_DAY_S = 86400.0
+
+Foresight = Callable[[Series, float], Forecast]
+"""A forecast of a series that looks so many seconds ahead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled:
+    """What a run with levers is made with, and accounted with."""
+
+    levers: Levers | None
+    """For `kilowait.simulate`; None where none is pulled there."""
+    jobs: JobTable
+    """With `hold_until_s` where jobs are held."""
+    tables: Mapping[str, LevelTable] | None
+    """By group, for `account`; None where all jobs run at full speed."""
+    words: str
+    """What was pulled, for people."""
+
+
+def pull(
+    text: str,
+    jobs: JobTable,
+    cluster: Cluster,
+    model: PowerModel,
+    *,
+    profile: Profile | None = None,
+    carbon: Series | None = None,
+    price: Series | None = None,
+    foresight: Foresight | None = None,
+) -> Pulled:
+    """What a run of `jobs` on `cluster` with the levers of `text` is made with.
+
+    `carbon` and `price` are on the log's clock. Jobs are held by what `foresight` tells of them; None: by the signal
+    itself, as if it were known. Nothing of a job is looked at but what is known when it is submitted, and its power.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
+    >>> found = pull("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
+    >>> round(found.levers.sleep["nodes"].timeout_s), found.words
+    (212, 'nodes sleep after 3 min idle and wake in 2 min')
+    """
+    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    asked = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
+    words = []
+    sleep: dict[str, Sleeping] = {}
+    if asked.sleep is not None and asked.sleep.kind != "never":
+        sleep = sleeping(asked.sleep, jobs, cluster, fitted)
+        words.append(sleep_words(asked.sleep, sleep))
+    tables = tables_of(text, jobs, cluster, model, profile)
+    levers = Levers(sleep=sleep) if sleep else None
+    if tables is not None:
+        factor = np.stack([tables[group.name].factor for group in cluster.groups])
+        levers = Levers(sleep=sleep, factor=factor)
+        if asked.slowdown is not None:
+            preferred = _preferred(asked.slowdown, tables, jobs, cluster, fitted, sleep)
+            levers = replace(levers, preferred=preferred, crowd=0)
+            words.append(
+                f"jobs run up to {asked.slowdown:g} times as long at their level of least energy unless more nodes are "
+                "asked for than are free"
+            )
+        if asked.budget is not None:
+            limit = asked.budget.of(fitted)
+            watts, headroom = _under_budget(limit, tables, jobs, cluster, fitted, sleep)
+            levers = replace(levers, watts=watts, budget=((-math.inf, headroom),))
+            words.append(f"IT power is kept at or below {limit / 1e3:,.1f} kW")
+    if asked.hold is not None:
+        jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
+        words.append(said)
+    return Pulled(levers, jobs, tables, "; ".join(words) or "no levers")
+
+
+def tables_of(
+    text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: Profile | None = None
+) -> dict[str, LevelTable] | None:
+    """The level tables a run with the levers of `text` is made with, by group; None where jobs run at full speed.
+
+    All groups have as many levels as the one with most: the others repeat their last.
+    """
+    fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
+    asked = parse_levers(text).resolved(fitted, carbon=False, price=False)
+    if asked.slowdown is None and asked.budget is None:
+        return None
+    if asked.slowdown is not None and all(len(group.levels) == 1 for group in fitted.groups):
+        names = ", ".join(repr(group.name) for group in fitted.groups)
+        raise InputError(
+            f"levels={asked.slowdown:g}: the power model {model.name!r} has no levels for the group {names}; add "
+            "[[group.level]] tables to a power file, or leave this lever out"
+        )
+    use = ConstantUse() if profile is None else profile
+    most = max(len(group.levels) for group in fitted.groups)
+    tables = {}
+    for group, power in zip(cluster.groups, fitted.groups, strict=True):
+        table = level_tables(jobs, _full_speed_w(jobs, group, fitted, use), power, use)
+        last = [*range(len(table.names)), *[len(table.names) - 1] * (most - len(table.names))]
+        tables[group.name] = LevelTable(
+            tuple(table.names[level] for level in last),
+            np.ascontiguousarray(table.factor[:, last]),
+            np.ascontiguousarray(table.power_w[:, last]),
+        )
+    return tables
+
+
+def _full_speed_w(
+    jobs: JobTable, group: NodeGroup, model: PowerModel, profile: Profile
+) -> npt.NDArray[np.float64]:
+    """Watts as `account` has them: on shared nodes those of the job's share, unless they were measured."""
+    watts = job_power_w(jobs, model, profile, group.name)
+    if not group.shared:
+        return watts
+    share = held_nodes(jobs, group) / jobs["nodes"]
+    return np.where(np.isnan(jobs.column("power_w")), watts * share, watts)
+
+
+def _preferred(
+    slowdown: float,
+    tables: Mapping[str, LevelTable],
+    jobs: JobTable,
+    cluster: Cluster,
+    model: PowerModel,
+    sleep: Mapping[str, Sleeping],
+) -> npt.NDArray[np.int64]:
+    """Least energy, the mean of all groups, none slower than allowed; what nodes draw once they are free counts."""
+    freed = np.zeros(len(jobs))
+    for group, power in zip(cluster.groups, model.groups, strict=True):
+        asleep = power.sleep is not None and group.name in sleep
+        after_w = power.sleep.sleep_w if asleep and power.sleep is not None else power.idle_w
+        freed += held_nodes(jobs, group) * after_w / len(tables)
+    mean = LevelTable(
+        next(iter(tables.values())).names,
+        np.max([table.factor for table in tables.values()], axis=0),
+        np.mean([table.power_w for table in tables.values()], axis=0),
+    )
+    return best_level(mean, slowdown, freed)
+
+
+def _under_budget(
+    limit: float,
+    tables: Mapping[str, LevelTable],
+    jobs: JobTable,
+    cluster: Cluster,
+    model: PowerModel,
+    sleep: Mapping[str, Sleeping],
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Watts of each job above what its nodes may draw without it, and what is left of the budget for those.
+
+    Nodes that fall asleep, or are woken for nobody in particular, may draw more than idle ones; room is kept for that.
+    """
+    idle_w = model.idle_it_w()
+    full = f"per cent of the {model.full_it_w():,.0f} W that it draws at full load"
+    if limit < idle_w:
+        raise InputError(
+            f"a power budget of {limit:,.0f} W is below the {idle_w:,.0f} W that {model.name!r} draws with every node "
+            f"idle; give more, in watts or in {full}"
+        )
+    base_w, above = model.fixed_it_w(), []
+    for group, power in zip(cluster.groups, model.groups, strict=True):
+        quiet_w, waking_w = _without_jobs_w(power, sleep.get(group.name))
+        base_w += group.nodes * quiet_w
+        held = held_nodes(jobs, group)[:, None]
+        drawn = np.maximum(tables[group.name].power_w - held * quiet_w, held * (waking_w - quiet_w))
+        above.append(np.ceil(np.maximum(drawn, 0.0) - 1e-9).astype(np.int64))
+    if limit < base_w:
+        raise InputError(
+            f"a power budget of {limit:,.0f} W is below the {base_w:,.0f} W that {model.name!r} may draw when its "
+            f"nodes fall asleep or wake all at once; give more, in watts or in {full}"
+        )
+    return np.stack(above), math.floor(limit - base_w)
+
+
+def _without_jobs_w(power: GroupPower, how: Sleeping | None) -> tuple[float, float]:
+    """The most a node draws that no job holds, and one that wakes for a job."""
+    if how is None or power.sleep is None:
+        return power.idle_w, power.idle_w
+    woken_anyway = how.ahead or any(nodes for _, nodes in how.reserve)
+    quiet = max(power.idle_w, power.sleep.to_sleep_w, power.sleep.wake_w if woken_anyway else 0.0)
+    return quiet, max(quiet, power.sleep.wake_w)
+
+
+def _held(
+    rule: HoldRule,
+    jobs: JobTable,
+    carbon: Series | None,
+    price: Series | None,
+    foresight: Foresight | None,
+) -> tuple[JobTable, str]:
+    signal = carbon if rule.signal == "carbon" else price
+    if signal is None:
+        what = "carbon intensity" if rule.signal == "carbon" else "price"
+        raise InputError(
+            f"hold={rule.signal}:{rule.rule}:{rule.slack} needs the {what} over time, and none was given; give a file "
+            f"with --{rule.signal}, or leave this lever out"
+        )
+    slack_s, told = rule.slack_s, None
+    if foresight is not None and len(jobs):
+        own = jobs.column("slack_s")
+        longest = max(slack_s.values()) if isinstance(slack_s, Mapping) else slack_s
+        longest = max(longest, float(np.max(own, initial=0.0, where=~np.isnan(own))), _DAY_S)
+        told = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
+    until = hold_until(jobs, signal, rule.rule, slack_s=slack_s, forecast=told)
+    until = np.maximum(until, jobs.column("hold_until_s"))
+    most = (
+        "6 h, 24 h from 2 h of estimate on" if rule.slack == "gaia" else format_span(parse_span(rule.slack))
+    )
+    by = "a perfect forecast" if told is None else told.describe()
+    what = "clean" if rule.signal == "carbon" else "cheap"
+    words = f"jobs are held for {what} power by {rule.rule}, at most {most}, with {by}"
+    return jobs.with_columns(hold_until_s=until), words

@@ -1,0 +1,329 @@
+"""What power a run is judged with: settings in words become a meter, and a meter makes accounts of logs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.energy.accounts import Accounts, account, lower_bound_kwh
+from kilowait.energy.accounts.dated import Dated
+from kilowait.energy.levering import Foresight, Pulled, pull, tables_of
+from kilowait.energy.power import ConstantUse, PowerModel, Profile, describe, with_measured_power
+from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.inputs import cluster_of
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.series import Series
+
+__all__ = [
+    "DRAWN",
+    "Meter",
+    "PowerSettings",
+    "check_judged",
+    "described_power",
+    "dressed",
+    "meter_for",
+]
+
+FORECASTS = ("perfect", "persistence", "noisy")
+DRAWN = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
+"""Metrics that need a power model."""
+_DAY_S = 86400.0
+_SAID_AS_OPTIONS = {
+    "wrap=True": "--wrap",
+    "start='2022-01-01'": "--start 2022-01-01",
+    "weather=read_weather(...)": "--weather FILE",
+    "model.with_cooling('pue:1.2')": "--cooling pue:1.2",
+}
+
+
+@dataclass(frozen=True)
+class PowerSettings:
+    """A power model and what is outside, as people write them."""
+
+    power: str = "auto"
+    """A preset, a TOML file, or auto: the preset with the cluster's name."""
+    carbon: str | None = None
+    """A file of carbon intensities."""
+    price: str | None = None
+    weather: str | None = None
+    scope: Literal["life-cycle", "direct"] = "life-cycle"
+    """Of the carbon intensity, where a file has both."""
+    cooling: str | None = None
+    """Instead of the model's own: pue:1.2, chiller, economiser ..."""
+    profile: str | None = None
+    """Utilization of jobs where it is not known: cpu=0.8,gpu=0.5; or columns: it is known. None: full load."""
+    forecast: str = "perfect"
+    """What holds are decided by: perfect, persistence, or noisy[:GRID] with the errors measured for a grid."""
+    start: str | None = None
+    """Moment of the log's first submission, for logs without dates."""
+    wrap: bool = False
+    """Whether signals that are too short are repeated."""
+
+    def __post_init__(self) -> None:
+        if self.scope not in ("life-cycle", "direct"):
+            raise InputError(f"the scope is {self.scope!r}; it must be life-cycle or direct")
+
+    @classmethod
+    def asked(cls, power: str | None, **others: Any) -> PowerSettings | None:
+        """The settings of a command line; None without a power model, and then nothing else may be given."""
+        settings = cls(power="auto" if power is None else power, **others)
+        if power is not None:
+            return settings
+        usual = asdict(cls())
+        extra = [key for key, value in asdict(settings).items() if value != usual[key]]
+        if extra:
+            raise InputError(
+                f"--{extra[0]} is of no use without a power model; name one with --power, or --power auto"
+            )
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without what was not asked for."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Meter:
+    """Power, prices and weather for one log on one machine; all on the log's clock."""
+
+    cluster: Cluster
+    model: PowerModel
+    profile: Profile | None
+    carbon: Series | None
+    price: Series | None
+    weather: Weather | None
+    forecast: str
+    wrap: bool
+    digest: str
+    """Of all of it, by content."""
+
+    def pull(self, text: str, jobs: JobTable) -> Pulled:
+        """What a run of these jobs with the levers of a text is made with."""
+        with _options():
+            return pull(
+                text,
+                jobs,
+                self.cluster,
+                self.model,
+                profile=self.profile,
+                carbon=self._ahead(self.carbon, jobs),
+                price=self._ahead(self.price, jobs),
+                foresight=_foresight(self.forecast),
+            )
+
+    def account(
+        self, log: SegmentLog, levers: str | Pulled = "none", horizon: tuple[float, float] | None = None
+    ) -> Accounts:
+        """The accounts of a run that was made with these levers."""
+        if isinstance(levers, Pulled):
+            tables = levers.tables
+        else:
+            tables = tables_of(levers, log.jobs_table, self.cluster, self.model, self.profile)
+        with _options():
+            return account(
+                log,
+                self.cluster,
+                self.model,
+                profile=self.profile,
+                tables=tables,
+                horizon=horizon,
+                carbon=self.carbon,
+                price=self.price,
+                weather=self.weather,
+                wrap=self.wrap,
+            )
+
+    def least_kwh(self, jobs: JobTable) -> float:
+        """IT energy of the work at best level with nothing idle; no schedule can draw less."""
+        several = any(len(group.levels) > 1 for group in self.model.groups)
+        tables = tables_of("levels=1", jobs, self.cluster, self.model, self.profile) if several else None
+        return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.profile)
+
+    def _ahead(self, signal: Series | None, jobs: JobTable) -> Series | None:
+        """The signal as far as holds may look, where it may be repeated."""
+        if signal is None or not self.wrap or not len(jobs):
+            return signal
+        submit, own = jobs["submit_s"], jobs.column("slack_s")
+        slack_s = float(np.max(own, initial=0.0, where=~np.isnan(own)))
+        reach_s = 2 * (slack_s + float(jobs["estimate_s"].max())) + 60 * _DAY_S
+        first, last = float(submit.min()) - 8 * _DAY_S, float(submit.max()) + reach_s
+        return signal if signal.covers(first, last) else signal.wrapped(first, last)
+
+
+# -- from settings to a meter -------------------------------------------------------------------------
+
+
+def dressed(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[str, ...]]:
+    """The jobs with their measured power and, where one was given, a date; and notes for people."""
+    notes = []
+    if settings.start is not None:
+        with _options():
+            dated = Dated.of(jobs, settings.start)
+        columns = {name: jobs[name] for name in jobs.columns}
+        # A whole second, so that signals fall on the log's clock without rounding; not earlier than asked for.
+        meta = {**jobs.meta, "unix_start_s": float(math.ceil(dated.unix_zero_s or 0.0))}
+        jobs = JobTable(labels=jobs.labels, meta=meta, **columns)
+        notes.append(dated.note)
+    if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
+        jobs, report = with_measured_power(jobs)
+        notes.append(f"power of jobs: {report.text()}")
+    return jobs, tuple(notes)
+
+
+def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Meter:
+    """Read what the settings name, and lay it on the log's clock; jobs are those of `dressed`.
+
+    >>> from kilowait.cluster import Cluster
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
+    >>> meter_for(PowerSettings("taurus"), jobs, Cluster.from_nodes(4)).model.idle_it_w()
+    380.0
+    """
+    profile = _profile(settings.profile, jobs)
+    _foresight(settings.forecast)
+    model = _model(settings.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
+    if settings.cooling is not None:
+        model = model.with_cooling(settings.cooling)
+    carbon = None if settings.carbon is None else read_carbon(settings.carbon, scope=settings.scope)
+    price = None if settings.price is None else read_price(settings.price)
+    weather = None if settings.weather is None else read_weather(settings.weather)
+    needs = model.facility.cooling.needs
+    if needs and weather is None:
+        raise InputError(
+            f"the cooling ({type(model.facility.cooling).__name__}) needs the weather ({', '.join(needs)}); give "
+            "--weather FILE, or choose another with --cooling pue:1.2"
+        )
+    dated = Dated.of(jobs)
+    with _options():
+        if carbon is not None:
+            carbon = _laid(carbon, dated, "the carbon intensity", jobs, settings.wrap)
+        if price is not None:
+            price = _laid(price, dated, "the price", jobs, settings.wrap)
+        if weather is not None:
+            parts = (weather.temperature, weather.humidity)
+            weather = Weather(*(_laid(part, dated, "the weather", jobs, settings.wrap) for part in parts))
+    made = Meter(cluster, model, profile, carbon, price, weather, settings.forecast, settings.wrap, "")
+    return replace(made, digest=_digest(made, settings))
+
+
+def _model(text: str, cluster: Cluster) -> PowerModel:
+    name = text.strip()
+    if name.lower() == "auto":
+        if cluster.name.lower() not in PowerModel.presets():
+            raise InputError(
+                f"no power model is known for the cluster {cluster.name!r}; name one with --power: "
+                f"{', '.join(PowerModel.presets())}, or a TOML file"
+            )
+        return PowerModel.preset(cluster.name)
+    if name.endswith(".toml") or "/" in name or Path(name).is_file():
+        return PowerModel.from_file(name)
+    return PowerModel.preset(name)
+
+
+def _profile(text: str | None, jobs: JobTable) -> Profile | None:
+    if text is None:
+        return None
+    if text == "columns":
+        if not {"power_w", "cpu_utilization", "gpu_utilization"} & set(jobs.columns):
+            raise InputError(
+                "profile columns: the log says nothing of power or utilization; give constants such as "
+                "cpu=0.8,gpu=0.5"
+            )
+        return None
+    values = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        if name not in ("cpu", "gpu"):
+            raise UnknownNameError("part of a profile", name, ("cpu", "gpu", "columns"))
+        try:
+            values[name] = float(number)
+        except ValueError:
+            raise InputError(f"profile {text!r}: {part!r} is not written as cpu=0.8") from None
+    return ConstantUse(**values)
+
+
+def _foresight(text: str) -> Foresight | None:
+    """What tells holds the future; None: the signal itself."""
+    kind, _, grid = text.partition(":")
+    if kind not in FORECASTS:
+        raise UnknownNameError("forecast", kind, FORECASTS)
+    if kind == "persistence":
+        return lambda series, horizon_s: forecast.persistence(series, horizon_s=horizon_s)
+    if kind == "noisy":
+        known = forecast.FORECAST_ERRORS
+        name = grid or "CISO"
+        if name not in known:
+            raise UnknownNameError("grid whose forecast errors are known", name, known)
+        return partial(_noisy, known[name])
+    return None
+
+
+def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecast.Forecast:
+    return forecast.noisy(series, errors, seed=0, horizon_s=horizon_s)
+
+
+def _laid(series: Series, dated: Dated, what: str, jobs: JobTable, wrap: bool) -> Series:
+    """On the log's clock; that it is long enough for the submissions is looked at before anything runs."""
+    found = series.shifted(dated.by_s(series, what))
+    if not wrap and len(jobs):
+        found.require(float(jobs["submit_s"].min()), float(jobs["submit_s"].max()))
+    return found
+
+
+def _digest(meter: Meter, settings: PowerSettings) -> str:
+    found = hashlib.sha256(repr((meter.model, meter.profile)).encode())
+    words = {"forecast": settings.forecast, "wrap": settings.wrap}
+    found.update(json.dumps(words, sort_keys=True).encode())
+    air = (None, None) if meter.weather is None else (meter.weather.temperature, meter.weather.humidity)
+    for series in (meter.carbon, meter.price, *air):
+        found.update(b"|")
+        if series is not None:
+            found.update(f"{series.unit} {series.unix_zero_s}".encode())
+            found.update(np.ascontiguousarray(series.edge_s).data)
+            found.update(np.ascontiguousarray(series.value).data)
+    return found.hexdigest()
+
+
+@contextmanager
+def _options() -> Iterator[None]:
+    """Errors name Python's arguments; here people wrote options."""
+    try:
+        yield
+    except InputError as problem:
+        text = str(problem)
+        for argument, option in _SAID_AS_OPTIONS.items():
+            text = text.replace(argument, option)
+        raise InputError(text) from None
+
+
+def check_judged(metric: str, power: PowerSettings | None) -> None:
+    """Raise where a metric asks for a signal that was not given."""
+    lacking = {"co2_kg": "carbon", "cost": "price"}.get(metric)
+    if power is None:
+        raise InputError(f"{metric} is known only with a power model; name one with --power")
+    if lacking is not None and getattr(power, lacking) is None:
+        raise InputError(f"{metric} is known only with a signal; give a file with --{lacking}")
+
+
+def described_power(
+    model: str, cluster: str | None, cooling: str | None, temperature_c: float, wet_bulb_c: float
+) -> dict[str, Any]:
+    """What `energy.power.describe` says of a model, by name or file, on its own or on a cluster."""
+    none = JobTable(job_id=[], submit_s=[], runtime_s=[], nodes=[])
+    machine = None if cluster is None else cluster_of(cluster, none)[0]
+    found = _model(model, Cluster.from_nodes(1) if machine is None else machine)
+    if machine is not None:
+        found = found.for_groups({group.name: group.nodes for group in machine.groups})
+    if cooling is not None:
+        found = found.with_cooling(cooling)
+    return describe(found, None, temperature_c, wet_bulb_c)
