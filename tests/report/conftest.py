@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.evaluation.judging import Contender, Contest, cut_windows, whole
+from kilowait.cluster import Outage
+from kilowait.evaluation.judging import Contender, Contest, Curve, EnergyRecord, Signal, cut_windows, whole
+from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import JobTable
 
 NODES = 32
@@ -38,11 +41,18 @@ def jobs_of(count=600, *, seed=1, dated=False):
 
 
 def contest_of(
-    jobs, names=("fcfs", "sjf", "saf"), *, windows=None, kinds=None, trace="traces/made.swf.gz", **more
+    jobs,
+    names=("fcfs", "sjf", "saf"),
+    *,
+    windows=None,
+    kinds=None,
+    trace="traces/made.swf.gz",
+    cluster=None,
+    **more,
 ):
     """The rules, all with EASY, on the jobs or on windows of them."""
     cut = whole(jobs) if windows is None else windows
-    cluster = kw.Cluster.from_nodes(NODES)
+    cluster = kw.Cluster.from_nodes(NODES) if cluster is None else cluster
     logs = {
         (who, number): kw.simulate(window.jobs, cluster, name, "easy", **more)
         for who, name in enumerate(names)
@@ -51,6 +61,95 @@ def contest_of(
     kinds = kinds or ["rule"] * len(names)
     contenders = tuple(Contender(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
     return Contest(trace, NODES, cut, contenders, lambda who, number: logs[who, number], ledger=LEDGER)
+
+
+def broken(span_s):
+    """A machine of which 10 nodes are out in the middle of a span."""
+    machine = kw.Cluster.from_nodes(NODES)
+    return machine.with_outages(Outage(machine.groups[0].name, 10, 0.4 * span_s, 0.6 * span_s))
+
+
+LEVERS = ("none", "sleep=break-even", "levels=1.1", "hold=lowest-window:6h", "all")
+"""In turn: always on; then each by itself; then together."""
+
+
+def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True, drawn=0):
+    """fcfs with EASY, pulling levers: each run a little later than the last, with a record of what it drew.
+
+    A busy node draws 500 W, an idle one 200 W, one asleep 20 W; the building adds a quarter.
+    """
+    cut = whole(jobs) if windows is None else windows
+    cluster = kw.Cluster.from_nodes(NODES)
+    rules = ("fcfs", "fcfs", "sjf", "saf", "lxf", "f1", "wfp3")
+    logs = {
+        (who, number): kw.simulate(window.jobs, cluster, rules[who], "easy")
+        for who in range(len(levers))
+        for number, window in enumerate(cut)
+    }
+    cells, states = [], []
+    for who, text in enumerate(levers):
+        sleeps, slow = "sleep" in text or text == "all", "levels" in text or text == "all"
+        row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "falling", "waking", "fixed"), 0.0)
+        for number in range(len(cut)):
+            steps = timeline(logs[who, number])
+            hours = np.diff(steps.time_s) / 3600
+            busy = float(steps.busy_nodes[:-1] @ hours)
+            free = float((steps.capacity_nodes - steps.busy_nodes)[:-1] @ hours)
+            spent = {
+                "jobs": busy * (0.45 if slow else 0.5),
+                "idle": free * (0.06 if sleeps else 0.2),
+                "asleep": free * 0.014 if sleeps else 0.0,
+                "falling": free * 0.004 if sleeps else 0.0,
+                "waking": free * 0.011 if sleeps else 0.0,
+                "fixed": 2.0 * float(hours.sum()),
+            }
+            kwh = {name: kwh[name] + spent[name] for name in kwh}
+            energy = sum(spent.values())
+            found = {"energy_kwh": energy, "facility_kwh": 1.25 * energy, "peak_kw": 16.0 - who, "pue": 1.25}
+            found["least_kwh"] = 0.4 * busy
+            if carbon:
+                found["co2_kg"] = 1.25 * energy * (0.2 if "hold" in text or text == "all" else 0.25)
+            if price:
+                found["cost"] = 1.25 * energy * 0.1
+            row.append(found)
+        cells.append(tuple(row))
+        states.append(kwh)
+    curves = []
+    for who, text in enumerate(levers):
+        steps = timeline(logs[who, drawn]).sampled(600)
+        idle = 20.0 if "sleep" in text or text == "all" else 200.0
+        watts = 500.0 * steps.busy_nodes + idle * (steps.capacity_nodes - steps.busy_nodes) + 2000.0
+        curves.append(Curve(*(tuple(v.tolist()) for v in (steps.edge_s, watts, 1.25 * watts))))
+    first = min(curve.edge_s[0] for curve in curves)
+    last = max(curve.edge_s[-1] for curve in curves)
+    edge = np.arange(first // 3600 * 3600, last + 3600, 3600.0)
+    day = 2 * np.pi * edge[:-1] / 86400
+    signals = []
+    if carbon:
+        said = "GB; average; direct; a <made> series"
+        signals.append(Signal("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day))))
+    if price:
+        said = "DE-LU day ahead; EUR"
+        signals.append(Signal("price", "EUR/MWh", said, tuple(edge), tuple(60 + 90 * np.cos(day))))
+    notes = ("power model 'made': 3 of 9 parts are estimates",)
+    record = EnergyRecord(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
+    contenders = tuple(Contender("fcfs", "easy", levers=text) for text in levers)
+    return Contest(
+        "made.swf", NODES, cut, contenders, lambda who, number: logs[who, number], LEDGER, energy=record
+    )
+
+
+@pytest.fixture(scope="session")
+def powered():
+    """Levers alone and together on one log."""
+    return energy_contest(jobs_of(dated=True))
+
+
+@pytest.fixture(scope="session")
+def powered_windows():
+    """The same on 20 windows."""
+    jobs = jobs_of(1500, dated=True)
+    return energy_contest(jobs, windows=cut_windows(jobs, 20, window_jobs=60, warmup_jobs=15, seed=0))
 
 
 @pytest.fixture(scope="session")

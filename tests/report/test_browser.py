@@ -14,9 +14,9 @@ from kilowait.report import page
 from kilowait.report.content import Findings
 from kilowait.report.lanes import lanes
 from kilowait.units import format_span
-from tests.report.conftest import NASTY, contest_of, jobs_of
+from tests.report.conftest import NASTY, broken, contest_of, jobs_of
 
-WAITING = "figure[data-chart]:not([data-ready])"
+WAITING = "figure.chart:not([data-ready])"
 PIXELS = """canvas => {
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   const found = {};
@@ -320,6 +320,98 @@ def test_no_script_is_needed_for_words_and_tables(browser, small):
     assert tab.locator("table").count() > 4
     assert not tab.locator("#scheme").is_visible()
     context.close()
+
+
+# -- energy and outages ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def energetic(powered, tmp_path_factory):
+    """The page on levers, with what they drew."""
+    path = tmp_path_factory.mktemp("page") / "energy.html"
+    path.write_text(page([powered]), encoding="utf-8")
+    return path
+
+
+BEHIND = "228,232,236"
+POWER = "canvas.power"
+
+
+def test_power_is_drawn_with_a_signal_behind(opened, energetic):
+    tab = opened(energetic)
+    seen = pixels(tab, POWER)
+    assert all(seen[tint] > 200 for tint in (BLUE, ORANGE, GREEN)), "every line is there"
+    assert seen[BEHIND] > 10_000, "the carbon intensity"
+    tab.get_by_label("Behind it").select_option(label="price")
+    settled(tab)
+    priced = pixels(tab, POWER)[BEHIND]
+    assert 1000 < priced != seen[BEHIND]
+    tab.get_by_label("Behind it").select_option(label="nothing")
+    settled(tab)
+    bare = pixels(tab, POWER)
+    assert bare[BEHIND] == 0
+    tab.get_by_label("Power of").select_option(label="the nodes")
+    settled(tab)
+    assert pixels(tab, POWER) != bare
+    tab.locator("#power-0").get_by_role("checkbox", name="fcfs, sleep=break-even").uncheck()
+    settled(tab)
+    assert pixels(tab, POWER)[ORANGE] < bare[ORANGE] / 20
+
+
+def test_backlog_and_power_zoom_together(opened, energetic):
+    tab = opened(energetic)
+    tab.wait_for_function(
+        "() => document.querySelector('canvas.power').chart.view.x === "
+        "document.querySelector('canvas.time').chart.view.x"
+    )
+    whole_view = view(tab, "canvas.time")
+    drawn = pixels(tab, "canvas.time"), pixels(tab, POWER)
+    tab.locator(POWER).press("+")
+    assert view(tab, "canvas.time") == view(tab, POWER) != whole_view
+    after = pixels(tab, "canvas.time"), pixels(tab, POWER)
+    assert all(before != now for before, now in zip(drawn, after, strict=True)), "both are drawn anew"
+    tab.locator("canvas.time").press("0")
+    assert view(tab, POWER) == whole_view
+    assert pixels(tab, POWER) == drawn[1]
+
+
+def test_power_is_told(opened, energetic, powered):
+    tab = opened(energetic)
+    chart = tab.locator(POWER)
+    chart.focus()
+    chart.press("n")
+    said = tab.locator("#power-0 output span").all_inner_texts()
+    assert said[1].startswith("carbon intensity ")
+    assert said[2].endswith(" EUR/MWh")
+    at = chart.evaluate("canvas => canvas.chart.at + canvas.chart.setup.zero")
+    for label, curve, words in zip(powered.labels, powered.energy.curves, said[3:], strict=True):
+        place = np.searchsorted(curve.edge_s, at, side="right") - 1
+        facility, nodes = words.removeprefix(f"{label} ").split(", nodes ")
+        assert float(facility.removesuffix(" kW")) == pytest.approx(curve.facility_w[place] / 1e3, rel=0.006)
+        assert float(nodes.removesuffix(" kW")) == pytest.approx(curve.it_w[place] / 1e3, rel=0.006)
+
+
+def test_energy_on_a_dark_page_and_a_phone(opened, energetic):
+    dark = opened(energetic, color_scheme="dark")
+    assert pixels(dark, POWER)[BEHIND] == 0
+    assert pixels(dark, POWER)["38,47,56"] > 10_000
+    phone = opened(energetic, viewport={"width": 360, "height": 740}, device_scale_factor=2, is_mobile=True)
+    assert phone.evaluate("() => document.documentElement.scrollWidth") <= 360
+    assert phone.locator(POWER).evaluate("canvas => canvas.clientWidth") <= 360
+
+
+def test_outages_are_hatched(opened, tmp_path):
+    jobs = jobs_of(60)
+    path = tmp_path / "out.html"
+    text = page([contest_of(jobs, ("fcfs",), cluster=broken(float(jobs["submit_s"].max())))])
+    assert "as many nodes as were out" in text
+    path.write_text(text, encoding="utf-8")
+    tab = opened(path)
+    chart = tab.locator("canvas.gantt")
+    drawn = pixels(tab, "canvas.gantt")
+    chart.evaluate("canvas => { canvas.chart.setup.outages = []; canvas.chart.draw(); }")
+    well = "243,245,247"
+    assert pixels(tab, "canvas.gantt")[well] > drawn[well] + 5000
 
 
 REDRAWS = """canvas => {

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -163,3 +164,16 @@ def test_few_schedules_of_many_jobs(contest, monkeypatch):
     assert found.reference in charts.gantt_runs(found)
     monkeypatch.setattr(charts, "GANTT_SEGMENTS", 1)
     assert charts.gantt_runs(found) == (found.reference,)
+
+
+def test_segments_that_start_later_than_they_were_decided(contest):
+    """Where nodes have to wake, a log is not in the order of starts; the chart needs it so."""
+    log = Findings(contest, 0).log(0)
+    mixed = np.argsort(-log.start_s, kind="stable")
+    columns = ("job", "start_s", "end_s", "group", "level", "outcome")
+    shuffled = replace(log, **{name: getattr(log, name)[mixed] for name in columns})
+    ticks = charts.Ticks([log])
+    ours = charts.run_columns(shuffled, lanes(shuffled), ticks, 10.0)
+    theirs = charts.run_columns(log, lanes(log), ticks, 10.0)
+    for name, column in theirs.items():
+        assert ours[name].tolist() == column.tolist(), name

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kilowait as kw
+from kilowait.cluster import Outage
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.report.lanes import lanes
+from kilowait.report.lanes import lanes, outages
 
 
 def log_of(start, end, nodes, *, machine=0, group=None, groups=("nodes",)):
@@ -94,3 +95,15 @@ def test_a_log_without_segments():
     given = lanes(log_of([], [], [], machine=4))
     assert given.rows == 4
     assert len(given.first) == 0
+
+
+def test_outages_are_those_of_the_machine():
+    jobs = JobTable(job_id=[1, 2], submit_s=[50, 60], runtime_s=[100, 200], nodes=[1, 1])
+    machine = kw.Cluster.from_nodes(8)
+    group = machine.groups[0].name
+    out = [Outage(group, 3, 100.0, 180.0), Outage(group, 2, 150.0, 200.0), Outage(group, 1, 900.0, 950.0)]
+    log = kw.simulate(jobs, machine.with_outages(*out), "fcfs", "easy")
+    assert outages(log) == [(100.0, 150.0, 3), (150.0, 180.0, 5), (180.0, 200.0, 2)], "the last is too late"
+    always = kw.simulate(jobs, machine.with_outages(Outage(group, 2, 0.0, 70.0)), "fcfs", "easy")
+    assert outages(always) == [(50.0, 70.0, 2)]
+    assert outages(kw.simulate(jobs, machine, "fcfs", "easy")) == []

@@ -8,6 +8,7 @@ import pytest
 from kilowait.report import pictures
 from kilowait.report.charts import rows_of, size_classes
 from kilowait.report.content import Findings
+from tests.report.conftest import NODES, broken, contest_of, jobs_of
 
 
 def slow_coverage(left, right, low, high, width, height):
@@ -78,3 +79,14 @@ def test_small_to_large_has_rising_colours():
 def test_the_page_has_the_same_colours(project):
     script = (project / "src/kilowait/report/assets/gantt.js").read_text(encoding="utf-8")
     assert ", ".join(f'"{colour}"' for colour in pictures.VIRIDIS) in script
+
+
+def test_outages_are_hatched_in_the_gantt_picture():
+    jobs = jobs_of(60)
+    span = float(jobs["submit_s"].max())
+    found = Findings(contest_of(jobs, ("fcfs",), cluster=broken(span)), 0)
+    drawn = pictures.gantt(found, 0, rows_of(found, 0), size_classes(found))
+    hatched = [shape for shape in drawn.figure.axes[0].collections if shape.get_hatch()]
+    assert len(hatched) == 1
+    low, high = hatched[0].get_paths()[0].vertices[:, 1].min(), hatched[0].get_paths()[0].vertices[:, 1].max()
+    assert (low, high) == (NODES - 10, NODES)

@@ -22,11 +22,23 @@ from kilowait.jobs import SegmentLog
 from kilowait.jobs.columns import ColumnArray
 from kilowait.report.content import BOUND_S, Findings
 from kilowait.report.figures import line_numbers
-from kilowait.report.lanes import Lanes, lanes
+from kilowait.report.lanes import Lanes, lanes, outages
 from kilowait.report.sections import text
 from kilowait.units import format_span
 
-__all__ = ["block", "data", "gantt_chart", "gantt_runs", "rows_of", "size_classes", "time_chart"]
+__all__ = [
+    "block",
+    "chart",
+    "clock_words",
+    "data",
+    "gantt_chart",
+    "gantt_runs",
+    "rows_of",
+    "size_classes",
+    "tick",
+    "time_chart",
+    "unix_of",
+]
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _RISING = frozenset({"id", "submit", "job", "start"})
@@ -41,6 +53,7 @@ _BUTTONS = (
     ("left", "Earlier", "←"),
     ("right", "Later", "→"),
 )
+_OUT = "Hatched, from the top: as many nodes as were out or reserved; which ones nobody knows, jobs may lie over them. "
 _ROW_BUTTONS = (("taller", "Fewer nodes", "↕"), ("flatter", "More nodes", "≡"))
 
 
@@ -58,16 +71,13 @@ def time_chart(found: Findings, name: str) -> str:
         label, line = found.contest.labels[who], numbers[who]
         series.append({"label": label, "block": f"{name}-{place}", "line": line, **reach})
         blocks.append(block(f"{name}-{place}", columns))
-        ticks.append(
-            f'<label class="series"><input type="checkbox" checked><svg viewBox="0 0 28 8" aria-hidden="true">'
-            f'<path class="dash{line}" d="M1 4H27" stroke="var(--line{line})"/></svg>{escape(label)}</label>'
-        )
+        ticks.append(tick(label, line))
     if not series:
         return "<p>No job started, so there is nothing to draw over time.</p>"
     bin_s = max((line["to"] - line["from"]) / line["bins"] for line in series)
     setup = {
         "zero": zero_s,
-        "unix": _unix(found, zero_s),
+        "unix": unix_of(found, zero_s),
         "series": series,
         "panels": [
             {"key": "jobs", "title": "jobs waiting"},
@@ -76,7 +86,7 @@ def time_chart(found: Findings, name: str) -> str:
         ],
     }
     names = ", ".join(line["label"] for line in series)
-    return _chart(
+    return chart(
         name,
         "time",
         f"Jobs waiting, nodes they ask for and nodes busy over time, a line each for {names}",
@@ -84,8 +94,8 @@ def time_chart(found: Findings, name: str) -> str:
         "",
         "Point at a time, or press N and P to move along.",
         f"Means over {format_span(bin_s)}, and over more where many of them lie close; with one or two lines, the "
-        f"veil is their range. {_which(found)} Drag across a stretch, turn the wheel, pinch or use + and − to zoom; "
-        "arrows move, 0 shows all.",
+        f"veil is their range. {clock_words(found)} Drag across a stretch, turn the wheel, pinch or use + and − to "
+        "zoom; arrows move, 0 shows all.",
         setup,
         blocks,
     )
@@ -131,7 +141,7 @@ def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
     most = max(given.values(), key=lambda rows: rows.rows)
     setup = {
         "zero": ticks.zero_s,
-        "unix": _unix(found, ticks.zero_s),
+        "unix": unix_of(found, ticks.zero_s),
         "tick": ticks.tick_s,
         "length": ticks.last_s - ticks.zero_s,
         "rows": most.rows,
@@ -143,6 +153,11 @@ def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
         "users": list(table_of.labels.get("user", ())),
         "topUsers": top,
     }
+    out = outages(first)
+    if out:
+        setup["outages"] = [
+            [from_s - ticks.zero_s, to_s - ticks.zero_s, nodes] for from_s, to_s, nodes in out
+        ]
     options = "".join(
         f'<option value="{place}">{escape(run["label"])}</option>' for place, run in enumerate(runs)
     )
@@ -157,7 +172,8 @@ def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
         else "Which nodes a job had is worked out afterwards, side by side where there was room. "
     )
     pale = "Pale: jobs that only warm the machine up. " if setup["warmup"] else ""
-    return _chart(
+    pale += _OUT if out else ""
+    return chart(
         name,
         "gantt",
         f"Gantt chart of {len(first):,} stretches of running on {most.rows:,} rows",
@@ -167,14 +183,14 @@ def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
             for do, words, sign in _ROW_BUTTONS
         ),
         "Point at a job, or press N and P to go from job to job.",
-        f"{rows}{pale}{_which(found)} Drag across a stretch, turn the wheel, pinch or use + and − to zoom in time; "
-        "Shift and the wheel, or ] and [, to zoom on nodes; arrows or Shift and drag move, 0 shows all.",
+        f"{rows}{pale}{clock_words(found)} Drag across a stretch, turn the wheel, pinch or use + and − to zoom in "
+        "time; Shift and the wheel, or ] and [, to zoom on nodes; arrows or Shift and drag move, 0 shows all.",
         setup,
         blocks,
     )
 
 
-def _chart(
+def chart(
     name: str,
     kind: str,
     alt: str,
@@ -184,13 +200,19 @@ def _chart(
     caption: str,
     setup: Mapping[str, Any],
     blocks: Sequence[str],
+    started_as: str = "chart",
 ) -> str:
+    """The HTML around a canvas: tools above it, what is told and the caption below, the data at the end.
+
+    `started_as` is the attribute by which a script finds the charts that it starts.
+    """
     buttons = "".join(
         f'<button type="button" data-do="{do}" aria-label="{words}" title="{words}">{sign}</button>'
         for do, words, sign in _BUTTONS
     )
     return (
-        f'<figure class="chart" data-chart="{kind}" id="{name}"><div class="tools" role="group" aria-label="Controls">'
+        f'<figure class="chart" data-{started_as}="{kind}" id="{name}">'
+        '<div class="tools" role="group" aria-label="Controls">'
         f'<div class="choices">{choices}</div><div class="buttons">{buttons}{more}'
         '<button type="button" data-do="reset">All</button></div></div>'
         f'<canvas class="{kind}" tabindex="0" role="application" aria-label="{escape(alt)}" '
@@ -201,18 +223,29 @@ def _chart(
     )
 
 
-def _unix(found: Findings, zero_s: float) -> float | None:
+def tick(label: str, line: int) -> str:
+    """A box that switches a line on and off, with a piece of that line."""
+    return (
+        '<label class="series"><input type="checkbox" checked><svg viewBox="0 0 28 8" aria-hidden="true">'
+        f'<path class="dash{line}" d="M1 4H27" stroke="var(--line{line})"/></svg>{escape(label)}</label>'
+    )
+
+
+def unix_of(found: Findings, zero_s: float) -> float | None:
+    """The moment of a second of the log's clock, since 1970; None where the log does not say."""
     start = found.contest.windows.jobs.meta.get("unix_start_s")
     return None if start is None else float(start) + zero_s
 
 
-def _which(found: Findings) -> str:
-    """Which window is drawn, and on what clock."""
+def clock_words(found: Findings, drawn: int | None = None) -> str:
+    """Which window is drawn (where it is not the typical one, its number), and on what clock."""
     windows = len(found.contest.windows)
     dated = found.contest.windows.jobs.meta.get("unix_start_s") is not None
     clock = "Dates are UTC." if dated else "Days are counted on the log’s own clock."
     if windows == 1:
         return clock
+    if drawn is not None:
+        return f"{clock} This is window {drawn + 1} of {windows}."
     return (
         f"{clock} This is window {found.typical + 1} of {windows}, the typical one: its mean bounded slowdown under "
         f"{found.contest.labels[0]} is the median."
@@ -284,15 +317,19 @@ def jobs_columns(log: SegmentLog, ticks: Ticks) -> dict[str, ColumnArray]:
 
 
 def run_columns(log: SegmentLog, given: Lanes, ticks: Ticks, bound_s: float) -> dict[str, ColumnArray]:
-    """One contender's segments and rectangles. What follows from the shared columns is kept as the difference.
+    """One contender's segments and rectangles, by start. What the shared columns give is kept as the difference.
 
     Of each segment: `job` (row), `start`, `over` (run less the job's run time), `late` (start less submission, less
     the job's wait), `bsld` of its job, `more` (pieces beyond the first); of each piece: `row`, and `less` (the job's
     nodes less those of the piece).
     """
     shared = jobs_columns(log, ticks)
-    job = log.job.astype(np.int32)
-    start = ticks.at(log.start_s)
+    order = np.argsort(log.start_s, kind="stable")  # a log has them as they were decided
+    rank = np.empty(len(log), np.int64)
+    rank[order] = np.arange(len(log))
+    piece = np.argsort(rank[given.segment], kind="stable")
+    job = log.job[order].astype(np.int32)
+    start = ticks.at(log.start_s[order])
     ran = started(log, bound_s)
     bsld = np.full(len(log.jobs_table), np.nan)
     bsld[ran.row] = ran.bsld
@@ -301,12 +338,12 @@ def run_columns(log: SegmentLog, given: Lanes, ticks: Ticks, bound_s: float) -> 
     return {
         "job": job,
         "start": start,
-        "over": ticks.at(log.end_s) - start - shared["runtime"][job],
+        "over": ticks.at(log.end_s[order]) - start - shared["runtime"][job],
         "late": joined - shared["submit"][job] + start - ticks.at(log.jobs()["start_s"])[job],
-        "bsld": bsld[log.job].astype(np.float32),
-        "more": (pieces - 1).astype(np.int32),
-        "row": given.first.astype(np.int32),
-        "less": (log.jobs_table["nodes"][log.job[given.segment]] - given.count).astype(np.int32),
+        "bsld": bsld[job].astype(np.float32),
+        "more": (pieces[order] - 1).astype(np.int32),
+        "row": given.first[piece].astype(np.int32),
+        "less": (log.jobs_table["nodes"][log.job[given.segment]] - given.count)[piece].astype(np.int32),
     }
 
 

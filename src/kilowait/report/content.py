@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
 
@@ -98,14 +98,19 @@ class Findings:
         """First come, first served with EASY, which most machines run; None where it was not run."""
         wanted = [("fcfs", "easy"), ("fcfs", "none")]
         rules = {
-            (c.policy, c.backfill): who for who, c in enumerate(self.contest.contenders) if c.kind == "rule"
+            (c.policy, c.backfill): who
+            for who, c in enumerate(self.contest.contenders)
+            if c.kind == "rule" and c.levers == "none"
         }
         return next((rules[pair] for pair in wanted if pair in rules), None)
 
     @cached_property
     def wanted(self) -> tuple[int, ...]:
-        """Those one wants to see first: agents, the best rule, fcfs, the best rule with perfect estimates; then all."""
+        """Those one wants to see first: agents, the best rule, fcfs, who draws least, perfect estimates; then all."""
         first = [*self.of_kind("agent"), self.reference, *([] if self.plain is None else [self.plain])]
+        if self.contest.energy is not None and self.real:  # what is saved, and against whom
+            energy = self.contest.means("energy_kwh")
+            first += [min(self.real), min(self.real, key=lambda who: (float(energy[who]), who))]
         twin = self.twin(self.reference)
         return tuple(dict.fromkeys([*first, *([] if twin is None else [twin]), *(self.real or self.ranked)]))
 
@@ -118,6 +123,19 @@ class Findings:
     def shown(self) -> tuple[int, ...]:
         """Contenders that are drawn, in the order in which they were given."""
         return tuple(sorted(self.wanted[:SHOWN]))
+
+    @property
+    def levered(self) -> bool:
+        """Whether levers are pulled; names are long then, and figures make room for them."""
+        return any(contender.levers != "none" for contender in self.contest.contenders)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What contenders are called in figures: by their levers where they differ in nothing else."""
+        kinds = {replace(contender, levers="none") for contender in self.contest.contenders}
+        if len(kinds) > 1 or len(self.contest.labels) == 1:
+            return self.contest.labels
+        return tuple("no lever" if c.levers == "none" else c.levers for c in self.contest.contenders)
 
     @cached_property
     def typical(self) -> int:
@@ -299,7 +317,7 @@ def _winner(found: Findings, judged: Judgement) -> list[str]:
     if found.plain is not None and labels[found.plain] not in (best, second):
         against.append(labels[found.plain])
     pairs = [judged.pair(best, other) for other in against]
-    return said + [_of_batches(found, pair.sentence()) for pair in pairs]
+    return said + [pair.sentence() for pair in pairs]
 
 
 def _agents(found: Findings, judged: Judgement) -> list[str]:
@@ -321,7 +339,7 @@ def _agents(found: Findings, judged: Judgement) -> list[str]:
         }[pair.verdict]
         said.append(words)
         if {agent, rule} != {labels[other] for other in found.real[:2]}:  # else the sentence is there already
-            said.append(_of_batches(found, pair.sentence()))
+            said.append(pair.sentence())
         closed = gap.get(agent, math.nan)
         if math.isfinite(closed):
             gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"
@@ -366,12 +384,6 @@ def _price(found: Findings) -> list[str]:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _of_batches(found: Findings, sentence: str) -> str:
-    if not found.contest.batched:
-        return sentence
-    return sentence.replace("windows", "batches").replace("window", "batch")
 
 
 def _sentence(note: str) -> str:

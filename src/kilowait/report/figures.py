@@ -25,6 +25,7 @@ __all__ = [
     "as_svg",
     "drawing",
     "learning",
+    "legend_columns",
     "line_numbers",
     "line_style",
     "log_axis",
@@ -137,9 +138,9 @@ def means(found: Findings, judged: Judgement) -> Drawn:
                     axes.plot([values[twin]], [place], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
                 )
             edges += ends
-        _rows_axis(axes, [plain(labels[who]) for who in rows])
+        _rows_axis(axes, [plain(found.names[who]) for who in rows])
         log_axis(axes, min(edges), max(edges))
-        axes.set_xlabel("mean bounded slowdown, 95 % interval (less is better)")
+        axes.set_xlabel(_under(found, "mean bounded slowdown, 95 % interval (less is better)"))
         if gained:
             legend = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "handletextpad": 0.2}
             axes.legend(gained[:1], ["the same rule with perfect estimates"], **legend)
@@ -178,9 +179,11 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
                 va="center",
                 size=9,
             )
-        _rows_axis(axes, [plain(pair.ours) for pair in rows])
+        called = dict(zip(found.contest.labels, found.names, strict=True))
+        _rows_axis(axes, [plain(called[pair.ours]) for pair in rows])
         log_axis(axes, min(edges), max(edges), room=2.6)
-        axes.set_xlabel(f"mean bounded slowdown / that of {plain(reference)} (left of 1: better)")
+        words = f"mean bounded slowdown / that of {plain(called[reference])} (left of 1: better)"
+        axes.set_xlabel(_under(found, words))
     told = "; ".join(
         f"{pair.ours} {number(pair.ratio)}, from {number(pair.low)} to {number(pair.high)}, {pair.verdict}"
         for pair in reversed(rows)
@@ -281,6 +284,18 @@ def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:
     shown = [tick for tick in ticks if bottom <= tick <= max(high, low * 1.5) * 1.5]
     axes.set_xticks(shown, [f"{tick:,g}" for tick in shown])
     axes.minorticks_off()
+
+
+def _under(found: Findings, words: str) -> str:
+    """The label of an axis; in two lines where long names of levers leave it little room."""
+    return words.replace(" (", "\n(") if found.levered else words
+
+
+def legend_columns(found: Findings, most: int, *, width_in: float = 2 * WIDTH_IN) -> int:
+    """Names of those drawn that fit beside one another, at most so many."""
+    longest = max((len(found.names[who]) for who in found.shown), default=0)
+    fit = int(width_in / (0.085 * longest + 0.6)) if found.levered else most
+    return max(min(len(found.shown), most, fit), 1)
 
 
 def _rows_axis(axes: Any, labels: Sequence[str]) -> None:

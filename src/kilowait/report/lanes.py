@@ -10,13 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import SegmentLog
 
-__all__ = ["Lanes", "lanes"]
+__all__ = ["Lanes", "lanes", "outages"]
 
 Ints = npt.NDArray[np.int64]
 _SHIFT = 41
@@ -82,6 +83,7 @@ def lanes(log: SegmentLog, nodes: Sequence[int] | None = None) -> Lanes:
     offset = 0
     for group in range(len(log.groups)):
         own = np.flatnonzero(log.group == group)
+        own = own[np.argsort(log.start_s[own], kind="stable")]  # jobs whose nodes have to wake start late
         start, end, need = log.start_s[own], log.end_s[own], used[own]
         rows = max(int(nodes[group]), _most_at_once(start, end, need), int(need.max(initial=0)))
         piece, first, count = _given_out(start, end, need, rows)
@@ -92,6 +94,23 @@ def lanes(log: SegmentLog, nodes: Sequence[int] | None = None) -> Lanes:
     order = np.argsort(segment, kind="stable")
     known = tuple(int(size) or rows for size, rows in zip(nodes, group_rows, strict=True))
     return Lanes(segment[order], first[order], count[order], tuple(group_rows), known)
+
+
+def outages(log: SegmentLog) -> list[tuple[float, float, int]]:
+    """From when to when how many nodes were out or reserved, seconds on the log's clock, while anything happened.
+
+    Empty where there are several groups: the log has the size of the whole machine over time, not of its groups.
+    """
+    if len(log.groups) > 1 or not len(log) or not len(log.capacity_s):
+        return []
+    whole = int(log.capacity_nodes.max())
+    first_s = min(float(log.jobs_table["submit_s"].min()), float(log.start_s.min()))
+    edges = np.clip([*log.capacity_s, np.inf], first_s, float(log.end_s.max())).tolist()
+    return [
+        (from_s, to_s, whole - nodes)
+        for (from_s, to_s), nodes in zip(pairwise(edges), log.capacity_nodes.tolist(), strict=True)
+        if nodes < whole and from_s < to_s
+    ]
 
 
 def _most_at_once(start: npt.NDArray[np.float64], end: npt.NDArray[np.float64], need: Ints) -> int:

@@ -21,12 +21,19 @@ from kilowait.evaluation.folders import Comparison, Run, Trained, contest_of_run
 from kilowait.evaluation.judging import WORDS, Contest
 from kilowait.report import charts, figures, pictures, sections
 from kilowait.report.content import Findings, pairs_against
+from kilowait.report.energy import charts as energy_charts
+from kilowait.report.energy import pictures as energy_pictures
+from kilowait.report.energy import sections as energy_sections
+from kilowait.report.energy.findings import Drew
 from kilowait.report.figures import Drawn
+from kilowait.report.lanes import outages
 
 __all__ = ["Source", "Training", "check_page", "page", "write_report"]
 
 _MARK = '<meta name="generator" content="kilowait">'
 _SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
+_OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
+"""For the pages that need them only."""
 Progress = Callable[[str], None]
 Figures = dict[str, Callable[[], Drawn]]
 """By name of their files; those that only files have are drawn when they are asked for."""
@@ -151,14 +158,14 @@ def _page(
         f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{escape(words)}</h2>{content}</section>'
         for anchor, words, content in parts
     )
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    style, script = _style(found), "\n".join(_asset(name) for name in _scripts(found))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'{_MARK}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(name)}</title>\n<style>{_asset('page.css')}</style>\n</head>\n<body>\n"
+        f"<title>{escape(name)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#main">Skip to the report</a>\n'
         f'<header><p class="brand">kilowait report</p><h1>{escape(name)}</h1>'
         '<button type="button" id="scheme" hidden>Dark</button></header>\n'
@@ -166,6 +173,21 @@ def _page(
         "<footer><p>Written by kilowait. This page needs no network: all it shows is in this file.</p></footer>\n"
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
+
+
+def _style(found: Sequence[Findings]) -> str:
+    drawn = any(each.contest.energy is not None for each in found)
+    return _asset("page.css") + (_asset(_ENERGY_STYLE) if drawn else "")
+
+
+def _scripts(found: Sequence[Findings]) -> list[str]:
+    """In the order in which they run: what changes a chart before the charts are started."""
+    scripts = list(_SCRIPTS)
+    if any(outages(each.log(each.shown[0])) for each in found):
+        scripts.insert(scripts.index("page.js"), _OUTAGES)
+    if any(each.contest.energy is not None for each in found):
+        scripts.append(_POWER)
+    return scripts
 
 
 def _title(found: Sequence[Findings], training: Sequence[Training]) -> str:
@@ -197,6 +219,9 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
         yield add("means", figures.means(found, found.bsld))
         yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
         yield "</div>"
+    drew = Drew.of(found)
+    if drew is not None:
+        yield from _energy(drew, add)
     yield "<h3>How waits and slowdowns are spread</h3>"
     yield sections.drawn_note(found)
     yield add("shares", pictures.shares(found))
@@ -204,6 +229,11 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
     yield "<h3>Over time</h3>"
     yield charts.time_chart(found, f"time-{number}")
     drawn[f"{prefix}over-time"] = partial(pictures.over_time, found)
+    if drew is not None:
+        yield "<h3>Power over time</h3>"
+        yield energy_charts.power_chart(drew, f"power-{number}", f"time-{number}")
+        if drew.record.curves:
+            drawn[f"{prefix}power"] = partial(energy_pictures.power, drew)
     yield "<h3>Who waits</h3>"
     by = {kind: found.by_class(kind, most=sections.USERS) for kind in ("size", "runtime", "user")}
     yield add("classes", pictures.classes(found, by["size"], by["runtime"]))
@@ -216,6 +246,17 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
         name = f"{prefix}gantt-{_slug(found.contest.labels[who])}"
         name = f"{name}-{who}" if name in drawn else name
         drawn[name] = partial(pictures.gantt, found, who, rows, sizes)
+
+
+def _energy(drew: Drew, add: Callable[[str, Drawn], str]) -> Iterator[str]:
+    yield "<h3>Energy, CO2 and cost</h3>"
+    yield energy_sections.energy_table(drew)
+    yield energy_sections.under_table(drew)
+    if len(drew.contenders) > 1:
+        yield add("pareto", energy_pictures.pareto(drew))
+    yield add("energy-by-state", energy_pictures.spent(drew))
+    for group in drew.levers:
+        yield energy_sections.lever_table(drew, group)
 
 
 def _training(training: Sequence[Training], drawn: Figures) -> Iterator[str]:

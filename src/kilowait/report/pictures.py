@@ -12,8 +12,18 @@ import numpy.typing as npt
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import SegmentLog
 from kilowait.report.content import Class, Findings, share
-from kilowait.report.figures import LINES, Drawn, drawing, line_numbers, line_style, plain
-from kilowait.report.lanes import Lanes
+from kilowait.report.figures import (
+    FAINT,
+    LINES,
+    WIDTH_IN,
+    Drawn,
+    drawing,
+    legend_columns,
+    line_numbers,
+    line_style,
+    plain,
+)
+from kilowait.report.lanes import Lanes, outages
 from kilowait.units import format_span
 
 __all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "violins"]
@@ -36,7 +46,7 @@ def shares(found: Findings) -> Drawn:
     numbers = line_numbers(found)
     with drawing(height_in=3.5, columns=2) as (figure, (left, right)):
         for place, contender in enumerate(found.shown):
-            label = plain(found.contest.labels[contender])
+            label = plain(found.names[contender])
             style = line_style(numbers[contender])
             for axes, values, least in zip((left, right), found.spread[place], (1.0, 1.0), strict=True):
                 if len(values):
@@ -54,7 +64,11 @@ def shares(found: Findings) -> Drawn:
         if left.lines:
             handles, labels = left.get_legend_handles_labels()
             figure.legend(
-                handles, labels, loc="outside upper left", ncols=min(len(labels), 6), handlelength=2.6
+                handles,
+                labels,
+                loc="outside upper left",
+                ncols=min(len(labels), legend_columns(found, 6)),
+                handlelength=2.6,
             )
     names = ", ".join(found.contest.labels[who] for who in found.shown)
     return Drawn(
@@ -79,7 +93,7 @@ def violins(found: Findings) -> Drawn:
             _violin(left, waited, at, colour)
             _violin(right, slowdowns, at, colour)
             at_once = 1 - len(waited) / len(waits) if len(waits) else math.nan
-            names.append(f"{plain(found.contest.labels[contender])}\n{share(at_once)} at once")
+            names.append(f"{plain(found.names[contender])}\n{share(at_once)} at once")
             told.append(
                 f"{found.contest.labels[contender]}: half of the jobs that waited did so for less than "
                 f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started at once"
@@ -108,7 +122,7 @@ def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Clas
             for place, contender in enumerate(found.shown):
                 values = [row.mean_bsld[place] for row in rows]
                 style = line_style(numbers[contender])
-                label = plain(found.contest.labels[contender])
+                label = plain(found.names[contender])
                 axes.plot(range(len(rows)), values, marker="o", markersize=4, label=label, **style)
             size = 9 if len(rows) < 8 else 7
             axes.set_xticks(range(len(rows)), [row.label for row in rows], size=size)
@@ -121,7 +135,11 @@ def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Clas
         if panels[0].lines:
             handles, labels = panels[0].get_legend_handles_labels()
             figure.legend(
-                handles, labels, loc="outside upper left", ncols=min(len(labels), 6), handlelength=2.6
+                handles,
+                labels,
+                loc="outside upper left",
+                ncols=min(len(labels), legend_columns(found, 6)),
+                handlelength=2.6,
             )
     names = ", ".join(found.contest.labels[who] for who in found.shown)
     return Drawn(
@@ -143,7 +161,7 @@ def over_time(found: Findings, *, bins: int = 400) -> Drawn:
             day = cut.edge_s[:-1] / 86400.0
             busy = 100 * cut.busy_nodes / np.maximum(cut.capacity_nodes, 1.0)
             style = line_style(numbers[contender]) | {"linewidth": 1.3}
-            label = plain(found.contest.labels[contender])
+            label = plain(found.names[contender])
             for axes, values in zip(panels, (cut.waiting_jobs, cut.waiting_nodes, busy), strict=True):
                 axes.step(day, values, where="post", label=label, **style)
         for axes, words in zip(panels, ("jobs waiting", "nodes asked for", "nodes busy, %"), strict=True):
@@ -153,8 +171,9 @@ def over_time(found: Findings, *, bins: int = 400) -> Drawn:
             axes.yaxis.set_major_formatter("{x:,g}")
             axes.xaxis.set_major_formatter("{x:,g}")
         panels[2].set_xlabel("day of the log")
+        columns = legend_columns(found, 3, width_in=WIDTH_IN) if found.levered else 3
         if panels[0].lines:
-            panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, handlelength=2.6)
+            panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, handlelength=2.6)
     return Drawn(figure, "Backlog and busy nodes over time.", "Backlog and busy nodes over time.")
 
 
@@ -174,6 +193,10 @@ def gantt(found: Findings, contender: int, given: Lanes, sizes: Sequence[tuple[i
             extent=(*span_days, 0, max(given.rows, 1)),
             interpolation="nearest",
         )
+        out = {"facecolor": "none", "edgecolor": FAINT, "hatch": "//////", "linewidth": 0, "zorder": 0}
+        for from_s, to_s, nodes in outages(log):  # as many as were out; nobody knows which
+            days = (max(from_s / 86400.0, span_days[0]), to_s / 86400.0)
+            axes.fill_between(days, given.rows - nodes, given.rows, **out)
         axes.grid(visible=False)
         axes.set_xlabel("day of the log")
         axes.xaxis.set_major_formatter("{x:,g}")

@@ -22,15 +22,19 @@ from kilowait.report.content import (
     share,
     summary,
 )
+from kilowait.report.energy.findings import Drew, change, scaled, sentences
 from kilowait.report.figures import Drawn, as_svg
 from kilowait.units import format_span
 
 __all__ = [
+    "best_of",
     "class_tables",
     "comparison_table",
     "drawn_note",
     "figure",
+    "interval",
     "ledger",
+    "marked_cell",
     "provenance",
     "summary_block",
     "table",
@@ -94,7 +98,7 @@ def figure(drawn: Drawn, name: str) -> str:
 
 def summary_block(found: Findings) -> str:
     """Key numbers, sentences, and what to keep in mind."""
-    said = "".join(f"<p>{text(sentence)}</p>" for sentence in summary(found))
+    said = "".join(f"<p>{text(sentence)}</p>" for sentence in [*summary(found), *sentences(found)])
     kept = doubts(found)
     notes = "".join(f"<li>{text(note)}</li>" for note in kept)
     caution = f'<aside class="doubts"><p>Keep in mind</p><ul>{notes}</ul></aside>' if kept else ""
@@ -118,11 +122,33 @@ def _tiles(found: Findings) -> str:
             tiles.append((_change(pair.ratio), f"against {contest.labels[other]}", sure))
     tiles.append((format_span(float(contest.means("mean_wait_s")[best])), "mean wait", label))
     tiles.append((share(float(contest.means("utilization")[best])), "of the nodes busy", label))
+    tiles += _saved(found)
     items = "".join(
         f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(whose)}</small></dd></div>"
         for value, what, whose in tiles
     )
     return f'<dl class="tiles">{items}</dl>'
+
+
+def _saved(found: Findings) -> list[tuple[str, str, str]]:
+    """Energy and CO2 of who draws least of them, as tiles."""
+    drew, tiles = Drew.of(found), []
+    if drew is None:
+        return []
+    labels = found.contest.labels
+    for metric, unit, words in (("energy_kwh", "kWh", "energy"), ("co2_kg", "kg", "CO2")):
+        if not drew.has(metric):
+            continue
+        least = drew.least(metric)
+        if least == drew.first:
+            value = float(drew.means(metric)[least])
+            scale = scaled([value], unit)
+            each = "" if found.contest.batched else " a window"
+            tiles.append((f"{scale.told(value)} {scale.unit}", f"{words}{each}", labels[least]))
+        else:
+            whose = f"{labels[least]} against {labels[drew.first]}"
+            tiles.append((change(drew.ratio(metric, least)), words, whose))
+    return tiles
 
 
 def _change(ratio: float) -> str:
@@ -170,11 +196,11 @@ def comparison_table(found: Findings) -> str:
     ):
         spread = {} if judged is None else {mean.contender: mean for mean in judged.means}
         values = contest.means(metric)
-        best = _best(values, judged_ones, "less")
+        best = best_of(values, judged_ones, "less")
         columns.append(
             [
-                _marked(cell(float(values[who])), who in best)
-                + _interval(spread.get(contest.labels[who]), cell)
+                marked_cell(cell(float(values[who])), who in best)
+                + interval(spread.get(contest.labels[who]), cell)
                 for who in order
             ]
         )
@@ -183,9 +209,9 @@ def comparison_table(found: Findings) -> str:
         values = table_of.max(axis=1) if metric == "max_wait_s" else table_of.mean(axis=1)
         if metric == "starved_jobs":
             values = table_of.sum(axis=1)
-        best = _best(values, judged_ones, better)
+        best = best_of(values, judged_ones, better)
         head.append(words)
-        columns.append([_marked(cell(float(values[who])), who in best) for who in order])
+        columns.append([marked_cell(cell(float(values[who])), who in best) for who in order])
     if len(found.real) > 1:  # beside the mean they are the verdicts on
         pairs = pairs_against(found, reference)
         plural = "batches" if contest.batched else "windows"
@@ -228,7 +254,7 @@ def comparison_table(found: Findings) -> str:
     return f'{made}<p class="note">{text(note)}</p>'
 
 
-def _best(values: Any, among: Sequence[int], better: str) -> set[int]:
+def best_of(values: Any, among: Sequence[int], better: str) -> set[int]:
     """Those with the best value; nobody where all are alike."""
     known = [float(values[who]) for who in among if math.isfinite(values[who])]
     if len(known) < 2 or min(known) == max(known):
@@ -237,11 +263,13 @@ def _best(values: Any, among: Sequence[int], better: str) -> set[int]:
     return {who for who in among if values[who] == top}
 
 
-def _marked(cell: str, best: bool) -> str:
+def marked_cell(cell: str, best: bool) -> str:
+    """A cell; the best of its column stands out."""
     return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
 
 
-def _interval(mean: Mean | None, cell: Cell) -> str:
+def interval(mean: Mean | None, cell: Cell) -> str:
+    """From where to where a mean may lie, small; nothing where that is not known."""
     if mean is None or not math.isfinite(mean.low):
         return ""
     return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
