@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tests.oracle.model import Change, Promise, Rule, State, TwinGroup, TwinLevers, pools_per_node
 from tests.oracle.sleeping import Node, Sleepers
@@ -219,12 +219,15 @@ class Planner:
             if not self.try_to_start(state, state.need):
                 self.reserve(state, state.need)
 
-    def reserve(self, state: State, groups: Iterable[int]) -> None:
-        level = self.first_level(state)
-        times = {g: self.earliest(state, g, level) for g in groups}
-        possible = {g: time for g, time in times.items() if time is not None}
+    def reserve(self, state: State, groups: Collection[int]) -> None:
+        first = self.first_level(state)
+        levels = range(first, first + 1 if self.budget is None else self.levers.levels)
+        times = {(level, g): self.earliest(state, g, level) for level in levels for g in groups}
+        possible = {where: time for where, time in times.items() if time is not None}
         if possible:
-            g = min(possible, key=lambda g: possible[g])  # min() takes the first of equals
-            self.reserved[state] = g, possible[g], level
+            where = min(possible, key=lambda where: possible[where])  # min() takes the first of equals
+            level, g = where
+            self.reserved[state] = g, possible[where], level
             head = not self.promises or self.promises[-1].at_pass < self.pass_number
-            self.promises.append(Promise(self.pass_number, self.now, state.job.job_id, g, possible[g], head))
+            promise = Promise(self.pass_number, self.now, state.job.job_id, g, possible[where], head)
+            self.promises.append(promise)

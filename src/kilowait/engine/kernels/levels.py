@@ -178,33 +178,47 @@ def start(s: Any, job: int, g: int) -> None:
         charge(s, job, 1)
 
 
+@kernel
+def earliest_on(s: Any, job: int, g: int) -> float:
+    """When the job, as it was put, fits the group at the earliest; leaves the rest in extra where that is kept."""
+    k = s.clock[0]
+    if k.timeline:
+        return earliest(s, job, g)
+    return shadow_of_one(s, job) if k.one_pool else shadow(s, job, g)
+
+
 @outlined
 def reserve(s: Any, job: int) -> float:
-    """Reserve for the job at its first level on that of its open groups where it fits earliest; the time."""
+    """Reserve for the job on that of its open groups, at that of the levels it is tried at, where it fits earliest.
+
+    The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
+    changes.
+    """
     k = s.clock[0]
-    level = first_level(s, job)
+    lever = s.lever[0]
+    first = first_level(s, job)
     best = -1
+    best_level = first
     best_s = np.inf
-    for i in range(len(s.groups)):
-        g = s.preference[s.fate[job].choice, i]
-        if g < 0:
-            break
-        if s.fate[job].allowed & k.open_groups & (1 << g):
-            put(s, job, g, level)
-            if k.timeline:
-                time = earliest(s, job, g)
-            elif k.one_pool:
-                time = shadow_of_one(s, job)
-            else:
-                time = shadow(s, job, g)
-            if time < best_s:
-                best = g
-                best_s = time
+    for level in range(first, lever.levels if lever.budget else first + 1):
+        for i in range(len(s.groups)):
+            g = s.preference[s.fate[job].choice, i]
+            if g < 0:
+                break
+            if s.fate[job].allowed & k.open_groups & (1 << g):
+                put(s, job, g, level)
+                time = earliest_on(s, job, g)
+                if time < best_s:
+                    best = g
+                    best_level = level
+                    best_s = time
     if best >= 0:
-        put(s, job, best, level)
+        put(s, job, best, best_level)
         group = s.groups[best]
         if k.timeline:
             occupy(s, job, best, best_s, best_s + s.jobs[job].estimate_s, 1)
+        else:
+            earliest_on(s, job, best)  # what is left over is that of the last one tried
         if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
             group.shadow_s = best_s
             group.first_need = s.need[job, s.pools[group.pool_lo].need]
@@ -213,7 +227,7 @@ def reserve(s: Any, job: int) -> float:
             rare = s.rare[job]
             rare.planned_s = best_s
             rare.planned_on = best + 1
-            s.planned_level[job] = level
+            s.planned_level[job] = best_level
         group.reserved += 1
         if group.reserved >= k.depth:
             k.open_groups &= ~(1 << best)
