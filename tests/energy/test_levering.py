@@ -274,3 +274,27 @@ def test_what_cannot_be_pulled(text, preset, words):
     with pytest.raises(InputError) as caught:
         pull(text, APART, NODES, PowerModel.preset(preset))
     assert words in str(caught.value)
+
+
+def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
+    """Estimates hold, so nobody who started before eight is in the way."""
+    jobs = kw.lublin(400, 32, load=0.9, seed=2)
+    cluster, model = kw.Cluster.from_nodes(32), PowerModel.preset("taurus")
+    pulled = pull("budget=100%:75%@8-20", jobs, cluster, model)
+    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", levers=pulled.levers)
+    assert len(log) == 400
+    power = account(log, cluster, model, tables=pulled.tables).it_power
+    full = model.for_groups({"nodes": 32}).full_it_w()
+    begin, end = power.edge_s[:-1] % 86400, power.edge_s[:-1] % 86400 + np.diff(power.edge_s)
+    day = (begin < 20 * HOUR) & (end > 8 * HOUR)
+    assert power.value[day].max() <= 0.75 * full + 1e-6
+    assert power.value.max() > 0.9 * full
+    assert "from 8 to 20 h" in pulled.words
+
+
+@pytest.mark.parametrize(
+    "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
+)
+def test_hours_of_a_budget_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match=r"write for instance budget=100%:70%@8-20|is no power"):
+        parse_levers(text)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster, Levers, NodeGroup, Sleeping
+from kilowait.cluster.levers import Steps
 from kilowait.energy.accounts.watts import held_nodes
 from kilowait.energy.holding import hold_until
 from kilowait.energy.levering.sleep import sleep_words, sleeping
@@ -96,8 +97,17 @@ def pull(
         if asked.budget is not None:
             limit = asked.budget.of(fitted)
             watts, headroom = _under_budget(limit, tables, jobs, cluster, fitted, sleep)
-            levers = replace(levers, watts=watts, budget=((-math.inf, headroom),))
-            words.append(f"IT power is kept at or below {limit / 1e3:,.1f} kW")
+            steps: Steps = ((-math.inf, headroom),)
+            said = f"IT power is kept at or below {limit / 1e3:,.1f} kW"
+            if asked.budget.daily is not None:
+                lower = asked.budget.daily.of(fitted)
+                _, room = _under_budget(lower, tables, jobs, cluster, fitted, sleep)
+                steps = daily_steps(headroom, room, asked.budget.hours, jobs)
+                said += (
+                    f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
+                )
+            levers = replace(levers, watts=watts, budget=steps)
+            words.append(said)
     if asked.hold is not None:
         jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
         words.append(said)
@@ -200,6 +210,27 @@ def _under_budget(
             f"nodes fall asleep or wake all at once; give more, in watts or in {full}"
         )
     return np.stack(above), math.floor(limit - base_w)
+
+
+def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) -> Steps:
+    """A value that changes at two hours of every day, UTC, on the log's clock; from the first submission on.
+
+    It goes on for 30 days after the last submission; then the last value holds.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
+    >>> daily_steps(9, 5, (8, 20), jobs)[:3]
+    ((-inf, 9), (28800.0, 5), (72000.0, 9))
+    """
+    if not len(jobs):
+        return ((-math.inf, usual),)
+    zero = float(jobs.meta.get("unix_start_s") or 0.0)
+    first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
+    day = math.floor((first + zero) / _DAY_S) * _DAY_S - zero
+    steps: list[tuple[float, int]] = [(-math.inf, usual)]
+    while day <= last + 30 * _DAY_S:
+        steps += [(day + hours[0] * _HOUR_S, other), (day + hours[1] * _HOUR_S, usual)]
+        day += _DAY_S
+    return tuple(steps)
 
 
 def _without_jobs_w(power: GroupPower, how: Sleeping | None) -> tuple[float, float]:

@@ -10,7 +10,9 @@
   more nodes are asked for than are free.
 - ``hold=RULE:SLACK``, ``hold=price:RULE:SLACK``: jobs wait for clean (or cheap) power, by a rule of
   `kilowait.energy.holding` and for at most a span such as 6h, or ``gaia``.
-- ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never goes above it.
+- ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never goes above it. With
+  ``budget=100%:70%@8-20`` the second holds from 8 to 20 o'clock every day, UTC, or on the log's clock where it has no
+  date; jobs whose estimates hold have ended, or fit, when it falls.
 
 ``all`` is sleep=break-even, levels=1.1 and hold=carbon_time:6h, as far as the machine and the signals given allow.
 """
@@ -65,6 +67,10 @@ class Budget:
 
     watts: float = math.nan
     share: float = math.nan
+    daily: Budget | None = None
+    """What holds instead during some hours of every day."""
+    hours: tuple[int, int] = (0, 24)
+    """From and to, of `daily`."""
 
     def of(self, model: PowerModel) -> float:
         """In watts."""
@@ -178,6 +184,26 @@ def _hold(value: str) -> HoldRule:
 
 
 def _budget(value: str) -> Budget:
+    usual, colon, other = value.partition(":")
+    if not colon:
+        return _power(value)
+    limit, at, hours = other.partition("@")
+    first, dash, last = hours.partition("-")
+    if not (
+        at
+        and dash
+        and first.isdecimal()
+        and last.isdecimal()
+        and int(first) < int(last) <= 24
+        and hours != "0-24"
+    ):
+        raise InputError(
+            f"budget={value}: the hours are {hours!r}; write for instance budget=100%:70%@8-20, from hour to hour"
+        )
+    return replace(_power(usual), daily=_power(limit), hours=(int(first), int(last)))
+
+
+def _power(value: str) -> Budget:
     plain = value.replace(" ", "").replace("_", "").lower()
     unit = next((name for name in ("%", *_UNITS) if plain.endswith(name)), "")
     try:
