@@ -158,7 +158,13 @@ def test_ctrl_c_loses_nothing(tmp_path, workers):
     words += ["--window", "1500", "--workers", workers, "--out", str(out)]
     command = [sys.executable, "-m", "kilowait.cli", *words]
     going = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Whoever runs the tests in the background may have made them deaf to it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     cells = Path(f"{out}.cells")
     until = time.monotonic() + 120

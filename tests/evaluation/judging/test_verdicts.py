@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.energy.accounts import account
+from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.judging.bootstrap import Bootstrap, iqm
 from kilowait.evaluation.judging.pairs import WORDS, Pair
 from kilowait.evaluation.judging.statistics import holm, signed_rank
 from kilowait.evaluation.judging.verdicts import Scores, judge
 from kilowait.seeding import stream
+from kilowait.series import Series
 
 BASE = np.random.default_rng(0).lognormal(2.0, 0.5, 60)
 
@@ -336,8 +339,11 @@ def test_other_levels():
 
 
 def test_the_metrics_that_have_words_exist():
-    jobs = kw.lublin(20, 8, seed=0)
-    assert set(WORDS) <= set(kw.metrics(kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy")))
+    jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
+    log = kw.simulate(jobs, cluster, "fcfs", "easy")
+    grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
+    drew = account(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
+    assert set(WORDS) <= {*kw.metrics(log), *drew}
 
 
 # -- scores check themselves ------------------------------------------------------------------------
