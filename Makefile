@@ -63,10 +63,13 @@ test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
 	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
 
-# The steps with levers are left out here: compiling those kernels twice takes longer than all the rest.
+# Runs with levers are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
+# indices are checked by numpy.
+LEVERS := tests/engine/test_levers.py tests/oracle/test_levers_agree.py
+
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"
-	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(KERNELS) --ignore tests/engine/test_levers.py
+	NUMBA_BOUNDSCHECK=1 KILOWAIT_TWIN_CASES=300 $(PYTEST) -n 2 -q $(filter-out $(LEVERS),$(KERNELS)) $(LEVERS:%=--ignore %)
 
 bench: setup ## jobs per second, beside the slow twin in the same run
 	@$(BIN)/kilowait bench
