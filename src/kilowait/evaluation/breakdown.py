@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from kilowait.evaluation.measures import Floats, Ints, counted_rows, started, su
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.columns import LABELLED
 
-__all__ = ["ClassRow", "by_class"]
+__all__ = ["ClassRow", "by_class", "joined_classes"]
 
 _RUNTIME_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _RUNTIME_LABELS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
@@ -90,6 +91,50 @@ def by_class(
     if kind in LABELLED:
         rows.sort(key=lambda row: -row.node_h)
     return rows
+
+
+def joined_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[ClassRow]:
+    """Rows of `by_class` of several windows as one, in the order that has: means over all jobs of a class.
+
+    Percentiles cannot be joined and are NaN where a class has jobs in more than one window.
+
+    >>> one = ClassRow("1", 3, 2, 10.0, 10.0, 10.0, 12.0, 1.5, 4.0)
+    >>> two = ClassRow("1", 1, 1, 40.0, 40.0, 40.0, 40.0, 3.0, 1.0)
+    >>> row = joined_classes([[one], [two]], "size")[0]
+    >>> row.jobs, row.mean_wait_s, row.mean_bsld, row.max_wait_s, row.node_h
+    (4, 20.0, 2.0, 40.0, 5.0)
+    """
+    parts: dict[str, list[ClassRow]] = {}
+    for rows in windows:
+        for row in rows:
+            parts.setdefault(row.label, []).append(row)
+    joined = [_joined(same) for same in parts.values()]
+    if kind == "size":
+        joined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
+    elif kind == "runtime":
+        joined.sort(key=lambda row: _RUNTIME_LABELS.index(row.label))
+    else:
+        joined.sort(key=lambda row: -row.node_h)
+    return joined
+
+
+def _joined(rows: Sequence[ClassRow]) -> ClassRow:
+    if len(rows) == 1:
+        return rows[0]
+    ran = [row for row in rows if row.started]
+    started = sum(row.started for row in ran)
+    nan = float("nan")
+    return ClassRow(
+        label=rows[0].label,
+        jobs=sum(row.jobs for row in rows),
+        started=started,
+        mean_wait_s=sum(row.mean_wait_s * row.started for row in ran) / started if started else nan,
+        median_wait_s=nan,
+        p95_wait_s=nan,
+        max_wait_s=max((row.max_wait_s for row in ran), default=nan),
+        mean_bsld=sum(row.mean_bsld * row.started for row in ran) / started if started else nan,
+        node_h=sum(row.node_h for row in rows),
+    )
 
 
 def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, node_s: Floats) -> ClassRow:

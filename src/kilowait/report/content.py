@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.evaluation.breakdown import ClassRow, by_class
+from kilowait.evaluation.breakdown import ClassRow, by_class, joined_classes
 from kilowait.evaluation.judging import Contest, Judgement, Pair
 from kilowait.evaluation.measures import started
 from kilowait.jobs import SegmentLog
@@ -183,46 +183,11 @@ class Findings:
         ]
 
     def _class_rows(self, contender: int, kind: str) -> dict[str, ClassRow]:
-        rows: dict[str, list[ClassRow]] = {}
-        for number, window in enumerate(self.contest.windows):
-            for row in by_class(self.contest.logs(contender, number), kind, counted=window.counted):
-                rows.setdefault(row.label, []).append(row)
-        joined = {label: _joined(parts) for label, parts in rows.items()}
-        if kind == "user":
-            return joined
-        known = _ORDER[kind]
-        return dict(sorted(joined.items(), key=lambda item: known(item[0])))
-
-
-def _first_number(label: str) -> float:
-    return float(label.partition("-")[0].lstrip("> "))
-
-
-_RUNTIMES = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
-_ORDER: dict[str, Callable[[str], float]] = {"size": _first_number, "runtime": _RUNTIMES.index}
-
-
-def _joined(rows: Sequence[ClassRow]) -> ClassRow:
-    """One class over several windows: the mean over all its jobs. Percentiles do not add up and are left out."""
-    if len(rows) == 1:
-        return rows[0]
-    started_jobs = sum(row.started for row in rows)
-
-    def mean(values: Sequence[float]) -> float:
-        total = sum(v * row.started for v, row in zip(values, rows, strict=True) if row.started)
-        return total / started_jobs if started_jobs else math.nan
-
-    return ClassRow(
-        label=rows[0].label,
-        jobs=sum(row.jobs for row in rows),
-        started=started_jobs,
-        mean_wait_s=mean([row.mean_wait_s for row in rows]),
-        median_wait_s=math.nan,
-        p95_wait_s=math.nan,
-        max_wait_s=max((row.max_wait_s for row in rows if row.started), default=math.nan),
-        mean_bsld=mean([row.mean_bsld for row in rows]),
-        node_h=sum(row.node_h for row in rows),
-    )
+        windows = [
+            by_class(self.contest.logs(contender, number), kind, counted=window.counted)
+            for number, window in enumerate(self.contest.windows)
+        ]
+        return {row.label: row for row in joined_classes(windows, kind)}
 
 
 # -- words -----------------------------------------------------------------------------------------
