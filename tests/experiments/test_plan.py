@@ -154,8 +154,9 @@ def test_a_changed_agent_or_setting_is_run_again(tmp_path):
 def test_ctrl_c_loses_nothing(tmp_path, workers):
     """Interrupted in the middle, it leaves finished cells behind, and the same command takes them up."""
     out = tmp_path / "c"
-    words = ["compare", "lublin:60000:64:0.95:1", "--policies", "wfp3,unicef,lxf,fcfs", "--windows", "30"]
-    words += ["--window", "1500", "--workers", workers, "--out", str(out)]
+    # More work than the machine can hold, so that the cells take seconds and the signal comes in their midst.
+    words = ["compare", "lublin:60000:64:1.4:1", "--policies", "wfp3,unicef,lxf,fcfs", "--windows", "30"]
+    words += ["--window", "8000", "--workers", workers, "--out", str(out)]
     command = [sys.executable, "-m", "kilowait.cli", *words]
     going = subprocess.Popen(
         command,
