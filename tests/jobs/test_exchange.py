@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kilowait.errors import MissingExtraError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.jobs.columns import COLUMNS, LABELLED, REQUIRED
+from kilowait.jobs.columns import COLUMNS, LABELLED, MOST, REQUIRED
 from kilowait.jobs.exchange import META_KEY
 
 BASE = {"job_id": [1, 2, 3], "submit_s": [0.0, 5.0, 9.0], "runtime_s": [6.0, 3.0, 0.0], "nodes": [4, 1, 2]}
@@ -30,7 +30,8 @@ def values_of(name, labels):
         known = st.floats(rule.least, rule.most, allow_nan=False)
     else:
         info = np.iinfo(rule.dtype)
-        known = st.integers(max(int(rule.least), info.min), info.max)
+        most = info.max if rule.most == MOST else int(rule.most)
+        known = st.integers(max(int(rule.least), info.min), most)
     return known if rule.missing is None else st.just(rule.missing) | known
 
 

@@ -341,8 +341,14 @@ def test_labels_cover_the_numbers():
         table(user=[0, 5, 1], labels={"user": ("ann", "bob")})
 
 
+@pytest.mark.parametrize(("name", "value"), [("gpu_milli", 1001), ("gpu_milli", 0), ("spread", 2)])
+def test_whole_numbers_have_limits_too(name, value):
+    with pytest.raises(TableError, match=f"row 1 .*{name} is {value}; it must be at least . and at most"):
+        table(**{name: [1, value, 1]})
+
+
 def test_labels_only_for_labelled_columns():
-    with pytest.raises(UnknownNameError, match="unknown labelled column 'nodes'.* known: account, name"):
+    with pytest.raises(UnknownNameError, match="unknown labelled column 'nodes'.* known: account, gpu_types"):
         table(labels={"nodes": ("one",)})
     with pytest.raises(UnknownNameError, match="did you mean 'user'"):
         table(labels={"users": ("one",)})

@@ -15,12 +15,17 @@ MOST_GROUPS = 62
 """Groups a job may run on are bits of an int64 in the engine."""
 
 
+MOST_GPUS = 62
+"""GPUs of a node are bits of an int64 where jobs are placed."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
     """Nodes of one kind.
 
     An exclusive group (the default) gives out whole nodes. A shared group gives out cores, memory and GPUs from
-    one pool; how they lie on single nodes is not looked at.
+    one pool; how they lie on single nodes is not looked at. In a placed group every node, and every GPU on it down to
+    thousandths, is given out singly.
     """
 
     name: str
@@ -33,6 +38,7 @@ class NodeGroup:
     """GPUs per node."""
     gpu_type: str = ""
     shared: bool = False
+    placed: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -46,6 +52,14 @@ class NodeGroup:
             raise ClusterError(
                 f"group {self.name!r}: cores {self.cores}, memory_gb {self.memory_gb}, gpus {self.gpus}; "
                 "a node has at least 1 core and no negative memory or GPUs"
+            )
+        if self.shared and self.placed:
+            raise ClusterError(
+                f"group {self.name!r} is both shared (one pool) and placed (node by node); choose one"
+            )
+        if self.placed and self.gpus > MOST_GPUS:
+            raise ClusterError(
+                f"group {self.name!r} has {self.gpus} GPUs a node; placed groups have at most {MOST_GPUS}"
             )
         if max(self.nodes, 1) * max(self.cores, self.gpus, self.memory_gb * 1000) >= 2**62:
             raise ClusterError(
@@ -118,6 +132,9 @@ class Cluster:
     outages: tuple[Outage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     name: str = "cluster"
+    layout: tuple[int, ...] | None = None
+    """Number of the group of each node, by number of the node, where kinds of placed nodes are mixed; None: the groups
+    one after another."""
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
@@ -127,7 +144,9 @@ class Cluster:
             twice = sorted({n for n in listed if listed.count(n) > 1})
             if twice:
                 raise ClusterError(f"cluster {self.name!r} has more than one {kind} called {twice[0]!r}")
-        if len(names) + len(self.reservations) > MOST_GROUPS:
+        if self.placed:
+            self._check_placed()
+        elif len(names) + len(self.reservations) > MOST_GROUPS:
             raise ClusterError(
                 f"cluster {self.name!r} has {len(names)} groups and {len(self.reservations)} reservations; "
                 f"at most {MOST_GROUPS} together: merge like groups"
@@ -149,6 +168,29 @@ class Cluster:
         for reservation in self.reservations:
             if reservation.name in names or reservation.name in self.queues:
                 raise ClusterError(f"reservation {reservation.name!r} has the name of a group or a queue")
+
+    def _check_placed(self) -> None:
+        for group in self.groups:
+            if not group.placed:
+                raise ClusterError(
+                    f"cluster {self.name!r} has placed groups, but {group.name!r} is not; "
+                    "jobs are placed on single nodes in all groups of a cluster or in none"
+                )
+        if self.outages or self.reservations:
+            raise ClusterError(
+                f"cluster {self.name!r} has placed groups and outages or reservations, which placed nodes cannot have"
+            )
+        if self.layout is not None and sorted(self.layout) != [
+            number for number, group in enumerate(self.groups) for _ in range(group.nodes)
+        ]:
+            raise ClusterError(
+                f"the layout of cluster {self.name!r} does not name each group once for every node it has"
+            )
+
+    @property
+    def placed(self) -> bool:
+        """Whether its jobs are placed on single nodes."""
+        return any(group.placed for group in self.groups)
 
     @property
     def nodes(self) -> int:

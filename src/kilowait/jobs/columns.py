@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLUMNS", "LABELLED", "REQUIRED", "Column", "ColumnArray"]
+__all__ = ["COLUMNS", "LABELLED", "MOST", "REQUIRED", "Column", "ColumnArray"]
 
 ColumnArray = npt.NDArray[Any]
+
+
+MOST = 1e15
+"""Times beyond 1e15 s (31 million years) lose whole seconds in a float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,8 @@ class Column:
     least: float
     missing: float | None
     meaning: str
-    most: float = 1e15
-    """Of numbers that are not whole; times beyond 1e15 s (31 million years) lose whole seconds in a float64."""
+    most: float = MOST
+    """Of whole numbers only where it is below `MOST`."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -37,6 +41,18 @@ COLUMNS: dict[str, Column] = {
     "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
     "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),
     "gpus": Column(np.int64, 0, None, "GPUs in all, for shared groups"),
+    "cpu_milli": Column(np.int64, -1, -1, "thousandths of a core in all, where it is not whole cores"),
+    "gpu_milli": Column(np.int64, 1, 1000, "thousandths of its GPU, for nodes where jobs are placed", 1000),
+    "gpu_types": Column(
+        np.int32, -1, -1, "GPU types it may run on, a label such as 'V100|A100'; any if unknown"
+    ),
+    "model": Column(np.int32, -1, -1, "kind of work, for measured speeds: 'ResNet-18 (batch size 16)'"),
+    "spread": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),
+    "priority": Column(np.float64, -1e15, 0, "larger is more important"),
+    "checkpoint_s": Column(
+        np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when it is preempted"
+    ),
+    "restore_s": Column(np.float64, 0, np.nan, "seconds it takes to go on from a checkpoint"),
     "user": Column(np.int32, -1, -1, "user, a number or an index into labels['user']"),
     "account": Column(np.int32, -1, -1, "account, project or Unix group"),
     "queue": Column(np.int32, -1, -1, "queue or partition"),
@@ -65,5 +81,5 @@ COLUMNS: dict[str, Column] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABELLED = ("user", "account", "queue", "qos", "name")
+LABELLED = ("user", "account", "queue", "qos", "name", "gpu_types", "model")
 """Columns whose whole numbers may stand for names."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TableError, UnknownNameError
-from kilowait.jobs.columns import COLUMNS, LABELLED, REQUIRED, ColumnArray
+from kilowait.jobs.columns import COLUMNS, LABELLED, MOST, REQUIRED, ColumnArray
 
 __all__ = ["JobTable"]
 
@@ -218,13 +218,14 @@ def _validate(columns: Mapping[str, ColumnArray], labels: Mapping[str, tuple[str
     for name, column in columns.items():
         rule = COLUMNS[name]
         fine = column >= rule.least
-        if column.dtype.kind == "f":
+        bounded = column.dtype.kind == "f" or rule.most < MOST
+        if bounded:
             fine &= column <= rule.most
         if rule.missing is not None:
             fine |= np.isnan(column) if np.isnan(rule.missing) else column == rule.missing
         if not fine.all():
             row = int(np.argmin(fine))
-            most = f" and at most {rule.most:g}" if column.dtype.kind == "f" else ""
+            most = f" and at most {rule.most:g}" if bounded else ""
             value = column[row].item()
             raise TableError(
                 f"row {row} (job {ids[row]}): {name} is {value}; it must be at least {rule.least:g}{most}"
