@@ -57,7 +57,7 @@ test-compiled: setup ## all tests, the docs' build and the examples in code, doc
 	@echo "== tests, compiled"
 	$(PYTEST) -n 2 -q
 
-KERNELS := tests/engine tests/oracle/test_engine_agrees.py tests/oracle/test_levers_agree.py
+KERNELS := tests/engine tests/oracle/test_engine_agrees.py tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
 
 test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
@@ -74,9 +74,10 @@ test-bounds: setup ## the kernels' tests once more with every index checked
 bench: setup ## jobs per second, beside the slow twin in the same run
 	@$(BIN)/kilowait bench
 
-soak: setup ## the twin against the engine on 150,000 random workloads; ten to twenty minutes
+soak: setup ## the twin against the engine on 200,000 random workloads; ten to twenty minutes
 	$(BIN)/python -m tests.oracle.soak --cases 100000 --processes 2
-	$(BIN)/python -m tests.oracle.soak --levers --cases 50000 --processes 2
+	$(BIN)/python -m tests.oracle.soak --kind levers --cases 50000 --processes 2
+	$(BIN)/python -m tests.oracle.soak --kind placed --cases 50000 --processes 2
 
 docs: setup ## the pages, into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.fuzz_gpu import gpu_samples
 from kilowait.errors import KilowaitError
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace_with_ledger, write_trace
@@ -141,8 +142,8 @@ def real_heads(lines: int = 60) -> dict[str, bytes]:
     folder = os.environ.get("KILOWAIT_DATA")
     found: dict[str, bytes] = {}
     if folder:
-        for room in ("swf", "alcf", "slurm", "slurm/fixtures"):
-            for path in sorted((Path(folder) / room).glob("*.gz")):
+        for room in ("swf", "alcf", "slurm", "slurm/fixtures", "gpu/*", "google2011/*"):
+            for path in sorted(Path(folder).glob(f"{room}/*.csv.gz" if "*" in room else f"{room}/*.gz")):
                 with gzip.open(path) as file:
                     found[f"real {path.name}"] = b"".join(file.readline() for _ in range(lines))
     return found
@@ -252,7 +253,7 @@ class Witness:
             job
             for job, line in self.lines.items()
             if line in there
-            and sum(claimed[form] for form in (str(job), f"{job:05d}")) == 1
+            and sum(claimed[form] for form in {str(job), f"{job:04d}", f"{job:05d}"}) == 1
             and job in self.said
         ]
         if text[: len(self.header)] != self.header or 2 * len(intact) < len(text):
@@ -274,6 +275,8 @@ WITNESSED = {
     "nrel": (r"^(\d+);", 1, ""),
     "events": (r"jobid_(\d+)", 0, ""),
     "sacct": (r"^[^|.]*\|(\d+)\|", 1, "/home/u"),
+    "openb": (r"^openb-pod-(\d+),", 1, ""),
+    "helios": (r"^(\d+),", 1, ""),
 }
 """Where a line of these samples names its job, the lines of their headers, and how a whole line ends."""
 
@@ -302,7 +305,7 @@ def check(path: Path, made: bytes, witness: Witness | None, keep: bool) -> tuple
 def fuzz(lines: int, seed: int, *, real: bool = True, report: bool = False) -> Counter[str]:
     """Feed at least `lines` mutated lines; raises AssertionError at the first broken promise."""
     rng = np.random.default_rng(seed)
-    pool = samples() | (real_heads() if real else {})
+    pool = samples() | gpu_samples() | (real_heads() if real else {})
     names = sorted(pool)
     tally: Counter[str] = Counter()
     begun = time.perf_counter()

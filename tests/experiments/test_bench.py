@@ -60,6 +60,7 @@ def test_data_must_have_logs(tmp_path, monkeypatch):
         bench._data(tmp_path)
     (tmp_path / "swf").mkdir()
     assert [m.value for m in bench._real_logs(tmp_path, quick=True)] == [None, None, None]
+    assert [m.value for m in bench._levers_on_real(tmp_path, quick=True)] == [None]
     assert next(bench._curie(tmp_path)).value is None
 
 
@@ -75,10 +76,23 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
     found = list(bench.measures(data=tmp_path))
     names = [measure.name for measure in found]
     assert len(set(names)) == len(names)
-    for part in ("lublin_256, FCFS + EASY", "Lublin model, FCFS", "HPC2N", "twin", "AccaSim", "49,152", "memory",
+    for part in ("lublin_256, FCFS + EASY", "Lublin model, FCFS", "HPC2N",
+                 "Lublin model, sleep", "SDSC-SP2, the same", "twin", "AccaSim", "49,152", "memory",
                  "Curie, read", "import kilowait", "cached", "nothing compiled"):  # fmt: skip
         assert any(part in name for name in names), part
     assert all(measure.value is not None for measure in found)
+
+
+def test_levers_are_measured_over_the_plain_run(monkeypatch):
+    """The ratio is that of the two, the run with levers above."""
+    seconds = iter([2.0, 6.0, 1.0, 4.0, 3.0, 5.0])
+    monkeypatch.setattr(bench, "best_s", lambda call, **_: next(seconds))
+    assert bench._by_turns(lambda: None, lambda: None, quick=True) == 4.0
+    calls = []
+    monkeypatch.setattr(bench, "best_s", lambda call, **_: (call(), calls.append(1), 1.0)[2])
+    found = list(bench._levers("Lublin model", kw.lublin(30, 16), 16, quick=True))
+    assert [measure.target for measure in found] == [1.5, 1.5] and len(calls) == 12
+    assert all(len(measure.name) < 48 and measure.less_is_better for measure in found)
 
 
 def test_the_million_in_small():

@@ -12,7 +12,7 @@ import pytest
 
 from kilowait.errors import MissingExtraError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.segments import Outcome
+from kilowait.jobs.segments import Outcome, Pieces
 
 
 def log(**changes):
@@ -128,6 +128,23 @@ def test_a_missing_library_is_named_with_its_extra(package, monkeypatch):
         getattr(log().jobs(), f"to_{package}")()
 
 
+def test_on_placed_nodes_a_job_waits_between_its_segments():
+    places = Pieces(
+        segment=np.arange(3),
+        node=np.zeros(3, np.int64),
+        gpus=np.ones(3, np.int64),
+        milli=np.full(3, 1000),
+        count=np.ones(3, np.int64),
+        work_s=np.array([5.0, 10.0, 15.0]),
+        lost_s=np.zeros(3),
+        node_group=np.zeros(1, np.int64),
+    )
+    records = log(pieces=places, eligible_s=np.array([8.0, 0.0, 5.0, np.nan])).jobs()
+    np.testing.assert_equal(records["run_s"], [10 + 15, 5, np.nan, np.nan])
+    np.testing.assert_equal(records["wait_s"], [2 + 20, 0, np.nan, np.nan])
+    np.testing.assert_equal(records["turnaround_s"], [47, 5, np.nan, np.nan])
+
+
 def test_outcomes_are_fixed_numbers():
     """They stand in files."""
     assert {item.name: int(item) for item in Outcome} == {
@@ -136,4 +153,6 @@ def test_outcomes_are_fixed_numbers():
         "KILLED": 2,
         "CANCELLED": 3,
         "REJECTED": 4,
+        "PREEMPTED": 5,
+        "MIGRATED": 6,
     }

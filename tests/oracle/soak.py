@@ -1,7 +1,8 @@
 """Compare engine and twin on as many random workloads as there is time for.
 
 python -m tests.oracle.soak --cases 100000 --first 0 --processes 2
-python -m tests.oracle.soak --levers
+python -m tests.oracle.soak --kind levers
+python -m tests.oracle.soak --kind placed
 """
 
 from __future__ import annotations
@@ -13,36 +14,45 @@ import traceback
 from collections.abc import Iterator
 from multiprocessing import get_context
 
-from tests.oracle.lever_workloads import lever_case
-from tests.oracle.workloads import random_case, run_twin
+from tests.oracle import lever_workloads, placed_workloads, workloads
 
 BLOCK = 50
 SHOWN = 5
 
 
-def check(first: int, last: int, levers: bool = False) -> list[str]:
-    """Words for every seed of the block whose logs differ, or where either simulator failed."""
-    from tests.oracle.convert import difference, run_engine
+def differs(kind: str, seed: int) -> str | None:
+    """Where the logs of engine and twin differ in the case of this seed; None: nowhere."""
+    from tests.oracle import convert, placed_convert
 
+    if kind == "placed":
+        case = placed_workloads.soak_case(seed)
+        return placed_convert.difference(
+            case, placed_workloads.run_twin(case), placed_convert.run_engine(case, steps=seed % 7 == 0)
+        )
+    other = lever_workloads.lever_case(seed) if kind == "levers" else workloads.random_case(seed)
+    return convert.difference(other, workloads.run_twin(other), convert.run_engine(other))
+
+
+def check(first: int, last: int, kind: str = "plain") -> list[str]:
+    """Words for every seed of the block whose logs differ, or where either simulator failed."""
     found = []
     for seed in range(first, last):
-        case = lever_case(seed) if levers else random_case(seed)
         try:
-            differs = difference(case, run_twin(case), run_engine(case))
+            said = differs(kind, seed)
         except Exception:
-            differs = f"seed {seed}: {traceback.format_exc()}"
-        if differs is not None:
-            found.append(differs)
+            said = f"seed {seed}: {traceback.format_exc()}"
+        if said is not None:
+            found.append(said)
     return found
 
 
-def _check_block(block: tuple[int, int, bool]) -> tuple[int, list[str]]:
+def _check_block(block: tuple[int, int, str]) -> tuple[int, list[str]]:
     return block[1] - block[0], check(*block)
 
 
-def _blocks(first: int, cases: int, levers: bool) -> Iterator[tuple[int, int, bool]]:
+def _blocks(first: int, cases: int, kind: str) -> Iterator[tuple[int, int, str]]:
     for begin in range(first, first + cases, BLOCK):
-        yield begin, min(begin + BLOCK, first + cases), levers
+        yield begin, min(begin + BLOCK, first + cases), kind
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,14 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--levers", action="store_true", help="workloads with levers")
+    parser.add_argument("--kind", choices=("plain", "levers", "placed"), default="plain", help="of workloads")
     options = parser.parse_args(arguments)
     begun = time.monotonic()
     done, differing = 0, 0
     # Fresh processes: what the parent has compiled or opened is not carried along.
     with get_context("spawn").Pool(options.processes) as pool:
         try:
-            blocks = _blocks(options.first, options.cases, options.levers)
+            blocks = _blocks(options.first, options.cases, options.kind)
             for count, found in pool.imap_unordered(_check_block, blocks):
                 done += count
                 for words in found[: max(0, SHOWN - differing)]:

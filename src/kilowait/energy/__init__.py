@@ -12,20 +12,32 @@ if TYPE_CHECKING:
     from kilowait.energy.accounts import Accounts, account, lower_bound_kwh
     from kilowait.energy.holding import hold_until
     from kilowait.energy.levering import Pulled, pull
-    from kilowait.energy.power import ByClass, ConstantUse, PowerModel, UseClass, with_measured_power
+    from kilowait.energy.power import (
+        ByClass,
+        ConstantUse,
+        GpuCaps,
+        PowerModel,
+        UseClass,
+        cap_gpus,
+        least_energy,
+        with_measured_power,
+    )
     from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
 
 __all__ = [
     "Accounts",
     "ByClass",
     "ConstantUse",
+    "GpuCaps",
     "PowerModel",
     "Pulled",
     "UseClass",
     "Weather",
     "account",
+    "cap_gpus",
     "forecast",
     "hold_until",
+    "least_energy",
     "lower_bound_kwh",
     "pull",
     "read_carbon",
@@ -38,7 +50,16 @@ _HOME = {
     "accounts": ("Accounts", "account", "lower_bound_kwh"),
     "holding": ("hold_until",),
     "levering": ("Pulled", "pull"),
-    "power": ("ByClass", "ConstantUse", "PowerModel", "UseClass", "with_measured_power"),
+    "power": (
+        "ByClass",
+        "ConstantUse",
+        "GpuCaps",
+        "PowerModel",
+        "UseClass",
+        "cap_gpus",
+        "least_energy",
+        "with_measured_power",
+    ),
     "signals": ("Weather", "forecast", "read_carbon", "read_price", "read_weather"),
 }
 _PLACE = {name: room for room, names in _HOME.items() for name in names}

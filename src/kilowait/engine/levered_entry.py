@@ -12,7 +12,17 @@ from numba import types
 
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine.entry import PARAMETERS, SCORER, no_score
-from kilowait.engine.kernels import conserving, levels, levered, planning, sleeping, waiting
+from kilowait.engine.kernels import (
+    conserving,
+    levels,
+    levered,
+    levered_passes,
+    planning,
+    sleeping,
+    trying,
+    waiting,
+    waking,
+)
 from kilowait.engine.kernels.compiling import cache_folder, is_compiled, signed_kernel
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.levers import lend
@@ -35,11 +45,11 @@ def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     s = lend(t)
     k = s.clock[0]
     all_applied = not k.per_event or levered.next_any_s(s) > k.now
-    levered.open_pass(s)
+    levered_passes.open_pass(s)
     if k.depth == UNLIMITED:
-        levered.conserve(s, all_applied)
+        levered_passes.conserve(s, all_applied)
     else:
-        levered.schedule(s, all_applied, own_score, own_parameters)
+        levered_passes.schedule(s, all_applied, own_score, own_parameters)
 
 
 def _begin(t: Any) -> bool:
@@ -49,12 +59,12 @@ def _begin(t: Any) -> bool:
     k.fresh = 0
     all_applied = not k.per_event or levered.next_any_s(s) > k.now
     freed = False
-    levered.open_pass(s)
+    levered_passes.open_pass(s)
     if k.depth == UNLIMITED:
         freed = conserving.open_plan(s, all_applied)
-        levered.lay_out_plan(s)
+        levered_passes.lay_out_plan(s)
     else:
-        levered.begin_pass(s, all_applied)
+        levered_passes.begin_pass(s, all_applied)
     return freed
 
 
@@ -65,16 +75,16 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
     reserved_on = 0
     if k.depth == UNLIMITED:
         reserved_on = s.rare[job].planned_on
-        levered.lift(s, job)
+        levered_passes.lift(s, job)
     groups = planning.EVERY_GROUP if group < 0 else 1 << group
     g = levels.place(s, job, groups) if level < 0 else levels.place_at(s, job, groups, level)
     if g >= 0 and really:
         levels.start(s, job, g)
         waiting.compact(s, k.queue_lo)
     else:
-        levels.rest(s, job)
+        trying.rest(s, job)
         if reserved_on > 0:
-            levered.keep_place(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
+            levered_passes.keep_place(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
             s.rare[job].planned_on = reserved_on
     return g
 
@@ -82,7 +92,7 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
 def _reserve(t: Any, job: int) -> float:
     s = lend(t)
     if s.clock[0].depth == UNLIMITED:
-        levered.lift(s, job)
+        levered_passes.lift(s, job)
     return levels.reserve(s, job)
 
 
@@ -90,7 +100,7 @@ def _hold(t: Any, job: int, until: float) -> None:
     s = lend(t)
     k = s.clock[0]
     if k.depth == UNLIMITED:
-        levered.lift(s, job)
+        levered_passes.lift(s, job)
     s.lever[0].asked -= s.fate[job].least_need
     waiting.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
@@ -103,7 +113,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
     sleeping.fall_asleep(s, group)
     woken = min(nodes, s.sleepers[group].asleep)
     if woken > 0:
-        sleeping.rouse(s, group, woken)
+        waking.rouse(s, group, woken)
     return woken
 
 
@@ -114,7 +124,7 @@ def _sleep(t: Any, group: int, nodes: int) -> int:
     put = 0
     while put < nodes and sleeper.idle_lo < sleeper.idle_hi:
         some = min(nodes - put, s.idle[group, sleeper.idle_lo].nodes)
-        sleeping.put_to_sleep(s, group, some)
+        waking.put_to_sleep(s, group, some)
         put += some
     return put
 

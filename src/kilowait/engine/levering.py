@@ -20,7 +20,7 @@ from kilowait.jobs import JobTable
 __all__ = ["levered_state_of", "with_room", "with_watts"]
 
 STEPS = 4096
-"""Rows for changes of node states to begin with; a run that needs more gets more."""
+"""Rows for changes of node states to begin with, and two for each job; a run that needs more gets more."""
 
 
 def with_watts(machine: Machine, levers: Levers, first_s: float) -> Machine:
@@ -72,22 +72,31 @@ def levered_state_of(
     budget = levers.budget is not None
     base = state_of(jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0)
     levels = levers.levels
-    factor = _table(levers.factor, np.ones((1, 1, 1)), "factor", n, machine, order)
-    watts = np.zeros((0, 0, 0), np.int64)
+    factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
+    alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row is everybody's
+    factor = factor[:, :1] if alike else _sorted(factor, order, 1)
+    watts, least_watts = np.zeros((0, 0, 0), np.int64), np.zeros(0, np.int64)
     need = np.array(base.need)
     if levers.watts is not None and budget:
-        watts = _table(levers.watts, watts, "watts", n, machine, order).astype(np.int64)
-        _refuse_unaffordable(jobs, base.fate, need, base.pools["need"], watts, machine, settings)
+        watts = _sorted(_table(levers.watts, "watts", n, machine), order, 1)
+        watts = np.require(watts, np.int64, ["C", "W"])
+        of_group = watts.min(axis=2)
+        least_watts = of_group.min(axis=0)
+        _refuse_unaffordable(jobs, base.fate, need, base.pools["need"], of_group, machine, settings)
     preferred = np.zeros(n, np.int64)
     if levers.preferred is not None:
         if levers.preferred.shape != (n,):
             raise TableError(f"preferred levels of {len(levers.preferred)} jobs for a table of {n}")
-        preferred = _sorted(levers.preferred, order).astype(np.int64)
+        preferred = np.array(_sorted(levers.preferred, order), np.int64)
     lever = _records(LEVER, 1)
     lever["levels"], lever["budget"], lever["crowd"] = levels, budget, levers.crowd
     if budget:
         lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
-    hold = np.array(jobs.column("hold_until_s"), np.float64)
+    lever["one"] = groups == 1 and len(machine.pool_kind) == 1 + budget
+    lever["alike"] = alike
+    lever["holds"] = "hold_until_s" in jobs
+    hold = np.array(jobs["hold_until_s"] if lever["holds"][0] else np.zeros(0), np.float64)
+    lever["sleeps"] = len(levers.sleep) > 0
     sleepers, reserve = _sleepers(levers, machine)
     most = max(
         (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleepers["sleeps"][g]), default=1
@@ -96,9 +105,9 @@ def levered_state_of(
     return LeveredState(
         *base._replace(need=need),
         lever=lever,
-        factor=np.array(np.broadcast_to(factor, (groups, n, levels)), order="C"),
+        factor=np.require(np.broadcast_to(factor, (groups, factor.shape[1], levels)), np.float64, ["C", "W"]),
         watts=watts,
-        least_watts=watts.min(axis=(0, 2)) if budget else np.zeros(0, np.int64),
+        least_watts=least_watts,
         preferred=preferred,
         run_s=np.array(base.fate["run_s"]),
         estimate_s=np.array(base.jobs["estimate_s"]),
@@ -109,40 +118,31 @@ def levered_state_of(
         fallers=np.zeros(batches, BATCH).view(np.recarray),
         wakers=np.zeros(batches, BATCH).view(np.recarray),
         reserve=reserve,
-        steps=_records(STEP, STEPS if levers.sleep else 0),
+        steps=_blank(STEP, STEPS + 2 * n if levers.sleep else 0),
     )
 
 
 def with_room(state: LeveredState) -> LeveredState:
     """The same state with twice the room for changes of node states."""
-    steps = _records(STEP, 2 * len(state.steps) + STEPS)
+    steps = _blank(STEP, 2 * len(state.steps) + STEPS)
     steps[: len(state.steps)] = state.steps
     return state._replace(steps=steps)
 
 
-def _table(
-    given: npt.NDArray[Any] | None,
-    default: npt.NDArray[Any],
-    what: str,
-    n: int,
-    machine: Machine,
-    order: npt.NDArray[np.int64] | None,
-) -> npt.NDArray[Any]:
-    """(groups, jobs, levels) for the machine's groups, jobs by submission."""
-    if given is None:
-        return default
+def _table(given: npt.NDArray[Any], what: str, n: int, machine: Machine) -> npt.NDArray[Any]:
+    """(groups, jobs, levels) for the machine's groups."""
     plain = int(machine.like.max()) + 1
     if given.shape[:2] != (plain, n):
         raise TableError(
             f"{what} has the shape {given.shape}; it must be ({plain} groups, {n} jobs, levels), as the cluster and "
             "the job table have them"
         )
-    rows = given if order is None else given[:, order]
-    return rows[machine.like]
+    return given if len(machine.like) == plain else given[machine.like]
 
 
-def _sorted(column: npt.NDArray[Any], order: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-    return column if order is None else column[order]
+def _sorted(table: npt.NDArray[Any], order: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
+    """Jobs by submission."""
+    return table if order is None else table.take(order, axis)
 
 
 def _refuse_unaffordable(
@@ -150,7 +150,7 @@ def _refuse_unaffordable(
     fate: Any,
     need: npt.NDArray[np.int64],
     pool_need: npt.NDArray[np.int64],
-    watts: npt.NDArray[np.int64],
+    least_watts: npt.NDArray[np.int64],
     machine: Machine,
     settings: Settings,
 ) -> None:
@@ -158,16 +158,16 @@ def _refuse_unaffordable(
     least = np.full(len(jobs), 2**62)
     for g in range(len(machine.names)):
         most = machine.capacity[machine.pool_lo[g + 1] - 1]
-        fate["allowed"] &= ~(((watts[g] > most).all(axis=1)).astype(np.int64) << g)
+        fate["allowed"] &= ~((least_watts[g] > most).astype(np.int64) << g)
         here = need[:, pool_need[machine.pool_lo[g]]]
         least = np.where(fate["allowed"] >> g & 1 == 1, np.minimum(least, here), least)
     fate["least_need"] = least
     if settings.oversized == "error" and len(jobs) and not fate["allowed"].all():
         row = int(np.argmin(fate["allowed"] != 0))
         raise TableError(
-            f"job {jobs['job_id'][row]} draws {int(watts[:, row].min()):,} W at least, and the power budget is never "
-            f"more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: give a "
-            "larger budget, or oversized='reject' to leave such jobs out"
+            f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
+            f"never more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: "
+            "give a larger budget, or oversized='reject' to leave such jobs out"
         )
 
 
@@ -198,3 +198,8 @@ def _sleepers(levers: Levers, machine: Machine) -> tuple[Any, Any]:
 
 def _records(kind: np.dtype[Any], count: int) -> Any:
     return np.zeros(count, kind).view(np.recarray)
+
+
+def _blank(kind: np.dtype[Any], count: int) -> Any:
+    """Records that are written before they are read."""
+    return np.empty(count, kind).view(np.recarray)

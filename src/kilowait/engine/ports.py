@@ -52,6 +52,8 @@ class Rule:
     compiled: bool = True
     placement: str | None = None
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
+    placed: bool = False
+    """Whether it looks at what only placed nodes know (priority, attained_s, remaining_s, ...)."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Makes `parameters` from (jobs, cluster), where they depend on those."""
 

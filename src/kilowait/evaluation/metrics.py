@@ -7,10 +7,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.errors import InputError
+from kilowait.cluster import Cluster
+from kilowait.evaluation.gpu.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.gpu.places import left_s, places_of
+from kilowait.evaluation.gpu.timeline import in_use
 from kilowait.evaluation.measures import (
     Floats,
-    Mask,
+    Ints,
     capacity_at,
     counted_rows,
     left_queue_s,
@@ -35,6 +38,7 @@ def metrics(
     horizon: tuple[float, float] | None = None,
     bound_s: float = 10.0,
     counted: npt.ArrayLike | None = None,
+    cluster: Cluster | None = None,
 ) -> Metrics:
     """The metrics of a run.
 
@@ -59,11 +63,20 @@ def metrics(
     horizon by default. What is over the horizon stays that of the whole machine: a job that only warms it up
     takes nodes and a place in the queue like any other.
 
+    On *placed* nodes (see `gpu_metrics`, which says more of such runs) jobs share nodes, and may be preempted:
+
+    - `busy_node_h` and `utilization` count a node once while some job lies on it; given the `cluster`, and if that has
+      GPUs, `utilization` is the share of its GPUs that was held, parts of GPUs as parts;
+    - waits and the backlog hold all the time without a place, before a job starts and between its segments;
+    - slowdowns are turnaround over all the time for which the job held places. Work that was lost and done again makes
+      that longer: where jobs lose work, judge by `turnaround_s` or by finish-time fairness.
+
     Args:
         log: what happened.
         horizon: start and end in seconds on the log's clock.
         bound_s: bound of the bounded slowdown, seconds.
         counted: mask over the rows of `log.jobs_table`, true for the jobs that are judged; None: all.
+        cluster: the machine of a run on placed nodes, for the share of its GPUs; no other run needs it.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
@@ -98,41 +111,66 @@ def metrics(
         ("bsld", ran.bsld),
     ):
         found.update(zip((f"{which}_{name}" for which in _STATISTICS), summary(values), strict=True))
-    own = np.flatnonzero(mask[log.job])  # segments of counted jobs
-    first_s, last_s = _makespan(log, mask, log.end_s[own])
+    first_s, last_s = makespan(log, mask)
     found["makespan_s"] = last_s - first_s
-    nodes = log.jobs_table["nodes"].astype(np.float64)
-    found["busy_node_h"] = float(np.dot(nodes[log.job[own]], log.end_s[own] - log.start_s[own])) / 3600.0
-    from_s, to_s = (first_s, last_s) if horizon is None else _checked(horizon)
-    found["horizon_start_s"], found["horizon_end_s"] = from_s, to_s
-    found.update(_over_horizon(log, nodes, from_s, to_s))
+    own = np.flatnonzero(mask[log.job])  # segments of counted jobs
+    found["busy_node_h"] = _busy_node_s(log, own, (-math.inf, math.inf)) / 3600.0
+    over = horizon_of(log, mask, horizon)
+    found["horizon_start_s"], found["horizon_end_s"] = over
+    found.update(_over_horizon(log, cluster, over))
     return found
 
 
-def _over_horizon(log: SegmentLog, nodes: Floats, from_s: float, to_s: float) -> Metrics:
-    span_s = to_s - from_s
+def _over_horizon(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float, float]) -> Metrics:
+    span_s = horizon[1] - horizon[0]
     if not span_s > 0:  # no job started, or all of them ended at once
         names = ("utilization", "throughput_per_h", "mean_backlog_jobs", "mean_backlog_nodes")
         return dict.fromkeys(names, math.nan)
-    busy = float(np.dot(nodes[log.job], _inside(log.start_s, log.end_s, from_s, to_s)))
-    offered = _capacity_node_s(log, from_s, to_s)
     end = log.jobs()["end_s"]
-    ended = int(np.count_nonzero((end >= from_s) & (end <= to_s)))
-    left = left_queue_s(log)
-    queued = np.flatnonzero(~np.isnan(left))
-    waited = _inside(log.eligible_s[queued], left[queued], from_s, to_s)
+    gone = log.job_outcome != Outcome.UNSTARTED  # a job that has run and waits again has not ended
+    ended = int(np.count_nonzero((end >= horizon[0]) & (end <= horizon[1]) & gone))
+    queued, waited = _waited_s(log, horizon)
+    nodes = log.jobs_table["nodes"].astype(np.float64)
     return {
-        "utilization": busy / offered if offered > 0 else math.nan,
+        "utilization": _utilization(log, cluster, horizon),
         "throughput_per_h": ended / span_s * 3600.0,
         "mean_backlog_jobs": float(waited.sum()) / span_s,
         "mean_backlog_nodes": float(np.dot(nodes[queued], waited)) / span_s,
     }
 
 
-def _inside(start_s: Floats, end_s: Floats, from_s: float, to_s: float) -> Floats:
-    """Seconds of each interval that lie between `from_s` and `to_s`."""
-    inside: Floats = np.maximum(np.minimum(end_s, to_s) - np.maximum(start_s, from_s), 0.0)
-    return inside
+def _utilization(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float, float]) -> float:
+    if log.pieces is not None and cluster is not None:
+        places = places_of(log, cluster)
+        gpu_s = int(places.node_gpus.sum()) * (horizon[1] - horizon[0])
+        if gpu_s > 0:
+            return float(np.dot(places.gpus, inside_s(log.start_s, log.end_s, horizon))) / gpu_s
+    offered = _capacity_node_s(log, *horizon)
+    return _busy_node_s(log, np.arange(len(log)), horizon) / offered if offered > 0 else math.nan
+
+
+def _busy_node_s(log: SegmentLog, segments: Ints, horizon: tuple[float, float]) -> float:
+    """Node-seconds of these segments within the horizon; on placed nodes a node counts once, whoever shares it."""
+    if log.pieces is None:
+        nodes = log.jobs_table["nodes"].astype(np.float64)[log.job[segments]]
+        return float(np.dot(nodes, inside_s(log.start_s[segments], log.end_s[segments], horizon)))
+    own = np.isin(log.pieces.segment, segments)
+    segment = log.pieces.segment[own]
+    time, change = in_use(log.pieces.node[own], log.start_s[segment], log.end_s[segment])
+    return float(inside_s(time[change > 0], time[change < 0], horizon).sum())
+
+
+def _waited_s(log: SegmentLog, horizon: tuple[float, float]) -> tuple[Ints, Floats]:
+    """Jobs that queued, and the seconds within the horizon in which each of them waited."""
+    left = left_queue_s(log) if log.pieces is None else left_s(log)
+    queued = np.flatnonzero(~np.isnan(left))
+    waited = inside_s(log.eligible_s[queued], left[queued], horizon)
+    if (
+        log.pieces is not None
+    ):  # preempted jobs wait again: what counts is when they are there and hold no place
+        held = np.bincount(log.job, inside_s(log.start_s, log.end_s, horizon), len(left))
+        waited = np.maximum(waited - held[queued], 0.0)
+    return queued, waited
 
 
 def _capacity_node_s(log: SegmentLog, from_s: float, to_s: float) -> float:
@@ -140,17 +178,3 @@ def _capacity_node_s(log: SegmentLog, from_s: float, to_s: float) -> float:
     steps = log.capacity_s[(log.capacity_s > from_s) & (log.capacity_s < to_s)]
     edges = np.concatenate(([from_s], steps, [to_s]))
     return float(np.dot(capacity_at(log, edges[:-1]).astype(np.float64), np.diff(edges)))
-
-
-def _makespan(log: SegmentLog, mask: Mask, end_s: Floats) -> tuple[float, float]:
-    """First submission and last end of the counted jobs; NaN twice where none of them started."""
-    if len(end_s) == 0:
-        return math.nan, math.nan
-    return float(log.jobs_table["submit_s"][mask].min()), float(end_s.max())
-
-
-def _checked(horizon: tuple[float, float]) -> tuple[float, float]:
-    from_s, to_s = (float(edge) for edge in horizon)
-    if not (math.isfinite(from_s) and math.isfinite(to_s) and from_s < to_s):
-        raise InputError(f"the horizon goes from {from_s} to {to_s} s; give two finite times, earlier first")
-    return from_s, to_s

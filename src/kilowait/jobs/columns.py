@@ -50,7 +50,7 @@ COLUMNS: dict[str, Column] = {
     "spread": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),
     "priority": Column(np.float64, -1e15, 0, "larger is more important"),
     "checkpoint_s": Column(
-        np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when it is preempted"
+        np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when preempted; inf: never", np.inf
     ),
     "restore_s": Column(np.float64, 0, np.nan, "seconds it takes to go on from a checkpoint"),
     "user": Column(np.int32, -1, -1, "user, a number or an index into labels['user']"),

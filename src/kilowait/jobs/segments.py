@@ -16,7 +16,7 @@ from kilowait.jobs import exchange
 from kilowait.jobs.columns import ColumnArray
 from kilowait.jobs.table import JobTable
 
-__all__ = ["JobRecords", "NodeStates", "Outcome", "SegmentLog", "node_states"]
+__all__ = ["JobRecords", "NodeStates", "Outcome", "Pieces", "SegmentLog", "node_states"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,6 +35,10 @@ class Outcome(IntEnum):
     """Withdrawn while it waited."""
     REJECTED = 4
     """Larger than the machine; never queued."""
+    PREEMPTED = 5
+    """Of a segment: its job had to make room."""
+    MIGRATED = 6
+    """Of a segment: its job went on elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,30 @@ def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking
 
 
 @dataclass(frozen=True, eq=False)
+class Pieces:
+    """Where segments lay, on clusters whose jobs are placed on single nodes: a row per segment and node."""
+
+    segment: Ints
+    """Row of the log."""
+    node: Ints
+    gpus: Ints
+    """The node's GPUs as bits."""
+    milli: Ints
+    """Thousandths of GPUs taken, of all of them together."""
+    count: Ints
+    """Pieces of the job there."""
+    work_s: Floats
+    """Per segment: work done in it, seconds at speed 1."""
+    lost_s: Floats
+    """Per segment: work lost at its end, of all the job had done."""
+    node_group: Ints
+    """Per node: number of its group."""
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+
+@dataclass(frozen=True, eq=False)
 class SegmentLog:
     """Segments in the order in which jobs were given their nodes, which with sleeping nodes need not be that of their
     starts. A job that was never started has none.
@@ -111,6 +139,8 @@ class SegmentLog:
     run: Mapping[str, Any] = field(default_factory=dict)
     states: NodeStates | None = None
     """What the nodes did that slept; None where none could."""
+    pieces: Pieces | None = None
+    """Where jobs lay; None where they were not placed on single nodes."""
 
     def __len__(self) -> int:
         return len(self.job)
@@ -134,6 +164,12 @@ class SegmentLog:
         start[self.job[::-1]] = self.start_s[::-1]
         end[self.job] = self.end_s
         group[self.job] = self.group
+        run, wait = end - start, start - self.eligible_s
+        if self.pieces is not None:  # a job may have run in several segments
+            run = np.bincount(self.job, self.end_s - self.start_s, n)
+            run[np.isnan(start)] = np.nan
+            again = np.bincount(self.job, minlength=n) > 1
+            wait[again] = (end - self.eligible_s - run)[again]
         return JobRecords(
             {
                 "job_id": table["job_id"],
@@ -141,9 +177,9 @@ class SegmentLog:
                 "eligible_s": self.eligible_s,
                 "start_s": start,
                 "end_s": end,
-                "wait_s": start - self.eligible_s,
+                "wait_s": wait,
                 "turnaround_s": end - self.eligible_s,
-                "run_s": end - start,
+                "run_s": run,
                 "nodes": table["nodes"],
                 "group": group,
                 "outcome": self.job_outcome,
@@ -174,6 +210,9 @@ class SegmentLog:
 
 class JobRecords:
     """Per-job results as columns, in the job table's order; NaN where a job never started.
+
+    `start_s` is the first start, `end_s` the last end; a job that was preempted waited (`wait_s`) all the time in between
+    that it did not run (`run_s`).
 
     ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` take them all along.
     """

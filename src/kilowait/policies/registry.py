@@ -15,7 +15,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.policies import priority, shares
+from kilowait.policies import placed, priority, shares
 from kilowait.policies.compiled import compiled_score
 from kilowait.seeding import stream
 
@@ -57,6 +57,12 @@ POLICIES: dict[str, Callable[..., Rule]] = {
     "capability": shares.capability,
     "balance": balance,
     "random": random,
+    "priority": placed.priority,
+    "srtf": placed.srtf,
+    "srsf": placed.srsf,
+    "las": placed.las,
+    "qssf": placed.qssf,
+    "tiresias": placed.tiresias,
 }
 """Every policy's name and what makes it."""
 

@@ -1,7 +1,9 @@
 """Job logs of every form to a JobTable, with a ledger of what was dropped and why; and back to files."""
 
 from kilowait.traces.fetch import CATALOGUE, fetch
+from kilowait.traces.folders import trace_sha256
 from kilowait.traces.ledger import Entry, Ledger, describe
+from kilowait.traces.nodes import read_nodes
 from kilowait.traces.read import FORMATS, read_trace, read_trace_with_ledger
 from kilowait.traces.write import WRITERS, write_trace
 
@@ -13,7 +15,9 @@ __all__ = [
     "Ledger",
     "describe",
     "fetch",
+    "read_nodes",
     "read_trace",
     "read_trace_with_ledger",
+    "trace_sha256",
     "write_trace",
 ]

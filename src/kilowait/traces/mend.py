@@ -32,7 +32,23 @@ MOST = 1e12
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
 _LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
-_OPTIONAL = ("cores", "memory_mb", "gpus", "status", "wait_s", "energy_j", "begin_s", "cancel_s")
+_LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "spread": 1, "priority": 1e15}
+_LIMIT |= {"checkpoint_s": LONGEST_S, "restore_s": LONGEST_S}
+_OPTIONAL: tuple[str, ...] = (
+    "cores",
+    "memory_mb",
+    "gpus",
+    "status",
+    "wait_s",
+    "energy_j",
+    "begin_s",
+    "cancel_s",
+)
+_OPTIONAL += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "restore_s")
+_WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "spread")
+_LEAST = {"gpu_milli": 1, "priority": -1e15}
+_MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}
+_MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "spread": 0.0, "priority": 0.0}
 
 
 @dataclass
@@ -107,6 +123,7 @@ def finish(
         found = _optional(draft, book, name)
         if found is not None:
             columns[name] = found
+    _whole_gpus(columns, book)
     if not book.alive.any():
         said = "; ".join(ledger.lines()[1:4]) or "it has no rows"
         raise TraceError(f"no job in {source} can be used: {said}")
@@ -130,7 +147,7 @@ def finish(
             columns[name] = codes[kept]
             if names is not None:
                 labels[name] = names
-    for name in ("nodes", "cores", "gpus", "status"):
+    for name in _WHOLE:
         if name in columns:
             columns[name] = columns[name].astype(np.int64)
     ledger.jobs = len(kept)
@@ -203,12 +220,14 @@ def _optional(draft: Draft, book: _Book, name: str) -> Floats | None:
     values = draft.numbers[name]
     clock = name in ("begin_s", "cancel_s")
     with np.errstate(invalid="ignore"):
-        broken = np.abs(values) > LATEST_S if clock else (values < 0) | (values > _LIMIT[name])
-        if name == "status":
+        broken = (
+            np.abs(values) > LATEST_S if clock else (values < _LEAST.get(name, 0)) | (values > _LIMIT[name])
+        )
+        if name in ("status", "cpu_milli"):
             broken &= values != -1
         if clock:
             broken &= ~np.isinf(values)
-        if name in ("cores", "gpus", "status"):
+        if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))
     book.mend(f"{name} negative or broken: taken as not known", broken)
     values = np.where(broken, np.nan, values)
@@ -218,8 +237,15 @@ def _optional(draft: Draft, book: _Book, name: str) -> Floats | None:
     if name in ("cores", "memory_mb", "gpus"):  # These have no value that means unknown.
         book.note(f"{name} not known: 0 written", unknown)
         return np.where(unknown, 0.0, values)
-    missing = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}.get(name, np.nan)
-    return np.where(unknown, missing, values)
+    return np.where(unknown, _MISSING.get(name, np.nan), values)
+
+
+def _whole_gpus(columns: dict[str, Any], book: _Book) -> None:
+    """Part of a GPU is a part of one GPU."""
+    if "gpu_milli" in columns:
+        parted = (columns["gpu_milli"] < 1000) & (columns.get("gpus", 0.0) != 1)
+        book.mend("part of a GPU asked for, but not with 1 GPU: whole GPUs taken", parted)
+        columns["gpu_milli"] = np.where(parted, 1000.0, columns["gpu_milli"])
 
 
 def _ids(draft: Draft, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

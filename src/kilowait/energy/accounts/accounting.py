@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy.typing as npt
+
 from kilowait.cluster import Cluster
 from kilowait.energy.accounts.accounts import Accounts
 from kilowait.energy.accounts.dated import Dated, Signals, signals_for
 from kilowait.energy.accounts.grid import grid_of
+from kilowait.energy.accounts.placed import drawn_by_pieces, laid_out, placed_notes
 from kilowait.energy.accounts.states import drawn, state_times
 from kilowait.energy.accounts.watts import J_PER_KWH, parents, segment_nodes_and_watts
 from kilowait.energy.power import LevelTable, PowerModel, Profile, describe, power_sources
@@ -27,6 +30,7 @@ def account(
     *,
     profile: Profile | None = None,
     tables: Mapping[str, LevelTable] | None = None,
+    gpu_cap: npt.ArrayLike | None = None,
     horizon: tuple[float, float] | None = None,
     carbon: Series | None = None,
     price: Series | None = None,
@@ -39,6 +43,7 @@ def account(
     A job draws its watts from its start to its end: those of its level in the group's table, or at full speed those of
     `job_power_w` (`profile` where nothing was measured; None: full load). Every other node that is there draws what
     its state does, and one that is away in an outage nothing. On shared nodes a job counts with its share of the cores.
+    Where jobs were placed on single nodes, each draws what it holds does (`kilowait.energy.power.pieces`).
 
     Args:
         log: what happened.
@@ -46,6 +51,7 @@ def account(
         model: its power; a model of one group serves all groups.
         profile: utilization of jobs whose power and utilization are not known.
         tables: by group, the levels the run was made with; None: all jobs ran at full speed.
+        gpu_cap: on placed nodes, the caps the run was made with (`cap_gpus`), one or one per job; None: none.
         horizon: start and end in seconds on the log's clock; None: from the first submission to the last end. What
             nodes do after the end of the run is not known: they are taken to go on as they were.
         carbon: intensity, in g/kWh or a unit that is converted.
@@ -74,11 +80,18 @@ def account(
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     dated = Dated.of(log.jobs_table, start)
     outside = signals_for(dated, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
+    _check_placed(log, cluster, tables, gpu_cap)
     parent = parents(log, cluster)
-    nodes, watts = segment_nodes_and_watts(log, cluster, fitted, profile, tables)
-    edges = (series.edge_s for series in outside.all())
+    edges = (series.edge_s[slice(*series.edge_s.searchsorted(horizon_s))] for series in outside.all())
     grid = grid_of(log, horizon_s, (*state_times(log, cluster), *edges))
-    it_w, joules = drawn(log, cluster, fitted, grid, parent, nodes, watts)
+    held_idle_w = None
+    if log.pieces is None:
+        nodes, watts = segment_nodes_and_watts(log, cluster, fitted, profile, tables)
+        it_w, joules = drawn(log, cluster, fitted, grid, parent, nodes, watts)
+    else:
+        laid = laid_out(log, cluster, fitted, profile, gpu_cap)
+        nodes, watts, held_idle_w = laid.nodes, laid.watts, laid.idle_w
+        it_w, joules = drawn_by_pieces(log, fitted, grid, laid)
     facility_w = fitted.facility.facility_w(
         it_w,
         None if outside.temperature is None else grid.series(outside.temperature),
@@ -87,8 +100,9 @@ def account(
     return Accounts(
         log=log,
         horizon_s=horizon_s,
-        it_power=Series(grid.edge_s, it_w, "W", {"name": "IT power"}, dated.unix_zero_s),
-        facility_power=Series(grid.edge_s, facility_w, "W", {"name": "facility power"}, dated.unix_zero_s),
+        it_w=it_w,
+        facility_w=facility_w,
+        unix_zero_s=dated.unix_zero_s,
         by_group={
             name: {state: spent / J_PER_KWH for state, spent in group.items()}
             for name, group in joules.items()
@@ -97,12 +111,32 @@ def account(
         price=outside.price,
         currency=outside.currency,
         signals=outside.words,
-        notes=_notes(log, cluster, fitted, profile, tables, outside),
+        notes=_notes(log, cluster, fitted, profile, tables, gpu_cap, outside),
         grid=grid,
         segment_group=parent[log.group],
         segment_nodes=nodes,
         segment_w=watts,
+        segment_idle_w=held_idle_w,
     )
+
+
+def _check_placed(
+    log: SegmentLog,
+    cluster: Cluster,
+    tables: Mapping[str, LevelTable] | None,
+    gpu_cap: npt.ArrayLike | None,
+) -> None:
+    """Whether the log, the cluster and what they are accounted with are all of placed nodes, or none."""
+    if (log.pieces is not None) != cluster.placed:
+        raise InputError(
+            f"the log says {'on which nodes' if log.pieces is not None else 'nothing of where'} its jobs lay, and the "
+            f"groups of the cluster {cluster.name!r} are {'' if cluster.placed else 'not '}placed; give the cluster of "
+            "the run"
+        )
+    if cluster.placed and tables is not None:
+        raise InputError("placed nodes have no levels; leave tables out, and give GPU caps as gpu_cap")
+    if not cluster.placed and gpu_cap is not None:
+        raise InputError("gpu_cap is for placed nodes; elsewhere caps are levels: give the tables of the run")
 
 
 def _horizon(log: SegmentLog, horizon: tuple[float, float] | None) -> tuple[float, float]:
@@ -124,6 +158,7 @@ def _notes(
     model: PowerModel,
     profile: Profile | None,
     tables: Mapping[str, LevelTable] | None,
+    gpu_cap: npt.ArrayLike | None,
     outside: Signals,
 ) -> tuple[str, ...]:
     """What was measured and what was not, in words."""
@@ -146,4 +181,6 @@ def _notes(
     shared = [group.name for group in cluster.groups if group.shared]
     if shared:
         notes.append(f"jobs on shared nodes count with their share of the cores: {', '.join(shared)}")
+    if log.pieces is not None:
+        notes += placed_notes(log, cluster, gpu_cap)
     return (*notes, *outside.notes)

@@ -57,10 +57,12 @@ class Accounts:
     log: SegmentLog
     horizon_s: tuple[float, float]
     """Start and end, on the log's clock."""
-    it_power: Series
-    """Watts of nodes and their gear, step by step, on the log's clock."""
-    facility_power: Series
-    """Watts of the building, on the same steps; never below `it_power`."""
+    it_w: Floats
+    """Watts of nodes and their gear, cell by cell of `grid`."""
+    facility_w: Floats
+    """Watts of the building; never below `it_w`."""
+    unix_zero_s: float | None
+    """Unix time at which the log's clock says 0; None where it has no date."""
     by_group: Mapping[str, Mapping[str, float]]
     """IT kWh of each group by `STATES`."""
     carbon: Series | None
@@ -80,28 +82,30 @@ class Accounts:
     """Nodes each segment of the log held."""
     segment_w: Floats
     """Watts each segment drew."""
+    segment_idle_w: Floats | None = None
+    """Idle watts among them, of what each held on placed nodes; None where jobs were not placed."""
 
     # -- of the whole run ---------------------------------------------------------------------------
 
     @cached_property
     def it_kwh(self) -> float:
         """Nodes and their gear."""
-        return float(self.it_power.integral(*self.horizon_s)) / J_PER_KWH
+        return float(np.dot(self.it_w, self.grid.length_s)) / J_PER_KWH
 
     @cached_property
     def facility_kwh(self) -> float:
         """The whole building."""
-        return float(self.facility_power.integral(*self.horizon_s)) / J_PER_KWH
+        return float(np.dot(self.facility_w, self.grid.length_s)) / J_PER_KWH
 
     @cached_property
     def co2_kg(self) -> float | None:
         """Of the building's energy; None without a carbon intensity."""
-        return None if self._grams is None else float(self._grams.integral(*self.horizon_s)) / 1e3
+        return None if self._grams is None else float(np.dot(self._grams, self.grid.length_s)) / 1e3
 
     @cached_property
     def cost(self) -> float | None:
         """Of the building's energy, in `currency`; None without a price."""
-        return None if self._money is None else float(self._money.integral(*self.horizon_s))
+        return None if self._money is None else float(np.dot(self._money, self.grid.length_s))
 
     @property
     def by_state(self) -> dict[str, float]:
@@ -121,22 +125,22 @@ class Accounts:
     @property
     def peak_it_w(self) -> float:
         """The most drawn at any time, however short."""
-        return float(self.it_power.value.max())
+        return float(self.it_w.max())
 
     @property
     def peak_it_s(self) -> float:
         """When that was first."""
-        return float(self.it_power.edge_s[np.argmax(self.it_power.value)])
+        return float(self.grid.edge_s[np.argmax(self.it_w)])
 
     @property
     def peak_facility_w(self) -> float:
         """The most the building drew."""
-        return float(self.facility_power.value.max())
+        return float(self.facility_w.max())
 
     @property
     def peak_facility_s(self) -> float:
         """When that was first."""
-        return float(self.facility_power.edge_s[np.argmax(self.facility_power.value)])
+        return float(self.grid.edge_s[np.argmax(self.facility_w)])
 
     @cached_property
     def energy_delay_j_s(self) -> float:
@@ -172,16 +176,30 @@ class Accounts:
 
     # -- over time ----------------------------------------------------------------------------------
 
+    @cached_property
+    def it_power(self) -> Series:
+        """Watts of nodes and their gear, step by step, on the log's clock."""
+        return self._series(self.it_w, "W", "IT power")
+
+    @cached_property
+    def facility_power(self) -> Series:
+        """Watts of the building, on the same steps."""
+        return self._series(self.facility_w, "W", "facility power")
+
+    def _series(self, value: Floats, unit: str, name: str) -> Series:
+        return Series(self.grid.edge_s, value, unit, {"name": name}, self.unix_zero_s)
+
     def hourly(self) -> Hourly:
         """kWh of IT and building, kg of CO2e and money, hour by hour."""
         first, last = self.horizon_s
-        zero = self.it_power.unix_zero_s or 0.0
+        zero = self.unix_zero_s or 0.0
         begin = math.floor((first + zero) / _HOUR_S) + 1
         inner = np.arange(begin, math.ceil((last + zero) / _HOUR_S)) * _HOUR_S - zero
         edge = np.concatenate(([first], inner, [last]))
-        parts = (self.it_power, self.facility_power, self._grams, self._money)
+        parts = (self.it_w, self.facility_w, self._grams, self._money)
         it, facility, grams, money = (
-            None if part is None else part.integral(edge[:-1], edge[1:]) for part in parts
+            None if part is None else self._series(part, "", "").integral(edge[:-1], edge[1:])
+            for part in parts
         )
         assert it is not None and facility is not None
         kilograms = None if grams is None else grams / 1e3
@@ -200,18 +218,17 @@ class Accounts:
         return PowerBins(edge, it, facility, carbon, price)
 
     @cached_property
-    def _grams(self) -> Series | None:
-        """Grams of CO2e per second."""
-        return None if self.carbon is None else self._rate(self.carbon, J_PER_KWH, "g/s")
+    def _grams(self) -> Floats | None:
+        """Grams of CO2e per second, cell by cell."""
+        return None if self.carbon is None else self._rate(self.carbon, J_PER_KWH)
 
     @cached_property
-    def _money(self) -> Series | None:
-        """Money per second."""
-        return None if self.price is None else self._rate(self.price, 1e3 * J_PER_KWH, f"{self.currency}/s")
+    def _money(self) -> Floats | None:
+        """Money per second, cell by cell."""
+        return None if self.price is None else self._rate(self.price, 1e3 * J_PER_KWH)
 
-    def _rate(self, signal: Series, joules: float, unit: str) -> Series:
-        rate = self.facility_power.value * self.grid.series(signal) / joules
-        return Series(self.grid.edge_s, rate, unit, unix_zero_s=self.it_power.unix_zero_s)
+    def _rate(self, signal: Series, joules: float) -> Floats:
+        return np.asarray(self.facility_w * self.grid.series(signal) / joules)
 
     # -- by job -------------------------------------------------------------------------------------
 
@@ -222,13 +239,14 @@ class Accounts:
         - `facility_j`: its part of the building's energy, by its part of the IT power at every moment;
         - `idle_share_j`: its part, by node-seconds, of the IT energy of idle and sleeping nodes and their
           transitions: of its own group's, and of that of groups where nothing ran. The other columns are without it;
+        - `held_idle_j`: on placed nodes, what of `it_j` is the idle draw of what it held;
         - `co2_g`, `cost`: of `facility_j`, by the intensity and the price at every moment, where they were given.
         """
         return self._per_job
 
     @cached_property
     def _per_job(self) -> JobRecords:
-        rates = {"facility_j": self.facility_power}
+        rates = {"facility_j": self.facility_w}
         if self._grams is not None:
             rates["co2_g"] = self._grams
         if self._money is not None:
@@ -237,11 +255,12 @@ class Accounts:
             self.log,
             self.grid,
             self.segment_group,
-            self.it_power.value,
-            {name: rate.value for name, rate in rates.items()},
+            self.it_w,
+            rates,
             self.segment_nodes,
             self.segment_w,
             self.by_group,
+            self.segment_idle_w,
         )
 
     def by_user(self) -> list[EnergyRow]:

@@ -27,6 +27,10 @@ class Grid:
     """Per segment of the log: the edge at which it starts, or the horizon does."""
     end: Ints
     """The edge at which it ends, or the horizon does."""
+    ran_s: Floats
+    """How long each segment ran within the horizon."""
+    others: tuple[Ints, ...] = ()
+    """Of the other times it was made of, list by list: their edge, or the horizon's where they lie beyond."""
 
     def __len__(self) -> int:
         return len(self.edge_s) - 1
@@ -37,23 +41,35 @@ class Grid:
         return np.diff(self.edge_s)
 
     @cached_property
-    def ran_s(self) -> Floats:
-        """How long each segment ran within the horizon."""
-        return np.asarray(self.edge_s[self.end] - self.edge_s[self.begin])
+    def _nobody(self) -> Ints:
+        """The cells in which no segment runs."""
+        return self._empty(self.begin, self.end)
+
+    def _empty(self, begin: Ints, end: Ints) -> Ints:
+        size = len(self) + 1
+        number = np.bincount(begin, minlength=size)
+        number -= np.bincount(end, minlength=size)
+        np.cumsum(number, out=number)
+        return np.flatnonzero(number[:-1] <= 0)
 
     def running(self, amount: Floats, rows: Ints | None = None) -> Floats:
         """The sum of an amount over the segments that run, cell by cell; exactly 0 where none does."""
         begin, end = (self.begin, self.end) if rows is None else (self.begin[rows], self.end[rows])
         size = len(self) + 1
-        change = np.bincount(begin, amount, size) - np.bincount(end, amount, size)
-        number = np.bincount(begin, minlength=size) - np.bincount(end, minlength=size)
+        total = np.bincount(begin, amount, size).astype(np.float64, copy=False)  # of nothing it is int64
+        total -= np.bincount(end, amount, size)
+        np.cumsum(total, out=total)
         # What starts and ends in between leaves crumbs of rounding: they must not outlive the last job.
-        total = np.where(np.cumsum(number) > 0, np.cumsum(change), 0.0)
-        return np.maximum(total, 0.0)[:-1]
+        total[self._nobody if rows is None else self._empty(begin, end)] = 0.0
+        return np.maximum(total, 0.0, out=total)[:-1]
 
     def steps(self, time_s: npt.ArrayLike, value: npt.ArrayLike, before: float = 0.0) -> Floats:
         """``value[i]`` from ``time_s[i]`` on, `before` before the first; the times rise, and are edges of the grid."""
         place = np.searchsorted(self.edge_s[:-1], np.asarray(time_s, np.float64), side="left")
+        return self.steps_at(place, value, before)
+
+    def steps_at(self, place: Ints, value: npt.ArrayLike, before: float = 0.0) -> Floats:
+        """The same from the edges at which the values begin."""
         cells = np.diff(np.concatenate(([0], place, [len(self)])))
         values = np.concatenate(([before], np.asarray(value, np.float64)))
         return np.repeat(values, cells)
@@ -76,14 +92,18 @@ class Grid:
 def grid_of(log: SegmentLog, horizon_s: tuple[float, float], times: Iterable[npt.ArrayLike]) -> Grid:
     """All starts and ends of segments, and the `times` given, within the horizon."""
     first, last = horizon_s
-    others = np.concatenate([np.empty(0), *(np.asarray(some, np.float64) for some in times)])
-    others = others[(others > first) & (others < last)]
-    time = np.concatenate((log.start_s, log.end_s, [first, last], others))
+    lists = [log.start_s, log.end_s, *(np.asarray(some, np.float64) for some in times)]
+    time = np.concatenate((*lists, [first, last]))
     np.clip(time, first, last, out=time)
     order = np.argsort(time, kind="stable")  # starts and ends nearly stand in order
     ordered = time[order]
-    new = np.append(True, ordered[1:] != ordered[:-1])
+    new = np.empty(len(time), bool)
+    new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    number = np.cumsum(new)
+    number -= 1
     place = np.empty(len(time), np.int64)
-    place[order] = np.cumsum(new) - 1
+    place[order] = number
+    begin, end, *others = np.split(place[:-2], np.cumsum([len(some) for some in lists[:-1]]))
     n = len(log)
-    return Grid(ordered[new], place[:n], place[n : 2 * n])
+    return Grid(ordered[new], begin, end, time[n : 2 * n] - time[:n], tuple(others))

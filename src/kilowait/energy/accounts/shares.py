@@ -41,11 +41,13 @@ def shares(
     nodes: Floats,
     watts: Floats,
     by_group: Mapping[str, Mapping[str, float]],
+    idle_w: Floats | None = None,
 ) -> JobRecords:
     """Columns for each row of the job table.
 
     `rates` are what the whole machine spends a second, cell by cell; a segment's part at every moment is that of its
-    watts in the IT power. `by_group` are kWh by state; `group` is the number of each segment's there.
+    watts in the IT power. `idle_w` are the idle ones among them, where they are known. `by_group` are kWh by state;
+    `group` is the number of each segment's there.
     """
     size = len(log.jobs_table)
 
@@ -53,6 +55,8 @@ def shares(
         return np.asarray(np.bincount(log.job, of_segment, size), np.float64)
 
     columns = {"job_id": log.jobs_table["job_id"], "it_j": by_job(watts * grid.ran_s)}
+    if idle_w is not None:
+        columns["held_idle_j"] = by_job(idle_w * grid.ran_s)
     for name, rate in rates.items():
         per_watt = np.divide(rate, it_w, out=np.zeros(len(grid)), where=it_w > 0)
         columns[name] = by_job(watts * grid.over_segments(per_watt))

@@ -30,11 +30,10 @@ class Drawn(NamedTuple):
     """By group and state."""
 
 
-def state_times(log: SegmentLog, cluster: Cluster) -> Iterator[Floats]:
-    """Times besides starts and ends at which what nodes do may change."""
-    yield np.array([edge for away in cluster.outages for edge in (away.start_s, away.end_s)], np.float64)
-    if log.states is not None:
-        yield log.states.time_s
+def state_times(log: SegmentLog, cluster: Cluster) -> tuple[Floats, Floats]:
+    """Times besides starts and ends at which what nodes do may change: they sleep or wake, outages."""
+    away = np.array([edge for away in cluster.outages for edge in (away.start_s, away.end_s)], np.float64)
+    return (np.empty(0) if log.states is None else log.states.time_s), away
 
 
 def drawn(
@@ -58,24 +57,27 @@ def drawn(
     joules: dict[str, dict[str, float]] = {}
     for number, power in enumerate(model.groups):
         rows = np.flatnonzero(of_segment == number) if len(model.groups) > 1 else None
-        asleep = _sleeping(log.states, parent, number, power, grid)
-        awake = _capacity(cluster, number, grid) - grid.running(nodes if rows is None else nodes[rows], rows)
-        for count in asleep.values():
-            awake -= count
-        states = {"idle": np.maximum(awake, 0.0) * power.idle_w}
-        states |= {name: count * _watts(power, name) for name, count in asleep.items()}
-        states["fixed"] = np.full(len(grid), power.fixed_w())
-        found = {"jobs": float(spent_j.sum() if rows is None else spent_j[rows].sum())}
-        for name in STATES[1:]:
-            found[name] = float(np.dot(states[name], grid.length_s)) if name in states else 0.0
-        for state_w in states.values():
-            it_w += state_w
+        idle = grid.running(nodes if rows is None else nodes[rows], rows)
+        np.subtract(_capacity(cluster, number, grid), idle, out=idle)
+        found = dict.fromkeys(STATES, 0.0)
+        for own in _asleep(log.states, parent, number, power, grid):
+            idle -= own.nodes
+            it_w += own.watts
+            for state, spent in own.joules.items():
+                found[state] += spent
+        np.maximum(idle, 0.0, out=idle)
+        idle *= power.idle_w
+        it_w += idle
+        it_w += power.fixed_w()
+        found["jobs"] = float(spent_j.sum() if rows is None else spent_j[rows].sum())
+        found["idle"] = float(np.dot(idle, grid.length_s))
+        found["fixed"] = power.fixed_w() * float(grid.edge_s[-1] - grid.edge_s[0])
         joules[power.name] = found
     return Drawn(it_w, joules)
 
 
-def _capacity(cluster: Cluster, number: int, grid: Grid) -> Floats:
-    """Nodes of a group that are there, cell by cell."""
+def _capacity(cluster: Cluster, number: int, grid: Grid) -> Floats | float:
+    """Nodes of a group that are there, cell by cell, or always."""
     group = cluster.groups[number]
     changes = [
         change
@@ -84,34 +86,47 @@ def _capacity(cluster: Cluster, number: int, grid: Grid) -> Floats:
         for change in ((away.start_s, -away.nodes), (away.end_s, away.nodes))
         if change[0] < math.inf
     ]
+    if not changes:
+        return float(group.nodes)
     changes.sort()
     left = group.nodes + np.cumsum([nodes for _, nodes in changes], dtype=np.float64)
     return grid.steps([time for time, _ in changes], left, group.nodes)
 
 
-def _sleeping(
+class Asleep(NamedTuple):
+    """Nodes of one of the log's groups that fall asleep, sleep or wake."""
+
+    nodes: Floats
+    """Cell by cell of the grid, as are the watts."""
+    watts: Floats
+    joules: dict[str, float]
+    """By state."""
+
+
+def _asleep(
     states: NodeStates | None, parent: Ints, number: int, power: GroupPower, grid: Grid
-) -> dict[str, Floats]:
-    """Nodes falling, asleep and waking, cell by cell; none of them where the group never sleeps."""
+) -> Iterator[Asleep]:
+    """Those of the group, and of each reservation made on it; none where they never sleep."""
     if states is None:
-        return {}
-    rows = np.flatnonzero(parent[states.group] == number)
-    if not len(rows):
-        return {}
-    if power.sleep is None:
-        raise InputError(
-            f"nodes of the group {power.name!r} slept in this run, and the power model says nothing of sleep; give it "
-            "a [group.sleep] table"
-        )
-    found = {name: np.zeros(len(grid)) for name in ("falling", "asleep", "waking")}
-    for own in np.unique(states.group[rows]):
-        mine = rows[states.group[rows] == own]
-        for name in found:
-            found[name] += grid.steps(states.time_s[mine], getattr(states, name)[mine])
-    return found
-
-
-def _watts(power: GroupPower, state: str) -> float:
-    assert power.sleep is not None  # looked at where the nodes were counted
-    how = power.sleep
-    return {"falling": how.to_sleep_w, "asleep": how.sleep_w, "waking": how.wake_w}[state]
+        return
+    for own in np.flatnonzero(parent == number):
+        rows = np.flatnonzero(states.group == own) if len(parent) > 1 else slice(None)
+        place = grid.others[0][rows]
+        if not len(place):
+            continue
+        if power.sleep is None:
+            raise InputError(
+                f"nodes of the group {power.name!r} slept in this run, and the power model says nothing of sleep; give "
+                "it a [group.sleep] table"
+            )
+        lasting_s = np.diff(grid.edge_s[place], append=grid.edge_s[-1])
+        nodes, watts = np.zeros(len(place)), np.zeros(len(place))
+        joules = {}
+        how = power.sleep
+        for state, each_w in (("falling", how.to_sleep_w), ("asleep", how.sleep_w), ("waking", how.wake_w)):
+            count = getattr(states, state)[rows].astype(np.float64)
+            nodes += count
+            joules[state] = each_w * float(np.dot(count, lasting_s))
+            count *= each_w
+            watts += count
+        yield Asleep(grid.steps_at(place, nodes), grid.steps_at(place, watts), joules)

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
+from kilowait.cluster.speeds import Speeds
 from kilowait.energy.accounts.grid import Floats, Ints
 from kilowait.energy.power import ConstantUse, LevelTable, PowerModel, Profile, job_power_w
+from kilowait.energy.power.least_energy import joules_by_group
+from kilowait.energy.power.profile import alike
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
 
-__all__ = ["held_nodes", "lower_bound_kwh", "parents", "segment_nodes_and_watts"]
+__all__ = ["KindTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parents", "segment_nodes_and_watts"]
 
 Tables = Mapping[str, LevelTable]
 J_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True, slots=True)
+class KindTable(LevelTable):
+    """A LevelTable with a row for each kind of job rather than for each job: logs have far fewer of them."""
+
+    kind: Ints
+    """Row of each job."""
+
+
+def rows_of(table: LevelTable, job: Ints) -> Ints:
+    """The rows that tell of these jobs."""
+    return table.kind[job] if isinstance(table, KindTable) else job
 
 
 def parents(log: SegmentLog, cluster: Cluster) -> Ints:
@@ -73,9 +90,11 @@ def segment_nodes_and_watts(
                 "tables that the run was made with"
             )
         if table is None:
-            watts[rows] = _full_speed_w(jobs, group, model, profile)[job]
+            watts[rows] = full_speed_w(jobs, group, model, profile)[job]
+        elif levels == 1 or not level.any():
+            watts[rows] = table.power_w[:, 0][rows_of(table, job)]
         else:
-            watts[rows] = table.power_w[job, level]
+            watts[rows] = table.power_w[rows_of(table, job), level]
     return nodes, watts
 
 
@@ -85,13 +104,16 @@ def lower_bound_kwh(
     model: PowerModel,
     tables: Tables | None = None,
     profile: Profile | None = None,
+    speeds: Speeds | None = None,
+    gpu_cap: Floats | None = None,
 ) -> float:
     """IT energy below which no schedule can come that runs all these jobs: every job at its least-energy level on its
     least-energy group, and not a watt for anything else.
 
     Nothing is idle, asleep or in transition, and fixed gear is not counted, so it is a bound and not a plan. Each job
     counts with its whole `runtime_s`; where a run kills jobs at their estimate, cut the column first. `tables` and
-    `profile` are those of `account`.
+    `profile` are those of `account`. On placed nodes, which have no levels, every job runs on the type where it takes
+    least, at the `speeds` and `gpu_cap` of the run; jobs that no node can hold are left out.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], power_w=[200, 300]
@@ -104,6 +126,9 @@ def lower_bound_kwh(
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"), {"nodes": slower})
     0.48
     """
+    if cluster.placed:
+        spent = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, profile, gpu_cap).min(axis=0)
+        return float(spent[np.isfinite(spent)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
     _check_tables(tables, cluster, len(jobs))
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
@@ -111,15 +136,20 @@ def lower_bound_kwh(
     for group in cluster.groups:
         table = tables.get(group.name)
         if table is None:
-            least = np.minimum(least, _full_speed_w(jobs, group, fitted, profile))
+            least = np.minimum(least, full_speed_w(jobs, group, fitted, profile))
         else:
-            least = np.minimum(least, (table.power_w * table.factor).min(axis=1))
+            of_row = (table.power_w * table.factor).min(axis=1)
+            least = np.minimum(least, of_row[rows_of(table, np.arange(len(jobs)))])
     return float(np.dot(least, jobs["runtime_s"])) / J_PER_KWH
 
 
-def _full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, profile: Profile | None) -> Floats:
+def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, profile: Profile | None) -> Floats:
     """Watts of each job at full speed; on shared nodes those of its share, unless they were measured."""
-    watts = job_power_w(jobs, model, ConstantUse() if profile is None else profile, group.name)
+    use = ConstantUse() if profile is None else profile
+    few, kind = alike(jobs, use, by_cores=group.shared)
+    watts = job_power_w(few, model, use, group.name)
+    if kind is not None:
+        return watts[kind]
     if not group.shared:
         return watts
     share = held_nodes(jobs, group) / jobs["nodes"]
@@ -131,8 +161,9 @@ def _check_tables(tables: Tables, cluster: Cluster, jobs: int) -> None:
     for name, table in tables.items():
         if name not in names:
             raise UnknownNameError("group of a LevelTable", name, names)
-        if len(table.factor) != jobs:
+        known = len(table.kind if isinstance(table, KindTable) else table.factor)
+        if known != jobs:
             raise InputError(
-                f"the LevelTable of the group {name!r} has {len(table.factor)} rows and the job table {jobs}; make it "
+                f"the LevelTable of the group {name!r} has {known} rows and the job table {jobs}; make it "
                 "from the same jobs"
             )

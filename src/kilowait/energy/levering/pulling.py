@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, Levers, NodeGroup, Sleeping
+from kilowait.cluster import Cluster, Levers, Sleeping
 from kilowait.cluster.levers import Steps
-from kilowait.energy.accounts.watts import held_nodes
+from kilowait.energy.accounts.watts import KindTable, full_speed_w, held_nodes
 from kilowait.energy.holding import hold_until
 from kilowait.energy.levering.sleep import sleep_words, sleeping
-from kilowait.energy.levering.texts import HoldRule, parse_levers
+from kilowait.energy.levering.texts import HoldRule, LeverSet, parse_levers
 from kilowait.energy.power import (
     ConstantUse,
     GroupPower,
@@ -22,9 +23,9 @@ from kilowait.energy.power import (
     PowerModel,
     Profile,
     best_level,
-    job_power_w,
     level_tables,
 )
+from kilowait.energy.power.profile import alike
 from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -77,6 +78,11 @@ def pull(
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     asked = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
+    if cluster.placed and asked != LeverSet():
+        raise InputError(
+            f"levers {text!r}: the nodes of {cluster.name!r} are placed, and such do not sleep or run at levels, nor "
+            "are their jobs held; cap their GPUs (cap_gpus) or place jobs where they take least (least_energy)"
+        )
     words = []
     sleep: dict[str, Sleeping] = {}
     if asked.sleep is not None and asked.sleep.kind != "never":
@@ -85,29 +91,36 @@ def pull(
     tables = tables_of(text, jobs, cluster, model, profile)
     levers = Levers(sleep=sleep) if sleep else None
     if tables is not None:
-        factor = np.stack([tables[group.name].factor for group in cluster.groups])
-        levers = Levers(sleep=sleep, factor=factor)
+        few, kind = _alike(jobs, cluster, profile)
+        preferred = watts = None
+        steps: Steps | None = None
         if asked.slowdown is not None:
-            preferred = _preferred(asked.slowdown, tables, jobs, cluster, fitted, sleep)
-            levers = replace(levers, preferred=preferred, crowd=0)
+            preferred = _each(_preferred(asked.slowdown, tables, few, cluster, fitted, sleep), kind)
             words.append(
                 f"jobs run up to {asked.slowdown:g} times as long at their level of least energy unless more nodes are "
                 "asked for than are free"
             )
         if asked.budget is not None:
             limit = asked.budget.of(fitted)
-            watts, headroom = _under_budget(limit, tables, jobs, cluster, fitted, sleep)
-            steps: Steps = ((-math.inf, headroom),)
+            drawn, headroom = _under_budget(limit, tables, few, cluster, fitted, sleep)
+            watts, steps = _each(drawn, kind, 1), ((-math.inf, headroom),)
             said = f"IT power is kept at or below {limit / 1e3:,.1f} kW"
             if asked.budget.daily is not None:
                 lower = asked.budget.daily.of(fitted)
-                _, room = _under_budget(lower, tables, jobs, cluster, fitted, sleep)
+                _, room = _under_budget(lower, tables, few, cluster, fitted, sleep)
                 steps = daily_steps(headroom, room, asked.budget.hours, jobs)
                 said += (
                     f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
                 )
-            levers = replace(levers, watts=watts, budget=steps)
             words.append(said)
+        levers = Levers(
+            sleep=sleep,
+            factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),
+            watts=watts,
+            preferred=preferred,
+            crowd=-1 if preferred is None else 0,
+            budget=steps,
+        )
     if asked.hold is not None:
         jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
         words.append(said)
@@ -131,29 +144,42 @@ def tables_of(
             f"levels={asked.slowdown:g}: the power model {model.name!r} has no levels for the group {names}; add "
             "[[group.level]] tables to a power file, or leave this lever out"
         )
-    use = ConstantUse() if profile is None else profile
+    few, kind = _alike(jobs, cluster, profile)
     most = max(len(group.levels) for group in fitted.groups)
-    tables = {}
+    tables: dict[str, LevelTable] = {}
     for group, power in zip(cluster.groups, fitted.groups, strict=True):
-        table = level_tables(jobs, _full_speed_w(jobs, group, fitted, use), power, use)
-        last = [*range(len(table.names)), *[len(table.names) - 1] * (most - len(table.names))]
-        tables[group.name] = LevelTable(
-            tuple(table.names[level] for level in last),
-            np.ascontiguousarray(table.factor[:, last]),
-            np.ascontiguousarray(table.power_w[:, last]),
-        )
+        table = level_tables(few, full_speed_w(few, group, fitted, profile), power, profile)
+        if len(table.names) < most:
+            last = [min(level, len(table.names) - 1) for level in range(most)]
+            table = LevelTable(
+                tuple(table.names[level] for level in last),
+                np.ascontiguousarray(table.factor[:, last]),
+                np.ascontiguousarray(table.power_w[:, last]),
+            )
+        if kind is not None:
+            table = KindTable(table.names, table.factor, table.power_w, kind)
+        tables[group.name] = table
     return tables
 
 
-def _full_speed_w(
-    jobs: JobTable, group: NodeGroup, model: PowerModel, profile: Profile
-) -> npt.NDArray[np.float64]:
-    """Watts as `account` has them: on shared nodes those of the job's share, unless they were measured."""
-    watts = job_power_w(jobs, model, profile, group.name)
-    if not group.shared:
-        return watts
-    share = held_nodes(jobs, group) / jobs["nodes"]
-    return np.where(np.isnan(jobs.column("power_w")), watts * share, watts)
+def _alike(
+    jobs: JobTable, cluster: Cluster, profile: Profile | None
+) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
+    """One job of each kind, and the kind of each job, where they come in few; else the jobs, and None."""
+    use = ConstantUse() if profile is None else profile
+    return alike(jobs, use, by_cores=any(group.shared for group in cluster.groups))
+
+
+def _each(of_kind: npt.NDArray[Any], kind: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
+    """For each job what its kind has; one row for all of them where the kinds do not differ."""
+    if kind is None:
+        return of_kind
+    first = of_kind.take([0], axis)
+    if (of_kind == first).all():
+        shape = list(of_kind.shape)
+        shape[axis] = len(kind)
+        return np.broadcast_to(first, shape)
+    return of_kind.take(kind, axis)
 
 
 def _preferred(

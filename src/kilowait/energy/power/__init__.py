@@ -12,6 +12,8 @@ from kilowait.energy.power.cooling import (
 )
 from kilowait.energy.power.describe import describe, description_rows
 from kilowait.energy.power.facility import Facility
+from kilowait.energy.power.gpu_capping import GpuCaps, cap_gpus
+from kilowait.energy.power.least_energy import least_energy
 from kilowait.energy.power.levels import CAP_CURVES, CapCurve, Level, break_even_beta, clock_slowdown
 from kilowait.energy.power.losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
 from kilowait.energy.power.model import GroupPower, PowerModel
@@ -46,6 +48,7 @@ __all__ = [
     "EfficiencyCurve",
     "Facility",
     "FixedLoad",
+    "GpuCaps",
     "GroupPower",
     "Level",
     "LevelTable",
@@ -60,12 +63,14 @@ __all__ = [
     "UseClass",
     "best_level",
     "break_even_beta",
+    "cap_gpus",
     "clock_slowdown",
     "cooling_named",
     "describe",
     "description_rows",
     "fit_cap_curve",
     "job_power_w",
+    "least_energy",
     "level_tables",
     "power_sources",
     "read_cap_table",

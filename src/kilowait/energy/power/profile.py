@@ -24,6 +24,7 @@ __all__ = [
     "MeasuredReport",
     "Profile",
     "UseClass",
+    "alike",
     "job_power_w",
     "power_sources",
     "utilization",
@@ -31,6 +32,10 @@ __all__ = [
 ]
 
 Mask = npt.NDArray[np.bool_]
+
+_OF_A_JOB = ("power_w", "cpu_utilization", "gpu_utilization", "beta")
+"""Columns by which jobs of one size differ in power or speed."""
+_LARGEST = 1 << 24  # nodes up to which sizes are counted rather than sorted
 
 
 class Profile(Protocol):
@@ -117,10 +122,36 @@ class ByClass:
 
 def utilization(jobs: JobTable, profile: Profile) -> tuple[Floats, Floats]:
     """CPU and GPU utilization per job: its columns where they are known, the profile elsewhere."""
-    modelled = profile.use(jobs)
-    columns = (jobs.column("cpu_utilization"), jobs.column("gpu_utilization"))
-    cpu, gpu = (np.where(np.isnan(own), use, own) for own, use in zip(columns, modelled, strict=True))
+    cpu, gpu = (
+        use if name not in jobs else np.where(np.isnan(jobs[name]), use, jobs[name])
+        for name, use in zip(("cpu_utilization", "gpu_utilization"), profile.use(jobs), strict=True)
+    )
     return cpu, gpu
+
+
+def alike(
+    jobs: JobTable, profile: Profile, *, by_cores: bool = False
+) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
+    """One job of each size, and the row of each job among them, where nothing but its nodes tells what a job draws.
+
+    Else (`by_cores`: it does on nodes that are shared) the jobs themselves, and None.
+
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[4, 1, 4])
+    >>> few, kind = alike(jobs, ConstantUse())
+    >>> few["nodes"].tolist(), kind.tolist()
+    ([1, 4], [1, 0, 1])
+    """
+    own = by_cores or any(name in jobs for name in _OF_A_JOB)
+    if own or not isinstance(profile, ConstantUse) or not len(jobs):
+        return jobs, None
+    nodes = jobs["nodes"]
+    if int(nodes.max()) > _LARGEST:
+        return jobs, None
+    size = np.cumsum(np.bincount(nodes) > 0) - 1
+    kind = size[nodes]
+    one = np.empty(int(size[-1]) + 1, np.int64)
+    one[kind] = np.arange(len(jobs))
+    return jobs[one], kind
 
 
 def job_power_w(jobs: JobTable, model: PowerModel, profile: Profile, group: str | None = None) -> Floats:
@@ -131,7 +162,9 @@ def job_power_w(jobs: JobTable, model: PowerModel, profile: Profile, group: str 
     [3838.0, 500.0]
     """
     modelled = jobs["nodes"] * model.group(group).node_w(*utilization(jobs, profile))
-    measured = jobs.column("power_w")
+    if "power_w" not in jobs:
+        return np.asarray(modelled, np.float64)
+    measured = jobs["power_w"]
     return np.asarray(np.where(np.isnan(measured), modelled, measured), np.float64)
 
 
@@ -143,6 +176,8 @@ def power_sources(jobs: JobTable) -> dict[str, int]:
     ... )
     {'measured': 1, 'columns': 0, 'profile': 1}
     """
+    if not any(name in jobs for name in _OF_A_JOB):
+        return {"measured": 0, "columns": 0, "profile": len(jobs)}
     measured = ~np.isnan(jobs.column("power_w"))
     used = ~(np.isnan(jobs.column("cpu_utilization")) & np.isnan(jobs.column("gpu_utilization")))
     columns = int((used & ~measured).sum())

@@ -28,6 +28,7 @@ from numba.np.arrayobj import make_array
 from platformdirs import user_cache_path
 
 __all__ = [
+    "apart",
     "cache_folder",
     "is_compiled",
     "kernel",
@@ -48,7 +49,13 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 def cache_folder() -> Path:
     """Folder for compiled kernels: other sources, options or versions mean another folder."""
     what = hashlib.sha256()
-    for pattern in ("engine/kernels/*.py", "engine/ports.py", "engine/*entry.py", "policies/*.py"):
+    for pattern in (
+        "engine/kernels/*.py",
+        "engine/ports.py",
+        "engine/*entry.py",
+        "engine/placing/*.py",
+        "policies/*.py",
+    ):
         for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
     what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
@@ -92,6 +99,11 @@ def kernel(function: F) -> F:
 def outlined(function: F) -> F:
     """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
     return numba.njit(error_model="numpy", **_INNER)(function)
+
+
+def apart(function: F) -> F:
+    """A kernel that is called, never forced into its callers: inlined ones hand that option on otherwise."""
+    return numba.njit(error_model="numpy", forceinline=False, **_INNER)(function)
 
 
 def over(function: F, inlined: bool = True, **moves: Any) -> F:

@@ -1,7 +1,6 @@
 """Starting and reserving where jobs run at levels, nodes sleep, and power is limited.
 
-These are the moves of `planning` for runs with levers. A waiting job is at rest at level 0 of no group; it is *put* on
-a group and a level to be tried there, which sets what it would need, how long it is planned for and how long it runs.
+These are the moves of `planning` for runs with levers; `trying` has their short cuts for one group.
 """
 
 from __future__ import annotations
@@ -11,43 +10,19 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels import timeline
-from kilowait.engine.kernels.compiling import kernel, outlined, over
+from kilowait.engine.kernels.compiling import kernel, natural, outlined, over
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.planning import charge, shadow, shadow_of_one
+from kilowait.engine.kernels.planning import charge, shadow
 from kilowait.engine.kernels.sleeping import claim, ready_s
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import earliest, fits_until
+from kilowait.engine.kernels.trying import first_level, place_on_one, put, reserve_on_one, rest
 from kilowait.engine.kernels.waiting import believe
 
-__all__ = ["build", "first_level", "occupy", "place", "place_at", "put", "reserve", "rest", "start", "take"]
+__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
 
 
-@kernel
-def put(s: Any, job: int, g: int, level: int) -> None:
-    """As if the job ran on the group at the level."""
-    factor = s.factor[g, job, level]
-    fate = s.fate[job]
-    fate.run_s = s.run_s[job] * factor
-    fate.level = level
-    s.jobs[job].estimate_s = s.estimate_s[job] * factor
-    if s.lever[0].budget:
-        s.need[job, s.lever[0].watts_column] = s.watts[g, job, level]
-
-
-@kernel
-def rest(s: Any, job: int) -> None:
-    """As policies see a waiting job."""
-    s.jobs[job].estimate_s = s.estimate_s[job]
-    s.fate[job].level = 0
-
-
-@kernel
-def first_level(s: Any, job: int) -> int:
-    """The level a job is tried at first."""
-    return 0 if s.lever[0].crowded else s.preferred[job]
-
-
-@kernel
+@outlined
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
@@ -70,7 +45,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
     return True
 
 
-@kernel
+@outlined
 def place_at(s: Any, job: int, groups: int, level: int) -> int:
     """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
     k = s.clock[0]
@@ -98,10 +73,15 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
 
 
 @outlined
-def place_lower(s: Any, job: int, groups: int, level: int) -> int:
-    """`place` from a level on, with a budget."""
+def place_among(s: Any, job: int, groups: int) -> int:
+    """`place` where there are several groups or pools, or a timeline."""
+    lever = s.lever[0]
+    if lever.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
+        return -1
+    level = first_level(s, job)
+    last = lever.levels - 1 if lever.budget else level
     g = -1
-    while g < 0 and level < s.lever[0].levels:
+    while g < 0 and level <= last:
         g = place_at(s, job, groups, level)
         level += 1
     return g
@@ -110,17 +90,15 @@ def place_lower(s: Any, job: int, groups: int, level: int) -> int:
 @kernel
 def place(s: Any, job: int, groups: int) -> int:
     """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
-    level = first_level(s, job)
-    if not s.lever[0].budget:
-        return place_at(s, job, groups, level)
-    if s.least_watts[job] > s.pools[len(s.pools) - 1].free:
-        return -1
-    return place_lower(s, job, groups, level)
+    job = natural(job)
+    if not s.lever[0].one or s.clock[0].timeline:
+        return place_among(s, job, groups)
+    return place_on_one(s, job) if groups & 1 else -1
 
 
-@kernel
-def take(s: Any, job: int, g: int, times: int) -> None:
-    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
+@outlined
+def take_among(s: Any, job: int, g: int, times: int) -> None:
+    """`take` where there are several groups or pools."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         s.pools[p].free -= s.need[job, s.pools[p].need] * times
     if s.lever[0].budget:
@@ -128,6 +106,17 @@ def take(s: Any, job: int, g: int, times: int) -> None:
         for other in range(len(s.groups)):
             if other != g:
                 s.pools[s.groups[other].pool_hi - 1].free -= watts
+
+
+@kernel
+def take(s: Any, job: int, g: int, times: int) -> None:
+    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
+    if not s.lever[0].one:
+        take_among(s, job, g, times)
+        return
+    s.pools[0].free -= s.fate[job].least_need * times
+    if s.lever[0].budget:
+        s.pools[1].free -= s.need[job, 1] * times
 
 
 @outlined
@@ -149,10 +138,11 @@ occupy = over(timeline.occupy, inlined=False, take_off=take_off)
 build = over(timeline.build, inlined=False, take_off=take_off)
 
 
-@outlined
+@kernel
 def start(s: Any, job: int, g: int) -> None:
     """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]
+    job = natural(job)
     fate = s.fate[job]
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
@@ -181,19 +171,25 @@ def start(s: Any, job: int, g: int) -> None:
 @kernel
 def earliest_on(s: Any, job: int, g: int) -> float:
     """When the job, as it was put, fits the group at the earliest; leaves the rest in extra where that is kept."""
-    k = s.clock[0]
-    if k.timeline:
-        return earliest(s, job, g)
-    return shadow_of_one(s, job) if k.one_pool else shadow(s, job, g)
+    return earliest(s, job, g) if s.clock[0].timeline else shadow(s, job, g)
 
 
-@outlined
+@kernel
 def reserve(s: Any, job: int) -> float:
     """Reserve for the job on that of its open groups, at that of the levels it is tried at, where it fits earliest.
 
     The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
     changes.
     """
+    job = natural(job)
+    if not s.lever[0].one or s.clock[0].timeline:
+        return reserve_among(s, job)
+    return reserve_on_one(s, job)
+
+
+@outlined
+def reserve_among(s: Any, job: int) -> float:
+    """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
     lever = s.lever[0]
     first = first_level(s, job)

@@ -1,4 +1,4 @@
-"""Runs with levers: from event to event, over moves that know levels, sleeping nodes and a budget."""
+"""Runs with levers: from event to event, where nodes sleep and wake, and jobs may be held."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels import conserving, passes, planning
+from kilowait.engine.kernels import passes
 from kilowait.engine.kernels.clock import NOBODY, greet, next_event_s, send_for_dependents
-from kilowait.engine.kernels.compiling import kernel, natural, outlined, over
+from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.levels import build, occupy, place, put, reserve, rest, start, take
+from kilowait.engine.kernels.levels import take
+from kilowait.engine.kernels.levered_passes import conserve, open_pass, schedule
 from kilowait.engine.kernels.levers import lend
 from kilowait.engine.kernels.planning import charge, show_usage
-from kilowait.engine.kernels.sleeping import come_free, fall_asleep, next_look_s, settle, take_away, wake_up
+from kilowait.engine.kernels.sleeping import come_free, fall_asleep, take_away
 from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,
@@ -26,13 +27,11 @@ from kilowait.engine.kernels.state import (
     TIMER,
 )
 from kilowait.engine.kernels.waiting import enqueue, forget, remove
+from kilowait.engine.kernels.waking import next_look_s, settle, wake_up
 
-__all__ = ["advance", "conserve", "lift", "next_any_s", "open_pass", "run", "run_conservative", "schedule"]
+__all__ = ["advance", "next_any_s", "room", "run", "run_conservative"]
 
 HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
-
-
-# -- events --------------------------------------------------------------------------------------
 
 
 @kernel
@@ -41,13 +40,15 @@ def next_any_s(s: Any) -> float:
     return min(next_event_s(s), next_look_s(s))
 
 
-@outlined
+@kernel
 def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free, and its nodes are idle."""
     k = s.clock[0]
     fate = s.fate[job]
-    take(s, job, fate.group, -1)
-    come_free(s, fate.group, s.need[job, s.pools[s.groups[fate.group].pool_lo].need])
+    g = natural(fate.group)
+    take(s, job, g, -1)
+    if s.sleepers[g].sleeps:
+        come_free(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
     fate.status = DONE
     k.settled = 0
     if k.believing:
@@ -85,11 +86,11 @@ def join(s: Any, job: int) -> None:
     s.lever[0].asked += s.fate[job].least_need
 
 
-@outlined
+@kernel
 def arrive(s: Any, job: int) -> None:
     """A job that was greeted joins the queue, or is held until its time."""
     k = s.clock[0]
-    if s.hold_s[job] > k.now:
+    if s.lever[0].holds and s.hold_s[job] > k.now:
         s.fate[job].status = HELD
         push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
         k.events += 1
@@ -111,7 +112,7 @@ def leave(s: Any, job: int) -> None:
 def close_instant(s: Any) -> None:
     """What nodes do after the pass of an instant; before the first one, all are awake."""
     lever = s.lever[0]
-    if lever.whole:
+    if lever.whole and lever.sleeps:
         for g in range(len(s.sleepers)):
             if s.sleepers[g].sleeps:
                 settle(s, g)
@@ -138,11 +139,13 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
     lever = s.lever[0]
     close_instant(s)
     lever.passed = 0
-    time = next_any_s(s)
+    event = next_event_s(s)
+    look = next_look_s(s)
+    time = min(event, look)
     if lever.begun and not lever.whole and time > k.now:
         lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
         return True
-    if time == np.inf or (next_event_s(s) == np.inf and time > k.now):
+    if event == np.inf and time > k.now:
         for g in range(len(s.sleepers)):
             fall_asleep(s, g)
         return False  # nothing is left but what nodes do by themselves
@@ -164,7 +167,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
             code = CHANGE
             source = CHANGES
-        for g in range(len(s.sleepers)):
+        for g in range(len(s.sleepers) if look == time else 0):
             sleeper = s.sleepers[g]
             if (
                 sleeper.wake_lo < sleeper.wake_hi
@@ -216,63 +219,14 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
                 left = job
         if left != NOBODY and k.dependents:
             send_for_dependents(s, left)
+        look = next_look_s(s)
+        time = min(next_event_s(s), look)
         if k.per_event:
             break
-        time = next_any_s(s)
-    lever.whole = 1 if next_any_s(s) > k.now else 0
+    lever.whole = 1 if time > k.now else 0
     if k.half_life_s > 0:
         show_usage(s)
     return True
-
-
-# -- passes --------------------------------------------------------------------------------------
-
-
-@kernel
-def open_pass(s: Any) -> None:
-    """See whether the pass is crowded; if that has changed, nobody's chances are what they were."""
-    k = s.clock[0]
-    lever = s.lever[0]
-    lever.passed = 1
-    crowded = 0
-    if lever.crowd >= 0:
-        free = 0
-        for g in range(len(s.groups)):
-            free += s.pools[s.groups[g].pool_lo].free
-        crowded = 1 if lever.asked - free > lever.crowd else 0
-    if crowded != lever.crowded:
-        k.settled = 0
-        k.tight = 0
-    lever.crowded = crowded
-    for g in range(len(s.groups)):
-        if s.groups[g].shadow_s <= k.now:
-            k.settled = 0  # its time has come, but its nodes must wake: it is reserved anew
-    if lever.budget and lever.levels > 1:
-        k.tight = 0  # at another level a job may fit though its reservation cannot move
-
-
-@outlined
-def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
-    """As `conserving.keep_place`, at the level the place was reserved with."""
-    put(s, job, g, s.planned_level[job])
-    occupy(s, job, g, start_s, start_s + s.jobs[job].estimate_s, times)
-    rest(s, job)
-
-
-begin_pass = over(planning.begin_pass, build=build)
-backfill = over(passes.backfill, place=place, start=start)
-reserve_or_start = over(passes.reserve_or_start, place=place, start=start, reserve=reserve, backfill=backfill)
-schedule = over(passes.schedule, begin_pass=begin_pass, reserve_or_start=reserve_or_start, backfill=backfill)
-lift = over(conserving.lift, keep_place=keep_place)
-lay_out_plan = over(conserving.lay_out_plan, build=build, keep_place=keep_place)
-conserve = over(
-    conserving.conserve,
-    place_among=place,
-    reserve_among=reserve,
-    start=start,
-    lift=lift,
-    lay_out_plan=lay_out_plan,
-)
 
 
 # -- whole runs ----------------------------------------------------------------------------------
@@ -283,6 +237,8 @@ def room(s: Any) -> bool:
     """Whether all that one more instant could have nodes do can be written down."""
     k = s.clock[0]
     lever = s.lever[0]
+    if not lever.sleeps:
+        return True
     rows = 16 + 4 * (k.queue_hi - k.queue_lo)
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]

@@ -14,7 +14,11 @@ __all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "LeveredState", "lend"]
 
 LEVER = np.dtype(
     [
+        ("one", np.int64),  # one group, of one pool besides that of watts: least_need is the need
+        ("sleeps", np.int64),  # some group can
+        ("holds", np.int64),  # some job is held
         ("levels", np.int64),
+        ("alike", np.int64),  # all jobs have the factors of the first
         ("budget", np.int64),  # the last pool of every group is the one of watts
         ("watts_column", np.int64),  # of need
         ("crowd", np.int64),  # nodes beyond the free ones; below 0: no pass is crowded
@@ -96,13 +100,13 @@ class LeveredState(NamedTuple):
     line_free: Ints
     usage: Records
     lever: Records  # (1,) LEVER
-    factor: npt.NDArray[np.float64]  # (G, n, L)
+    factor: npt.NDArray[np.float64]  # (G, n, L), or (G, 1, L) where jobs are alike
     watts: Ints  # (G, n, L), or (0, 0, 0) without a budget
     least_watts: Ints  # (n,) over groups and levels, or (0,)
     preferred: Ints  # (n,)
     run_s: npt.NDArray[np.float64]  # (n,) at factor 1
     estimate_s: npt.NDArray[np.float64]  # (n,) at factor 1
-    hold_s: npt.NDArray[np.float64]  # (n,)
+    hold_s: npt.NDArray[np.float64]  # (n,), or (0,) where no job is held
     planned_level: Ints  # (n,) conservative: the level a job is reserved at
     sleepers: Records  # (G,) SLEEPER
     idle: Records  # (G, B) BATCH

@@ -20,6 +20,8 @@ from kilowait.traces.tables.names import ALIASES, SLURM_CODES, STATUS_WORDS, TAR
 __all__ = ["draft_of", "source"]
 
 Floats = npt.NDArray[np.float64]
+_NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
+_NUMBERS += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "restore_s")
 UNIX_S = 5e8
 """Times beyond this are on the Unix clock: logs are not sixteen years long."""
 
@@ -111,7 +113,7 @@ def draft_of(
             draft.numbers[target] = _spans(cells[name], factor)
             if plain(name) == "timelimit" and kind == "csv" and not columns:
                 _without_unit(draft, cells[name], ledger)
-    for target in ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus"):
+    for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
             values = numbers(cells[name]) * factor
             held = draft.numbers.get(target)

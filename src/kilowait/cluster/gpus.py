@@ -1,0 +1,102 @@
+"""Types of GPU: memory, bandwidth, rates and watts, each with its source (gpus.toml beside this file)."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from kilowait.errors import InputError, UnknownNameError
+
+__all__ = ["CATALOGUE", "PRECISIONS", "Gpu", "gpu"]
+
+IDLE_SHARE = 0.15
+"""Of the TDP, taken for the idle draw where none is known."""
+
+PRECISIONS = ("fp64", "fp32", "fp16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One type. NaN where a number is not known; `unsure` names those that are estimates or unconfirmed.
+
+    >>> gpu("V100").tdp_w, gpu("G2").tdp_w, gpu("rtx 4090").unsure[0]
+    (300.0, nan, 'memory_gb')
+    """
+
+    name: str
+    memory_gb: float
+    bandwidth_gb_per_s: float = math.nan
+    fp64_tflops: float = math.nan
+    fp32_tflops: float = math.nan
+    fp16_tflops: float = math.nan
+    """With 32-bit sums, tensor cores where there are any; NaN: half precision is not fast."""
+    tdp_w: float = math.nan
+    idle_w: float = math.nan
+    family: str = ""
+    """Types of one family share measured speeds; the name where none is given."""
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+    unsure: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for rule in fields(self):
+            value = getattr(self, rule.name)
+            if isinstance(value, float) and not (math.isnan(value) or 0 < value < math.inf):
+                raise InputError(
+                    f"{rule.name} of the GPU type {self.name!r} is {value}; it must be above 0, or NaN if not known"
+                )
+
+    def tflops(self, precision: str) -> float:
+        """Dense rate; half precision runs at least as fast as single. NaN: not known.
+
+        >>> gpu("K80").tflops("fp16"), gpu("T4").tflops("fp16")
+        (4.113, 65.0)
+        """
+        if precision not in PRECISIONS:
+            raise UnknownNameError("precision", precision, PRECISIONS)
+        rate = float(getattr(self, f"{precision}_tflops"))
+        return self.fp32_tflops if precision == "fp16" and math.isnan(rate) else rate
+
+
+def gpu(name: str) -> Gpu:
+    """A type by name or alias; case, blanks and dashes do not matter.
+
+    >>> gpu("v100m32").memory_gb, gpu("A100-SXM4-40").name
+    (32.0, 'A100-SXM4-40')
+    >>> gpu("H20")
+    Traceback (most recent call last):
+    ...
+    kilowait.errors.UnknownNameError: unknown GPU type 'H20'; did you mean 'h200'? known: 1080ti, ...
+    """
+    found = _BY_NAME.get(_plain(name))
+    if found is None:
+        raise UnknownNameError("GPU type", name, _NAMES)
+    return found
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _made(row: dict[str, Any]) -> Gpu:
+    words: dict[str, Any] = {"family": row["name"], **row}
+    words |= {key: tuple(row.get(key, ())) for key in ("aliases", "unsure")}
+    if "tdp_w" in row and "idle_w" not in row:
+        words["idle_w"] = round(IDLE_SHARE * row["tdp_w"], 2)
+    for key, value in words.items():
+        if type(value) is int:
+            words[key] = float(value)
+    return Gpu(**words)
+
+
+_ROWS = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))["gpu"]
+
+CATALOGUE: dict[str, Gpu] = {row["name"]: _made(row) for row in _ROWS}
+"""Name to type."""
+
+# Lower case, as names that are looked for are compared in it.
+_NAMES = [known.lower() for one in CATALOGUE.values() for known in (one.name, *one.aliases)]
+_BY_NAME = {_plain(name): one for one in CATALOGUE.values() for name in (one.name, *one.aliases)}

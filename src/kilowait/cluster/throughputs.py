@@ -1,0 +1,111 @@
+"""Measured throughputs of kinds of work on types of GPU, in the form Gavel keeps them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kilowait.errors import InputError
+
+__all__ = ["GAVEL", "Throughputs", "read_throughputs"]
+
+Table = Mapping[str, Mapping[tuple[str, int], float]]
+"""Type of GPU to (kind of work, GPUs) to steps per second, all GPUs together."""
+
+_KEY = re.compile(r"\('(.*)', (\d+)\)")
+_APART = "_unconsolidated"
+
+
+@dataclass(frozen=True, eq=False)
+class Throughputs:
+    """Steps per second; 0: it does not run there (as a rule its memory is too small).
+
+    >>> round(GAVEL.together["v100"]["CycleGAN", 1] / GAVEL.together["k80"]["CycleGAN", 1], 2)
+    8.76
+    """
+
+    together: Table
+    """On as few nodes as can be."""
+    apart: Table = field(default_factory=dict)
+    """On more nodes than it must."""
+
+    def __post_init__(self) -> None:
+        for table in (self.together, self.apart):
+            for kind, rates in table.items():
+                for (model, gpus), rate in rates.items():
+                    if not (math.isfinite(rate) and rate >= 0 and gpus >= 1):
+                        raise InputError(
+                            f"the throughput of {model!r} on {gpus} {kind!r} is {rate}; it must be a number of "
+                            "steps per second, 0 or more, on at least 1 GPU"
+                        )
+
+
+def read_throughputs(path: str | PathLike[str]) -> Throughputs:
+    """Read a JSON file (.gz: packed) like Gavel's simulation_throughputs.json.
+
+    It maps a type of GPU to "('MODEL', GPUS)" to {"null": steps per second}. A type that ends in _unconsolidated
+    is the one before that, with the job's GPUs on several nodes. What stands beside "null", two jobs on one GPU, is
+    not read.
+    """
+    path = Path(path)
+    try:
+        packed = path.read_bytes()
+        content = json.loads(gzip.decompress(packed) if path.suffix == ".gz" else packed)
+    except FileNotFoundError:
+        raise InputError(f"no throughput file {path}") from None
+    except (OSError, EOFError, ValueError) as problem:
+        raise InputError(f"cannot read the throughput file {path}: {problem}") from None
+    if not (isinstance(content, dict) and content):
+        raise InputError(f"{path} holds no table from types of GPU to throughputs")
+    together: dict[str, dict[tuple[str, int], float]] = {}
+    apart: dict[str, dict[tuple[str, int], float]] = {}
+    for kind, rows in content.items():
+        name = kind.removesuffix(_APART)
+        (together if name == kind else apart)[name] = _rates(rows, f"{kind!r} in {path}")
+    return Throughputs(together, apart)
+
+
+def _rates(rows: Any, where: str) -> dict[tuple[str, int], float]:
+    if not isinstance(rows, dict):
+        raise InputError(f"{where} is not a table from \"('MODEL', GPUS)\" to throughputs")
+    rates = {}
+    for key, row in rows.items():
+        match = _KEY.fullmatch(key)
+        rate = row.get("null") if isinstance(row, dict) else None
+        if match is None or not isinstance(rate, (int, float)):
+            raise InputError(f'{where} has {key!r}; it must be "(\'MODEL\', GPUS)" with a number as "null"')
+        rates[match[1], int(match[2])] = float(rate)
+    return rates
+
+
+# K80, P100, V100: steps per second on one GPU, from Gavel's scheduler/simulation_throughputs.json
+# (github.com/stanford-futuredata/gavel, MIT licence), rounded to thousandths: some of its 83 rows.
+_ONE_GPU = {
+    "A3C": (3.439, 5.681, 7.176),
+    "CycleGAN": (0.505, 2.403, 4.426),
+    "LM (batch size 5)": (25.486, 90.776, 109.167),
+    "LM (batch size 80)": (6.054, 21.158, 28.240),
+    "Recommendation (batch size 512)": (32.859, 48.882, 23.318),
+    "Recommendation (batch size 8192)": (2.699, 5.548, 2.842),
+    "ResNet-18 (batch size 16)": (4.795, 35.869, 32.353),
+    "ResNet-18 (batch size 256)": (0.886, 7.723, 10.300),
+    "ResNet-50 (batch size 16)": (2.301, 9.053, 11.396),
+    "ResNet-50 (batch size 128)": (0.347, 1.584, 2.497),
+    "Transformer (batch size 16)": (5.467, 9.537, 11.064),
+    "Transformer (batch size 128)": (0.982, 3.074, 5.446),
+}
+
+GAVEL = Throughputs(
+    {
+        kind: {(model, 1): rates[place] for model, rates in _ONE_GPU.items()}
+        for place, kind in enumerate(("k80", "p100", "v100"))
+    }
+)
+"""Twelve kinds of training on one K80, P100 and V100; the whole file has 26, and up to 8 GPUs."""

@@ -1,0 +1,1 @@
+"""The clock of clusters whose jobs are placed on single nodes; docs/placing.md has its rules."""

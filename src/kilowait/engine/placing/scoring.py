@@ -1,0 +1,179 @@
+"""Which node is best for a piece: a number for each placement, the highest wins."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+from kilowait.engine.kernels.compiling import apart, kernel
+from kilowait.engine.placing.holding import (
+    BEST,
+    CLUSTER,
+    CONSOLIDATE,
+    DOT,
+    FGD,
+    PACK,
+    RANDOM,
+    WORST,
+    class_of,
+    gpus_for,
+)
+
+__all__ = ["fragments", "least_fragments", "score_of"]
+
+PRIME = 2**31 - 1
+
+
+@kernel
+def score_of(s: Any, job: int, piece: int, node: int) -> float:
+    """The node's score for this piece of the job."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    n = s.nodes[node]
+    score = 0.0
+    if k.placement in (BEST, WORST):
+        score = -_filled(k, n.cpu - fate.cpu, n.milli - fate.gpus * fate.milli)
+        if k.placement == WORST:
+            score = -score
+    elif k.placement == CONSOLIDATE:
+        if n.attempt == k.attempt:
+            score = 3000000.0
+        elif n.whole >= fate.gpus * (fate.pieces - piece):
+            score = 2000000.0 - n.whole
+        else:
+            score = 0.0 + n.whole
+    elif k.placement == RANDOM:
+        score = _drawn(k.seed, job, piece, node)
+    elif k.placement == DOT:
+        if k.most_cpu > 0:
+            score += (n.cpu / k.most_cpu) * (fate.cpu / k.most_cpu)
+        if k.most_gpu > 0:
+            score += (n.milli / k.most_gpu) * (fate.gpus * fate.milli / k.most_gpu)
+        score = -score / 2
+    elif k.placement == PACK and fate.gpus > 0:
+        score = 0.0 + _packed(s, fate, node)
+    elif k.placement == CLUSTER and fate.gpus > 0:
+        score = 0.0 + _clustered(s, fate, node)
+    elif k.placement == FGD:
+        score = least_fragments(s, job, node)
+    return score
+
+
+@kernel
+def _filled(k: Any, cpu: int, gpu: int) -> float:
+    share = 0.0
+    if k.most_cpu > 0:
+        share += 0.5 * (cpu / k.most_cpu)
+    if k.most_gpu > 0:
+        share += 0.5 * (gpu / k.most_gpu)
+    return share
+
+
+@kernel
+def _drawn(seed: int, job: int, piece: int, node: int) -> float:
+    z = (seed * 7919 + job * 104729 + piece * 1299709 + node * 15485863 + 12345) % PRIME
+    for _ in range(3):
+        z = z ^ (z >> 15)
+        z = (z * 48271 + 11) % PRIME
+    return 0.0 + z
+
+
+@apart
+def _packed(s: Any, fate: Any, node: int) -> int:
+    n = s.nodes[node]
+    if n.whole == n.gpus:
+        return max(33 - n.whole, n.whole)
+    if fate.milli == 1000:
+        return max(50 - fate.gpus, 33)
+    mask = gpus_for(s, fate, node)
+    free = 0
+    for g in range(n.gpus):
+        if (mask >> g) & 1:
+            free = s.gpu_free[n.gpu_lo + g]
+    if free == 1000:
+        return max(50 - 1, 33)
+    return max(100 - ((free - fate.milli) * 100 // 1000) // 10, 50)
+
+
+@apart
+def _clustered(s: Any, fate: Any, node: int) -> int:
+    k = s.clock[0]
+    n = s.nodes[node]
+    own = s.classes[node, class_of(fate)] > 0
+    others = False
+    for c in range(s.classes.shape[1]):
+        if c != class_of(fate) and s.classes[node, c] > 0:
+            others = True
+    used = 25 * (k.most_gpu - n.milli) // k.most_gpu
+    if own:
+        return (50 if others else 75) + used
+    return used if others else 25 + used
+
+
+@apart
+def fragments(s: Any, node: int) -> float:
+    """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
+    n = s.nodes[node]
+    lo = n.gpu_lo
+    hi = lo + n.gpus
+    total = 0.0
+    for t in range(len(s.targets)):
+        target = s.targets[t]
+        lost = n.milli
+        if target.gpus > 0 and n.cpu >= target.cpu and s.target_types[target.label, n.type]:
+            room = 0
+            short = 0
+            for g in range(lo, hi):
+                if s.gpu_free[g] >= target.milli:
+                    room += 1
+                else:
+                    short += s.gpu_free[g]
+            if room >= target.gpus:
+                lost = short
+        total += target.share * lost
+    return total
+
+
+@apart
+def least_fragments(s: Any, job: int, node: int) -> float:
+    """FGD's score of the node, kept until the node changes; `memo_gpu` has the bits of the GPUs to take."""
+    fate = s.fate[job]
+    n = s.nodes[node]
+    row = fate.like % s.memo.shape[0]
+    stamp = n.version * s.clock[0].likes + fate.like
+    if s.memo_stamp[row, node] == stamp:
+        return s.memo[row, node]
+    before = fragments(s, node)
+    n.cpu -= fate.cpu
+    n.milli -= fate.gpus * fate.milli
+    best = -1.0
+    chosen = 0
+    if fate.gpus > 0 and fate.milli < 1000:
+        for g in range(n.gpus):
+            if s.gpu_free[n.gpu_lo + g] >= fate.milli:
+                s.gpu_free[n.gpu_lo + g] -= fate.milli
+                score = _sigmoid(before - fragments(s, node))
+                s.gpu_free[n.gpu_lo + g] += fate.milli
+                if score > best:
+                    best = score
+                    chosen = 1 << g
+    else:
+        chosen = gpus_for(s, fate, node)
+        for g in range(n.gpus):
+            if (chosen >> g) & 1:
+                s.gpu_free[n.gpu_lo + g] -= 1000
+        best = _sigmoid(before - fragments(s, node))
+        for g in range(n.gpus):
+            if (chosen >> g) & 1:
+                s.gpu_free[n.gpu_lo + g] += 1000
+    n.cpu += fate.cpu
+    n.milli += fate.gpus * fate.milli
+    s.memo[row, node] = best
+    s.memo_gpu[row, node] = chosen
+    s.memo_stamp[row, node] = stamp
+    return best
+
+
+@kernel
+def _sigmoid(gain: float) -> float:
+    return 0.0 + int(100 / (1 + exp(-gain / 1000)))

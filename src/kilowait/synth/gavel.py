@@ -1,0 +1,141 @@
+"""Gavel's workload: training jobs drawn as its simulator draws them, the same jobs for the same seed.
+
+D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia, "Heterogeneity-aware cluster scheduling policies
+for deep learning workloads", OSDI 2020; the order of draws is that of its simulator (github.com/stanford-futuredata/
+gavel, scheduler/utils.py, job_table.py and scheduler.py): Python's own generator, seeded with seed + 2 for the jobs,
+seed + 3 for the times between them, seed + 6 for their deadlines. Of each job are drawn, in this order:
+
+- the number of GPUs: 1 with a chance of 0.7, 2 of 0.1, 4 of 0.15, 8 of 0.05; drawn even where all jobs take one;
+- minutes on V100: 10^U(3, 4) with a chance of 0.2, else 10^U(1.5, 3);
+- one of 26 kinds of work, all alike; again, until it is one that runs on several GPUs if the job has them;
+- with priorities, its weight: 5 with a chance of 0.2, else 1.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+
+import numpy as np
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+
+__all__ = ["MODELS", "MULTI_GPU_MODELS", "gavel_jobs"]
+
+
+def _batches(name: str, *sizes: int) -> tuple[str, ...]:
+    return tuple(f"{name} (batch size {size})" for size in sizes)
+
+
+MULTI_GPU_MODELS: tuple[str, ...] = (
+    *_batches("ResNet-18", 16, 32, 64, 128, 256),
+    *_batches("ResNet-50", 16, 32, 64, 128),
+    *_batches("Transformer", 16, 32, 64, 128, 256),
+    *_batches("LM", 5, 10, 20, 40, 80),
+)
+"""Kinds of work that run on several GPUs."""
+
+MODELS: tuple[str, ...] = (
+    *MULTI_GPU_MODELS,
+    *_batches("Recommendation", 512, 1024, 2048, 4096, 8192),
+    "A3C",
+    "CycleGAN",
+)
+"""All kinds of work, in the order from which one is drawn."""
+
+
+def gavel_jobs(
+    jobs: int,
+    jobs_per_hour: float,
+    seed: int = 0,
+    *,
+    multi_gpu: bool = False,
+    priorities: bool = False,
+    slo: bool = False,
+) -> JobTable:
+    """The first `jobs` jobs of Gavel's workload; `runtime_s` and `estimate_s` are seconds on V100.
+
+    Args:
+        jobs: how many. Gavel's published runs judge jobs 4000 to 4999 while further ones keep coming.
+        jobs_per_hour: of the Poisson process; the first job comes at 0. Infinite: all of them do.
+        seed: Gavel's.
+        multi_gpu: some jobs take 2, 4 or 8 GPUs, which may lie on any nodes (`spread`).
+        priorities: a fifth of the jobs has priority 5, the others 1.
+        slo: a third each is to be done within 1.2, 2 and 10 times its run time; `slack_s` is what that leaves.
+
+    >>> made = gavel_jobs(5000, 4.0, seed=0)
+    >>> float(made["runtime_s"][4000:].mean() / 3600), made.labels["model"][made["model"][0]]
+    (17.4146..., 'ResNet-18 (batch size 64)')
+    """
+    try:
+        count, seed = operator.index(jobs), operator.index(seed)
+    except TypeError:
+        raise InputError(f"{jobs!r} jobs with the seed {seed!r}; both must be whole numbers") from None
+    if count < 1:
+        raise InputError(f"the number of jobs is {count}; it must be at least 1")
+    if not jobs_per_hour > 0:
+        raise InputError(f"{jobs_per_hour} jobs per hour; the rate must be above 0")
+    # Python seeds with the absolute value, so -6 would draw the jobs of 2.
+    if seed < 0:
+        raise InputError(f"the seed is {seed}; it must be 0 or more")
+    drawing, coming, judging = (random.Random(seed + offset) for offset in (2, 3, 6))
+    gap_s = 3600.0 / jobs_per_hour  # formed as there, so that the last bit agrees
+    submit, gpus, runtime, model, priority, slack = [], [], [], [], [], []
+    now_s = 0.0
+    for _ in range(count):
+        size = _gpus(drawing.uniform(0, 1))
+        if not multi_gpu:
+            size = 1
+        runtime_s = _runtime_s(drawing)
+        kind = drawing.choice(MODELS)
+        while size > 1 and kind not in MULTI_GPU_MODELS:
+            kind = drawing.choice(MODELS)
+        if priorities:
+            priority.append(5.0 if drawing.uniform(0, 1) <= 0.2 else 1.0)
+        if slo:
+            slack.append((_slo(judging.uniform(0, 1)) - 1.0) * runtime_s)
+        submit.append(now_s)
+        gpus.append(size)
+        runtime.append(runtime_s)
+        model.append(MODELS.index(kind))
+        if gap_s > 0:
+            now_s += -math.log(1.0 - coming.random()) / (1.0 / gap_s)
+    return JobTable(
+        job_id=np.arange(count),
+        submit_s=submit,
+        runtime_s=runtime,
+        nodes=np.ones(count, np.int64),
+        gpus=gpus,
+        model=model,
+        spread=np.ones(count, np.int8) if multi_gpu else None,
+        priority=priority if priorities else None,
+        slack_s=slack if slo else None,
+        labels={"model": MODELS},
+        meta={
+            "workload": "gavel",
+            "seed": seed,
+            "jobs_per_hour": float(jobs_per_hour),
+            "reference_gpu": "V100",
+        },
+    )
+
+
+def _gpus(draw: float) -> int:
+    if draw < 0.7:
+        return 1
+    if draw <= 0.8:
+        return 2
+    return 4 if draw <= 0.95 else 8
+
+
+def _runtime_s(drawing: random.Random) -> float:
+    low, high = (3.0, 4.0) if drawing.random() >= 0.8 else (1.5, 3.0)
+    return float(60 * 10 ** drawing.uniform(low, high))
+
+
+def _slo(draw: float) -> float:
+    if draw < 0.33:
+        return 1.2
+    return 2.0 if draw < 0.67 else 10.0

@@ -1,0 +1,44 @@
+"""Traces of GPU and cloud clusters: Alibaba's, Microsoft's, SenseTime's, MIT's and Google's, one file a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kilowait.traces.gpu.google import read_google2011, read_google2019
+from kilowait.traces.gpu.helios import read_helios
+from kilowait.traces.gpu.kinds import gpu_format, node_list
+from kilowait.traces.gpu.openb import read_openb
+from kilowait.traces.gpu.pai import read_pai
+from kilowait.traces.gpu.philly import read_philly
+from kilowait.traces.gpu.rows import Part
+from kilowait.traces.gpu.spot import read_spot
+from kilowait.traces.gpu.supercloud import read_supercloud
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["GPU_FORMATS", "GPU_READERS", "Part", "gpu_format", "node_list"]
+
+GPU_FORMATS: dict[str, str] = {
+    "openb": "Alibaba 2023, pod lists of the GPU-sharing cluster",
+    "pai": "Alibaba 2020 (PAI), tables of tasks, jobs and tags, or GAIA's sample",
+    "spot": "Alibaba 2026, jobs of the cluster with spot GPUs, or batches made of them",
+    "philly": "Microsoft Philly 2017, cluster_job_log, or Sia's or Lumos' table",
+    "helios": "SenseTime Helios 2020, cluster_log.csv, or slices of it",
+    "supercloud": "MIT SuperCloud 2021, slurm-log.csv",
+    "google2011": "Google 2011, job_events or task_events, a file or a folder of parts",
+    "google2019": "Google 2019, collection or instance events, CSV or JSON lines",
+}
+"""Names for ``format=``."""
+
+GPU_READERS: dict[str, Callable[[Sequence[Part], Ledger], tuple[Draft, dict[str, Any]]]] = {
+    "openb": read_openb,
+    "pai": read_pai,
+    "spot": read_spot,
+    "philly": read_philly,
+    "helios": read_helios,
+    "supercloud": read_supercloud,
+    "google2011": read_google2011,
+    "google2019": read_google2019,
+}
+"""All take the files of the trace; most want exactly one."""

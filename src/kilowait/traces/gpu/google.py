@@ -1,0 +1,226 @@
+"""Google's cluster traces: the event files of 2011 and exports of the BigQuery tables of 2019."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import TraceError
+from kilowait.traces.cells import Words, number
+from kilowait.traces.gpu.lives import END, SCHEDULE, SUBMIT, UPDATE, Lives, lives_of
+from kilowait.traces.gpu.rows import Floats, Part, Rows, first_line, mark, read_rows
+from kilowait.traces.gpu.sizes import set_cpus
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["JOB_EVENTS", "TASK_EVENTS", "read_google2011", "read_google2019"]
+
+JOB_EVENTS = "time,missing,job,event,user,class,name,logical".split(",")
+TASK_EVENTS = "time,missing,job,task,machine,event,user,class,priority,cpus,memory,disk,apart".split(",")
+"""Columns of the files of 2011, which have no header."""
+
+LARGEST_MACHINE = {"cores": 1000, "memory_mb": 1_000_000}
+"""Requests are fractions of the largest machine; it is given this size."""
+_BEGIN_S = 600.0
+"""The traces begin here; what was so before has time 0."""
+
+# By code: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 updates.
+_KINDS_2011 = [SUBMIT, SCHEDULE, END, END, END, END, END, UPDATE, UPDATE]
+_STATUS_2011 = {2: 0.0, 3: 0.0, 4: 1.0, 5: 5.0, 6: 0.0}
+# By code, as in _NAMES_2019. Queueing and enabling are steps on the way to a start.
+_KINDS_2019 = [SUBMIT, UPDATE, UPDATE, SCHEDULE, END, END, END, END, END, UPDATE, UPDATE]
+_STATUS_2019 = {4: 0.0, 5: 0.0, 6: 1.0, 7: 5.0, 8: 0.0}
+_NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_PENDING UPDATE_RUNNING".split()
+
+
+def read_google2011(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a task, or a job where only job_events are at hand."""
+    of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
+    if not of_tasks and not of_jobs:
+        raise TraceError("these are no events of jobs (8 columns) or tasks (13 columns)")
+    names, chosen = (TASK_EVENTS, of_tasks) if of_tasks else (JOB_EVENTS, of_jobs)
+    if len(chosen) < len(parts):
+        ledger.add(
+            "note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here"
+        )
+    rows = _together([read_rows(part.text, ledger, names) for part in chosen])
+    draft, lives = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
+    if of_tasks:
+        _requests(draft, rows, lives, "cpus", "memory", ledger)
+        draft.words["account"] = _first(rows.words("job"), lives)
+    else:
+        draft.numbers["job_id"] = rows.numbers("job")[lives.first]
+        draft.words["name"] = _first(rows.words("logical"), lives)
+        ledger.add("note", "job_events do not say how large a job is: one node each; task_events do")
+    draft.words["user"] = _first(rows.words("user"), lives)
+    draft.words["qos"] = _first(rows.words("class"), lives)
+    return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
+
+
+def read_google2019(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job an instance, or a collection where only their events are at hand; alloc sets are no jobs."""
+    read = [
+        _json_rows(p.text, ledger) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, ledger) for p in parts
+    ]
+    of_tasks = [rows for rows in read if "instance_index" in rows]
+    chosen = of_tasks or read
+    if len(chosen) < len(read):
+        left = sum(len(rows) for rows in read) - sum(len(rows) for rows in chosen)
+        ledger.rows_read -= left
+        ledger.add("note", f"{left:,} events of collections left out: instances are the jobs here")
+    rows = _together(chosen)
+    rows.need("time", "type", "collection_id")
+    keys = ["collection_id", "instance_index"] if of_tasks else ["collection_id"]
+    draft, lives = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
+    if of_tasks:
+        _requests(draft, rows, lives, "resource_request.cpus", "resource_request.memory", ledger)
+        draft.words["account"] = _first(rows.words("collection_id"), lives)
+    else:
+        draft.numbers["job_id"] = rows.numbers("collection_id")[lives.first]
+        ledger.add(
+            "note", "collection_events do not say how large a job is: one node each; instance_events do"
+        )
+    for column, name in (("user", "user"), ("name", "collection_logical_name"), ("qos", "scheduling_class")):
+        if name in rows:
+            draft.words[column] = _first(rows.words(name), lives)
+    if "collection_type" in rows:
+        places, kinds = rows.kinds("collection_type")
+        alloc = np.array([kind.upper() in ("1", "1.0", "ALLOC_SET") for kind in kinds], np.bool_)
+        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][lives.first]
+    return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
+
+
+# -- events to jobs ------------------------------------------------------------------------------
+
+
+def _drafted(
+    rows: Rows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: Ledger
+) -> tuple[Draft, Lives]:
+    micro, event = rows.numbers("time"), _events(rows)
+    held = [rows.numbers(key) for key in keys]
+    with np.errstate(invalid="ignore"):
+        broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
+        broken |= np.logical_or.reduce([np.isnan(key) for key in held])
+    mark(ledger, "dropped", "an event without time, kind or number of its job", broken, rows.line)
+    sound = np.flatnonzero(~broken)
+    if not len(sound):
+        raise TraceError("there is not one event in it that can be read")
+    codes = event[sound].astype(np.int64)
+    lives = lives_of(
+        np.stack([key[sound] for key in held]), micro[sound] / 1e6, np.array(kinds)[codes], codes, _BEGIN_S
+    )
+    lives.first = sound[lives.first]
+    line = rows.line[lives.first]
+    ledger.folded += len(sound) - len(line)
+    draft = Draft(line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s})
+    draft.numbers["nodes"] = np.ones(len(line))
+    draft.numbers["status"] = np.array([status.get(code, -1.0) for code in lives.last.tolist()], np.float64)
+    draft.numbers["cancel_s"] = np.where(lives.never & ~lives.waiting, lives.ended_s, np.nan)
+    draft.never["waiting when the files end"] = lives.never & lives.waiting
+    draft.never["ended while it waited"] = lives.never & ~lives.waiting
+    ran = ~lives.never
+    begin, end = lives.begin_s, lives.end_s
+    mark(ledger, "mended", f"there before the files begin: cut at {begin:,.0f} s", lives.early & ran, line)
+    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", lives.late & ran, line)
+    mark(
+        ledger,
+        "note",
+        "ran several times (evicted, failed or submitted again): run time is the sum",
+        lives.runs > 1,
+        line,
+    )
+    ledger.add(
+        "note", "times are in seconds here, microseconds in the files; lines are those of its first event"
+    )
+    return draft, lives
+
+
+def _events(rows: Rows) -> Floats:
+    if "event" in rows:
+        return rows.numbers("event")
+    codes = {name: float(code) for code, name in enumerate(_NAMES_2019)}
+    places, kinds = rows.kinds("type")
+    return np.array([codes.get(kind.upper(), number(kind)) for kind in kinds], np.float64)[places]
+
+
+def _requests(draft: Draft, rows: Rows, lives: Lives, cpus: str, memory: str, ledger: Ledger) -> None:
+    """Requests at the first event, fractions of the largest machine."""
+    if cpus in rows:
+        set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))
+    if memory in rows:
+        draft.numbers["memory_mb"] = rows.numbers(memory)[lives.first] * LARGEST_MACHINE["memory_mb"]
+    if "priority" in rows:
+        draft.numbers["priority"] = rows.numbers("priority")[lives.first]
+    ledger.add(
+        "note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB"
+    )
+
+
+def _first(words: Words, lives: Lives) -> Words:
+    return words[0][lives.first], words[1]
+
+
+# -- files to events -----------------------------------------------------------------------------
+
+
+def _width(part: Part) -> int:
+    return first_line(part.text).count(",") + 1
+
+
+def _together(read: list[Rows]) -> Rows:
+    """Rows of several files as one table; columns that not all of them have are left out."""
+    import pyarrow as pa
+
+    if len(read) == 1:
+        return read[0]
+    shared = [name for name in read[0].columns if all(name in rows for rows in read)]
+    chunks = {
+        name: pa.chunked_array([chunk for rows in read for chunk in rows.columns[name].chunks], pa.string())
+        for name in shared
+    }
+    return Rows(np.concatenate([rows.line for rows in read]), chunks)
+
+
+def _csv_rows(text: str, ledger: Ledger) -> Rows:
+    rows = read_rows(text, ledger)
+    for whole in ("cpus", "memory"):  # Exports flatten the record of requests in one way or another.
+        for name in (f"resource_request_{whole}", f"{whole}_request", whole):
+            if name in rows:
+                rows.columns.setdefault(f"resource_request.{whole}", rows.columns[name])
+    return rows
+
+
+def _json_rows(text: str, ledger: Ledger) -> Rows:
+    """Lines of JSON, one event each, as BigQuery exports them."""
+    import pyarrow as pa
+
+    held: list[dict[str, str]] = []
+    at: list[int] = []
+    for place, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        ledger.rows_read += 1
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            ledger.add("dropped", "a line that is no JSON record", 1, place)
+            continue
+        asked = event.pop("resource_request", None)
+        if isinstance(asked, dict):
+            event |= {f"resource_request.{name}": value for name, value in asked.items()}
+        held.append({name: _cell(value) for name, value in event.items()})
+        at.append(place)
+    names = dict.fromkeys(name for event in held for name in event)
+    columns = {
+        name: pa.chunked_array([[event.get(name, "") for event in held]], pa.string()) for name in names
+    }
+    return Rows(np.array(at, np.int64), columns)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None or isinstance(value, (list, dict)) else str(value)

@@ -1,0 +1,62 @@
+"""Logs of SenseTime's Helios clusters, 2020: the published cluster_log.csv and slices of it for fleetsim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kilowait.traces.gpu.rows import Part, Rows, one_part, read_rows
+from kilowait.traces.gpu.sizes import share_out
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["read_helios"]
+
+
+def read_helios(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a row; the virtual cluster is its queue."""
+    rows = read_rows(one_part(parts, "a cluster log").text, ledger)
+    return _slice(rows, ledger) if "num_chips" in rows else _log(rows, ledger)
+
+
+def _log(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    rows.need("job_id", "gpu_num", "node_num", "state", "submit_time", "start_time", "end_time")
+    submit, start, end = (rows.moments(f"{what}_time") for what in ("submit", "start", "end"))
+    draft = Draft(rows.line, {"job_id": rows.numbers("job_id"), "submit_s": submit})
+    draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit, "status": rows.statuses("state")}
+    unstarted = np.isnan(start) & ~np.isnan(end)
+    draft.never["it has no start"] = unstarted
+    draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
+    share_out(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
+    if "cpu_num" in rows:
+        draft.numbers["cores"] = rows.numbers("cpu_num")
+    _named(draft, rows, user="user", queue="vc", name="jobname")
+    ledger.add("note", "times without a zone are read as UTC")
+    return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
+
+
+def _slice(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    rows.need("job_id", "submit_time", "num_nodes", "duration_s", "final_status")
+    draft = Draft(rows.line, {"job_id": rows.numbers("job_id"), "runtime_s": rows.numbers("duration_s")})
+    draft.numbers["submit_s"] = rows.numbers("submit_time") / 1e6
+    draft.numbers["status"] = rows.statuses("final_status")
+    ledger.add("note", "submit_time is in microseconds, from the beginning of the slice")
+    share_out(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
+    if "walltime_limit_s" in rows:
+        limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
+        if ((limit == run) | np.isnan(limit)).all():
+            ledger.add(
+                "note", "walltime_limit_s is the duration throughout, an oracle's: not taken as a request"
+            )
+        else:
+            draft.numbers["estimate_s"] = limit
+    _named(draft, rows, user="user", queue="tenant", gpu_types="chip_type")
+    return draft, {"header": rows.header} if rows.header else {}
+
+
+def _named(draft: Draft, rows: Rows, **columns: str) -> None:
+    for column, name in columns.items():
+        if name in rows:
+            draft.words[column] = rows.words(name)

@@ -1,0 +1,76 @@
+"""Pod lists of Alibaba's GPU-sharing cluster, 2023 (openb_pod_list_*.csv)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kilowait.traces.gpu.rows import Floats, Part, Rows, mark, one_part, read_rows
+from kilowait.traces.gpu.sizes import MIB_MB, set_cpus
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import LONGEST_S, Draft
+
+__all__ = ["read_openb"]
+
+_STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
+
+
+def read_openb(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a pod, on one node, with part of a GPU where it asks for less than one."""
+    rows = read_rows(one_part(parts, "a pod list").text, ledger)
+    rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
+    draft = Draft(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
+    draft.numbers["nodes"] = np.ones(len(rows))
+    draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MIB_MB
+    draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # 0 thousandths of none.
+    draft.unfit["number of GPUs not known"] = np.isnan(gpus)
+    set_cpus(draft, rows.numbers("cpu_milli"))
+    for column, name in (("gpu_types", "gpu_spec"), ("qos", "qos")):
+        if name in rows:
+            draft.words[column] = rows.words(name, ("", "nan"))
+    if "creation_time" in rows:
+        _timed(draft, rows, ledger)
+    else:
+        draft.numbers["submit_s"] = np.arange(len(rows), dtype=np.float64)
+        draft.numbers["runtime_s"] = np.full(len(rows), LONGEST_S)
+        ledger.add("note", "no times in this list: pods submitted one a second, in the order of the file")
+        ledger.add("note", f"no times in this list: pods never end (run time {LONGEST_S:g} s, 317 years)")
+    return draft, {}
+
+
+def _numbered(names: list[str]) -> Floats:
+    """The number at the end of each pod's name."""
+    found = (re.search(r"(\d{1,15})$", name) for name in names)
+    return np.array([float(match.group(1)) if match else np.nan for match in found], np.float64)
+
+
+def _timed(draft: Draft, rows: Rows, ledger: Ledger) -> None:
+    rows.need("deletion_time", "scheduled_time")
+    created, scheduled, deleted = (
+        rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time")
+    )
+    last = float(np.nanmax(np.concatenate([created, scheduled, deleted]), initial=0))
+    endless = np.isnan(deleted) & ~np.isnan(scheduled)
+    mark(
+        ledger,
+        "mended",
+        f"not deleted in the trace: taken to end with it, at {last:,.0f} s",
+        endless,
+        rows.line,
+    )
+    mark(
+        ledger, "note", f"deleted at the last moment of the trace, {last:,.0f} s: it may have run on, and is cut there",
+        deleted == last, rows.line,
+    )  # fmt: skip
+    ended = np.where(endless, last, deleted)
+    draft.numbers |= {"submit_s": created, "runtime_s": ended - scheduled, "wait_s": scheduled - created}
+    if "pod_phase" in rows:
+        status = rows.statuses("pod_phase", _STATUS)
+        draft.numbers["status"] = status
+        waiting = np.isnan(scheduled) & (status == _STATUS["PENDING"])
+        draft.never["still pending when it was deleted"] = waiting
+        draft.numbers["cancel_s"] = np.where(waiting, deleted, np.nan)

@@ -1,0 +1,162 @@
+"""Alibaba's PAI trace, 2020: the published tables, which have no header, and the sample that GAIA made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import TraceError
+from kilowait.traces.gpu.rows import Floats, Part, Rows, first_line, mark, read_rows
+from kilowait.traces.gpu.sizes import MIB_MB, set_cpus, set_workers
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["PAI_TABLES", "pai_table", "read_pai"]
+
+PAI_TABLES = {
+    "task": "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
+    "job": "job_name,inst_id,user,status,start_time,end_time",
+    "tag": "inst_id,user,gpu_type_spec,group,workload",
+    "instance": "job_name,task_name,inst_name,worker_name,inst_id,status,start_time,end_time,machine",
+    "machine": "machine,gpu_type,cap_cpu,cap_mem,cap_gpu",
+}
+"""Columns of the published tables, from the .header files beside them."""
+
+_HEX = re.compile(r"[0-9a-f]{12,}")
+_STATES = ("Terminated", "Failed", "Running", "Waiting")
+_STATUS = {"TERMINATED": 1.0, "FAILED": 0.0}
+
+
+def pai_table(line: str) -> str | None:
+    """Which of `PAI_TABLES` a line is of, by its shape or by being its header.
+
+    >>> pai_table(
+    ...     "4f057009a5d481acec67b088,tensorflow,1.0,Terminated,1739162.0,1739200.0,600.0,29.29,50.0,MISC"
+    ... )
+    'task'
+    """
+    for kind, names in PAI_TABLES.items():
+        if line.strip() == names:
+            return kind
+    fields = line.split(",")
+    width = len(fields)
+    if width == 5 and _HEX.fullmatch(fields[0]):
+        return "tag" if len(fields[0]) > 40 else "machine"
+    states = {"task": (10, 3), "job": (6, 3), "instance": (9, 5)}
+    for kind, (columns, place) in states.items():
+        if width == columns and _HEX.fullmatch(fields[0]) and fields[place] in _STATES:
+            return kind
+    return None
+
+
+def read_pai(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a task of the task table, joined with the job and tag tables where they are at hand."""
+    held: dict[str, Part] = {}
+    for part in parts:
+        first = first_line(part.text)
+        if first.strip() == "arrival_time,length,cpus":
+            if len(parts) > 1:
+                raise TraceError(
+                    f"{part.name} is a log of its own among {len(parts)} files; name one of them"
+                )
+            return _gaia(read_rows(part.text, ledger), ledger), {}
+        kind = pai_table(first)
+        if kind is None:
+            raise TraceError(f"{part.name} is none of PAI's tables: it starts with {first[:60]!r}")
+        if kind in held:
+            raise TraceError(
+                f"{part.name} and {held[kind].name} are both PAI's {kind} table; leave one of them"
+            )
+        held[kind] = part
+    if "task" not in held:
+        raise TraceError(
+            f"the task table of PAI is wanted (pai_task_table.csv), and this is the {', '.join(held)} table; name the "
+            "folder that has both, or the task table"
+        )
+    tables: dict[str, Rows] = {
+        kind: _table(held[kind], kind, ledger) for kind in ("job", "tag") if kind in held
+    }
+    return _tasks(_table(held["task"], "task", ledger), tables, ledger), {}
+
+
+def _table(part: Part, kind: str, ledger: Ledger) -> Rows:
+    """A table; only tasks are rows of the log, those of the others are looked up."""
+    own = ledger if kind == "task" else Ledger()
+    rows = read_rows(part.text, own, PAI_TABLES[kind].split(","))
+    if own is not ledger and own.dropped:
+        ledger.add("note", f"{own.dropped:,} broken rows of {part.name} left out")
+    return rows
+
+
+def _tasks(tasks: Rows, tables: dict[str, Rows], ledger: Ledger) -> Draft:
+    start, end = (np.where(x > 0, x, np.nan) for x in map(tasks.numbers, ("start_time", "end_time")))
+    workers = tasks.numbers("inst_num")
+    draft = Draft(tasks.line, {"submit_s": start, "runtime_s": end - start})
+    share = tasks.numbers("plan_gpu") / 100
+    set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, ledger)
+    set_cpus(draft, tasks.numbers("plan_cpu") * 10 * workers)
+    draft.numbers["memory_mb"] = tasks.numbers("plan_mem") * 1024 * MIB_MB * workers
+    draft.numbers["status"] = tasks.statuses("status", _STATUS)
+    draft.words["name"] = tasks.words("task_name")
+    codes, states = tasks.kinds("status")
+    waiting = np.array([state == "Waiting" for state in states], np.bool_)[codes] & np.isnan(start)
+    draft.never["still waiting when the trace ends"] = waiting
+    if "job" in tables:
+        _joined(draft, tasks, tables, start, ledger)
+    else:
+        ledger.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
+    whose, _ = tasks.kinds("job_name")
+    shared = np.bincount(whose)[whose] > 1
+    mark(ledger, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
+    ledger.add("note", "gpu_type says where a task ran, not what it asked for: not taken (gpu_type_spec is)")
+    return draft
+
+
+def _joined(draft: Draft, tasks: Rows, tables: dict[str, Rows], start: Floats, ledger: Ledger) -> None:
+    jobs = tables["job"]
+    place = _found(tasks.columns["job_name"], jobs.columns["job_name"])
+    known = place >= 0
+    submitted = np.where(known, jobs.numbers("start_time")[place], np.nan)
+    with np.errstate(invalid="ignore"):
+        early = known & (submitted > 0) & (submitted <= start)
+        odd = ~early & ~np.isnan(start)
+    mark(
+        ledger,
+        "mended",
+        "its job's submission not known or after its start: its start taken",
+        odd,
+        tasks.line,
+    )
+    submit = np.where(early | np.isnan(start) & known, submitted, start)
+    draft.numbers |= {"submit_s": submit, "wait_s": np.where(early, start - submit, np.nan)}
+    codes, names = jobs.words("user")
+    draft.words["user"] = np.where(known, codes[place], -1).astype(np.int32), names
+    if "tag" not in tables:
+        return
+    tags = tables["tag"]
+    own = _found(jobs.columns["inst_id"], tags.columns["inst_id"])
+    tagged = np.where(known, own[place], -1)
+    for column, name in (("gpu_types", "gpu_type_spec"), ("model", "workload"), ("account", "group")):
+        codes, names = tags.words(name, ("", "nan"))
+        draft.words[column] = np.where(tagged >= 0, codes[tagged], -1).astype(np.int32), names
+
+
+def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
+    """Row of each name among others, the first of its name, or -1."""
+    import pyarrow.compute as pc
+
+    rows = pc.fill_null(pc.index_in(wanted, value_set=among.combine_chunks()), -1)
+    return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _gaia(rows: Rows, ledger: Ledger) -> Draft:
+    cpus = rows.numbers("cpus")
+    draft = Draft(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
+    draft.numbers["runtime_s"] = rows.numbers("length") * 3600
+    ledger.add("note", "arrival_time and length are in hours; cpus taken as nodes")
+    ledger.add("note", "arrivals were drawn anew over a year by those who made this sample of two months")
+    return draft

@@ -1,0 +1,151 @@
+"""Microsoft's Philly trace, 2017: the published cluster_job_log and the tables that others made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import TraceError
+from kilowait.traces.cells import coded, unix_s
+from kilowait.traces.gpu.rows import Part, Rows, mark, one_part, read_rows
+from kilowait.traces.gpu.sizes import scatter, share_out
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+from kilowait.traces.tables.names import STATUS_WORDS
+
+__all__ = ["read_philly"]
+
+_ZONE = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
+
+
+def read_philly(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """Jobs of the JSON log, or rows of Sia's or Lumos' table."""
+    text = one_part(parts, "Philly's job log").text
+    if text.lstrip()[:1] == "[":
+        return _log(text, ledger), dict(_ZONE)
+    rows = read_rows(text, ledger)
+    if "timestamp" in rows:
+        return _sia(rows, ledger), dict(_ZONE)
+    return _lumos(rows, ledger), {"unix_start_s": 0}
+
+
+def _sia(rows: Rows, ledger: Ledger) -> Draft:
+    rows.need("timestamp", "duration", "num_gpus")
+    draft = Draft(rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")})
+    scatter(draft, rows.numbers("num_gpus"))
+    if "cluster" in rows:
+        draft.words["queue"] = rows.words("cluster")
+    ledger.add("note", "times without a zone are read as UTC")
+    return draft
+
+
+def _lumos(rows: Rows, ledger: Ledger) -> Draft:
+    rows.need("run_time", "wait_time", "submit_time", "gpu_num")
+    draft = Draft(rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")})
+    draft.numbers["wait_s"] = rows.numbers("wait_time")
+    scatter(draft, rows.numbers("gpu_num"))
+    ledger.add(
+        "note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here"
+    )
+    return draft
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What the attempts of one job come to."""
+
+    counted: int = 0
+    runtime_s: float = 0.0
+    first_start_s: float = np.nan
+    untimed: int = 0
+    """Attempts whose start or end is not known."""
+    running: bool = False
+    """The last has not ended."""
+    gpus: float = np.nan
+    nodes: float = np.nan
+    differ: bool = False
+
+
+def _log(text: str, ledger: Ledger) -> Draft:
+    try:
+        jobs = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise TraceError(f"this JSON cannot be read: {problem}; get the file again") from None
+    ledger.rows_read = len(jobs)
+    sound = [job for job in jobs if isinstance(job, dict)]
+    if len(sound) < len(jobs):
+        ledger.add("dropped", "not a job but another value in the list", len(jobs) - len(sound))
+    tries = [_attempts(job.get("attempts")) for job in sound]
+    place = np.array([row for row, job in enumerate(jobs, start=1) if isinstance(job, dict)], np.int64)
+    submit = np.array([unix_s(_said(job.get("submitted_time"))) for job in sound], np.float64)
+    start = np.array([found.first_start_s for found in tries], np.float64)
+    draft = Draft(place, {"submit_s": submit, "wait_s": start - submit})
+    draft.numbers["runtime_s"] = np.array(
+        [np.nan if found.untimed == found.counted else found.runtime_s for found in tries], np.float64
+    )
+    draft.numbers["status"] = np.array(
+        [STATUS_WORDS.get(_said(job.get("status")).upper(), -1.0) for job in sound], np.float64
+    )
+    for column, name in (("user", "user"), ("queue", "vc"), ("name", "jobid")):
+        draft.words[column] = coded([_said(job.get(name)) for job in sound], frozenset({"", "None"}))
+    draft.never["it has no attempt"] = np.array([not found.counted for found in tries], np.bool_)
+    running = np.array([found.running for found in tries], np.bool_)
+    draft.unfit["its last attempt has no end: it was running when the log was made"] = running
+    share_out(
+        draft,
+        np.array([found.gpus for found in tries], np.float64),
+        np.array([found.nodes for found in tries], np.float64),
+        ledger,
+    )
+    part = np.array([0 < found.untimed < found.counted for found in tries], np.bool_) & ~running
+    mark(ledger, "mended", "an attempt without its start or its end: counted as nothing", part, place)
+    again = np.array([found.counted > 1 for found in tries], np.bool_)
+    mark(
+        ledger,
+        "note",
+        "several attempts: run time is their sum, the wait is that for the first",
+        again,
+        place,
+    )
+    other = np.array([found.differ for found in tries], np.bool_)
+    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last taken", other, place)
+    ledger.add("note", "lines are places in the list; times without a zone are read as UTC")
+    return draft
+
+
+def _attempts(attempts: Any) -> _Tries:
+    found = _Tries()
+    if not isinstance(attempts, list):
+        return found
+    sizes: set[float] = set()
+    for attempt in attempts:
+        if not isinstance(attempt, dict):
+            continue
+        found.counted += 1
+        start, end = (unix_s(_said(attempt.get(name))) for name in ("start_time", "end_time"))
+        found.running = np.isnan(end)
+        if np.isnan(start) or np.isnan(end) or end < start:
+            found.untimed += 1
+        else:
+            found.runtime_s += end - start
+            found.first_start_s = start if np.isnan(found.first_start_s) else found.first_start_s
+        gpus = [len(entry["gpus"]) for entry in _entries(attempt.get("detail"))]
+        if sum(gpus):
+            # Where they were not the same on each node, no number of nodes divides them: they may lie anywhere.
+            found.gpus, found.nodes = sum(gpus), len(gpus) if len(set(gpus)) == 1 else np.inf
+            sizes.add(found.gpus)
+    found.differ = len(sizes) > 1
+    return found
+
+
+def _entries(detail: Any) -> Iterable[dict[str, Any]]:
+    listed = detail if isinstance(detail, list) else ()
+    return (x for x in listed if isinstance(x, dict) and isinstance(x.get("gpus"), list) and x["gpus"])
+
+
+def _said(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,54 @@
+"""Jobs of Alibaba's cluster with spot GPUs, 2026: the published list and a derivative of it in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kilowait.traces.gpu.rows import Part, Rows, mark, one_part, read_rows
+from kilowait.traces.gpu.sizes import set_cpus, set_workers
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+
+__all__ = ["read_spot"]
+
+
+def read_spot(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a row."""
+    rows = read_rows(one_part(parts, "a list of spot jobs").text, ledger)
+    return (_published if "job_type" in rows else _derived)(rows, ledger), {}
+
+
+def _derived(rows: Rows, ledger: Ledger) -> Draft:
+    rows.need("arrival_time", "runtime", "gpus", "priority")
+    gpus = rows.numbers("gpus")
+    draft = Draft(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
+    draft.numbers["priority"] = rows.numbers("priority")
+    mark(
+        ledger, "mended", "gpus is 0, a part of a GPU that the file does not give: one whole GPU taken",
+        gpus == 0, rows.line,
+    )  # fmt: skip
+    set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), ledger)
+    ledger.add("note", "priority follows from gpus in this derivative: it is made up, not recorded")
+    ledger.add("note", "workers and GPU types are not in this derivative: every job on one node, of any type")
+    return draft
+
+
+def _published(rows: Rows, ledger: Ledger) -> Draft:
+    rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
+    workers = rows.numbers("worker_num")
+    draft = Draft(rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")})
+    draft.numbers["runtime_s"] = rows.numbers("duration")
+    set_workers(draft, rows.numbers("gpu_request"), workers, ledger)
+    set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)
+    kind = rows.words("job_type")
+    draft.words["qos"] = kind
+    urgent = [] if kind[1] is None else [code for code, name in enumerate(kind[1]) if name.upper() == "HP"]
+    draft.numbers["priority"] = np.isin(kind[0], urgent).astype(np.float64)
+    for column, name in (("account", "organization"), ("gpu_types", "gpu_model")):
+        if name in rows:
+            draft.words[column] = rows.words(name)
+    ledger.add("note", "requests are read as those of one worker; priority 1 for HP jobs, 0 for spot")
+    return draft

@@ -1,0 +1,74 @@
+"""MIT SuperCloud's slurm-log.csv, 2021: a table of Slurm's database with resources as TRES strings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kilowait.traces.gpu.rows import Floats, Part, mark, one_part, read_rows
+from kilowait.traces.gpu.sizes import MIB_MB, share_out
+from kilowait.traces.ledger import Ledger
+from kilowait.traces.mend import Draft
+from kilowait.traces.tables.names import SLURM_CODES
+
+__all__ = ["read_supercloud"]
+
+_CPU, _MEMORY, _NODES, _GPUS = ("1",), ("2",), ("4",), ("1001", "1002")
+_TRES = re.compile(r"(\d+)=(\d+)")
+UNLIMITED = 2**32 - 1
+
+
+def read_supercloud(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+    """One job a row, with what it was given; what it asked for where nothing is said of that."""
+    rows = read_rows(one_part(parts, "a log of Slurm's database").text, ledger)
+    rows.need("id_job", "time_submit", "time_start", "time_end", "tres_alloc", "nodes_alloc", "state")
+    submit, start, end = (rows.numbers(f"time_{what}") for what in ("submit", "start", "end"))
+    start, end = (np.where(moment > 0, moment, np.nan) for moment in (start, end))
+    draft = Draft(rows.line, {"job_id": rows.numbers("id_job"), "submit_s": submit})
+    draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit}
+    unstarted = np.isnan(start)
+    draft.never["it has no start"] = unstarted
+    draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
+    codes = rows.numbers("state")
+    draft.numbers["status"] = np.array([SLURM_CODES.get(code, -1.0) for code in codes.tolist()], np.float64)
+    given = [dict(_TRES.findall(text)) for text in rows.texts("tres_alloc")]
+    asked = [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else given
+    said = [held or wanted for held, wanted in zip(given, asked, strict=True)]
+    draft.numbers["cores"] = _amounts(said, _CPU)
+    draft.numbers["memory_mb"] = _amounts(said, _MEMORY) * MIB_MB
+    nodes = rows.numbers("nodes_alloc")
+    nodes = np.where(nodes >= 1, nodes, _amounts(said, _NODES))
+    gpus = _amounts(said, _GPUS)
+    share_out(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
+    if "timelimit" in rows:
+        limit = rows.numbers("timelimit")
+        draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
+        mark(
+            ledger,
+            "note",
+            "time limit 4294967295: unlimited, that is no request",
+            limit == UNLIMITED,
+            rows.line,
+        )
+        ledger.add("note", "timelimit is in minutes in Slurm's database")
+    if "priority" in rows:
+        draft.numbers["priority"] = rows.numbers("priority")
+    for column, name in (("user", "id_user"), ("queue", "partition"), ("name", "job_type")):
+        if name in rows:
+            draft.words[column] = rows.words(name, ("", "\\N"))
+    ledger.add(
+        "note", "GPUs are TRES 1001 and 1002, the larger where both are given; memory is TRES 2, not mem_req"
+    )
+    ledger.add("note", "the published numbers of jobs and users were rounded: different ones may be alike")
+    return draft, {"unix_start_s": 0}
+
+
+def _amounts(tres: list[dict[str, str]], kinds: tuple[str, ...]) -> Floats:
+    """The largest amount of these kinds in each, NaN where there is none."""
+    return np.array(
+        [max((float(held[kind]) for kind in kinds if kind in held), default=np.nan) for held in tres],
+        np.float64,
+    )

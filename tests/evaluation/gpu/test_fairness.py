@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.speeds import given
+from kilowait.evaluation import finish_time_rho, gpu_metrics
+from kilowait.jobs import JobTable
+from kilowait.jobs.segments import Outcome
+from tests.evaluation.gpu.made import SEEDS, C, P, moved, nodes, placed_log, random_run
+
+ONE = Cluster((nodes("t", 1, 1, "T4"),))
+
+
+def queue(*runs, submit=None, **columns):
+    """Jobs of one GPU one after the other on the only one."""
+    count = len(runs)
+    jobs = JobTable(
+        job_id=range(count),
+        submit_s=submit or [0] * count,
+        runtime_s=runs,
+        nodes=[1] * count,
+        gpus=[1] * count,
+        **columns,
+    )
+    ends = np.cumsum(runs)
+    return placed_log(
+        ONE, jobs, *((i, ends[i] - runs[i], ends[i], C, runs[i], 0, [(0, 1, 1000)]) for i in range(count))
+    )
+
+
+def test_alone_a_job_has_all():
+    assert finish_time_rho(queue(10), ONE).tolist() == [1]
+
+
+def test_two_alike_one_after_the_other():
+    # n is 2 for the first: with half a GPU it would take 20 s, and took 10. The second had n = 1.5 and took 20 of 15.
+    assert finish_time_rho(queue(10, 10), ONE).tolist() == pytest.approx([0.5, 20 / 15])
+
+
+def test_more_gpus_than_jobs_do_not_make_a_share_faster():
+    cluster = Cluster((nodes("t", 1, 8, "T4"),))
+    jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[2])
+    log = placed_log(cluster, jobs, (0, 5, 15, C, 10, 0, [(0, 0b11, 2000)]))
+    assert finish_time_rho(log, cluster).tolist() == [1.5]
+
+
+def test_a_run_by_hand():
+    # The first: n is 52/44, so that its share has more than two GPUs at times; half V100, half T4: speed 0.75
+    # The second: n is 2, speed 0.75 again. The third has no GPU.
+    rho = finish_time_rho(*moved())
+    assert rho[:2].tolist() == pytest.approx([44 * 0.75 / 20, 0.75])
+    assert math.isnan(rho[2])
+    found = gpu_metrics(*moved())
+    assert found["mean_rho"] == pytest.approx(1.2)
+    assert found["max_rho"] == pytest.approx(1.65)
+    assert found["unfair_share"] == 0.5
+    assert found["jain_rho"] == pytest.approx(2.4**2 / (2 * (1.65**2 + 0.75**2)))
+
+
+def test_a_share_is_of_types_the_job_may_use():
+    cluster = Cluster((nodes("v", 1, 1, "V100"), nodes("t", 1, 3, "T4")))
+    jobs = JobTable(
+        job_id=[1, 2],
+        submit_s=[0, 0],
+        runtime_s=[10, 10],
+        nodes=[1, 1],
+        gpus=[1, 1],
+        gpu_types=[0, -1],
+        labels={"gpu_types": ("V100",)},
+    )
+    log = placed_log(
+        cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]), (1, 0, 20, C, 10, 0, [(1, 1, 1000)])
+    )
+    speeds = given(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
+    # n is 2 and 1.5. Half a V100: speed 0.5. 1/1.5 V100 and 3/1.5 T4, in all scaled to 1: (1 * 1 + 3 * 0.5) / 4.
+    assert finish_time_rho(log, cluster, speeds).tolist() == pytest.approx([0.5, 20 * 0.625 / 10])
+
+
+def test_lost_work_does_not_count_as_work():
+    jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[1])
+    log = placed_log(ONE, jobs, (0, 0, 10, P, 10, 10, [(0, 1, 1000)]), (0, 10, 20, C, 10, 0, [(0, 1, 1000)]))
+    assert finish_time_rho(log, ONE).tolist() == [2]
+
+
+def test_who_waits_without_end_is_there_until_the_end():
+    log = queue(10, 10)
+    waiting = placed_log(ONE, log.jobs_table, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]))
+    assert finish_time_rho(waiting, ONE)[0] == 0.5  # n is 2
+    gone = placed_log(
+        ONE,
+        log.jobs_table.with_columns(cancel_s=[np.inf, 5]),
+        (0, 0, 10, C, 10, 0, [(0, 1, 1000)]),
+        outcome={1: Outcome.CANCELLED},
+    )
+    assert finish_time_rho(gone, ONE)[0] == pytest.approx(1 / 1.5)
+    assert math.isnan(finish_time_rho(gone, ONE)[1])
+
+
+def test_counted():
+    rho = finish_time_rho(queue(10, 10), ONE, counted=[False, True])
+    assert math.isnan(rho[0]) and rho[1] == pytest.approx(20 / 15)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_n_is_what_one_counts(seed):
+    """On the random runs, job by job: rho as the module's words say."""
+    log, cluster, speeds = random_run(seed)
+    jobs, records = log.jobs_table, log.jobs()
+    rho = finish_time_rho(log, cluster, speeds)
+    there = [
+        (log.eligible_s[i], records["end_s"][i] if log.job_outcome[i] == C else jobs["cancel_s"][i])
+        for i in range(len(jobs))
+        if jobs["gpus"][i] > 0 and log.job_outcome[i] != Outcome.REJECTED
+    ]
+    judged = np.flatnonzero(~np.isnan(rho))
+    assert len(judged) > 80
+    for i in judged[::5].tolist():
+        start, end = log.eligible_s[i], records["end_s"][i]
+        n = sum(max(0, min(end, right) - max(start, left)) for left, right in there) / (end - start)
+        part, rate = 0.0, 0.0
+        for group in cluster.groups:
+            if group.gpus and not (jobs["gpu_types"][i] == 0 and group.gpu_type != "V100"):
+                x = group.nodes * group.gpus / n / (jobs["gpus"][i] * jobs["gpu_milli"][i] / 1000)
+                part += x
+                rate += x * speeds.speed[speeds.types.index(group.gpu_type), i]
+        assert rho[i] == pytest.approx((end - start) * rate / max(part, 1) / jobs["runtime_s"][i])

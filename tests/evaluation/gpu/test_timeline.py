@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError
+from kilowait.evaluation import gpu_metrics, gpu_timeline
+from kilowait.evaluation.gpu.timeline import in_use, steps
+from tests.evaluation.gpu.made import SEEDS, moved, placed_log, random_run
+
+
+def test_gpus_in_use_by_type():
+    log, cluster, _ = moved()
+    used = gpu_timeline(log, cluster)
+    assert list(used) == ["V100", "T4"]
+    assert used["V100"].edge_s.tolist() == [0, 10, 18, 44]
+    assert used["V100"].value.tolist() == [2, 0.5, 0]
+    assert used["T4"].edge_s.tolist() == [0, 14, 44]
+    assert used["T4"].value.tolist() == [0, 2]
+    assert used["T4"].unit == "GPUs"
+
+
+def test_a_part_of_the_time():
+    log, cluster, _ = moved()
+    used = gpu_timeline(log, cluster, horizon_s=(12, 50))
+    assert used["V100"].edge_s.tolist() == [12, 18, 50]
+    assert used["T4"].value.tolist() == [0, 2, 0]
+
+
+def test_no_time():
+    log, cluster, _ = moved()
+    with pytest.raises(InputError, match="nothing to show"):
+        gpu_timeline(placed_log(cluster, log.jobs_table), cluster)
+    assert gpu_timeline(placed_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
+        "T4"
+    ].value.tolist() == [0]
+
+
+def test_steps_of_one_instant_are_one():
+    time, change = np.array([3.0, 1.0, 3.0, 3.0]), np.array([2, 1, -2, -1])
+    found = steps(time, change, 10, (0.0, 5.0))
+    assert found.edge_s.tolist() == [0, 1, 3, 5]
+    assert found.value.tolist() == [10, 11, 10]
+    assert steps(time, change, 10, (1.0, 3.0)).value.tolist() == [11]
+    assert steps(time, change, 10, (8.0, 9.0)).value.tolist() == [10]
+    assert steps(time[:0], change[:0], 10, (8.0, 9.0)).value.tolist() == [10]
+
+
+def test_units_in_use():
+    unit = np.array([5, 5, 5, 9, 9, 5])
+    start, end = np.array([0.0, 2.0, 6.0, 1.0, 3.0, 8.0]), np.array([4.0, 6.0, 7.0, 3.0, 3.0, 8.0])
+    time, change = in_use(unit, start, end)
+    assert time.tolist() == [
+        0,
+        7,
+        1,
+        3,
+    ]  # no gap where one takes over from another, nothing of what has no length
+    assert change.tolist() == [1, -1, 1, -1]
+    time, change = in_use(unit, start, end, least=2)
+    assert (time.tolist(), change.tolist()) == ([2, 4], [1, -1])
+    assert len(in_use(unit[:0], start[:0], end[:0])[0]) == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lines_lie_within_the_machine_and_make_up_its_use(seed):
+    log, cluster, speeds = random_run(seed)
+    lines = gpu_timeline(log, cluster)
+    total = 0.0
+    for name, line in lines.items():
+        gpus = sum(group.nodes * group.gpus for group in cluster.groups if group.gpu_type == name)
+        assert line.value.min() >= 0 and line.value.max() <= gpus
+        total += float(line.integral(line.start_s, line.end_s))
+    assert total / 3600 == pytest.approx(gpu_metrics(log, cluster, speeds)["gpu_hours"])

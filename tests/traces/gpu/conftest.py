@@ -1,0 +1,35 @@
+"""Reading a text as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kilowait.jobs import JobTable
+from kilowait.traces import Ledger, read_trace_with_ledger
+
+Read = Callable[..., tuple[JobTable, Ledger]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """`read_trace_with_ledger` of a text; every row must be accounted for, and the jobs sorted."""
+
+    def reading(text: str, **options: Any) -> tuple[JobTable, Ledger]:
+        (tmp_path / "log").write_text(text)
+        jobs, ledger = read_trace_with_ledger(tmp_path / "log", **options)
+        assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
+        assert jobs.order is None
+        return jobs, ledger
+
+    return reading
+
+
+def said(ledger: Ledger, words: str) -> int:
+    """Rows of the one line of the ledger that holds these words."""
+    found = [entry for entry in ledger.entries if words in entry.reason]
+    assert len(found) == 1, ledger.lines()
+    return found[0].count
