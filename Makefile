@@ -63,9 +63,9 @@ test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
 	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
 
-# Runs with levers are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
+# Runs with levers or on placed nodes are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
 # indices are checked by numpy.
-LEVERS := tests/engine/test_levers.py tests/oracle/test_levers_agree.py
+LEVERS := tests/engine/test_levers.py tests/engine/placing tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
 
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"

@@ -86,7 +86,10 @@ def speeds_of(case: PlacedCase) -> Speeds | None:
     factor = np.ones(shape) if said["factor"] is None else np.array(said["factor"], float)
     known = [row for row, name in enumerate(types) if name]
     return Speeds(
-        tuple(types[row] for row in known), speed[known], factor[known], np.ones((len(known), shape[1]), np.int8)
+        tuple(types[row] for row in known),
+        speed[known],
+        factor[known],
+        np.ones((len(known), shape[1]), np.int8),
     )
 
 
@@ -134,7 +137,9 @@ def difference(case: PlacedCase, theirs: PlacedRun, ours: PlacedRun) -> str | No
     said = _differences(ours, theirs)
     if not said:
         return None
-    return f"seed {case.seed}, {case.rule}: {len(said)} differences, ours / the twin's\n  " + "\n  ".join(said[:3])
+    return f"seed {case.seed}, {case.rule}: {len(said)} differences, ours / the twin's\n  " + "\n  ".join(
+        said[:3]
+    )
 
 
 def _differences(ours: PlacedRun, theirs: PlacedRun) -> list[str]:

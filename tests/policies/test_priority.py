@@ -91,7 +91,8 @@ def test_random_is_an_order_by_seed() -> None:
 
 
 def test_no_policy_is_left_out_here() -> None:
-    """Those with weights are tested in test_shares."""
+    """Those with weights are tested in test_shares, those for placed nodes in test_placed."""
     here = {"fcfs", "sjf", "ljf", "saf", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
-    assert set(POLICIES) == here | {"multifactor", "fair_share", "capability"}
+    placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
+    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"}

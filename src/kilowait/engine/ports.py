@@ -54,6 +54,8 @@ class Rule:
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
     placed: bool = False
     """Whether it looks at what only placed nodes know (priority, attained_s, remaining_s, ...)."""
+    placing: tuple[tuple[str, Any], ...] = ()
+    """How it is meant to run on placed nodes, as settings that differ from the usual: (("preempt", True),)."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Makes `parameters` from (jobs, cluster), where they depend on those."""
 

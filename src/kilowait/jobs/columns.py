@@ -44,7 +44,7 @@ COLUMNS: dict[str, Column] = {
     "cpu_milli": Column(np.int64, -1, -1, "thousandths of a core in all, where it is not whole cores"),
     "gpu_milli": Column(np.int64, 1, 1000, "thousandths of its GPU, for nodes where jobs are placed", 1000),
     "gpu_types": Column(
-        np.int32, -1, -1, "GPU types it may run on, a label such as 'V100|A100'; any if unknown"
+        np.int32, -1, -1, "GPU types it may run on, a label of names with bars between; any if unknown"
     ),
     "model": Column(np.int32, -1, -1, "kind of work, for measured speeds: 'ResNet-18 (batch size 16)'"),
     "spread": Column(np.int8, 0, 0, "1: its GPUs may lie on any number of nodes, each apart", 1),

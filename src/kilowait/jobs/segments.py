@@ -166,7 +166,7 @@ class SegmentLog:
         group[self.job] = self.group
         run, wait = end - start, start - self.eligible_s
         if self.pieces is not None:  # a job may have run in several segments
-            run = np.bincount(self.job, self.end_s - self.start_s, n)
+            run = np.bincount(self.job, self.end_s - self.start_s, n).astype(np.float64)
             run[np.isnan(start)] = np.nan
             again = np.bincount(self.job, minlength=n) > 1
             wait[again] = (end - self.eligible_s - run)[again]

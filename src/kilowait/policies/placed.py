@@ -13,6 +13,10 @@ import numpy as np
 from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 
+PREEMPTING = (("preempt", True),)
+SLICED = (("preempt", True), ("tick_s", 300.0))
+"""Attained service changes while nothing happens: who is ahead is looked at every five minutes."""
+
 __all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]
 
 
@@ -50,23 +54,23 @@ def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
 
 
 def priority() -> Rule:
-    """The largest priority first."""
-    return Rule("priority", _by_priority, placed=True)
+    """The largest priority first; running jobs of lower priority make room (placed nodes only, as all that follow)."""
+    return Rule("priority", _by_priority, placed=True, placing=PREEMPTING)
 
 
 def srtf() -> Rule:
     """Shortest remaining time first."""
-    return Rule("srtf", _remaining, moving=True, placed=True)
+    return Rule("srtf", _remaining, moving=True, placed=True, placing=PREEMPTING)
 
 
 def srsf() -> Rule:
     """Shortest remaining service (time times GPUs) first."""
-    return Rule("srsf", _remaining_service, moving=True, placed=True)
+    return Rule("srsf", _remaining_service, moving=True, placed=True, placing=PREEMPTING)
 
 
 def las() -> Rule:
     """Least attained service (GPU-seconds so far) first."""
-    return Rule("las", _attained_service, moving=True, placed=True)
+    return Rule("las", _attained_service, moving=True, placed=True, placing=SLICED)
 
 
 def qssf() -> Rule:
@@ -82,7 +86,14 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Rule:
     try:
         values = [float(word) for word in limits.split(",")]
     except ValueError:
-        raise InputError(f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000") from None
+        raise InputError(
+            f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000"
+        ) from None
     return Rule(
-        "tiresias", _queue_of_service, np.array([float(patience), *values]), moving=True, placed=True
+        "tiresias",
+        _queue_of_service,
+        np.array([float(patience), *values]),
+        moving=True,
+        placed=True,
+        placing=SLICED,
     )

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from kilowait.cluster import Cluster, Levers
+from kilowait.cluster.speeds import Speeds
+from kilowait.engine.placing.settings import Placing
+from kilowait.engine.placing.simulator import PlacedSimulator
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
+from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies.registry import Decider, resolve
+from kilowait.policies.rounds import StepDecider, step_decider
 
-__all__ = ["simulate"]
+__all__ = ["placing_of", "simulate"]
 
 
 def simulate(
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | Decider = "fcfs",
+    policy: str | Rule | Decider | StepDecider = "fcfs",
     backfill: str | int = "none",
     *,
     backfill_order: str | Rule | None = None,
@@ -27,6 +35,9 @@ def simulate(
     dependencies: bool = True,
     oversized: str = "error",
     levers: Levers | None = None,
+    placing: Placing | None = None,
+    speeds: Speeds | None = None,
+    preference: npt.NDArray[np.float64] | None = None,
 ) -> SegmentLog:
     """Replay `jobs` on `cluster` under a policy: its name, a rule of one's own, or an agent.
 
@@ -36,13 +47,54 @@ def simulate(
     first that fits, or balance. `oversized` jobs: error, or reject. `levers`: sleeping nodes, levels of speed, a power
     budget; `kilowait.energy` makes them.
 
+    On a cluster of placed nodes (GPU presets such as gpu-mixed) `placement` chooses the node (first, best, fgd, ...),
+    `backfill` is none (the first job that does not fit keeps the others waiting) or skip, and `placing` says all else:
+    preemption, migration, checkpoints, rounds; without it the policy's own way is taken. `speeds` says how fast each
+    job runs on each GPU type, `preference` which types it tries first (with ``placing.types="given"``).
+
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[3, 2])
     >>> simulate(jobs, Cluster.from_nodes(4)).jobs()["start_s"].tolist()
     [0.0, 60.0]
     """
-    rule = resolve(policy)
+    if cluster.placed:
+        for name, value, usual in (
+            ("backfill_order", backfill_order, None),
+            ("passes", passes, "instant"),
+            ("levers", levers, None),
+        ):
+            if value is not usual and value != usual:
+                raise InputError(
+                    f"{name} is {value!r}; a cluster of placed nodes has no such thing: leave it out"
+                )
+        settings = placing or placing_of(
+            policy, backfill, placement=placement, walltime=walltime, oversized=oversized
+        )
+        decider = step_decider(policy)
+        rule = None if decider is not None else resolve(policy)  # type: ignore[arg-type]
+        simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
+        if decider is None:
+            simulator.run()
+        else:
+            decider.play(simulator)
+        return simulator.log(decider.name if decider is not None else None)
+    if (
+        placing is not None
+        or speeds is not None
+        or preference is not None
+        or step_decider(policy) is not None
+    ):
+        raise InputError(
+            f"cluster {cluster.name!r} gives out whole nodes or pools; placing, speeds, preference and policies that "
+            "allocate GPUs in rounds are for clusters of placed nodes, such as the preset gpu-mixed"
+        )
+    rule = resolve(policy)  # type: ignore[arg-type]
+    if rule.placed:
+        raise InputError(
+            f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
+            "take a preset such as gpu-mixed, or groups with placed = true"
+        )
     own = None if backfill_order is None else resolve(backfill_order)
-    settings = Settings(
+    plain = Settings(
         backfill=backfill,
         walltime=walltime,
         passes=passes,
@@ -51,5 +103,23 @@ def simulate(
         oversized=oversized,
     )
     if rule.placement is not None:
-        settings = replace(settings, placement=rule.placement)
-    return replay(jobs, cluster, rule, settings, own, levers)
+        plain = replace(plain, placement=rule.placement)
+    return replay(jobs, cluster, rule, plain, own, levers)
+
+
+def placing_of(
+    policy: str | Rule | Decider | StepDecider, backfill: str | int = "none", **settings: object
+) -> Placing:
+    """How a policy is meant to run on placed nodes, with these settings besides.
+
+    >>> placing_of("srtf").preempt, placing_of("fcfs", "skip").blocking
+    (True, False)
+    """
+    if backfill not in ("none", "skip"):
+        raise InputError(
+            f"backfill is {backfill!r}; placed nodes know no reservations: take none (the first job that does not fit "
+            "keeps the others waiting) or skip (the next are tried)"
+        )
+    decider = step_decider(policy)
+    own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]
+    return Placing(**{**own, "blocking": backfill == "none", **settings})

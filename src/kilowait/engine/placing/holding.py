@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.compiling import apart, kernel
+from kilowait.engine.placing.state import lend
 
 __all__ = ["WORST", "class_of", "fits", "give_back", "gpus_for", "shift", "take_again"]
 
@@ -60,8 +61,9 @@ def gpus_for(s: Any, fate: Any, node: int) -> int:
 
 
 @apart
-def shift(s: Any, job: int, node: int, mask: int, sign: int) -> None:
+def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
     """Give a piece's share of a node back (sign 1) or take it (-1)."""
+    s = lend(t)
     fate = s.fate[job]
     n = s.nodes[node]
     n.cpu += sign * fate.cpu

@@ -7,6 +7,7 @@ from typing import Any
 from kilowait.engine.kernels.compiling import apart, kernel
 from kilowait.engine.placing.holding import FGD, FIRST, fits, gpus_for, shift
 from kilowait.engine.placing.scoring import score_of
+from kilowait.engine.placing.state import lend
 
 __all__ = ["put"]
 
@@ -34,8 +35,9 @@ def put(s: Any, job: int, only: int) -> bool:
 
 
 @apart
-def _put_all(s: Any, job: int, first: int, several: bool) -> bool:
+def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
     """Place all pieces on nodes of type `first`, or of all types of its rank; nothing is taken where one fails."""
+    s = lend(t)
     fate = s.fate[job]
     s.clock[0].attempt += 1
     for piece in range(fate.pieces):

@@ -18,6 +18,7 @@ from kilowait.engine.placing.holding import (
     class_of,
     gpus_for,
 )
+from kilowait.engine.placing.state import lend
 
 __all__ = ["fragments", "least_fragments", "score_of"]
 
@@ -79,7 +80,8 @@ def _drawn(seed: int, job: int, piece: int, node: int) -> float:
 
 
 @apart
-def _packed(s: Any, fate: Any, node: int) -> int:
+def _packed(t: Any, fate: Any, node: int) -> int:
+    s = lend(t)
     n = s.nodes[node]
     if n.whole == n.gpus:
         return max(33 - n.whole, n.whole)
@@ -96,7 +98,8 @@ def _packed(s: Any, fate: Any, node: int) -> int:
 
 
 @apart
-def _clustered(s: Any, fate: Any, node: int) -> int:
+def _clustered(t: Any, fate: Any, node: int) -> int:
+    s = lend(t)
     k = s.clock[0]
     n = s.nodes[node]
     own = s.classes[node, class_of(fate)] > 0
@@ -111,14 +114,15 @@ def _clustered(s: Any, fate: Any, node: int) -> int:
 
 
 @apart
-def fragments(s: Any, node: int) -> float:
+def fragments(t: Any, node: int) -> float:
     """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
+    s = lend(t)
     n = s.nodes[node]
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
-    for t in range(len(s.targets)):
-        target = s.targets[t]
+    for place in range(len(s.targets)):
+        target = s.targets[place]
         lost = n.milli
         if target.gpus > 0 and n.cpu >= target.cpu and s.target_types[target.label, n.type]:
             room = 0
@@ -135,8 +139,9 @@ def fragments(s: Any, node: int) -> float:
 
 
 @apart
-def least_fragments(s: Any, job: int, node: int) -> float:
+def least_fragments(t: Any, job: int, node: int) -> float:
     """FGD's score of the node, kept until the node changes; `memo_gpu` has the bits of the GPUs to take."""
+    s = lend(t)
     fate = s.fate[job]
     n = s.nodes[node]
     row = fate.like % s.memo.shape[0]

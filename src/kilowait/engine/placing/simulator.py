@@ -176,6 +176,10 @@ class PlacedSimulator:
         self._must_be(job, RUNNING, "migrate", "running")
         return bool(compiled("migrate")(self._state, job, kind))
 
+    def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """(jobs, types): how fast these jobs run on each type; 0: they may not run there."""
+        return np.asarray(self._state.speed[self._state.fate["kind"][numbers]])
+
     def _must_be(self, job: int, status: int, verb: str, word: str) -> None:
         if not (0 <= job < len(self.table) and self._state.fate["status"][job] == status):
             raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
@@ -201,8 +205,8 @@ class PlacedSimulator:
 
     # -- what happened ---------------------------------------------------------------------------
 
-    def log(self) -> SegmentLog:
-        """Segments so far, with their pieces."""
+    def log(self, decider: str | None = None) -> SegmentLog:
+        """Segments so far, with their pieces; `decider` names who decided, where it was not the rule."""
         s = self._state
         segments = s.segments[: int(s.clock[0].segments)]
         segments = segments[segments["outcome"] > 0]
@@ -231,7 +235,7 @@ class PlacedSimulator:
             capacity_s=np.array([-np.inf]),
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
-            run={"policy": self.rule.name, **_words(self.settings)},
+            run={"policy": decider or self.rule.name, **_words(self.settings)},
             pieces=Pieces(
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
