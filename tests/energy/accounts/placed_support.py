@@ -125,11 +125,14 @@ def _watts(log: SegmentLog, row: int, group: NodeGroup, power: GroupPower) -> tu
     assert log.pieces is not None
     jobs, job = log.jobs_table, int(log.job[log.pieces.segment[row]])
     count, gpus = int(log.pieces.count[row]), float(log.pieces.milli[row]) / 1000
-    pieces = int(jobs["gpus"][job]) if jobs.column("spread")[job] == 1 else int(jobs["nodes"][job])
-    pieces = max(pieces, 1) if jobs["gpus"][job] else int(jobs["nodes"][job])
+    asked = int(jobs["gpus"][job]) if "gpus" in jobs else 0
+    pieces = asked if jobs.column("spread")[job] == 1 and asked else int(jobs["nodes"][job])
     milli = int(jobs.column("cpu_milli")[job])
-    milli = milli if milli >= 0 else 1000 * int(jobs["cores"][job])
+    if milli < 0:
+        milli = 1000 * int(jobs["cores"][job]) if "cores" in jobs else 0
     cores = count * math.ceil(milli / pieces) / (1000 * group.cores)
+    if "cores" not in jobs and max(jobs.column("cpu_milli")) < 0:
+        cores = gpus / group.gpus if gpus else 0.0
     gpu_idle = gpu_rise = rest_rise = 0.0
     for part in power.node.components:
         if part.kind == "gpu":

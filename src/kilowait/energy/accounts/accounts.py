@@ -90,22 +90,22 @@ class Accounts:
     @cached_property
     def it_kwh(self) -> float:
         """Nodes and their gear."""
-        return float(np.dot(self.it_w, self.grid.length_s)) / J_PER_KWH
+        return self.grid.integral(self.it_w) / J_PER_KWH
 
     @cached_property
     def facility_kwh(self) -> float:
         """The whole building."""
-        return float(np.dot(self.facility_w, self.grid.length_s)) / J_PER_KWH
+        return self.grid.integral(self.facility_w) / J_PER_KWH
 
     @cached_property
     def co2_kg(self) -> float | None:
         """Of the building's energy; None without a carbon intensity."""
-        return None if self._grams is None else float(np.dot(self._grams, self.grid.length_s)) / 1e3
+        return None if self._grams is None else self.grid.integral(self._grams) / 1e3
 
     @cached_property
     def cost(self) -> float | None:
         """Of the building's energy, in `currency`; None without a price."""
-        return None if self._money is None else float(np.dot(self._money, self.grid.length_s))
+        return None if self._money is None else self.grid.integral(self._money)
 
     @property
     def by_state(self) -> dict[str, float]:

@@ -12,10 +12,20 @@ import numpy.typing as npt
 from kilowait.jobs import SegmentLog
 from kilowait.series import Series
 
-__all__ = ["Floats", "Grid", "Ints", "grid_of"]
+__all__ = ["Floats", "Grid", "Ints", "added_up", "grid_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+def added_up(amount: Floats, times: Floats) -> float:
+    """The sum of the products. Not `np.dot`: that wakes other threads, and on a busy machine waits for them longer
+    than the sum takes.
+
+    >>> added_up(np.array([1.0, 2.0]), np.array([10.0, 100.0]))
+    210.0
+    """
+    return float(np.einsum("i,i->", amount, times))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +49,10 @@ class Grid:
     def length_s(self) -> Floats:
         """Of each cell."""
         return np.diff(self.edge_s)
+
+    def integral(self, value: Floats) -> float:
+        """Cell values times seconds, over the whole grid."""
+        return added_up(value, self.length_s)
 
     @cached_property
     def _nobody(self) -> Ints:
@@ -84,7 +98,7 @@ class Grid:
         The mean is taken off first and put back as mean times length: the sum then stays small, and short segments
         late in a long log keep their digits.
         """
-        mean = float(np.dot(value, self.length_s)) / float(self.edge_s[-1] - self.edge_s[0])
+        mean = self.integral(value) / float(self.edge_s[-1] - self.edge_s[0])
         area = np.concatenate(([0.0], np.cumsum((value - mean) * self.length_s)))
         return np.asarray(mean * self.ran_s + (area[self.end] - area[self.begin]))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounts.grid import Floats, Grid, Ints
+from kilowait.energy.accounts.grid import Floats, Grid, Ints, added_up
 from kilowait.energy.accounts.states import STATES, Drawn
 from kilowait.energy.power import PowerModel, Profile
 from kilowait.energy.power.pieces import gpu_caps, watts_of_pieces
@@ -84,9 +84,9 @@ def drawn_by_pieces(log: SegmentLog, model: PowerModel, grid: Grid, laid: Laid) 
         fixed_w = power.fixed_w()
         it_w += grid.running(watts, segment) + idle_w + fixed_w
         joules[power.name] = dict.fromkeys(STATES, 0.0) | {
-            "jobs": float(np.dot(watts, grid.ran_s[segment])),
-            "idle": float(np.dot(idle_w, grid.length_s)),
-            "fixed": fixed_w * float(grid.length_s.sum()),
+            "jobs": added_up(watts, grid.ran_s[segment]),
+            "idle": grid.integral(idle_w),
+            "fixed": fixed_w * float(grid.edge_s[-1] - grid.edge_s[0]),
         }
     return Drawn(it_w, joules)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounts.grid import Floats, Grid, Ints
+from kilowait.energy.accounts.grid import Floats, Grid, Ints, added_up
 from kilowait.energy.power import GroupPower, PowerModel
 from kilowait.errors import InputError
 from kilowait.jobs import SegmentLog
@@ -70,7 +70,7 @@ def drawn(
         it_w += idle
         it_w += power.fixed_w()
         found["jobs"] = float(spent_j.sum() if rows is None else spent_j[rows].sum())
-        found["idle"] = float(np.dot(idle, grid.length_s))
+        found["idle"] = grid.integral(idle)
         found["fixed"] = power.fixed_w() * float(grid.edge_s[-1] - grid.edge_s[0])
         joules[power.name] = found
     return Drawn(it_w, joules)
@@ -126,7 +126,7 @@ def _asleep(
         for state, each_w in (("falling", how.to_sleep_w), ("asleep", how.sleep_w), ("waking", how.wake_w)):
             count = getattr(states, state)[rows].astype(np.float64)
             nodes += count
-            joules[state] = each_w * float(np.dot(count, lasting_s))
+            joules[state] = each_w * added_up(count, lasting_s)
             count *= each_w
             watts += count
         yield Asleep(grid.steps_at(place, nodes), grid.steps_at(place, watts), joules)
