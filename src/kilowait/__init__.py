@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kilowait.agents import load_agent
     from kilowait.cluster import Cluster, Levers, NodeGroup, Outage, Reservation, Sleeping
+    from kilowait.cluster.speeds import Speeds
+    from kilowait.engine.placing.settings import Placing
     from kilowait.engine.ports import Choice, Rule, View
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
-    from kilowait.evaluation import fairness, metrics
+    from kilowait.evaluation import fairness, gpu_metrics, metrics
     from kilowait.evaluation.judging import cut_windows, split
     from kilowait.experiments.compare import compare
     from kilowait.jobs import JobTable, SegmentLog
     from kilowait.policies import policy, simulate
     from kilowait.synth import lublin, offered_load, rescale_load
-    from kilowait.traces import read_trace, write_trace
+    from kilowait.traces import read_nodes, read_trace, write_trace
 
 __version__ = "0.1.0"
 
@@ -31,21 +33,25 @@ _HOME = {
     "Levers": "cluster",
     "NodeGroup": "cluster",
     "Outage": "cluster",
+    "Placing": "engine.placing.settings",
     "Reservation": "cluster",
     "Rule": "engine.ports",
     "SegmentLog": "jobs",
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
     "Sleeping": "cluster",
+    "Speeds": "cluster.speeds",
     "View": "engine.ports",
     "compare": "experiments.compare",
     "cut_windows": "evaluation.judging",
     "fairness": "evaluation",
+    "gpu_metrics": "evaluation",
     "load_agent": "agents",
     "lublin": "synth",
     "metrics": "evaluation",
     "offered_load": "synth",
     "policy": "policies",
+    "read_nodes": "traces",
     "read_trace": "traces",
     "rescale_load": "synth",
     "simulate": "policies",
@@ -60,22 +66,26 @@ __all__ = [
     "Levers",
     "NodeGroup",
     "Outage",
+    "Placing",
     "Reservation",
     "Rule",
     "SegmentLog",
     "Settings",
     "Simulator",
     "Sleeping",
+    "Speeds",
     "View",
     "__version__",
     "compare",
     "cut_windows",
     "fairness",
+    "gpu_metrics",
     "load_agent",
     "lublin",
     "metrics",
     "offered_load",
     "policy",
+    "read_nodes",
     "read_trace",
     "rescale_load",
     "simulate",

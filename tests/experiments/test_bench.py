@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import bench, peers
+from kilowait.experiments import bench, lever_cost, peers
 from kilowait.experiments.bench import Measure
 
 
@@ -60,7 +61,7 @@ def test_data_must_have_logs(tmp_path, monkeypatch):
         bench._data(tmp_path)
     (tmp_path / "swf").mkdir()
     assert [m.value for m in bench._real_logs(tmp_path, quick=True)] == [None, None, None]
-    assert [m.value for m in bench._levers_on_real(tmp_path, quick=True)] == [None]
+    assert [m.value for m in bench._levers("SDSC-SP2", tmp_path / "none", quick=True)] == [None]
     assert next(bench._curie(tmp_path)).value is None
 
 
@@ -70,7 +71,13 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
     for file in (bench.LUBLIN_256, *bench.REAL_LOGS.values(), bench.CURIE):
         kw.write_trace(kw.lublin(30, 256), tmp_path / "swf" / file)
     monkeypatch.setattr(bench, "best_s", lambda call, **_: (call(), 1.0)[1])
-    monkeypatch.setattr(bench, "_python", lambda *words, **_: "[1.0, 5e8]" if len(words) == 3 else "0.1")
+
+    def python(*words, **_):
+        if len(words) == 3:
+            return "[1.0, 5e8]"
+        return "[1.4, 1.6]" if "kilowait.experiments.lever_cost" in words else "0.1"
+
+    monkeypatch.setattr(bench, "_python", python)
     monkeypatch.setattr(peers, "TWIN_JOBS", 20)
     monkeypatch.setattr(peers, "accasim_s", lambda *_: 2.0)
     found = list(bench.measures(data=tmp_path))
@@ -83,16 +90,23 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
     assert all(measure.value is not None for measure in found)
 
 
-def test_levers_are_measured_over_the_plain_run(monkeypatch):
-    """The ratio is that of the two, the run with levers above."""
+def test_the_ratio_is_of_the_best_of_both(monkeypatch):
     seconds = iter([2.0, 6.0, 1.0, 4.0, 3.0, 5.0])
     monkeypatch.setattr(bench, "best_s", lambda call, **_: next(seconds))
-    assert bench._by_turns(lambda: None, lambda: None, quick=True) == 4.0
-    calls = []
-    monkeypatch.setattr(bench, "best_s", lambda call, **_: (call(), calls.append(1), 1.0)[2])
-    found = list(bench._levers("Lublin model", kw.lublin(30, 16), 16, quick=True))
-    assert [measure.target for measure in found] == [1.5, 1.5] and len(calls) == 12
-    assert all(len(measure.name) < 48 and measure.less_is_better for measure in found)
+    assert bench.by_turns(lambda: None, lambda: None, quick=True) == 4.0
+
+
+def test_levers_are_measured_over_the_plain_run(monkeypatch, capsys, tmp_path):
+    ran = []
+    monkeypatch.setattr(bench, "best_s", lambda call, **_: (ran.append(call), call(), 1.0)[2])
+    kw.write_trace(kw.lublin(30, 16), tmp_path / "few.swf")
+    lever_cost.main(str(tmp_path / "few.swf"), "quick")
+    assert json.loads(capsys.readouterr().out) == [1.0] * len(bench.LEVERS)
+    assert len(ran) == 6 * len(bench.LEVERS)
+    monkeypatch.setattr(bench, "_python", lambda *words, **_: "[1.4, 1.6]")
+    found = list(bench._levers("SDSC-SP2", None, quick=True))
+    assert [measure.met for measure in found] == [True, False]
+    assert all(len(measure.name) < 48 for measure in found)
 
 
 def test_the_million_in_small():

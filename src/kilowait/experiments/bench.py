@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import kilowait as kw
-from kilowait.energy import PowerModel, account
-from kilowait.energy.levering import pull
 from kilowait.errors import InputError
 from kilowait.experiments import peers
 from kilowait.jobs import JobTable
@@ -111,9 +109,9 @@ def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) ->
         yield from _rules("Lublin model", made, targets=True, quick=quick)
     if folder is not None:
         yield from _real_logs(folder, quick)
-    yield from _levers("Lublin model", made, NODES, quick)
+    yield from _levers("Lublin model", None, quick)
     if folder is not None:
-        yield from _levers_on_real(folder, quick)
+        yield from _levers("SDSC-SP2", folder / "swf" / REAL_LOGS["SDSC-SP2"], quick)
     yield from _beside(made)
     yield _machine_size(made, quick)
     yield from _million(100_000 if quick else 1_000_000)
@@ -164,35 +162,19 @@ def _real_logs(folder: Path, quick: bool) -> Iterator[Measure]:
         yield Measure(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
 
 
-def _levers(name: str, jobs: JobTable, nodes: int, quick: bool) -> Iterator[Measure]:
-    """From jobs to metrics with levers and accounts, over the same without: what a user waits for."""
-    cluster, model = kw.Cluster.from_nodes(nodes), PowerModel.preset("taurus")
-
-    def plain() -> None:
-        kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", oversized="reject"))
-
-    def levered(text: str) -> None:
-        pulled = pull(text, jobs, cluster, model)
-        log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", oversized="reject", levers=pulled.levers)
-        kw.metrics(log)
-        account(log, cluster, model, tables=pulled.tables).metrics()
-
-    for what, text in LEVERS.items():
-        ratio = _by_turns(plain, partial(levered, text), quick)
+def _levers(name: str, log: Path | None, quick: bool) -> Iterator[Measure]:
+    """What levers cost on a log, or on the Lublin model's workload."""
+    if log is not None and not log.exists():
+        yield Measure(f"{name}, levers", None, note=f"{log} is not there")
+        return
+    words = ("-m", "kilowait.experiments.lever_cost", str(log or ""), "quick" if quick else "whole")
+    ratios = json.loads(_python(*words, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
+    for what, ratio in zip(LEVERS, ratios, strict=True):
         note = "the plain run and its metrics"
         yield Measure(f"{name}, {what}", ratio, "times", 1.5, less_is_better=True, note=note)
 
 
-def _levers_on_real(folder: Path, quick: bool) -> Iterator[Measure]:
-    path = folder / "swf" / REAL_LOGS["SDSC-SP2"]
-    if not path.exists():
-        yield Measure("SDSC-SP2, levers", None, note=f"{path} is not there")
-        return
-    jobs = kw.read_trace(path)
-    yield from _levers("SDSC-SP2", jobs, int(jobs.meta["max_procs"]), quick)
-
-
-def _by_turns(one: Callable[[], Any], other: Callable[[], Any], quick: bool) -> float:
+def by_turns(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -> float:
     """Seconds of the other over seconds of the one; by turns, so that a change of the clock rate meets both."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
@@ -233,10 +215,10 @@ def _machine_size(jobs: JobTable, quick: bool) -> Measure:
     """The same jobs 192 times larger on a machine 192 times larger: the same queue, so the same cost is due."""
     larger = jobs.with_columns(nodes=jobs["nodes"] * TIMES_LARGER)
     small, large = kw.Cluster.from_nodes(NODES), kw.Cluster.from_nodes(NODES * TIMES_LARGER)
-    ratio = _by_turns(
+    ratio = by_turns(
         partial(kw.simulate, jobs, small, "fcfs", "easy"),
         partial(kw.simulate, larger, large, "fcfs", "easy"),
-        quick,
+        quick=quick,
     )
     return Measure("cost a job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
 
