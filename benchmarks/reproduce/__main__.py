@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from benchmarks.reproduce import gaia, lets_wait_awhile, rlscheduler, simulators, tsafrir
+from benchmarks.reproduce import gaia, gavel, lets_wait_awhile, openb, rlscheduler, simulators, tsafrir
 from benchmarks.reproduce.sources import Sources
 from kilowait.errors import KilowaitError
 
@@ -17,6 +17,8 @@ TABLES = {
     "simulators": simulators,
     "lets-wait-awhile": lets_wait_awhile,
     "gaia": gaia,
+    "openb": openb,
+    "gavel": gavel,
 }
 
 HELP = """\
@@ -26,6 +28,8 @@ tables:
   simulators        speed of other simulators beside ours, and how many of their starts are ours
   lets-wait-awhile  jobs moved to cleaner hours, Scenario II (Middleware'21): emissions avoided in three countries
   gaia              GAIA's waiting policies (ASPLOS'24) on its 1,000 jobs and the GB series, where its job list is there
+  openb             FGD (ATC'23) on Alibaba's openb cluster: how full six scores get its GPUs, and one of ours
+  gavel             Gavel (OSDI'20): completion times on three types of GPU under five policies
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""

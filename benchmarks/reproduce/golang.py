@@ -1,8 +1,8 @@
 """Go's math/rand, number by number: what a Go program draws from a seed.
 
-An additive lagged Fibonacci generator, x[n] = x[n - 607] + x[n - 273] modulo 2^64. A seed is mixed with a state that Go
-keeps as a table of 607 numbers: that of the same recurrence after 7.8e12 steps. Here those steps are taken at once, as a
-power of x modulo x^607 - x^334 - 1, so no table is needed.
+An additive lagged Fibonacci generator, x[n] = x[n - 607] + x[n - 273] modulo 2^64. A seed is mixed with a state that
+Go keeps as a table of 607 numbers: that of the same recurrence after 7.8e12 steps. Here those steps are taken at once,
+as a power of x modulo x^607 - x^334 - 1, so no table is needed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _power_of_x(exponent: int) -> Polynomial:
 
 def _times(left: Polynomial, right: Polynomial) -> Polynomial:
     product = np.zeros(2 * LENGTH, np.uint64)
-    for degree in np.flatnonzero(left):
+    for degree in np.flatnonzero(left).tolist():
         product[degree : degree + LENGTH] += left[degree] * right
     for degree in range(2 * LENGTH - 1, LENGTH - 1, -1):
         product[degree - LENGTH] += product[degree]

@@ -16,9 +16,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RULES", "Kinds", "Nodes", "used_after_each"]
+from kilowait.seeding import stream
+
+__all__ = ["RULES", "Kinds", "Nodes", "Whole", "used_after_each"]
 
 Whole = NDArray[np.int64]
+Real = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 RULES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD", "room")
@@ -34,9 +37,9 @@ class Kinds(NamedTuple):
 
     needs: Whole
     """(kinds, 4): thousandths of cores, GPUs, thousandths of each GPU, types of GPU allowed as bits."""
-    targets: NDArray[np.float64]
+    targets: Real
     """Shares of FGD's targets: the first kinds, until they are 95 % of the pods."""
-    shares: NDArray[np.float64]
+    shares: Real
     """Shares of all kinds."""
 
 
@@ -47,6 +50,15 @@ class Nodes(NamedTuple):
     memory: Whole
     gpus: Whole
     type: Whole
+
+
+class Spot(NamedTuple):
+    """What is left of a node."""
+
+    cpu: int
+    free: Whole
+    """Thousandths of each GPU."""
+    type: int
 
 
 def compiled(function: F) -> F:
@@ -72,83 +84,61 @@ def used_after_each(
     >>> used_after_each(FGD, np.zeros(3, int), np.ones(3, int), one, node).tolist()
     [600, 1200, 1200]
     """
-    return _used_after_each(rule, pods, memory, *kinds, *nodes, seed)
+    return _used_after_each(rule, pods, memory, kinds, nodes, stream(seed, "openb"))
 
 
 @compiled
 def _used_after_each(
-    rule: int,
-    pods: Whole,
-    memory: Whole,
-    needs: Whole,
-    targets: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    cpu: Whole,
-    free_memory: Whole,
-    gpus: Whole,
-    types: Whole,
-    seed: int,
+    rule: int, pods: Whole, memory: Whole, kinds: Kinds, nodes: Nodes, drawing: np.random.Generator
 ) -> Whole:
-    np.random.seed(seed)
-    cpu, free_memory = cpu.copy(), free_memory.copy()
+    cpu, free_memory = nodes.cpu.copy(), nodes.memory.copy()
     free = np.zeros((len(cpu), MOST_GPUS), np.int64)
-    for node in range(len(cpu)):
-        free[node, : gpus[node]] = 1000
     held = np.zeros((len(cpu), MOST_GPUS + 1), np.int64)  # pods by number of GPUs, 0: those that share
     # A score holds until its node changes.
-    version = np.zeros(len(cpu), np.int64)
-    known = np.full((len(needs), len(cpu)), -1, np.int64)
-    score = np.zeros((len(needs), len(cpu)))
-    choice = np.zeros((len(needs), len(cpu)), np.int64)
-    value = np.zeros(len(cpu))
+    version, value = np.zeros(len(cpu), np.int64), np.zeros(len(cpu))
+    known = np.full((len(kinds.needs), len(cpu)), -1, np.int64)
+    score = np.zeros((len(kinds.needs), len(cpu)))
+    choice = np.zeros((len(kinds.needs), len(cpu)), np.int64)
     for node in range(len(cpu)):
-        value[node] = _value(rule, cpu[node], free[node, : gpus[node]], types[node], needs, targets, shares)
+        free[node, : nodes.gpus[node]] = 1000
+        value[node] = _value(rule, Spot(cpu[node], free[node, : nodes.gpus[node]], nodes.type[node]), kinds)
     used = np.zeros(len(pods), np.int64)
     total = 0
     for arrival in range(len(pods)):
         kind = pods[arrival]
-        core, count, milli, allowed = needs[kind]
+        core, count, milli, allowed = kinds.needs[kind]
         best, feasible = -1, 0
         for node in range(len(cpu)):
             if cpu[node] < core or free_memory[node] < memory[arrival]:
                 continue
-            if count > 0 and not (
-                (allowed >> types[node]) & 1 and _fits(free[node, : gpus[node]], count, milli)
-            ):
+            here = free[node, : nodes.gpus[node]]
+            if count > 0 and not ((allowed >> nodes.type[node]) & 1 and _fits(here, count, milli)):
                 continue
             feasible += 1
             if rule == RANDOM:
-                if np.random.randint(feasible) == 0:
+                if drawing.random() * feasible < 1.0:
                     best = node
                 continue
             if known[kind, node] != version[node]:
                 known[kind, node] = version[node]
+                spot = Spot(cpu[node], here, nodes.type[node])
                 score[kind, node], choice[kind, node] = _score(
-                    rule,
-                    needs[kind],
-                    cpu[node],
-                    free[node, : gpus[node]],
-                    types[node],
-                    held[node],
-                    value[node],
-                    needs,
-                    targets,
-                    shares,
+                    rule, kinds.needs[kind], spot, held[node], value[node], kinds
                 )
             if best < 0 or score[kind, node] > score[kind, best]:
                 best = node
         if best >= 0:
             cpu[best] -= core
             free_memory[best] -= memory[arrival]
-            here = free[best, : gpus[best]]
+            here = free[best, : nodes.gpus[best]]
             if rule == RANDOM:
-                choice[kind, best] = _any_gpu(here, milli)
+                choice[kind, best] = _any_gpu(here, milli, drawing)
             if count > 0:
                 _take(here, count, milli, choice[kind, best])
                 held[best, count if milli == 1000 else 0] += 1
             total += count * milli
             version[best] += 1
-            value[best] = _value(rule, cpu[best], here, types[best], needs, targets, shares)
+            value[best] = _value(rule, Spot(cpu[best], here, nodes.type[best]), kinds)
         used[arrival] = total
     return used
 
@@ -183,31 +173,21 @@ def _take(free: Whole, count: int, milli: int, choice: int) -> None:
 
 
 @compiled
-def _any_gpu(free: Whole, milli: int) -> int:
+def _any_gpu(free: Whole, milli: int, drawing: np.random.Generator) -> int:
     chosen, room = -1, 0
     for gpu in range(len(free)):
         if free[gpu] >= milli:
             room += 1
-            if np.random.randint(room) == 0:
+            if drawing.random() * room < 1.0:
                 chosen = gpu
     return chosen
 
 
 @compiled
-def _score(
-    rule: int,
-    pod: Whole,
-    cpu: int,
-    free: Whole,
-    kind_of_gpu: int,
-    held: Whole,
-    value: float,
-    needs: Whole,
-    targets: NDArray[np.float64],
-    shares: NDArray[np.float64],
-) -> tuple[float, int]:
+def _score(rule: int, pod: Whole, spot: Spot, held: Whole, value: float, kinds: Kinds) -> tuple[float, int]:
     """Score of the node for the pod, and the GPU of a pod that shares one."""
     core, count, milli, _ = pod
+    free = spot.free
     idle = _sum(free)
     shared = count == 1 and milli < 1000
     gpu = -1
@@ -216,23 +196,24 @@ def _score(
             if free[other] >= milli and (gpu < 0 or free[other] < free[gpu]):
                 gpu = other
     if rule == BEST:
-        left = (cpu - core) / MOST_CPU * 0.5 + (idle - count * milli) / MOST_GPU * 0.5
+        left = (spot.cpu - core) / MOST_CPU * 0.5 + (idle - count * milli) / MOST_GPU * 0.5
         return math.floor((1.0 - left) * 100.0), gpu
     if rule == DOT:
-        product = (cpu / MOST_CPU) * (core / MOST_CPU) + (idle / MOST_GPU) * (count * milli / MOST_GPU)
+        product = (spot.cpu / MOST_CPU) * (core / MOST_CPU)
+        product += (idle / MOST_GPU) * (count * milli / MOST_GPU)
         return math.floor(100.0 * (1.0 - product / 2.0)), gpu
     if rule == CLUSTERING:
         return _clustering(count, 0 if shared else count, idle, held), gpu
     if rule == PACKING:
         return _packing(count, milli, free), gpu
-    best = -1.0e300
+    best = -math.inf
     after = free.copy()
     for candidate in range(len(free) if shared else 1):
         if shared and free[candidate] < milli:
             continue
         if count > 0:
             _take(after, count, milli, candidate)
-        gained = value - _value(rule, cpu - core, after, kind_of_gpu, needs, targets, shares)
+        gained = value - _value(rule, Spot(spot.cpu - core, after, spot.type), kinds)
         after[candidate] = free[candidate]
         if rule == FGD:
             gained = math.floor(1.0 / (1.0 + math.exp(-gained / 1000.0)) * 100.0)
@@ -269,74 +250,67 @@ def _packing(count: int, milli: int, free: Whole) -> int:
 
 
 @compiled
-def _value(
-    rule: int,
-    cpu: int,
-    free: Whole,
-    kind_of_gpu: int,
-    needs: Whole,
-    targets: NDArray[np.float64],
-    shares: NDArray[np.float64],
-) -> float:
+def _value(rule: int, spot: Spot, kinds: Kinds) -> float:
+    """What a placement is to keep small."""
     if rule == FGD:
-        return _fragments(cpu, free, kind_of_gpu, needs, targets)
+        return _fragments(spot, kinds)
     if rule == ROOM:
-        return _room(cpu, free, kind_of_gpu, needs, shares)
+        return -_room(spot, kinds)
     return 0.0
 
 
 @compiled
-def _fragments(cpu: int, free: Whole, kind_of_gpu: int, needs: Whole, targets: NDArray[np.float64]) -> float:
+def _fragments(spot: Spot, kinds: Kinds) -> float:
     """Thousandths of idle GPUs that a target cannot use, on average over the targets.
 
     Summed by what is missing, in FGD's order: whether a score is 49 or 50 depends on the last bit.
     """
-    idle = _sum(free)
-    both, gpu, core_short, cpu_pod, cpu_pod_short, other_type = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for target in range(len(targets)):
-        core, count, milli, allowed = needs[target]
-        part = targets[target] * idle
+    idle = _sum(spot.free)
+    both, gpu, cores, cpu_pod, cpu_pod_short, other_type = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for target in range(len(kinds.targets)):
+        core, count, milli, allowed = kinds.needs[target]
+        part = kinds.targets[target] * idle
         if count == 0:
-            if cpu >= core:
+            if spot.cpu >= core:
                 cpu_pod += part
             else:
                 cpu_pod_short += part
             continue
-        if (allowed >> kind_of_gpu) & 1 == 0:
+        if (allowed >> spot.type) & 1 == 0:
             other_type += part
             continue
         fit, small = 0, 0
-        for left in free:
+        for left in spot.free:
             if left >= milli:
                 fit += 1
             else:
                 small += left
         if fit < count:
-            if cpu >= core:
+            if spot.cpu >= core:
                 gpu += part
             else:
                 both += part
-        elif cpu < core:
-            core_short += part
+        elif spot.cpu < core:
+            cores += part
         else:
-            gpu += targets[target] * small
-    return both + gpu + core_short + cpu_pod + cpu_pod_short + other_type
+            gpu += kinds.targets[target] * small
+    return both + gpu + cores + cpu_pod + cpu_pod_short + other_type
 
 
 @compiled
-def _room(cpu: int, free: Whole, kind_of_gpu: int, needs: Whole, shares: NDArray[np.float64]) -> float:
-    """How many pods the node could take, on average over the kinds; with a minus, as less of it is worse.
+def _room(spot: Spot, kinds: Kinds) -> float:
+    """How many pods the node could still take, on average over the kinds.
 
     By FGD's measure: what lies idle on GPUs that a pod could take, in pods. To a fifth by the copies of the pod that
     really fit, for which cores may run out first.
     """
     pods = 0.0
-    for kind in range(len(needs)):
-        core, count, milli, allowed = needs[kind]
-        if count == 0 or cpu < core or (allowed >> kind_of_gpu) & 1 == 0:
+    for kind in range(len(kinds.needs)):
+        core, count, milli, allowed = kinds.needs[kind]
+        if count == 0 or spot.cpu < core or (allowed >> spot.type) & 1 == 0:
             continue
         fit, copies, within = 0, 0, 0
-        for left in free:
+        for left in spot.free:
             if left >= milli:
                 fit += 1
                 copies += left // milli
@@ -346,6 +320,6 @@ def _room(cpu: int, free: Whole, kind_of_gpu: int, needs: Whole, shares: NDArray
         if count > 1:
             copies = fit // count
         if core > 0:
-            copies = min(copies, cpu // core)
-        pods += shares[kind] * ((1.0 - COPIES) * (within / (count * milli)) + COPIES * copies)
-    return -pods
+            copies = min(copies, spot.cpu // core)
+        pods += kinds.shares[kind] * ((1.0 - COPIES) * (within / (count * milli)) + COPIES * copies)
+    return pods

@@ -1,4 +1,4 @@
-"""docs/command-line.md: what it shows is what comes out."""
+"""docs/command-line.md and docs/gpu.md: what they show is what comes out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
-BLOCKS = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, GPU_PAGE = DOCS / "command-line.md", DOCS / "gpu.md"
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```console\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def files(page: Path) -> list[tuple[str, str]]:
+    """Files a page shows: a line that names one, then what it holds."""
+    named = r"`(\w+\.csv)`[^`]*\n\n```text\n(.*?)^```"
+    return re.findall(named, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = [(page, block) for page in (PAGE, GPU_PAGE) for block in blocks(page)]
 
 
 def calls(block: str) -> list[tuple[str, list[str]]]:
@@ -24,15 +37,20 @@ def calls(block: str) -> list[tuple[str, list[str]]]:
 
 
 def test_there_are_examples():
-    assert len(BLOCKS) >= 8
+    assert len(blocks(PAGE)) >= 8 and len(blocks(GPU_PAGE)) == 5
+    assert [name for name, _ in files(GPU_PAGE)] == ["nodes.csv", "jobs.csv"]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_what_is_shown_comes_out(kilowait, tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
-    for command, shown in calls(BLOCKS[number]):
+    page, block = BLOCKS[number]
+    for name, content in files(page):
+        Path(name).write_text(content)
+    for command, shown in calls(block):
         said = kilowait(*shlex.split(command))
         lines = (said.out + said.err).splitlines()
+        lines = [line for line in lines if not line.startswith("compiling the simulator")]
         if shown[-1:] == ["..."]:
             shown, lines = shown[:-1], lines[: len(shown) - 1]
         assert lines == shown, command

@@ -12,6 +12,10 @@ import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.experiments import inputs, scenario
+from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
+from kilowait.traces import trace_sha256
+from tests.traces.gpu import samples
+from tests.traces.gpu.test_alibaba import pai_folder
 
 JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
 
@@ -138,3 +142,69 @@ def test_a_machine_far_too_small_is_told():
     assert len(notes) == 1 and "3.6 times the work 16 nodes can do" in notes[0]
     assert scenario.prepared(scenario.Scenario("lublin:200:64:0.9"))[2] == ()
     assert scenario.prepared(scenario.Scenario("lublin:1:64"))[2] == ()
+
+
+# -- GPU clusters ----------------------------------------------------------------------------------
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\nb,32000,262144,0,\nc,64000,262144,2,P100\n"
+
+
+def same(one, other):
+    return all(one[name].tolist() == other[name].tolist() for name in (*one.columns, *other.columns))
+
+
+def test_gpu_workloads_are_the_library_s():
+    mixed = kw.Cluster.preset("gpu-mixed")
+    made = inputs.workload_of("gpu:200:gpu-mixed:0.7:3").jobs
+    assert same(made, gpu_workload(200, mixed, load=0.7, seed=3))
+    assert gpu_load(inputs.workload_of("gpu:200:gpu-mixed").jobs, mixed) == pytest.approx(0.9)
+    assert inputs.cluster_of("auto", made) == (mixed, None)
+    assert same(inputs.workload_of("gavel:50:4:2").jobs, gavel_jobs(50, 4.0, 2))
+    several = inputs.workload_of("gavel:50:4::multi").jobs
+    assert same(several, gavel_jobs(50, 4.0, 0, multi_gpu=True)) and several["gpus"].max() > 1
+    assert inputs.cluster_of("auto", several[:10])[0].name == "gavel"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gavel:50", "gavel:JOBS:JOBS_PER_HOUR"),
+        ("gavel:50:many", "number of jobs an hour"),
+        ("gavel:50:4:0:some", "not in multi"),
+        ("gpu:50", "gpu:JOBS:CLUSTER"),
+        ("gpu:50:nodes.csv", "nodes.csv"),
+        ("gpu:50:mira", "no GPUs"),
+    ],
+)
+def test_gpu_workloads_badly_written(text, words):
+    with pytest.raises(KilowaitError, match=words):
+        inputs.workload_of(text)
+
+
+def test_a_list_of_nodes_is_a_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "nodes.csv"
+    path.write_text(NODES)
+    cluster = inputs.cluster_of(str(path), JOBS)[0]
+    assert cluster.placed and cluster.layout == (0, 1, 0)
+    assert scenario.described(cluster)["layout"] == [0, 1, 0]
+    made = inputs.workload_of("gpu:20:nodes.csv:0.5").jobs
+    assert inputs.cluster_of("auto", made)[0] == cluster
+    assert inputs.is_placed("nodes.csv", "log.swf") and inputs.is_placed("auto", "gpu:20:nodes.csv")
+
+
+def test_a_folder_is_a_trace(tmp_path):
+    folder = pai_folder(tmp_path, job_table=samples.PAI_JOBS, task_table=samples.PAI_TASKS)
+    read = inputs.workload_of(str(folder))
+    assert len(read.jobs) and read.sha256 == trace_sha256(folder)
+
+
+def test_the_load_of_placed_nodes_is_that_of_their_gpus():
+    mixed = kw.Cluster.preset("gpu-mixed")
+    made = inputs.workload_of("gpu:200:gpu-mixed:0.7").jobs
+    assert gpu_load(inputs.brought_to_load(made, mixed, 1.5), mixed) == pytest.approx(1.5)
+    assert inputs.load_of(made, mixed) == pytest.approx(0.7)
+    with pytest.raises(InputError, match="none of these jobs has a GPU"):
+        inputs.brought_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
+    _, _, notes = scenario.prepared(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
+    assert len(notes) == 1 and "1.5 times the work the GPUs of gpu-mixed can do" in notes[0]

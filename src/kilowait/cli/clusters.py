@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import isnan
+from typing import Annotated
+
 import typer
 
 from kilowait.cli import options, show
@@ -11,13 +14,26 @@ app = typer.Typer(add_completion=False, **show.PLAIN)
 _EPILOG = """\b
 Example:
   kilowait clusters
+  kilowait clusters --gpus
   kilowait simulate lublin:1000:500:0.9 --cluster polaris"""
 
 
 @app.command(epilog=_EPILOG)
-def clusters(json: options.Json = False) -> None:
-    """List the machines known by name. Others are written nodes:N, or described in a TOML file."""
+def clusters(
+    gpus: Annotated[
+        bool, typer.Option("--gpus", help="List types of GPU and ways to place jobs on them instead.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """List the machines known by name. Others are written nodes:N, described in a TOML file, or a CSV list of nodes.
+
+    On those marked placed, jobs are placed on single nodes and GPUs: the GPU clusters.
+    """
     from dataclasses import asdict
+
+    if gpus:
+        _show_gpus(json)
+        return
 
     from kilowait.cluster.presets import PRESETS
 
@@ -34,8 +50,44 @@ def clusters(json: options.Json = False) -> None:
             f"{group.cores:,}",
             f"{group.memory_gb:,.1f} GB" if group.memory_gb else "-",
             f"{group.gpus} x {group.gpu_type}" if group.gpus else "-",
+            "placed" if group.placed else "whole nodes",
         ]
         for name, known in PRESETS.items()
         for place, group in enumerate(known.groups)
     ]
-    show.table(["cluster", "group", "nodes", "cores a node", "memory a node", "GPUs a node"], rows, left=2)
+    show.table(
+        ["cluster", "group", "nodes", "cores a node", "memory a node", "GPUs a node", "gives out"],
+        rows,
+        left=2,
+    )
+
+
+def _show_gpus(json: bool) -> None:
+    from dataclasses import asdict
+
+    from kilowait.cluster.gpus import CATALOGUE
+    from kilowait.engine.placing.settings import PLACEMENTS
+
+    kinds = [CATALOGUE[name] for name in sorted(CATALOGUE)]
+    if json:
+        show.json_document({"gpus": [asdict(kind) for kind in kinds], "placements": PLACEMENTS})
+        return
+    show.table(
+        ["GPU type", "memory", "GB/s", "FP32 TFLOPS", "FP16 TFLOPS", "TDP", "also called"],
+        [
+            [
+                kind.name,
+                f"{kind.memory_gb:g} GB",
+                show.number(kind.bandwidth_gb_per_s),
+                show.number(kind.fp32_tflops),
+                show.number(kind.fp16_tflops),
+                "-" if isnan(kind.tdp_w) else f"{kind.tdp_w:g} W",
+                ", ".join(kind.aliases),
+            ]
+            for kind in kinds
+        ],
+    )
+    print()
+    show.table(
+        ["placement", "where a job goes"], [[name, words] for name, words in PLACEMENTS.items()], left=2
+    )

@@ -16,6 +16,7 @@ Examples:
   kilowait compare lublin:5000:128:0.9:7
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,sjf,saf,wfp3 --windows 20 --window 1024
   kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
+  kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
   kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
@@ -27,8 +28,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="TRACE...",
-            help="Job logs (SWF, sacct -P, CSV, Parquet, ...; packed or not), or lublin:JOBS:NODES[:LOAD[:SEED]] "
-            "for workloads made on the spot.",
+            help="Job logs (SWF, sacct -P, CSV, Parquet, ...; packed or not), or workloads made on the spot: "
+            f"{options.MADE}.",
             show_default=False,
         ),
     ],
@@ -37,11 +38,16 @@ def compare(
         typer.Option("--policies", "-p", metavar="P,...", help="Rules, with commas between; or agent:PATH."),
     ] = "fcfs,sjf,saf,wfp3",
     backfill: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--backfill", "-b", metavar="B,...", help="none, easy, conservative or numbers of reservations."
+            "--backfill",
+            "-b",
+            metavar="B,...",
+            help="none, easy (the default), conservative or numbers of reservations; on GPU clusters none (the "
+            "default) or skip.",
+            show_default=False,
         ),
-    ] = "easy",
+    ] = None,
     windows: Annotated[
         int | None,
         typer.Option(
@@ -73,8 +79,15 @@ def compare(
     ] = "auto",
     seed: Annotated[int, typer.Option(metavar="N", help="Of the windows and of the intervals.")] = 0,
     metric: Annotated[
-        str, typer.Option("--metric", "--sort", metavar="METRIC", help="Judge and sort by this.")
-    ] = "mean_bsld",
+        str | None,
+        typer.Option(
+            "--metric",
+            "--sort",
+            metavar="METRIC",
+            help="Judge and sort by this; by default mean_bsld, on GPU clusters mean_turnaround_s.",
+            show_default=False,
+        ),
+    ] = None,
     clairvoyant: Annotated[
         bool,
         typer.Option(help="Run each rule with perfect estimates too, to see what they would gain."),
@@ -83,7 +96,17 @@ def compare(
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
     passes: options.Passes = "instant",
-    placement: options.Placement = "first",
+    placement: options.Placement = None,
+    types: options.Types = None,
+    preempt: options.Preempt = None,
+    migrate: options.Migrate = None,
+    checkpoint: options.Checkpoint = None,
+    restore: options.Restore = None,
+    save: options.Save = None,
+    grace: options.Grace = None,
+    keep: options.Keep = None,
+    round: options.Round = None,
+    speeds: options.Speeds = "auto",
     oversized: options.Oversized = "error",
     ignore_dependencies: options.Dependencies = False,
     load: options.Load = None,
@@ -125,45 +148,18 @@ def compare(
     from kilowait.cli.compared import show_contests
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import plan as planning
-    from kilowait.experiments.energy import PowerSettings
+    from kilowait.experiments.placing import usual_backfill
     from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import Scenario
 
     if out is not None:
         check_free(out, force=force)
+    traces = list(dict.fromkeys(traces))
+    placed = planning.all_placed(cluster, traces)
+    metric = metric or planning.usual_metric(placed)
+    backfill = backfill or usual_backfill(placed)
     contenders = planning.contenders_of(policies, backfill, levers, clairvoyant=clairvoyant)
     protocol = planning.protocol_of(windows, window, warmup, part, seed, contenders)
-    settings = PowerSettings.asked(
-        power,
-        carbon=carbon,
-        price=price,
-        weather=weather,
-        scope=scope,
-        cooling=cooling,
-        profile=profile,
-        forecast=forecast,
-        start=start,
-        wrap=wrap,
-    )
-    scenarios = tuple(
-        Scenario(
-            trace=trace,
-            cluster=cluster,
-            backfill_order=backfill_order,
-            walltime=walltime,
-            passes=passes,
-            placement=placement,
-            oversized=oversized,
-            dependencies=not ignore_dependencies,
-            load=load,
-            jobs=jobs,
-            format=format,
-            columns=columns,
-            strict=strict,
-            power=settings,
-        )
-        for trace in dict.fromkeys(traces)
-    )
+    scenarios = tuple(options.scenario_asked(context, trace) for trace in traces)
     plan = planning.Plan(scenarios, contenders, protocol, metric)
     with show.busy(f"reading {', '.join(traces)} ..."):
         ready = planning.prepare(plan)
@@ -183,6 +179,9 @@ def compare(
     if store is not None and store.found:
         show.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")
     found = [results_of(contest, metric, seed=seed) for contest in contests]
+    if placed:
+        for entry, gpus in zip(found, planning.gpu_means(ready, contests), strict=True):
+            entry["gpus"] = gpus
     if out is not None and store is not None:
         words = show.command(context)
         planning.save(

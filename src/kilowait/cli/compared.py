@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cli import show
 from kilowait.cli.figures import ledger_line
+from kilowait.cli.placed import show_gpu_table
 from kilowait.cli.powered import show_drawn
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Work
         print(f"compared on {found['cut']}")
         print()
         show_table(found)
+        if "gpus" in found:
+            print()
+            show_gpu_table(found["gpus"], [str(row["label"]) for row in _ranked(found)])
         if "energy" in found:
             print()
             show_drawn(found)
@@ -73,6 +77,8 @@ def show_table(found: Mapping[str, Any]) -> None:
     knowing = {_who(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
     pulls = any(row["levers"] != "none" for row in rows)
     names = list(dict.fromkeys((metric, *_ALWAYS)))
+    if "gpus" in found:  # jobs share nodes: the table of GPUs says how busy they were
+        names.remove("utilization")
     header = ["policy", "backfill", *(["levers"] if pulls else [])]
     left = len(header)
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -106,35 +106,11 @@ def levers(
     from kilowait.cli.powered import show_levers
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import plan as planning
-    from kilowait.experiments.energy import PowerSettings
     from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import Scenario
 
     if out is not None:
         check_free(out, force=force)
-    settings: Any = PowerSettings.asked(
-        power,
-        carbon=carbon,
-        price=price,
-        weather=weather,
-        scope=scope,
-        cooling=cooling,
-        profile=profile,
-        forecast=forecast,
-        start=start,
-        wrap=wrap,
-    )
-    scenario = Scenario(
-        trace=trace,
-        cluster=cluster,
-        walltime=walltime,
-        oversized=oversized,
-        load=load,
-        jobs=jobs,
-        format=format,
-        columns=columns,
-        power=settings,
-    )
+    scenario = options.scenario_asked(context, trace)
     with show.busy(f"reading {trace} ..."):
         ready = planning.prepare_levers(scenario, policy, backfill, levers)
     store = None if out is None else ready.store(out)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from kilowait.experiments.scenario import Scenario
+
 __all__ = [
-    "BackfillOrder", "ByOption", "Carbon", "Cluster", "Columns", "Cooling", "Dependencies", "Force", "Forecast",
-    "Format", "Json", "Load", "Out", "Oversized", "Passes", "Placement", "Power", "Price", "Profile", "Rows", "Scope",
-    "Start", "Strict", "Trace", "Walltime", "Weather", "Wrap",
+    "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
+    "Dependencies", "Force", "Forecast", "Format", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
+    "Oversized", "Passes", "Placement", "Power", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
+    "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
+    "scenario_asked",
 ]  # fmt: skip
 
+MADE = "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
 Trace = Annotated[
     str,
     typer.Argument(
-        help="A job log (SWF, sacct -P, CSV, Parquet, ...; packed or not), or lublin:JOBS:NODES[:LOAD[:SEED]] "
-        "for a workload made on the spot.",
+        help="A job log (SWF, sacct -P, CSV, Parquet, ...; packed or not), the folder of one in several files, or "
+        f"a workload made on the spot: {MADE}.",
         show_default=False,
     ),
 ]
@@ -27,7 +33,8 @@ Cluster = Annotated[
         "--cluster",
         "-c",
         metavar="C",
-        help="The machine: a preset (see kilowait clusters), nodes:N, a TOML file, or auto: as large as the log says.",
+        help="The machine: a preset (see kilowait clusters), nodes:N, a TOML file, a list of nodes (CSV), or auto: as "
+        "large as the log says.",
     ),
 ]
 BackfillOrder = Annotated[
@@ -46,9 +53,85 @@ Passes = Annotated[
     ),
 ]
 Placement = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="Of several node groups: first that fits, or balance: the emptiest. Of placed nodes (GPU clusters): "
+        "first, best, worst, consolidate, random, dot, pack, cluster, fgd; see kilowait clusters --gpus. By default "
+        "first, or the policy's own.",
+        show_default=False,
+    ),
+]
+Types = Annotated[
+    str | None,
+    typer.Option(
+        metavar="any|fastest|least-energy",
+        help="GPU clusters: which types of GPU a job tries first.",
+        show_default=False,
+    ),
+]
+Preempt = Annotated[
+    bool | None,
+    typer.Option(
+        "--preempt/--no-preempt",
+        help="GPU clusters: whether running jobs make room for those before them. By default as the policy is meant.",
+        show_default=False,
+    ),
+]
+Migrate = Annotated[
+    bool | None,
+    typer.Option(
+        "--migrate/--no-migrate",
+        help="GPU clusters: whether running jobs move to where they end sooner.",
+        show_default=False,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN",
+        help="GPU clusters: work between checkpoints, e.g. 30m; 0: one is written when a job is preempted; never.",
+        show_default=False,
+    ),
+]
+Restore = Annotated[
+    str | None,
+    typer.Option(metavar="SPAN", help="GPU clusters: time to load a checkpoint.", show_default=False),
+]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN", help="GPU clusters: time to write one when a job is preempted.", show_default=False
+    ),
+]
+Grace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN", help="GPU clusters: a preempted job works on for so long.", show_default=False
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN",
+        help="GPU clusters: a job that has just started is left alone for so long.",
+        show_default=False,
+    ),
+]
+Round = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN",
+        help="GPU clusters: decide at these intervals only, e.g. 6m; 0: at every event.",
+        show_default=False,
+    ),
+]
+Speeds = Annotated[
     str,
     typer.Option(
-        metavar="first|balance", help="Of several node groups: the first that fits, or the emptiest."
+        metavar="S",
+        help="GPU clusters: speeds of jobs on each type: auto (measured where known, else roofline, else 1), roofline, "
+        "none (all 1), or a file of throughputs in Gavel's form.",
     ),
 ]
 Oversized = Annotated[
@@ -78,7 +161,11 @@ Columns = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="F", help="swf, sacct, events, csv or parquet; found by content if not given."),
+    typer.Option(
+        metavar="F",
+        help="swf, sacct, events, csv, parquet; of GPU clusters openb, pai, spot, philly, helios, supercloud, "
+        "google2011, google2019; found by content if not given.",
+    ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="A row that must be dropped or mended is an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -138,3 +225,28 @@ Wrap = Annotated[
     bool,
     typer.Option("--wrap", help="Repeat carbon, price and weather by whole weeks where they are too short."),
 ]
+
+
+# -- from options to a scenario --------------------------------------------------------------------
+
+_POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast", "start", "wrap")
+_PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
+_PLAIN = (
+    "cluster", "backfill_order", "walltime", "passes", "placement", "oversized", "load", "jobs", "format", "columns",
+    "strict",
+)  # fmt: skip
+
+
+def scenario_asked(context: typer.Context, trace: str, **own: Any) -> Scenario:
+    """The scenario of a verb that has some of these options, under their own names; `own` has what it says besides."""
+    from kilowait.experiments.energy import PowerSettings
+    from kilowait.experiments.placing import PlacedSettings
+    from kilowait.experiments.scenario import Scenario
+
+    asked = context.params
+    found = {name: asked[name] for name in _PLAIN if name in asked}
+    found["dependencies"] = not asked.get("ignore_dependencies", False)
+    found["placed"] = PlacedSettings(**{name: asked[name] for name in _PLACED if name in asked})
+    outside = {name: asked[name] for name in _POWER if name in asked}
+    found["power"] = PowerSettings.asked(asked["power"], **outside) if "power" in asked else None
+    return Scenario(trace=trace, **{**found, **own})

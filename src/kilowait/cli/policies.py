@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 import typer
 
 from kilowait.cli import options, show
+
+if TYPE_CHECKING:
+    from kilowait.policies.rounds import Rounds
 
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
@@ -19,16 +23,35 @@ Example:
 @app.command(epilog=_EPILOG)
 def policies(json: options.Json = False) -> None:
     """List the rules one can simulate. Parameters, where a rule has some, go behind its name: random:seed=3."""
-    from kilowait.policies import POLICIES, describe_policies
+    from kilowait.policies import POLICIES, describe_policies, resolve
+    from kilowait.policies.rounds import ROUNDS
 
-    meanings = describe_policies()
+    meanings = {**describe_policies(), **{name: _first_line(who) for name, who in ROUNDS.items()}}
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
+    parameters |= {name: [] for name in ROUNDS}
+    placed = {name: name in ROUNDS or resolve(name).placed for name in meanings}
     # Those that take a mapping cannot be written on a command line.
     parameters = {name: [p for p in known if not p.endswith("_factor")] for name, known in parameters.items()}
     if json:
         show.json_document(
-            [{"name": name, "meaning": meanings[name], "parameters": parameters[name]} for name in POLICIES]
+            [
+                {
+                    "name": name,
+                    "meaning": meanings[name],
+                    "parameters": parameters[name],
+                    "placed_nodes_only": placed[name],
+                }
+                for name in meanings
+            ]
         )
         return
-    rows = [[name, meanings[name], ", ".join(parameters[name])] for name in POLICIES]
-    show.table(["policy", "who goes first", "parameters"], rows, left=3, wrapped=1)
+    rows = [
+        [name, "GPU clusters" if placed[name] else "", meanings[name], ", ".join(parameters[name])]
+        for name in meanings
+    ]
+    show.table(["policy", "only on", "who goes first", "parameters"], rows, left=4, wrapped=2)
+
+
+def _first_line(who: Rounds) -> str:
+    """What a policy that plays in rounds shares out."""
+    return f"In rounds: {(who.shares.__doc__ or '').strip().splitlines()[0]}"

@@ -16,6 +16,7 @@ Examples:
   kilowait simulate lublin:1000:128:0.9:7 --policy sjf
   kilowait simulate KTH-SP2-1996-2.1-cln.swf.gz --policy fcfs --backfill easy --by size
   kilowait simulate lublin:1000:128:0.7 --power taurus --levers sleep=break-even+levels=1.1
+  kilowait simulate gpu:1000:gpu-mixed --policy las --placement consolidate --checkpoint 30m --restore 1m
   kilowait simulate jobs.csv --columns submit_s=submitted,runtime_s=ran --cluster nodes:64 --out runs/first"""
 
 
@@ -31,18 +32,30 @@ def simulate(
         ),
     ] = "fcfs",
     backfill: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--backfill",
             "-b",
             metavar="B",
-            help="Who may overtake: none, easy, conservative, or the number of jobs with a reservation.",
+            help="Who may overtake: none, easy (the default), conservative, or the number of jobs with a reservation; "
+            "on GPU clusters none (the default) or skip.",
+            show_default=False,
         ),
-    ] = "easy",
+    ] = None,
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
     passes: options.Passes = "instant",
-    placement: options.Placement = "first",
+    placement: options.Placement = None,
+    types: options.Types = None,
+    preempt: options.Preempt = None,
+    migrate: options.Migrate = None,
+    checkpoint: options.Checkpoint = None,
+    restore: options.Restore = None,
+    save: options.Save = None,
+    grace: options.Grace = None,
+    keep: options.Keep = None,
+    round: options.Round = None,
+    speeds: options.Speeds = "auto",
     oversized: options.Oversized = "error",
     ignore_dependencies: options.Dependencies = False,
     load: options.Load = None,
@@ -76,54 +89,36 @@ def simulate(
     """Replay a job log under one rule and print what users would wait.
 
     Every job is submitted when the log says and runs as long as it did; the rule and backfilling decide when it
-    starts. With --out everything is kept in a folder that can be opened again.
+    starts. On GPU clusters jobs are placed on single nodes and GPUs, and may be preempted and moved. With --out
+    everything is kept in a folder that can be opened again.
     """
     from kilowait.evaluation import by_class, metrics
     from kilowait.evaluation.folders import check_free, save_run
     from kilowait.experiments.drawn import accounts_as_data
-    from kilowait.experiments.energy import PowerSettings
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import Scenario, run_scenario
+    from kilowait.experiments.placed import placed_results
+    from kilowait.experiments.scenario import run_scenario
 
     if out is not None:
         check_free(out, force=force)
-    scenario = Scenario(
-        trace=trace,
-        cluster=cluster,
+    scenario = options.scenario_asked(
+        context,
+        trace,
         policy=policy,
-        backfill=parse_backfill(backfill),
-        backfill_order=backfill_order,
-        walltime=walltime,
-        passes=passes,
-        placement=placement,
-        oversized=oversized,
-        dependencies=not ignore_dependencies,
-        load=load,
-        jobs=jobs,
-        format=format,
-        columns=columns,
-        strict=strict,
-        power=PowerSettings.asked(
-            power,
-            carbon=carbon,
-            price=price,
-            weather=weather,
-            scope=scope,
-            cooling=cooling,
-            profile=profile,
-            forecast=forecast,
-            start=start,
-            wrap=wrap,
-        ),
+        backfill=None if backfill is None else parse_backfill(backfill),
         levers=levers,
     )
     with show.busy(f"simulating {trace} ..."):
         done = run_scenario(scenario)
-        found = metrics(done.log)
+        placed = done.cluster.placed
+        found = metrics(done.log, cluster=done.cluster if placed else None)
+        gpus = placed_results(done) if placed else None
         classes = None if by is None else by_class(done.log, by)
     for text in done.notes:
         show.note(text)
     results: dict[str, Any] = {"metrics": found}
+    if gpus is not None:
+        results["gpus"] = gpus
     if classes is not None:
         results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
     if done.accounts is not None:
@@ -138,9 +133,14 @@ def simulate(
         return
     from kilowait.cli.figures import show_classes, show_metrics, show_run
 
-    show_run(done)
-    print()
-    show_metrics(found, done.cluster.nodes)
+    if gpus is not None:
+        from kilowait.cli.placed import show_placed
+
+        show_placed(done, found, gpus)
+    else:
+        show_run(done)
+        print()
+        show_metrics(found, done.cluster.nodes)
     if done.accounts is not None:
         from kilowait.cli.powered import show_accounts
 

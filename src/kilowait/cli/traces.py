@@ -32,9 +32,7 @@ Example:
 
 @app.command(epilog=_DESCRIBE)
 def describe(
-    traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE...", help="Job logs, or lublin:JOBS:NODES[:LOAD[:SEED]].")
-    ],
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.MADE}.")],
     cluster: options.Cluster = "auto",
     columns: options.Columns = None,
     format: options.Format = None,
@@ -63,9 +61,7 @@ def describe(
 
 @app.command(epilog=_CONVERT)
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="A job log, or lublin:JOBS:NODES[:LOAD[:SEED]].")
-    ],
+    source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.MADE}.")],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write; packed if it ends in .gz or .zst.")
     ],

@@ -59,7 +59,7 @@ def train(
     from kilowait.experiments import training
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import Scenario, described, prepared
+    from kilowait.experiments.scenario import described, prepared
 
     how = training.Training(
         algo=algo,
@@ -72,16 +72,7 @@ def train(
         window_jobs=window_jobs,
     )
     check_free(out, force=force)
-    scenario = Scenario(
-        trace=trace,
-        cluster=cluster,
-        backfill=how.backfill,
-        load=load,
-        jobs=jobs,
-        format=format,
-        columns=columns,
-        strict=strict,
-    )
+    scenario = options.scenario_asked(context, trace, backfill=how.backfill)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     for text in notes:

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +24,11 @@ from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.judging import Contender, Windows
 from kilowait.evaluation.limits import with_perfect_estimates
 from kilowait.experiments.energy import Meter
+from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import simulate
+from kilowait.policies.rounds import StepDecider
 
 __all__ = ["Case", "Cell", "Keeps", "all_cells", "run_cell", "run_cells", "workers_for"]
 
@@ -58,6 +61,9 @@ class Case:
             found.update(np.ascontiguousarray(jobs[name]).data)
         rules = {**self.scenario.rules_as_written, "labels": {k: list(v) for k, v in jobs.labels.items()}}
         found.update(json.dumps([repr(self.cluster), rules]).encode())
+        speeds = Path(self.scenario.placed.speeds)
+        if speeds.is_file():
+            found.update(speeds.read_bytes())
         return found.hexdigest()
 
 
@@ -65,16 +71,22 @@ def run_cell(
     jobs: JobTable,
     cluster: Cluster,
     contender: Contender,
-    rule: Rule,
+    rule: Rule | StepDecider,
     rules: Mapping[str, Any],
     meter: Meter | None = None,
 ) -> SegmentLog:
-    """Simulate one window. A clairvoyant knows the run times; its log is of the jobs as they are."""
+    """Simulate one window; `rules` are those of a scenario, or what `simulate` takes.
+
+    A clairvoyant knows the run times; its log is of the jobs as they are.
+    """
     seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
     levers = None
     if meter is not None and contender.levers != "none":
         pulled = meter.pull(contender.levers, seen)
         seen, levers = pulled.jobs, pulled.levers
+    if "placed" in rules:  # of a scenario, not yet in simulate's words
+        model, profile = (None, None) if meter is None else (meter.model, meter.profile)
+        rules = arguments(rules, seen, cluster, rule, contender.backfill, model, profile)
     log = simulate(seen, cluster, rule, contender.backfill, levers=levers, **rules)
     return log if seen is jobs else replace(log, jobs_table=jobs)
 
@@ -139,7 +151,7 @@ def run_cells(
 
 
 def _run(
-    cell: Cell, cases: Sequence[Case], contenders: Sequence[Contender], rules: Sequence[Rule]
+    cell: Cell, cases: Sequence[Case], contenders: Sequence[Contender], rules: Sequence[Rule | StepDecider]
 ) -> SegmentLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
     jobs = case.windows[window].jobs
@@ -156,7 +168,7 @@ def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterato
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule]] = ((), (), ())
+_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule | StepDecider]] = ((), (), ())
 """In a worker: what it was started with."""
 
 

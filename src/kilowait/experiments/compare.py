@@ -9,10 +9,12 @@ from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.evaluation.judging import Contender, Contest, Windows, whole
 from kilowait.experiments.cells import run_cell
+from kilowait.experiments.placing import usual_backfill
 from kilowait.experiments.scenario import described, resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve
 from kilowait.policies.registry import Decider
+from kilowait.policies.rounds import StepDecider
 
 __all__ = ["compare"]
 
@@ -22,7 +24,7 @@ def compare(
     cluster: Cluster,
     policies: Sequence[str | Rule | Decider] | Mapping[str, str | Rule | Decider],
     *,
-    backfill: str | int = "easy",
+    backfill: str | int | None = None,
     clairvoyant: bool = False,
     trace: str = "jobs",
     progress: Callable[[str], None] | None = None,
@@ -37,7 +39,7 @@ def compare(
         jobs: a log, or windows cut from one.
         cluster: the machine.
         policies: names, rules or agents; a mapping gives them names of its own.
-        backfill: as in `kilowait.simulate`, which also takes `rules`.
+        backfill: as in `kilowait.simulate`, which also takes `rules`; by default easy, on placed nodes none.
         clairvoyant: run every named rule once more with perfect estimates.
         trace: what to call the log.
         progress: hears who is about to run.
@@ -49,6 +51,8 @@ def compare(
     >>> contest.labels, contest.values("mean_bsld").shape
     (('fcfs', 'sjf'), (2, 4))
     """
+    if backfill is None:
+        backfill = usual_backfill(cluster.placed)
     cut = jobs if isinstance(jobs, Windows) else whole(jobs)
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
@@ -78,5 +82,5 @@ def _name(policy: str | Rule | Decider) -> str:
     return policy if isinstance(policy, str) else resolve(policy).name
 
 
-def _rule(policy: str | Rule | Decider) -> Rule:
+def _rule(policy: str | Rule | Decider) -> Rule | StepDecider:
     return resolve_policy(policy) if isinstance(policy, str) else resolve(policy)

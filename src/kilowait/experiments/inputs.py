@@ -1,28 +1,34 @@
 """What people write on a command line becomes jobs, a machine and a rule.
 
-A trace is a file or ``lublin:JOBS:NODES[:LOAD[:SEED]]``; a cluster is a preset's name, ``nodes:N``, ``N``, a TOML
-file or ``auto``; jobs are ``N`` (the first N) or ``A:B``; columns are ``submit_s=submitted,estimate_s=limit_min*60``.
+A trace is a file, a folder, or a workload to be made (`MADE`); a cluster is a preset's name, ``nodes:N``, ``N``, a TOML
+file, a list of nodes (``nodes.csv``) or ``auto``; jobs are ``N`` (the first N) or ``A:B``; columns are
+``submit_s=submitted,estimate_s=limit_min*60``.
 """
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth import lublin, rescale_load
-from kilowait.traces import Ledger, read_trace_with_ledger
+from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
+from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sha256
 
 __all__ = [
+    "MADE",
     "Workload",
     "brought_to_load",
     "cluster_of",
+    "is_placed",
+    "load_of",
     "parse_backfill",
     "parse_columns",
     "parse_rows",
@@ -30,8 +36,18 @@ __all__ = [
 ]
 
 T = TypeVar("T", int, float)
-MADE = "lublin"
-"""A trace that begins with this and a colon is made, not read."""
+MADE = {
+    "lublin": "lublin:JOBS:NODES[:LOAD[:SEED]], for instance lublin:1000:128:0.9:7",
+    "gpu": "gpu:JOBS:CLUSTER[:LOAD[:SEED]], for instance gpu:2000:gpu-mixed:0.9:7",
+    "gavel": "gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]], for instance gavel:1000:4:0:multi",
+}
+"""A trace that begins with one of these and a colon is made, not read; and how it is written."""
+
+
+GPU_LOAD = 0.9
+"""Of a GPU workload that does not say."""
+NODE_LIST = re.compile(r"\.csv(\.(gz|bz2|xz|zst))?$")
+"""How files of nodes are called; the other machine files are TOML."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class Workload:
     ledger: Ledger | None = None
     """Of the file; None for a workload that was made."""
     sha256: str | None = None
-    """Of the file as it lies on the disk."""
+    """Of the file or folder as it lies on the disk."""
 
     def provenance(self, trace: str, command: Sequence[str], date: str) -> dict[str, Any]:
         """What a manifest says of where the jobs come from; the date is the caller's."""
@@ -68,16 +84,14 @@ def workload_of(
     20
     """
     picked = None if rows is None else parse_rows(rows)
-    if trace.partition(":")[0].lower() == MADE and not Path(trace).exists():
+    if _is_made(trace):
         if columns is not None or format is not None:
             raise InputError(f"{trace} is made, not read: it takes no format and no column map")
         made = Workload(_made(trace))
     else:
         mapping = None if columns is None else parse_columns(columns)
         jobs, ledger = read_trace_with_ledger(trace, format=format, columns=mapping, strict=strict)
-        with Path(trace).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        made = Workload(jobs, ledger, digest)
+        made = Workload(jobs, ledger, trace_sha256(trace))
     if picked is None:
         return made
     jobs = made.jobs[picked]
@@ -86,16 +100,36 @@ def workload_of(
     return Workload(jobs, made.ledger, made.sha256)
 
 
+def _is_made(trace: str) -> bool:
+    return ":" in trace and trace.partition(":")[0].lower() in MADE and not Path(trace).exists()
+
+
 def _made(text: str) -> JobTable:
     name, *fields = text.split(":")
-    usage = f"{name}:JOBS:NODES[:LOAD[:SEED]], for instance {MADE}:1000:128:0.9:7"
+    name = name.lower()
+    usage = MADE[name]
     if not 2 <= len(fields) <= 4:
         raise InputError(f"trace {text!r}; a workload to be made is written {usage}")
     jobs = _number(int, "number of jobs", fields[0], usage)
-    nodes = _number(int, "number of nodes", fields[1], usage)
-    load = _number(float, "load", fields[2], usage) if len(fields) > 2 and fields[2] else None
-    seed = _number(int, "seed", fields[3], usage) if len(fields) > 3 else 0
-    return lublin(jobs, nodes, load=load, seed=seed)
+    fields += [""] * (4 - len(fields))
+    if name == "gavel":
+        rate = _number(float, "number of jobs an hour", fields[1], usage)
+        if fields[3] not in ("", "multi"):
+            raise InputError(f"trace {text!r} ends in {fields[3]!r}, not in multi; write {usage}")
+        return gavel_jobs(jobs, rate, _seed(fields[2], usage), multi_gpu=fields[3] == "multi")
+    load = _number(float, "load", fields[2], usage) if fields[2] else None
+    seed = _seed(fields[3], usage)
+    if name == "lublin":
+        return lublin(jobs, _number(int, "number of nodes", fields[1], usage), load=load, seed=seed)
+    machine = _named(fields[1])
+    made = gpu_workload(jobs, machine, load=GPU_LOAD if load is None else load, seed=seed)
+    # --cluster auto is the cluster as it was written here, which may be a file.
+    columns = {column: made[column] for column in made.columns}
+    return JobTable(labels=made.labels, meta={**made.meta, "cluster": fields[1]}, **columns)
+
+
+def _seed(text: str, usage: str) -> int:
+    return _number(int, "seed", text, usage) if text else 0
 
 
 def _number(kind: Callable[[str], T], what: str, text: str, usage: str) -> T:
@@ -143,7 +177,7 @@ def parse_columns(text: str) -> dict[str, Any]:
 
 
 def parse_backfill(text: str) -> str | int:
-    """none, easy, conservative, or a number of reservations.
+    """none, easy, conservative, or a number of reservations; on placed nodes none or skip.
 
     >>> parse_backfill("easy"), parse_backfill("3")
     ('easy', 3)
@@ -158,21 +192,45 @@ def cluster_of(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
     >>> cluster_of("auto", jobs)[0].nodes, cluster_of("nodes:64", jobs)[0].nodes
     (4, 64)
     """
-    text = text.strip()
-    if text.lower() == "auto":
+    if text.strip().lower() == "auto":
         return _automatic(jobs)
+    return _named(text), None
+
+
+def is_placed(text: str, trace: str) -> bool:
+    """Whether the machine so written gives out single nodes and GPUs; with ``auto`` the trace says so, and is not read.
+
+    >>> is_placed("gpu-mixed", "log.swf"), is_placed("auto", "lublin:10:4"), is_placed("auto", "gavel:10:4")
+    (True, False, True)
+    """
+    if text.strip().lower() == "auto":
+        return _is_made(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
+    return _named(text).placed
+
+
+def _named(text: str) -> Cluster:
+    """The machine written in words that do not depend on the jobs."""
+    text = text.strip()
     count = text[6:] if text.lower().startswith("nodes:") else text
     if count != text or count.lstrip("-").replace(",", "").replace("_", "").isdecimal():
         nodes = _number(int, "number of nodes", count, "nodes:N, for instance nodes:128")
-        return Cluster.from_nodes(nodes), None
+        return Cluster.from_nodes(nodes)
     if text.lower() in PRESETS:
-        return Cluster.preset(text), None
+        return Cluster.preset(text)
+    if NODE_LIST.search(text.lower()):
+        return read_nodes(text)
     if text.endswith(".toml") or "/" in text or Path(text).exists():
-        return Cluster.from_file(text), None
-    raise UnknownNameError("cluster (a preset, nodes:N or a TOML file)", text, PRESETS)
+        return Cluster.from_file(text)
+    raise UnknownNameError(
+        "cluster (a preset, nodes:N, a TOML file or a list of nodes in CSV)", text, PRESETS
+    )
 
 
 def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
+    if jobs.meta.get("workload") == "gavel":
+        return Cluster.preset("gavel"), None
+    if jobs.meta.get("workload") == "gpu":
+        return _named(str(jobs.meta["cluster"])), None
     for key in ("max_procs", "max_nodes"):
         size = jobs.meta.get(key)
         if size is not None and size >= 1:
@@ -188,5 +246,32 @@ def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
 
 
 def brought_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> JobTable:
-    """The jobs at another offered load on the cluster, or as they are."""
-    return jobs if load is None else rescale_load(jobs, cluster.nodes, load)
+    """The jobs at another offered load on the cluster, or as they are; on placed nodes with GPUs the load of these."""
+    if load is None:
+        return jobs
+    nodes = cluster.nodes
+    if not counts_gpus(cluster):
+        return rescale_load(jobs, nodes, load)
+    now = gpu_load(jobs, cluster)
+    if not now > 0:
+        raise InputError("none of these jobs has a GPU, so they cannot be brought to a load of GPUs")
+    # Both loads fall alike with the time between submissions, so the one is brought about through the other.
+    return rescale_load(jobs, nodes, offered_load(jobs, nodes) * load / now)
+
+
+def counts_gpus(cluster: Cluster) -> bool:
+    """Whether the load of a machine is that of its GPUs."""
+    return cluster.placed and any(group.gpus and group.nodes for group in cluster.groups)
+
+
+def load_of(jobs: JobTable, cluster: Cluster) -> float:
+    """The offered load: of GPUs on placed nodes that have some, else of nodes; 0 where there is none to speak of.
+
+    >>> load_of(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]), Cluster.from_nodes(4))
+    0.0
+    """
+    if len(jobs) < 2 or not np.ptp(jobs["submit_s"]) > 0:
+        return 0.0
+    if counts_gpus(cluster):
+        return gpu_load(jobs, cluster) if "gpus" in jobs else 0.0
+    return offered_load(jobs, cluster.nodes)

@@ -11,15 +11,23 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.energy.levering import parse_levers
-from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import save_comparison
 from kilowait.evaluation.judging import JUDGED, Contender, Contest, Windows, cut_windows, split, whole
 from kilowait.experiments.cells import Case, Cell, all_cells, run_cells, workers_for
 from kilowait.experiments.drawn import energy_record, lever_sets
 from kilowait.experiments.energy import DRAWN, Meter, check_judged, meter_for
-from kilowait.experiments.inputs import Workload, parse_backfill
-from kilowait.experiments.scenario import AGENT, Scenario, check_power, described, prepared, resolve_policy
+from kilowait.experiments.inputs import Workload, is_placed, parse_backfill
+from kilowait.experiments.placed import gpu_table
+from kilowait.experiments.scenario import (
+    AGENT,
+    Scenario,
+    check_backfill,
+    check_power,
+    described,
+    prepared,
+    resolve_policy,
+)
 from kilowait.experiments.store import Store
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.units import parse_span
@@ -28,12 +36,15 @@ __all__ = [
     "Plan",
     "Prepared",
     "Protocol",
+    "all_placed",
     "contenders_of",
+    "gpu_means",
     "prepare",
     "prepare_levers",
     "protocol_of",
     "run",
     "save",
+    "usual_metric",
 ]
 
 
@@ -116,7 +127,7 @@ def contenders_of(
         resolve_policy(name)
     depths = [parse_backfill(text) for text in _listed("kinds of backfilling", backfills)]
     for depth in depths:
-        Settings(backfill=depth)
+        check_backfill(depth)
     sets = _listed("sets of levers", levers)
     for text in sets:
         parse_levers(text)
@@ -133,6 +144,27 @@ def contenders_of(
             if who.kind == "rule" and who.levers == "none"
         ]
     return tuple(found)
+
+
+def all_placed(cluster: str, traces: Sequence[str]) -> bool:
+    """Whether the traces run on machines of placed nodes; an error where some do and some do not.
+
+    >>> all_placed("auto", ["gpu:10:gpu-mixed"]), all_placed("nodes:4", ["log.swf"])
+    (True, False)
+    """
+    placed = [is_placed(cluster, trace) for trace in traces]
+    if any(placed) and not all(placed):
+        one, other = traces[placed.index(True)], traces[placed.index(False)]
+        raise InputError(
+            f"{one} runs on single GPUs and {other} on whole nodes; rules and metrics differ: compare them apart, or "
+            "name one machine with --cluster"
+        )
+    return all(placed)
+
+
+def usual_metric(placed: bool) -> str:
+    """What is judged by where nobody says: the slowdown; on placed nodes, where speeds differ, the completion time."""
+    return "mean_turnaround_s" if placed else "mean_bsld"
 
 
 def _short(name: str, names: Sequence[str]) -> str | None:
@@ -202,6 +234,11 @@ class Prepared:
 def prepare(plan: Plan) -> Prepared:
     """Read every log and cut its windows."""
     made = [prepared(scenario) for scenario in plan.scenarios]
+    for _, cluster, _ in made:
+        if cluster.placed and any(who.levers != "none" for who in plan.contenders):
+            raise InputError(
+                "placed nodes have no levers: they neither sleep nor slow down; leave --levers out"
+            )
     workloads = tuple(workload for workload, _, _ in made)
     cases = tuple(
         Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
@@ -268,6 +305,14 @@ def run(
         for number, (case, workload, notes) in enumerate(
             zip(ready.cases, ready.workloads, ready.notes, strict=True)
         )
+    ]
+
+
+def gpu_means(ready: Prepared, contests: Sequence[Contest]) -> list[dict[str, dict[str, float]]]:
+    """Of each contest of placed nodes: by contender the GPU metrics of its windows, on average."""
+    return [
+        gpu_table(contest, case.cluster, case.scenario.placed.speeds)
+        for case, contest in zip(ready.cases, contests, strict=True)
     ]
 
 

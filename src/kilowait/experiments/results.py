@@ -102,7 +102,8 @@ def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float |
 
 def _bounds(contest: Contest) -> dict[str, float]:
     """Below which no schedule of these windows can come, on average; nothing where that is not known."""
-    if any(group.get("shared", False) for group in contest.cluster.get("group", ())):
+    groups = contest.cluster.get("group", ())
+    if any(group.get("shared", False) or group.get("placed", False) for group in groups):
         return {}  # jobs there take parts of nodes
     kill = contest.logs(0, 0).run.get("walltime") == "kill"
     found = []

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 from kilowait.cluster import Cluster
+from kilowait.cluster.speeds import Speeds
 from kilowait.energy.accounts import Accounts
 from kilowait.energy.levering import parse_levers
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
-from kilowait.errors import InputError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
-from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, workload_of
+from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
+from kilowait.experiments.placing import (
+    BACKFILLS,
+    PlacedSettings,
+    arguments,
+    check_placement,
+    usual_backfill,
+)
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies import resolve, simulate
-from kilowait.synth import offered_load
+from kilowait.policies import POLICIES, resolve, simulate
+from kilowait.policies.rounds import ROUNDS, StepDecider, step_decider
 
-__all__ = ["Done", "Scenario", "check_power", "prepared", "resolve_policy", "run_scenario"]
+__all__ = ["Done", "Scenario", "check_backfill", "check_power", "prepared", "resolve_policy", "run_scenario"]
 
 AGENT = "agent:"
 OVERLOAD = 1.2
@@ -35,11 +41,13 @@ class Scenario:
     trace: str
     cluster: str = "auto"
     policy: str = "fcfs"
-    backfill: str | int = "easy"
+    backfill: str | int | None = None
+    """None: easy, on placed nodes none."""
     backfill_order: str | None = None
     walltime: str = "extend"
     passes: str = "instant"
-    placement: str = "first"
+    placement: str | None = None
+    """None: first, on placed nodes the policy's own."""
     oversized: str = "error"
     dependencies: bool = True
     load: float | None = None
@@ -53,13 +61,16 @@ class Scenario:
     """What power the run is judged with; None: none."""
     levers: str = "none"
     """What is pulled besides the order of jobs; see `kilowait.energy.levering`."""
+    placed: PlacedSettings = field(default_factory=PlacedSettings)
+    """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
 
     def __post_init__(self) -> None:
+        if self.backfill is not None:
+            check_backfill(self.backfill)
+        check_placement(self.placement)
         Settings(
-            backfill=self.backfill,
             walltime=self.walltime,
             passes=self.passes,
-            placement=self.placement,
             dependencies=self.dependencies,
             oversized=self.oversized,
         )
@@ -68,12 +79,16 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what was not asked for."""
-        plain = {key: value for key, value in asdict(self).items() if value is not None}
-        return plain if self.power is None else {**plain, "power": self.power.to_dict()}
+        plain = {key: value for key, value in asdict(self).items() if value is not None and key != "placed"}
+        if self.power is not None:
+            plain["power"] = self.power.to_dict()
+        if self.placed.unusual:
+            plain["placed"] = self.placed.to_dict()
+        return plain
 
     @property
     def rules_as_written(self) -> dict[str, Any]:
-        """What `simulate` takes besides policy and backfill, as plain data."""
+        """What a run depends on besides policy and backfill, as plain data."""
         return {
             "backfill_order": self.backfill_order,
             "walltime": self.walltime,
@@ -81,13 +96,14 @@ class Scenario:
             "placement": self.placement,
             "dependencies": self.dependencies,
             "oversized": self.oversized,
+            "placed": self.placed.to_dict(),
         }
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The same, with the order of backfilling as a rule."""
+        """The same, with the order of backfilling as a rule; `placing.arguments` makes what `simulate` takes of it."""
         order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
-        return {**self.rules_as_written, "backfill_order": order}
+        return {**self.rules_as_written, "backfill_order": order, "placed": self.placed}
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,8 @@ class Done:
     """What it drew, where a power model was given."""
     pulled: str = ""
     """The levers, in words."""
+    speeds: Speeds | None = None
+    """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with the machine written out, for scenario.toml."""
@@ -118,14 +136,27 @@ def run_scenario(scenario: Scenario) -> Done:
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
     workload, cluster, notes = prepared(scenario)
+    jobs = workload.jobs
+    backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
-        log = simulate(workload.jobs, cluster, rule, scenario.backfill, **rules)
-        return Done(scenario, workload, cluster, log, notes)
-    meter = meter_for(scenario.power, workload.jobs, cluster)
-    pulled = meter.pull(scenario.levers, workload.jobs)
-    log = simulate(pulled.jobs, cluster, rule, scenario.backfill, levers=pulled.levers, **rules)
-    log = replace(log, jobs_table=workload.jobs)  # holds are the run's, not the log's
-    return Done(scenario, workload, cluster, log, notes, meter.account(log, pulled), pulled.words)
+        given = arguments(rules, jobs, cluster, rule, backfill)
+        log = simulate(jobs, cluster, rule, backfill, **given)
+        accounts, words = None, ""
+    else:
+        meter = meter_for(scenario.power, jobs, cluster)
+        pulled = meter.pull(scenario.levers, jobs)
+        given = arguments(rules, jobs, cluster, rule, backfill, meter.model, meter.profile)
+        log = simulate(pulled.jobs, cluster, rule, backfill, levers=pulled.levers, **given)
+        log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
+        accounts, words = meter.account(log, pulled), pulled.words
+    whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
+    return Done(whole, workload, cluster, log, notes, accounts, words, given.get("speeds"))
+
+
+def check_backfill(backfill: str | int) -> None:
+    """Raise unless some machine knows this kind of backfilling."""
+    if backfill not in BACKFILLS:
+        Settings(backfill=backfill)
 
 
 def check_power(levers: str, power: PowerSettings | None) -> None:
@@ -144,28 +175,36 @@ def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
         rows=scenario.jobs,
     )
     cluster, note = cluster_of(scenario.cluster, workload.jobs)
+    if cluster.placed and scenario.levers.strip() != "none":
+        raise InputError(
+            f"levers are {scenario.levers!r}; placed nodes have none: they neither sleep nor slow down"
+        )
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
     if scenario.power is not None:
         jobs, more = dressed(scenario.power, jobs)
         notes += more
-    load = offered_load(jobs, cluster.nodes) if len(jobs) > 1 and np.ptp(jobs["submit_s"]) > 0 else 0.0
+    load = load_of(jobs, cluster)
     if load > OVERLOAD:
+        size = f"{cluster.nodes:,} nodes" if not cluster.placed else f"the GPUs of {cluster.name}"
         notes.append(
-            f"these jobs offer {load:.2g} times the work {cluster.nodes:,} nodes can do while they arrive, so the "
+            f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the "
             "queue only grows; take a larger --cluster or a lower --load"
         )
     return Workload(jobs, workload.ledger, workload.sha256), cluster, tuple(notes)
 
 
-def resolve_policy(text: str) -> Rule:
-    """A rule by name with its parameters, or a trained one from ``agent:PATH``.
+def resolve_policy(text: str) -> Rule | StepDecider:
+    """A rule by name with its parameters, one that plays in rounds, or a trained one from ``agent:PATH``.
 
     >>> resolve_policy("multifactor:age=500:size=0").name
     'multifactor:age=500:size=0'
     """
     if not text.startswith(AGENT):
-        return resolve(text)
+        decider = step_decider(text)
+        if decider is None and text.partition(":")[0].strip().lower() not in POLICIES:
+            raise UnknownNameError("policy", text.partition(":")[0].strip(), (*POLICIES, *ROUNDS))
+        return resolve(text) if decider is None else decider
     path = text[len(AGENT) :]
     if not path:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
@@ -190,6 +229,8 @@ def described(cluster: Cluster) -> dict[str, Any]:
                 {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
                 for item in listed
             ]
+    if cluster.layout is not None:
+        data["layout"] = list(cluster.layout)
     if cluster.queues:
         data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
     return data

@@ -26,7 +26,7 @@ from kilowait.evaluation.judging import Contender, Contest
 from kilowait.experiments.cells import Case, Cell
 from kilowait.experiments.scenario import AGENT
 from kilowait.jobs import SegmentLog
-from kilowait.jobs.segments import NodeStates
+from kilowait.jobs.segments import NodeStates, Pieces
 
 __all__ = ["Store"]
 
@@ -35,6 +35,7 @@ _COLUMNS = (
     "capacity_nodes",
 )  # fmt: skip
 _STATES = ("time_s", "group", "falling", "asleep", "waking")
+_PIECES = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group")
 
 
 class Store:
@@ -61,7 +62,8 @@ class Store:
         place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
         what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
         meter = self._cases[case].meter
-        if meter is not None and who.levers != "none":
+        by_energy = self._cases[case].scenario.placed.types == "least-energy"
+        if meter is not None and (who.levers != "none" or by_energy):
             what += [who.levers, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
@@ -78,11 +80,17 @@ class Store:
                 columns = {name: held[name] for name in _COLUMNS}
                 note = json.loads(str(held["note"]))
                 states = NodeStates(*(held[f"states_{name}"] for name in _STATES)) if note["states"] else None
+                pieces = Pieces(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self.found += 1
         return SegmentLog(
-            jobs_table=jobs, groups=tuple(note["groups"]), run=note["run"], states=states, **columns
+            jobs_table=jobs,
+            groups=tuple(note["groups"]),
+            run=note["run"],
+            states=states,
+            pieces=pieces,
+            **columns,
         )
 
     def save(self, cell: Cell, log: SegmentLog) -> None:
@@ -90,11 +98,18 @@ class Store:
         path = self.folder / f"{self.key(cell)}.npz"
         part = path.with_suffix(f".{os.getpid()}.part")
         note = json.dumps(
-            {"groups": list(log.groups), "run": dict(log.run), "states": log.states is not None}
+            {
+                "groups": list(log.groups),
+                "run": dict(log.run),
+                "states": log.states is not None,
+                "pieces": log.pieces is not None,
+            }
         )
         columns = {name: getattr(log, name) for name in _COLUMNS}
         if log.states is not None:
             columns |= {f"states_{name}": getattr(log.states, name) for name in _STATES}
+        if log.pieces is not None:
+            columns |= {f"pieces_{name}": getattr(log.pieces, name) for name in _PIECES}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with part.open("wb") as file:

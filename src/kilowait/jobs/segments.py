@@ -211,8 +211,8 @@ class SegmentLog:
 class JobRecords:
     """Per-job results as columns, in the job table's order; NaN where a job never started.
 
-    `start_s` is the first start, `end_s` the last end; a job that was preempted waited (`wait_s`) all the time in between
-    that it did not run (`run_s`).
+    `start_s` is the first start, `end_s` the last end; a job that was preempted waited (`wait_s`) all the time in
+    between that it did not run (`run_s`).
 
     ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` take them all along.
     """

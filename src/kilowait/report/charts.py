@@ -171,6 +171,8 @@ def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
         if most.shared
         else "Which nodes a job had is worked out afterwards, side by side where there was room. "
     )
+    if first.pieces is not None:
+        rows = "Jobs hold single GPUs here, and several jobs may share a node: rows are lanes, not nodes. "
     pale = "Pale: jobs that only warm the machine up. " if setup["warmup"] else ""
     pale += _OUT if out else ""
     return chart(

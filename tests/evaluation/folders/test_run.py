@@ -9,9 +9,10 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.evaluation import by_class, metrics, timeline
-from kilowait.evaluation.folders import load_run, plain_json, save_folder, save_run
+from kilowait.evaluation import by_class, gpu_metrics, metrics, timeline
+from kilowait.evaluation.folders import contest_of_runs, load_run, plain_json, save_folder, save_run
 from kilowait.jobs import SegmentLog
+from tests.evaluation.gpu.made import random_run
 
 
 def a_log(**settings: object) -> SegmentLog:
@@ -165,3 +166,31 @@ def test_plain_json():
         1: "é",
     }
     assert json.loads(plain_json(data)) == {"a": None, "b": 1.5, "c": [2, None], "d": [True, None], "1": "é"}
+
+
+PIECES = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_where_jobs_lay_comes_back(tmp_path, seed):
+    log, cluster, speeds = random_run(seed)
+    run = load_run(saved(tmp_path / "run", log))
+    assert len(log.pieces) > 100 and log.pieces.lost_s.sum() >= 0
+    for name in PIECES:
+        ours, theirs = getattr(run.log.pieces, name), getattr(log.pieces, name)
+        assert ours.dtype == theirs.dtype, name
+        np.testing.assert_array_equal(ours, theirs, name)
+    np.testing.assert_array_equal(run.log.outcome, log.outcome)
+    assert metrics(run.log) == metrics(log)
+    np.testing.assert_equal(gpu_metrics(run.log, cluster, speeds), gpu_metrics(log, cluster, speeds))
+    if seed == 0:  # with the outcomes that only placed jobs have
+        assert {5, 1} <= set(log.outcome.tolist())
+    assert load_run(saved(tmp_path / "other")).log.pieces is None
+
+
+def test_runs_on_placed_nodes_stand_side_by_side(tmp_path):
+    log, _, _ = random_run(0)  # its rows are not in the order of submission
+    run = load_run(saved(tmp_path / "run", log))
+    contest = contest_of_runs([run])
+    assert contest.table[0][0]["mean_turnaround_s"] == pytest.approx(metrics(log)["mean_turnaround_s"])
+    np.testing.assert_array_equal(contest.logs(0, 0).pieces.node, log.pieces.node)

@@ -79,9 +79,10 @@ def _forget_unused(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def is_compiled(run: str = "run", where: str = "clock") -> bool:
+def is_compiled(run: str = "run", where: str = "kernels/clock") -> bool:
     """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
-    return bool(numba.config.DISABLE_JIT) or any(cache_folder().rglob(f"{where}.{run}-*.nbc"))
+    folder, file = where.split("/")
+    return bool(numba.config.DISABLE_JIT) or any(cache_folder().glob(f"{folder}_*/{file}.{run}-*.nbc"))
 
 
 _COMPILING = threading.Lock()  # the cache folder is a setting of the whole process

@@ -8,6 +8,7 @@ segments.parquet  what ran when; ``cell`` counts traces, contenders and windows,
 records.parquet   of each job of each cell: when it joined the queue, where not at submission, and how it came out
 windows.parquet   the metrics of each cell, one row each: for a data frame
 states.parquet    what sleeping nodes did, where some slept
+pieces.parquet    where segments lay, node by node and GPU by GPU, on machines whose nodes are placed
 energy.json       what the runs drew, where a power model was given
 results.json      means with intervals, every pair with its verdict, sentences, limits
 manifest.json     versions, seeds, sha256 of inputs and of these files, command, date; written last
@@ -28,6 +29,13 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation.folders.pieces import (
+    WORKED,
+    pieces_from,
+    read_pieces,
+    worked_columns,
+    write_pieces,
+)
 from kilowait.evaluation.folders.run import machine_from, machine_of, read_states, write_states
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import checked_manifest, plain_json, read_json, save_folder
@@ -82,6 +90,9 @@ def save_comparison(
         states = [contest.logs(who, window).states for contest, who, window in _cells(contests)]
         if any(one is not None for one in states):
             write_states(states, folder / "states.parquet")
+        pieces = [contest.logs(who, window).pieces for contest, who, window in _cells(contests)]
+        if any(one is not None for one in pieces):
+            write_pieces(pieces, folder / "pieces.parquet")
         if any(contest.energy is not None for contest in contests):
             drew = [None if contest.energy is None else asdict(contest.energy) for contest in contests]
             (folder / "energy.json").write_text(plain_json(drew) + "\n", encoding="utf-8")
@@ -123,7 +134,7 @@ def _segments(contests: Sequence[Contest]) -> Any:
     }
     for name in _SEGMENT:
         columns[name] = np.concatenate([getattr(log, name) for log in logs])
-    return pa.table(columns)
+    return pa.table({**columns, **worked_columns(logs)})
 
 
 def _records(contests: Sequence[Contest]) -> Any:
@@ -199,7 +210,7 @@ def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Cont
         "at_submission": joined.is_null().to_numpy(zero_copy_only=False),
         "eligible_s": joined.fill_null(0.0).to_numpy(),
     }
-    states = read_states(folder / "states.parquet")
+    states, pieces = read_states(folder / "states.parquet"), read_pieces(folder / "pieces.parquet")
     cell = 0
     for number, case in enumerate(cases):
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
@@ -211,7 +222,7 @@ def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Cont
             nodes=case["nodes"],
             windows=windows,
             contenders=contenders,
-            logs=_Stored(windows, case, segments, marks, states, cell),
+            logs=_Stored(windows, case, segments, marks, states, pieces, cell),
             ledger=case["ledger"],
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
@@ -260,10 +271,11 @@ class _Stored:
         segments: Mapping[str, Any],
         records: Mapping[str, Any],
         states: Mapping[int, NodeStates],
+        pieces: Mapping[int, dict[str, Any]],
         cell: int,
     ) -> None:
         self._windows, self._case, self._cell = windows, case, cell
-        self._segments, self._records, self._states = segments, records, states
+        self._segments, self._records, self._states, self._pieces = segments, records, states, pieces
 
     def __call__(self, contender: int, window: int) -> SegmentLog:
         cell = self._cell + contender * len(self._windows) + window
@@ -284,5 +296,9 @@ class _Stored:
             job_outcome=self._records["outcome"][from_:to],
             run=self._case["runs"][contender],
             states=self._states.get(cell),
+            pieces=pieces_from(
+                self._pieces.get(cell),
+                {name: self._segments[name][low:high] for name in WORKED if name in self._segments},
+            ),
             **machine_from(self._case["machine"]),
         )

@@ -6,6 +6,7 @@ jobs.parquet    the jobs, a JobTable; can be simulated again as it is
 log.parquet     the segments; machine size, groups and settings in the schema's metadata
 records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
 states.parquet  what sleeping nodes did, where some slept
+pieces.parquet  where segments lay, node by node and GPU by GPU, on machines whose nodes are placed
 results.json    the metrics
 manifest.json   versions, seeds, sha256 of inputs and of these files, command, date; written last
 =============== =============================================================================
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation.folders.pieces import WORKED, pieces_from, read_pieces, worked_columns, write_pieces
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import (
     checked_manifest,
@@ -63,7 +65,8 @@ class Run:
         run = self.log.run
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
-        return Contender(policy, run.get("backfill", "none"), kind)
+        backfill = run.get("backfill", self.scenario.get("backfill", "none"))
+        return Contender(policy, backfill, kind)
 
 
 def save_run(
@@ -88,6 +91,8 @@ def save_run(
         log.jobs().to_parquet(folder / "records.parquet")
         if log.states is not None:
             write_states([log.states], folder / "states.parquet")
+        if log.pieces is not None:
+            write_pieces([log.pieces], folder / "pieces.parquet")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="run", manifest=manifest, force=force)
@@ -186,6 +191,7 @@ def _by_submission(log: SegmentLog, ordered: JobTable) -> SegmentLog:
         log.groups,
         log.run,
         log.states,
+        log.pieces,
     )
 
 
@@ -241,7 +247,10 @@ def _write_log(log: SegmentLog, path: Path) -> None:
     import pyarrow.parquet as pq
 
     note = {"run": log.run, **machine_of(log)}
-    pq.write_table(log.to_arrow().replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
+    table = log.to_arrow()
+    for name, values in worked_columns([log]).items():
+        table = table.append_column(name, [values])
+    pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
 
 
 def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
@@ -267,5 +276,10 @@ def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
         job_outcome=records["outcome"].to_numpy(),
         run=note["run"],
         states=read_states(folder / "states.parquet").get(0),
+        pieces=pieces_from(read_pieces(folder / "pieces.parquet").get(0), _worked(segments)),
         **machine_from(note),
     )
+
+
+def _worked(segments: Any) -> dict[str, Any]:
+    return {name: segments[name].to_numpy() for name in WORKED if name in segments.column_names}

@@ -1,0 +1,136 @@
+"""Gavel's table (Narayanan et al., OSDI'20): mean job completion time on 36 K80, 36 P100 and 36 V100, single-GPU jobs.
+
+Jobs are drawn as its simulator draws them, seed 0, at four rates; those that count are numbers 4000 to 4999. The rounds
+are in rounds.py, the policies in shares.py. The throughputs are those of its repository (simulation_throughputs.json).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.reproduce.layout import percent, table
+from benchmarks.reproduce.rounds import TYPES, Policy, Work, completion_times
+from benchmarks.reproduce.shares import AlloX, Fifo, fifo_by_type, las, las_by_type
+from benchmarks.reproduce.sources import Sources
+from kilowait.cluster.throughputs import Throughputs, read_throughputs
+from kilowait.synth import gavel_jobs
+
+__all__ = ["POLICIES", "PUBLISHED", "RATES", "mean_hours", "results", "text", "work_at"]
+
+SEED = 0
+FIRST, LAST = 4000, 5000
+RATES = (0.4, 4.0, 4.8, 5.2)
+PUBLISHED = {
+    "FIFO": (17.58, 25.38, 99.19, 151.67),
+    "FIFO by type": (15.31, 17.08, 22.24, 56.69),
+    "LAS": (23.26, 23.49, 35.79, 63.78),
+    "AlloX": (17.58, 17.13, 20.92, 21.96),
+    "LAS by type": (17.58, 16.82, 18.97, 22.02),
+}
+"""Hours at these rates, from continuous_jobs.ipynb in its repository."""
+JOBS = 30_000
+"""Enough for the slowest row to end while jobs keep coming."""
+CHOICES = range(8)
+"""Seeds of FIFO's own random choice."""
+FASTER = (1.03, 1.015, 1.0)
+"""What if K80, P100 and V100 were so many times as fast: one of five such guesses, kept because it is near print."""
+
+
+class Kind(NamedTuple):
+    """How a policy is made for a seed, and how its rounds go."""
+
+    make: Callable[[int], Policy]
+    by_type: bool
+    strict: bool
+
+
+POLICIES = {
+    "FIFO": Kind(Fifo, by_type=False, strict=True),
+    "FIFO by type": Kind(lambda seed: fifo_by_type, by_type=True, strict=True),
+    "LAS": Kind(lambda seed: las, by_type=False, strict=False),
+    "AlloX": Kind(lambda seed: AlloX(), by_type=True, strict=False),
+    "LAS by type": Kind(lambda seed: las_by_type, by_type=True, strict=False),
+}
+
+
+def work_at(
+    rate: float, speeds: Throughputs, jobs: int = JOBS, faster: Sequence[float] = (1.0, 1.0, 1.0)
+) -> Work:
+    """Gavel's jobs at so many an hour, on types so many times as fast as was measured."""
+    made = gavel_jobs(jobs, rate, SEED)
+    by_model = np.array(
+        [[speeds.together[kind][model, 1] for kind in TYPES] for model in made.labels["model"]]
+    )
+    speed = by_model[made["model"]] * np.array(faster)
+    return Work(np.array(made["submit_s"], float), made["runtime_s"] * speed[:, TYPES.index("v100")], speed)
+
+
+def mean_hours(name: str, work: Work, choice: int = SEED, first: int = FIRST, last: int = LAST) -> float:
+    """Mean hours from arrival to finish; `choice` is the seed of the policy's own draws."""
+    policy = POLICIES[name]
+    taken_s = completion_times(
+        work,
+        policy.make(choice),
+        first,
+        last,
+        seed=SEED,
+        by_type=policy.by_type,
+        strict=policy.strict,
+    )
+    return float(taken_s.mean() / 3600)
+
+
+def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
+    """Mean hours by rate and policy, of FIFO also for other choices, and of the run times alone."""
+    begun = time.perf_counter()
+    speeds = read_throughputs(
+        sources.file("gpu/gavel_throughputs.json.gz", "it is simulation_throughputs.json of Gavel, packed")
+    )
+    work = work_at(RATES[0], speeds, LAST)
+    hours = work.steps[FIRST:, None] / work.speed[FIRST:] / 3600
+    found: dict[str, Any] = {
+        "V100": float(hours[:, TYPES.index("v100")].mean()),
+        "best type": float(hours.min(axis=1).mean()),
+        "hours": {},
+        "faster": {},
+        "choices": {},
+    }
+    for rate in RATES:
+        work, faster = work_at(rate, speeds), work_at(rate, speeds, faster=FASTER)
+        here, there = found["hours"].setdefault(rate, {}), found["faster"].setdefault(rate, {})
+        for name in POLICIES:
+            here[name], there[name] = mean_hours(name, work), mean_hours(name, faster)
+            say(f"{rate} jobs/h {name}: {here[name]:.2f} h ({time.perf_counter() - begun:.0f} s)")
+        if rate != RATES[0]:  # where nobody waits it makes no difference
+            found["choices"][rate] = [mean_hours("FIFO", work, choice) for choice in CHOICES]
+    return found
+
+
+def text(found: dict[str, Any]) -> str:
+    """Their table with ours beside it, and how far FIFO's own draws move it."""
+    rows = []
+    for place, rate in enumerate(found["hours"]):
+        for name, published in PUBLISHED.items():
+            here, faster = (found[which][rate][name] for which in ("hours", "faster"))
+            row = [f"{rate} jobs/h {name}", f"{published[place]:.2f}"]
+            for hours in (here, faster):
+                row += [f"{hours:.2f}", percent(hours, published[place])]
+            rows.append(row)
+    spread = []
+    for rate, values in found["choices"].items():
+        figures = (PUBLISHED["FIFO"][RATES.index(rate)], min(values), float(np.mean(values)), max(values))
+        spread.append([f"{rate} jobs/h", *(f"{figure:.2f}" for figure in figures)])
+    return "\n\n".join(
+        [
+            "Gavel, single-GPU jobs 4000 to 4999, seed 0: mean completion time in hours",
+            table(["", "published", "here", "difference", "if faster", "difference"], rows),
+            f"if faster: K80 {FASTER[0]} and P100 {FASTER[1]} times as fast as in the table of throughputs",
+            f"Run times alone: {found['V100']:.2f} h on V100, {found['best type']:.2f} h each on its best type.",
+            f"FIFO with {len(CHOICES)} seeds of its own draws\n"
+            + table(["", "published", "least", "mean", "most"], spread),
+        ]
+    )
