@@ -2,8 +2,8 @@
 
 Maximise the smallest of sum_j worth[i, j] x[i, j] over the jobs i, with x >= 0, a job's shares at most 1 in all, and of
 type j at most workers[j]. As a rule many x are equally good. Gavel takes what ECOS returns: not a corner of these, but
-their analytic centre, and its rounds follow that answer. So this is a primal-dual method too (Mehrotra's), which uses
-that jobs meet only in the types: a step costs a 3 x 3 system a job and one of 4 x 4.
+their analytic centre. So this is a primal-dual method too (Mehrotra's); it uses that jobs meet only in the types, so
+that a step costs a 3 x 3 system a job and one of 4 x 4.
 """
 
 from __future__ import annotations

@@ -224,5 +224,5 @@ def packing_score(job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> int:
     wholly = sum(node.gpus[gpu] == 1000 for gpu in gpus)
     if wholly > 0:
         return max(50 - wholly, 33)
-    left = node.gpus[gpus[0]] - job.milli
-    return max(100 - (left * 100 // 1000) // 10, 50)
+    free = node.gpus[gpus[0]]
+    return max(100 - (free * 100 // 1000) // 10, 50)

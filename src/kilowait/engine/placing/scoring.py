@@ -94,7 +94,7 @@ def _packed(t: Any, fate: Any, node: int) -> int:
             free = s.gpu_free[n.gpu_lo + g]
     if free == 1000:
         return max(50 - 1, 33)
-    return max(100 - ((free - fate.milli) * 100 // 1000) // 10, 50)
+    return max(100 - (free * 100 // 1000) // 10, 50)
 
 
 @apart
