@@ -54,7 +54,7 @@ def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
 
 
 def priority() -> Rule:
-    """The largest priority first; running jobs of lower priority make room (placed nodes only, as all that follow)."""
+    """The largest priority first; running jobs of lower priority make room."""
     return Rule("priority", _by_priority, placed=True, placing=PREEMPTING)
 
 

@@ -178,9 +178,9 @@ def test_step_by_step_from_outside():
 
 
 def test_arrays_grow_on_the_way():
-    jobs = table([700, 700], gpus=[2, 2])
+    jobs = table([1300, 1300], gpus=[2, 2])
     log = kw.simulate(jobs, ONE, "las", placing=Placing(preempt=True, tick_s=1))
-    assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(1400)
+    assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(2600)
 
 
 # -- bad input -----------------------------------------------------------------------------------
