@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.kernels.compiling import kernel, lent
+from kilowait.engine.kernels.state import RANKED
 
 __all__ = [
     "ARRIVAL",
@@ -200,8 +201,6 @@ TARGET = np.dtype(
     align=True,
 )
 """What fragments are measured against."""
-
-RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
 
 Records = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
