@@ -160,6 +160,11 @@ class Simulator:
 
     # -- steps -----------------------------------------------------------------------------------
 
+    @property
+    def state(self) -> Any:
+        """What the kernels work on, for rooms that compile kernels of their own over it."""
+        return self._state
+
     def advance(self) -> View | None:
         """Move to the next instant at which some job waits; None when the run is over."""
         k = self._state.clock[0]

@@ -11,15 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster
+from kilowait.cluster import Cluster, Levers
 from kilowait.engine.ports import Rule
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable
+from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import placed, priority, shares
 from kilowait.policies.compiled import compiled_score
 from kilowait.seeding import stream
 
-__all__ = ["POLICIES", "Decider", "describe_policies", "resolve"]
+__all__ = ["POLICIES", "Decider", "Player", "describe_policies", "resolve"]
 
 
 def random(*, seed: int = 0) -> Rule:
@@ -74,6 +75,20 @@ class Decider(Protocol):
     @property
     def rule(self) -> Rule:
         """The order it gives to waiting jobs."""
+
+
+@runtime_checkable
+class Player(Protocol):
+    """Anyone who plays a whole run, such as a network that looks at the queue as a whole."""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+
+    def played(
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None
+    ) -> SegmentLog:
+        """The run under its decisions."""
 
 
 def resolve(policy: str | Rule | Decider) -> Rule:

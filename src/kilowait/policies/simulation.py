@@ -16,7 +16,7 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies.registry import Decider, resolve
+from kilowait.policies.registry import Decider, Player, resolve
 from kilowait.policies.rounds import StepDecider, step_decider
 
 __all__ = ["placing_of", "simulate"]
@@ -25,7 +25,7 @@ __all__ = ["placing_of", "simulate"]
 def simulate(
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | Decider | StepDecider = "fcfs",
+    policy: str | Rule | Decider | Player | StepDecider = "fcfs",
     backfill: str | int = "none",
     *,
     backfill_order: str | Rule | None = None,
@@ -87,13 +87,6 @@ def simulate(
             f"cluster {cluster.name!r} gives out whole nodes or pools; placing, speeds, preference and policies that "
             "allocate GPUs in rounds are for clusters of placed nodes, such as the preset gpu-mixed"
         )
-    rule = resolve(policy)  # type: ignore[arg-type]
-    if rule.placed:
-        raise InputError(
-            f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
-            "take a preset such as gpu-mixed, or groups with placed = true"
-        )
-    own = None if backfill_order is None else resolve(backfill_order)
     plain = Settings(
         backfill=backfill,
         walltime=walltime,
@@ -102,13 +95,26 @@ def simulate(
         dependencies=dependencies,
         oversized=oversized,
     )
+    if isinstance(policy, Player):
+        if backfill_order is not None:
+            raise InputError(
+                f"backfill_order is {backfill_order!r}, but agent {policy.name!r} brings its own: leave it out"
+            )
+        return policy.played(jobs, cluster, plain, levers)
+    rule = resolve(policy)  # type: ignore[arg-type]
+    if rule.placed:
+        raise InputError(
+            f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
+            "take a preset such as gpu-mixed, or groups with placed = true"
+        )
+    own = None if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
     return replay(jobs, cluster, rule, plain, own, levers)
 
 
 def placing_of(
-    policy: str | Rule | Decider | StepDecider, backfill: str | int = "none", **settings: object
+    policy: str | Rule | Decider | Player | StepDecider, backfill: str | int = "none", **settings: object
 ) -> Placing:
     """How a policy is meant to run on placed nodes, with these settings besides.
 

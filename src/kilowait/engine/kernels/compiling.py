@@ -46,8 +46,11 @@ _SOURCES = Path(__file__).resolve().parent.parent.parent
 
 
 @cache
-def cache_folder() -> Path:
-    """Folder for compiled kernels: other sources, options or versions mean another folder."""
+def cache_folder(room: str = "engine") -> Path:
+    """Folder for a room's compiled kernels: other sources, options or versions mean another folder.
+
+    Those of `envs` hold copies of the engine's, so both are in its name.
+    """
     what = hashlib.sha256()
     for pattern in (
         "engine/kernels/*.py",
@@ -55,6 +58,7 @@ def cache_folder() -> Path:
         "engine/*entry.py",
         "engine/placing/*.py",
         "policies/*.py",
+        *(["envs/**/*.py"] if room == "envs" else []),
     ):
         for source in sorted(_SOURCES.glob(pattern)):
             what.update(source.read_bytes())
@@ -118,11 +122,11 @@ def over(function: F, inlined: bool = True, **moves: Any) -> F:
     return kernel(copy) if inlined else outlined(copy)  # type: ignore[return-value]
 
 
-def signed_kernel(function: F, signature: Any) -> F:
+def signed_kernel(function: F, signature: Any, room: str = "engine") -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
     with _COMPILING:
         before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder())
+        numba.config.CACHE_DIR = str(cache_folder(room))
         try:
             return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
         finally:

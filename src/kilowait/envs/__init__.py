@@ -1,0 +1,29 @@
+"""The clock seen through Gymnasium: `kilowait/Batch-v0`, one copy or many at once.
+
+``import kilowait`` and ``import gymnasium``, in any order, are enough for ``gymnasium.make`` to know the names.
+"""
+
+from __future__ import annotations
+
+from kilowait.errors import MissingExtraError
+
+try:
+    from gymnasium.envs.registration import register as make_known
+    from gymnasium.envs.registration import registry
+except ImportError:
+    raise MissingExtraError("gymnasium", "learn") from None
+
+__all__ = ["NAMES", "register"]
+
+NAMES = {"kilowait/Batch-v0": ("kilowait.envs.single:BatchEnv", "kilowait.envs.vector:BatchVectorEnv")}
+"""Name to (one copy, many copies)."""
+
+
+def register() -> None:
+    """Make the names known to Gymnasium."""
+    for name, (one, many) in NAMES.items():
+        if name not in registry:
+            make_known(name, entry_point=one, vector_entry_point=many)
+
+
+register()

@@ -1,0 +1,243 @@
+"""`kilowait/Batch-v0`, many copies at once: one call into the engine a step, on as many threads as asked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from kilowait.cluster import Cluster
+from kilowait.envs.board import Asking, Board, Observation
+from kilowait.envs.entry import DISABLED, NEXT_STEP, SAME_STEP
+from kilowait.envs.observing import Seen
+from kilowait.envs.rewards import Reward
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.seeding import stream
+
+__all__ = ["BatchVectorEnv", "plain_jobs", "space_of"]
+
+_MODES = {
+    AutoresetMode.NEXT_STEP: NEXT_STEP,
+    AutoresetMode.SAME_STEP: SAME_STEP,
+    AutoresetMode.DISABLED: DISABLED,
+}
+Stepped = tuple[
+    Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+]
+
+
+class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
+    """Copies of a batch system, each on its own window of the log, all asked "who is next?".
+
+    >>> import gymnasium, kilowait as kw
+    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
+    >>> vec = gymnasium.make_vec(
+    ...     "kilowait/Batch-v0",
+    ...     num_envs=4,
+    ...     vectorization_mode="vector_entry_point",
+    ...     jobs=jobs,
+    ...     cluster=kw.Cluster.from_nodes(64),
+    ... )
+    >>> seen, _ = vec.reset(seed=0)
+    >>> seen["jobs"].shape, bool(seen["mask"].any())
+    ((4, 128, 10), True)
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        jobs: JobTable,
+        cluster: Cluster,
+        episode_jobs: int = 256,
+        reward: Mapping[str, float] | None = None,
+        sla_s: float = 4 * 3600.0,
+        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
+        copy: bool = True,
+        seed: int = 0,
+        **asking: Any,
+    ) -> None:
+        """`num_envs` copies.
+
+        Args:
+            num_envs: copies.
+            jobs: the log; episodes are windows of it. None is withdrawn in an episode, and none waits for another.
+            cluster: the machine, without outages and reservations.
+            episode_jobs: jobs in an episode.
+            reward: weights of rewards.TERMS; None: {"slowdown": 1}.
+            sla_s: wait beyond which the agreement is violated, seconds.
+            autoreset_mode: as Gymnasium defines them.
+            threads: of the engine; None: one a core.
+            copy: whether observations are new arrays every step, or the same ones, overwritten.
+            seed: of the windows, until `reset` is given one.
+            asking: fields of `board.Asking`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
+        """
+        if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
+            raise InputError(
+                f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; there must be at least 1 of each"
+            )
+        if len(jobs) < episode_jobs:
+            raise InputError(
+                f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; take shorter episodes or a longer log"
+            )
+        if cluster.placed or cluster.outages or cluster.reservations:
+            raise InputError(
+                f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Batch-v0 "
+                "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
+            )
+        self.jobs, self.cluster, self.episode_jobs = plain_jobs(jobs), cluster, episode_jobs
+        self.asking = Asking(**asking)
+        self.reward = Reward({"slowdown": 1.0} if reward is None else reward, sla_s)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.board = Board(
+            self.jobs,
+            cluster,
+            self.asking,
+            self.reward,
+            copies=num_envs,
+            episode_jobs=episode_jobs,
+            autoreset=_MODES[self.autoreset_mode],
+            threads=threads,
+        )
+        self.num_envs, self.copy = num_envs, copy
+        self.single_observation_space = space_of(self.seen)
+        self.single_action_space = spaces.Discrete(self.seen.actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        self._seed_windows(seed)
+
+    @property
+    def seen(self) -> Seen:
+        """The shape of what is shown: what a network is built for."""
+        return self.asking.seen
+
+    def _seed_windows(self, seed: int) -> None:
+        self._random = stream(seed, "envs.windows")
+        self._draw(np.ones(self.num_envs, np.bool_))
+
+    def _draw(self, which: npt.NDArray[np.bool_]) -> None:
+        """Where the next episodes of these copies begin."""
+        last = len(self.jobs) - self.episode_jobs
+        self.board.scene.copies["next_first"][which] = self._random.integers(0, last + 1, int(which.sum()))
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin episodes: of all copies, or of those in ``options["reset_mask"]``.
+
+        ``options["first"]``, one row of the log for all or one a copy, says where they begin.
+        """
+        which = np.ones(self.num_envs, np.bool_)
+        options = options or {}
+        if "reset_mask" in options:
+            which = np.ascontiguousarray(options["reset_mask"], np.bool_)
+            if which.shape != (self.num_envs,) or not which.any():
+                raise InputError(
+                    f"reset_mask has shape {which.shape}; give {self.num_envs} booleans, at least one of them true"
+                )
+        if seed is not None:
+            self._seed_windows(seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0))
+        if "first" in options:
+            first = np.asarray(options["first"], np.int64)
+            last = len(self.jobs) - self.episode_jobs
+            if first.shape not in ((), (self.num_envs,)) or (first < 0).any() or (first > last).any():
+                raise InputError(
+                    f"episodes are to begin at rows {first}; give rows from 0 to {last}, one a copy"
+                )
+            self.board.scene.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
+        self.board.begin(which)
+        self._draw(which)
+        return self.board.observed(self.copy), {}
+
+    def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
+        """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
+        choice = np.ascontiguousarray(actions, np.int64)
+        if choice.shape != (self.num_envs,) or choice.min() < 0 or choice.max() >= self.seen.actions:
+            raise InputError(
+                f"actions {choice}; give {self.num_envs} whole numbers from 0 to {self.seen.actions - 1}"
+            )
+        a = self.board.scene
+        if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
+            raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
+        self.board.step(choice)
+        infos: dict[str, Any] = {"terms": a.terms.copy()}
+        over = a.over.copy()
+        if over.any():
+            self._draw(over)
+            infos |= self._ended(over)
+        return self.board.observed(self.copy), a.reward.copy(), over, np.zeros(self.num_envs, np.bool_), infos
+
+    def _ended(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        """What is told of episodes that ended."""
+        a = self.board.scene
+        done = a.finished.copy()
+        told: dict[str, Any] = {
+            "episode": {
+                "r": done[:, 0],
+                "l": done[:, 1].astype(np.int64),
+                "invalid": done[:, 2].astype(np.int64),
+                "metric": done[:, 3:] @ a.weights,
+                "terms": done[:, 3:],
+            },
+            "_episode": over,
+        }
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            nothing = {name: np.zeros_like(array) for name, array in self.board.observed(copy=False).items()}
+            told["final_obs"] = {**nothing, "summary": a.last_summary.copy()}
+            told["_final_obs"] = over
+        return told
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """(copies, actions): which actions may be taken."""
+        return self.board.scene.mask.astype(np.bool_)
+
+    def squeeze(self, factor: float) -> None:
+        """Let the arrivals of episodes that begin from now on come `factor` times as fast as in the log."""
+        if not (np.isfinite(factor) and factor > 0):
+            raise InputError(f"arrivals are to come {factor} times as fast; give a number above 0")
+        self.board.scene.copies["squeeze"] = factor
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything that the next steps depend on, as plain arrays, for `restore`."""
+        state = repr(self._random.bit_generator.state).encode()
+        return {**self.board.snapshot(), "random": np.frombuffer(state, np.uint8).copy()}
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Observation:
+        """Go on exactly where `snapshot` was taken; the env must be made with the same arguments."""
+        self.board.restore({name: array for name, array in kept.items() if name != "random"})
+        self._random.bit_generator.state = ast.literal_eval(kept["random"].tobytes().decode())
+        return self.board.observed(self.copy)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads."""
+        self.board.close()
+
+
+def plain_jobs(jobs: JobTable) -> JobTable:
+    """The jobs as episodes know them: none is withdrawn or waits for another; begin_s is the submission."""
+    if "begin_s" in jobs:
+        jobs = jobs.with_columns(submit_s=np.maximum(jobs["submit_s"], jobs["begin_s"]))
+    gone = [name for name in ("cancel_s", "after_id", "think_s", "begin_s") if name in jobs]
+    return jobs.with_columns(**dict.fromkeys(gone)).sorted()
+
+
+def space_of(seen: Seen) -> spaces.Dict:
+    """The space of observations of that shape."""
+    shown: dict[str, spaces.Space[Any]] = {
+        "jobs": spaces.Box(-np.inf, np.inf, (seen.slots, len(seen.features)), np.float32),
+        "mask": spaces.Box(0, 1, (seen.actions,), np.int8),
+        "summary": spaces.Box(-np.inf, np.inf, (len(seen.summary),), np.float32),
+    }
+    if seen.graph:
+        shown["edges"] = spaces.Box(0, 7, (seen.slots, seen.slots), np.uint8)
+    return spaces.Dict(shown)
