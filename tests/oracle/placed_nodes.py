@@ -48,7 +48,7 @@ def class_of(job: PlacedJob) -> int:
 
 
 Target = tuple[int, int, int, str]
-"""Thousandths of cores, of a GPU, number of GPUs, label: what "fgd" expects more of."""
+"""Thousandths of cores, of a GPU, number of GPUs, label: what "fgd" and "room" expect more of."""
 
 
 class Machine:
@@ -69,9 +69,10 @@ class Machine:
         self.most_cpu = max(node.cpu for node in self.nodes)
         self.most_gpus = max(1000 * len(node.gpus) for node in self.nodes)
         self.targets: list[tuple[Target, float]] = []
+        self.kinds: list[tuple[Target, float]] = []
 
     def expect(self, jobs: Sequence[PlacedJob]) -> None:
-        """These are the jobs of the table that are not rejected: "fgd" asks what they leave of nodes."""
+        """These are the jobs of the table that are not rejected: "fgd" and "room" ask what is left for such."""
         counts = Counter((job.cpu, job.milli, job.k, job.label or "") for job in jobs)
         line = sorted(counts, key=lambda target: (counts[target], target), reverse=True)
         taken: list[Target] = []
@@ -79,6 +80,7 @@ class Machine:
             taken.append(line[len(taken)])
         total = sum(counts[target] for target in taken)
         self.targets = [(target, counts[target] / total) for target in taken]
+        self.kinds = [(kind, counts[kind] / len(jobs)) for kind in line]
 
     def put(self, job: PlacedJob, place: Iterable[Hold], sign: int) -> None:
         """The place is taken (sign 1) or given back (-1)."""
@@ -136,6 +138,8 @@ class Machine:
             return (max(room, key=lambda gpu: (node.gpus[gpu], -gpu)),)
         if self.placement == "fgd":
             return (max(room, key=lambda gpu: (self.fragment_score(job, node, (gpu,)), -gpu)),)
+        if self.placement == "room":
+            return (max(room, key=lambda gpu: (self.room_score(job, node, (gpu,)), -gpu)),)
         return (min(room, key=lambda gpu: (node.gpus[gpu], gpu)),)
 
     # -- scores ----------------------------------------------------------------------------------
@@ -168,6 +172,8 @@ class Machine:
                 return self.clustering_score(job, node)
             case "fgd":
                 return self.fragment_score(job, node, gpus)
+            case "room":
+                return self.room_score(job, node, gpus)
         raise ValueError(self.placement)
 
     def left_over(self, cpu: int, gpus: int) -> float:
@@ -203,6 +209,33 @@ class Machine:
             else:
                 total += p * sum(free for free in node.gpus if free < milli)
         return total
+
+    def room_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> float:
+        before = self.room(node)
+        node.put(job, gpus, 1)
+        after = self.room(node)
+        node.put(job, gpus, -1)
+        return after - before
+
+    def room(self, node: Node) -> float:
+        """How many of the jobs expected the node could still take, on average over their kinds."""
+        total = 0.0
+        for kind, p in self.kinds:
+            total += p * room_for(kind, node)
+        return total
+
+
+def room_for(kind: Target, node: Node) -> float:
+    """Jobs of one kind that the node could still take, as "room" counts them."""
+    c, m, k, label = kind
+    usable = [g for g in node.gpus if g >= m]
+    foreign = label != "" and node.name not in label.split("|")
+    if k == 0 or foreign or c > node.cpu or len(usable) < k:
+        return 0.0
+    n = sum(g // m for g in usable) // k
+    if c > 0:
+        n = min(n, node.cpu // c)
+    return 0.8 * (sum(usable) / (k * m)) + 0.2 * n
 
 
 def drawn(seed: int, job: int, piece: int, node: int) -> int:

@@ -14,7 +14,7 @@ from tests.oracle.workloads import snap
 TYPES = ("P100", "T4", "V100M16", "A10")
 ELSEWHERE = "V100M32"
 """A type that no cluster drawn here has."""
-PLACEMENTS = ("first", "best", "worst", "consolidate", "random", "dot", "pack", "cluster", "fgd")
+PLACEMENTS = ("first", "best", "worst", "consolidate", "random", "dot", "pack", "cluster", "fgd", "room")
 PARTS = (1, 100, 250, 250, 300, 400, 500, 500, 500, 600, 999)
 
 Columns = dict[str, list[Any]]

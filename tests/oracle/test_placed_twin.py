@@ -222,6 +222,29 @@ def test_fewest_fragments() -> None:
         assert machine.find(jobs[0]) == [Hold(0, (0,))]
 
 
+def test_room_for_the_jobs_expected() -> None:
+    """By hand, free 500 and 1000, 7 cores: of halves with 2 cores 0.8 * 3 + 0.2 * 3, of whole ones 0.8 + 0.2."""
+    case = case_of(
+        [group(1, 2)],
+        submit=[0.0] * 4,
+        run=[1.0] * 4,
+        gpus=[1] * 4,
+        gpu_milli=[500, 500, 500, 1000],
+        cores=[2, 2, 2, 1],
+    )
+    jobs = jobs_of(case)
+    machine = Machine(case, "room", 0)
+    machine.expect(jobs)
+    machine.nodes[0].cpu = 9000
+    machine.put(jobs[0], [Hold(0, (0,))], 1)
+    assert machine.room(machine.nodes[0]) == pytest.approx(0.75 * 3.0 + 0.25 * 1.0)
+    machine.nodes[0].cpu = 5000  # two halves, by their cores
+    assert machine.room(machine.nodes[0]) == pytest.approx(0.75 * 2.8 + 0.25 * 1.0)
+    assert machine.find(jobs[0]) == [Hold(0, (0,))], "the whole GPU is left whole"
+    machine.nodes[0].cpu = 1000
+    assert machine.room(machine.nodes[0]) == pytest.approx(0.25 * 1.0)
+
+
 def test_draws_are_small_and_differ() -> None:
     draws = {
         drawn(seed, job, piece, node)

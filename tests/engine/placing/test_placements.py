@@ -88,6 +88,28 @@ def test_fgd_keeps_whole_nodes_whole():
     assert where("fgd", machine, asked)[:2] == [2, 2]
 
 
+def test_room_is_kept_for_the_jobs_of_the_table():
+    # Most jobs want four GPUs: a small one goes where four are not free any more.
+    asked = [1, 1, 4, 4, 4, 4, 4, 4]
+    assert where("room", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
+
+
+def test_room_fills_a_gpu_in_use_before_it_opens_one():
+    parts = {"gpu_milli": [500, 500, 1000]}
+    assert where("room", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
+
+
+def test_room_is_lost_where_cores_run_out():
+    """By hand, of one kind with 6 cores and a GPU: on the node of 10 cores the first takes the room of all four GPUs,
+    0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
+    machine = Cluster(
+        groups=tuple(
+            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", placed=True) for cores in (10, 40)
+        )
+    )
+    assert where("room", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_job_without_gpus_finds_a_node_everywhere(placement):
     assert where(placement, cluster(0, 4), [0]) in ([0], [1])

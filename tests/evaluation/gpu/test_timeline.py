@@ -5,7 +5,8 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
-from kilowait.evaluation.gpu.timeline import in_use, steps
+from kilowait.evaluation.gpu.timeline import gpu_backlog, in_use, steps
+from kilowait.jobs.segments import Outcome
 from tests.evaluation.gpu.made import SEEDS, moved, placed_log, random_run
 
 
@@ -72,3 +73,26 @@ def test_lines_lie_within_the_machine_and_make_up_its_use(seed):
         assert line.value.min() >= 0 and line.value.max() <= gpus
         total += float(line.integral(line.start_s, line.end_s))
     assert total / 3600 == pytest.approx(gpu_metrics(log, cluster, speeds)["gpu_hours"])
+
+
+def test_gpus_asked_for_by_waiting_jobs():
+    """The first job waits again from 10 s to 14 s, for two GPUs."""
+    log, cluster, _ = moved()
+    asked = gpu_backlog(log, cluster)
+    assert (asked.edge_s.tolist(), asked.value.tolist()) == ([0, 10, 14, 44], [0, 2, 0])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_backlog_in_gpus_adds_up(seed):
+    """Over all time it is every job's wait, times its GPUs."""
+    log, cluster, _ = random_run(seed)
+    table = log.jobs_table
+    end = float(log.end_s.max())
+    gpus = table["gpus"] * table["gpu_milli"] / 1000
+    waited = np.nan_to_num(log.jobs()["wait_s"])
+    never = np.isnan(log.jobs()["start_s"]) & ~np.isnan(log.eligible_s)
+    waited[never] = np.minimum(table["cancel_s"][never], end) - log.eligible_s[never]
+    again = (log.job_outcome == Outcome.UNSTARTED) & ~np.isnan(log.jobs()["start_s"])
+    assert not again.any()
+    asked = gpu_backlog(log, cluster)
+    assert float(asked.integral(asked.edge_s[0], end)) == pytest.approx(float(gpus @ np.maximum(waited, 0)))

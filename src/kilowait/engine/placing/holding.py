@@ -9,7 +9,7 @@ from kilowait.engine.placing.state import lend
 
 __all__ = ["WORST", "class_of", "fits", "give_back", "gpus_for", "shift", "take_again"]
 
-FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD = range(9)
+FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD, ROOM = range(10)
 """Placements."""
 
 

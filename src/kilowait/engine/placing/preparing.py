@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from kilowait.engine.placing.state import (
     TARGET,
     Placed,
 )
+from kilowait.engine.placing.targets import LIKELY, usual_pieces
 from kilowait.engine.ports import Rule
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
@@ -34,8 +34,6 @@ __all__ = ["grown", "state_of"]
 Ints = npt.NDArray[np.int64]
 UNBOUNDED = 2**60
 MEMO_CELLS = 20_000_000
-LIKELY = 0.95
-"""Share of the jobs that the targets of fragmentation are taken from."""
 
 
 def state_of(
@@ -59,7 +57,7 @@ def state_of(
     fate["status"] = np.where(fits, 0, REFUSED)
     tiers, rank = _tiers(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
-    targets = _targets(want, fits) if settings.placement == "fgd" else np.zeros(0, TARGET)
+    targets = _targets(want, fits, settings.placement)
     rows = max(1, min(len(want.likes), MEMO_CELLS // max(len(nodes), 1))) if len(targets) else 1
     cells = (rows, len(nodes) if len(targets) else 1)
     interference = np.array(
@@ -243,25 +241,10 @@ def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
     )
 
 
-def _targets(want: Demand, fits: npt.NDArray[np.bool_]) -> Any:
-    """What fragments are measured against: the most frequent pieces, until they are most of the jobs'."""
-    rows = [tuple(map(int, row)) for row in _target_rows(want, fits)]
-    counts: dict[tuple[int, ...], int] = {}
-    for row in rows:
-        counts[row] = counts.get(row, 0) + 1
-    ranked = sorted(
-        counts.items(), key=lambda item: (item[1], *item[0][:3], want.labels[item[0][3]]), reverse=True
-    )
-    taken: list[tuple[tuple[int, ...], int]] = []
-    total = 0
-    for row, count in ranked:
-        if total >= LIKELY * len(rows):
-            break
-        taken.append((row, count))
-        total += count
-    return np.array([(*row, count / total) for row, count in taken], TARGET)
-
-
-def _target_rows(want: Demand, fits: npt.NDArray[np.bool_]) -> Iterator[Ints]:
-    milli = np.where(want.gpus > 0, want.milli, 0)
-    return iter(np.column_stack([want.cpu, milli, want.gpus, want.label])[fits])
+def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
+    """What nodes are measured against; `room` looks at rare pieces too."""
+    if placement not in ("fgd", "room"):
+        return np.zeros(0, TARGET)
+    targets = usual_pieces(want, fits, LIKELY if placement == "fgd" else 1.0)
+    total = sum(target[4] for target in targets)
+    return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.compiling import apart, kernel
-from kilowait.engine.placing.holding import FGD, FIRST, fits, gpus_for, shift
+from kilowait.engine.placing.holding import FGD, FIRST, ROOM, fits, gpus_for, shift
 from kilowait.engine.placing.scoring import score_of
 from kilowait.engine.placing.state import lend
 
@@ -46,7 +46,7 @@ def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
             for i in range(fate.place_lo, fate.place_lo + piece):
                 shift(s, job, s.places[i, 0], s.places[i, 1], 1)
             return False
-        if s.clock[0].placement == FGD:
+        if s.clock[0].placement in (FGD, ROOM):
             mask = s.memo_gpu[fate.like % s.memo.shape[0], node]
         else:
             mask = gpus_for(s, fate, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, inf
 from typing import Any
 
 from kilowait.engine.kernels.compiling import apart, kernel
@@ -14,13 +14,14 @@ from kilowait.engine.placing.holding import (
     FGD,
     PACK,
     RANDOM,
+    ROOM,
     WORST,
     class_of,
     gpus_for,
 )
 from kilowait.engine.placing.state import lend
 
-__all__ = ["fragments", "least_fragments", "score_of"]
+__all__ = ["fragments", "least_harm", "room", "score_of"]
 
 PRIME = 2**31 - 1
 
@@ -55,8 +56,8 @@ def score_of(s: Any, job: int, piece: int, node: int) -> float:
         score = 0.0 + _packed(s, fate, node)
     elif k.placement == CLUSTER and fate.gpus > 0:
         score = 0.0 + _clustered(s, fate, node)
-    elif k.placement == FGD:
-        score = least_fragments(s, job, node)
+    elif k.placement in (FGD, ROOM):
+        score = least_harm(s, job, node)
     return score
 
 
@@ -139,8 +140,39 @@ def fragments(t: Any, node: int) -> float:
 
 
 @apart
-def least_fragments(t: Any, job: int, node: int) -> float:
-    """FGD's score of the node, kept until the node changes; `memo_gpu` has the bits of the GPUs to take."""
+def room(t: Any, node: int) -> float:
+    """How many jobs like those of the table the node could still take, on average over their kinds."""
+    s = lend(t)
+    n = s.nodes[node]
+    lo = n.gpu_lo
+    hi = lo + n.gpus
+    total = 0.0
+    for place in range(len(s.targets)):
+        kind = s.targets[place]
+        if kind.gpus == 0 or n.cpu < kind.cpu or not s.target_types[kind.label, n.type]:
+            continue
+        suited = 0
+        usable = 0
+        copies = 0
+        for g in range(lo, hi):
+            free = s.gpu_free[g]
+            if free >= kind.milli:
+                suited += 1
+                usable += free
+                copies += free // kind.milli
+        if suited < kind.gpus:
+            continue
+        copies //= kind.gpus
+        if kind.cpu > 0:
+            copies = min(copies, n.cpu // kind.cpu)
+        total += kind.share * (0.8 * (usable / (kind.gpus * kind.milli)) + 0.2 * copies)
+    return total
+
+
+@apart
+def least_harm(t: Any, job: int, node: int) -> float:
+    """Score of the node by what a piece does to it, kept until the node changes; `memo_gpu` has the bits of the GPUs
+    to take."""
     s = lend(t)
     fate = s.fate[job]
     n = s.nodes[node]
@@ -148,16 +180,16 @@ def least_fragments(t: Any, job: int, node: int) -> float:
     stamp = n.version * s.clock[0].likes + fate.like
     if s.memo_stamp[row, node] == stamp:
         return s.memo[row, node]
-    before = fragments(s, node)
+    before = _worth(s, node)
     n.cpu -= fate.cpu
     n.milli -= fate.gpus * fate.milli
-    best = -1.0
+    best = -inf
     chosen = 0
     if fate.gpus > 0 and fate.milli < 1000:
         for g in range(n.gpus):
-            if s.gpu_free[n.gpu_lo + g] >= fate.milli:
+            if s.gpu_free[n.gpu_lo + g] >= fate.milli and not _like_an_earlier(s, n.gpu_lo, g):
                 s.gpu_free[n.gpu_lo + g] -= fate.milli
-                score = _sigmoid(before - fragments(s, node))
+                score = _scored(s, _worth(s, node) - before)
                 s.gpu_free[n.gpu_lo + g] += fate.milli
                 if score > best:
                     best = score
@@ -167,7 +199,7 @@ def least_fragments(t: Any, job: int, node: int) -> float:
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] -= 1000
-        best = _sigmoid(before - fragments(s, node))
+        best = _scored(s, _worth(s, node) - before)
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] += 1000
@@ -180,5 +212,25 @@ def least_fragments(t: Any, job: int, node: int) -> float:
 
 
 @kernel
-def _sigmoid(gain: float) -> float:
+def _like_an_earlier(s: Any, lo: int, g: int) -> bool:
+    """Whether a GPU before it has as much free: then the score is the same, and the first is taken."""
+    for other in range(lo, lo + g):
+        if s.gpu_free[other] == s.gpu_free[lo + g]:
+            return True
+    return False
+
+
+@kernel
+def _worth(s: Any, node: int) -> float:
+    """What a placement is to keep high."""
+    if s.clock[0].placement == ROOM:
+        return room(s, node)
+    return -fragments(s, node)
+
+
+@kernel
+def _scored(s: Any, gain: float) -> float:
+    """Score of a change of worth; FGD's is a whole number from 0 to 100."""
+    if s.clock[0].placement == ROOM:
+        return gain
     return 0.0 + int(100 / (1 + exp(-gain / 1000)))

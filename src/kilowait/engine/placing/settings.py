@@ -19,6 +19,7 @@ PLACEMENTS = {
     "pack": "GPUs in use before free ones, nodes in use before idle ones",
     "cluster": "nodes with jobs of the same size",
     "fgd": "the node where the fewest new fragments arise (fragmentation gradient descent)",
+    "room": "the node that loses the least room for jobs like those of the table",
 }
 """Ways to choose a node, in the order of their codes."""
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
+from kilowait.engine.placing.targets import Target, usual_pieces
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.places import WHOLE, Places, places_of
 from kilowait.evaluation.gpu.timeline import shown, steps
@@ -23,12 +24,7 @@ from kilowait.series import Series
 
 __all__ = ["Target", "fragmentation", "fragments_over", "targets_of"]
 
-LIKELY = 0.95
-"""Share of the jobs that the targets are taken from."""
-
 Small = npt.NDArray[np.int32]
-Target = tuple[int, int, int, int, int]
-"""Thousandths of cores, of a GPU (0: no GPU), GPUs, row of the labels of types, and how many jobs are such."""
 
 
 def fragmentation(
@@ -66,21 +62,8 @@ def fragments_over(log: SegmentLog, places: Places, horizon: tuple[float, float]
 
 
 def targets_of(log: SegmentLog, places: Places) -> list[Target]:
-    """What fragments are measured against, most frequent first."""
-    want = places.want
-    taken = np.flatnonzero(log.job_outcome != Outcome.REJECTED)
-    columns = (want.cpu, np.where(want.gpus > 0, want.milli, 0), want.gpus, want.label)
-    rows, counts = np.unique(np.column_stack(columns)[taken], axis=0, return_counts=True)
-    found = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
-    found.sort(key=lambda target: (target[4], *target[:3], want.labels[target[3]]), reverse=True)
-    targets: list[Target] = []
-    covered = 0
-    for target in found:
-        if covered >= LIKELY * len(taken):
-            break
-        targets.append(target)
-        covered += target[4]
-    return targets
+    """What fragments are measured against, most frequent first: what the engine places by."""
+    return usual_pieces(places.want, log.job_outcome != Outcome.REJECTED)
 
 
 def _states(log: SegmentLog, places: Places) -> tuple[Floats, Ints, Ints, tuple[Small, Ints]]:
