@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation import by_class, metrics
+from kilowait.evaluation.breakdown import joined_classes
 from tests.evaluation.logs import NEVER, made_log
 
 
@@ -110,3 +112,18 @@ def test_counted_jobs():
     assert [(row.label, row.started, row.node_h) for row in users] == [("0", 2, 5), ("2", 1, 3)]
     assert by_class(log, "runtime", counted=[False] * 5) == []
     assert by_class(log, "size", counted=[True] * 5) == by_class(log, "size")
+
+
+def test_by_gpus():
+    """Parts of a GPU are a class of their own; a log that knows no GPUs has one class."""
+    rows = [(0, 0, 10, 1)] * 7
+    gpus, milli = [0, 1, 1, 2, 4, 8, 9], [1000, 500, 1000, 1000, 1000, 1000, 1000]
+    log = made_log(*rows, gpus=gpus, gpu_milli=milli)
+    labels = ["none", "part of 1", "1", "2", "3-4", "5-8", "9-16"]
+    assert [(row.label, row.jobs) for row in by_class(log, "gpus")] == [(label, 1) for label in labels]
+    assert by_class(log, "gpus")[1].gpu_h == pytest.approx(0.5 * 10 / 3600)
+    assert [row.label for row in by_class(made_log(*rows), "gpus")] == ["none"]
+    halves = [by_class(log, "gpus", counted=np.arange(7) % 2 == part) for part in (1, 0)]
+    joined = joined_classes(halves, "gpus")
+    assert [row.label for row in joined] == labels
+    assert sum(row.gpu_h for row in joined) == pytest.approx((0.5 + 1 + 2 + 4 + 8 + 9) * 10 / 3600)

@@ -161,3 +161,17 @@ def test_values_are_plain_numbers():
 def test_bad_arguments(wrong, says):
     with pytest.raises(InputError, match=says):
         fairness(served(1, 2), **wrong)
+
+
+def test_all_waits_of_a_preempted_job_count():
+    """Half a day before it starts, three quarters of one before it goes on: over a day, and starving."""
+    again = [(0, 0.5 * DAY + 100 + 0.75 * DAY, 2 * DAY)]
+    found = fairness(made_log((0, 0.5 * DAY, 100, 1), (0, 0.5 * DAY, 100, 1), segments=again))
+    assert (found["share_wait_over_bound"], found["starved_jobs"]) == (0.5, 2)
+    assert fairness(made_log((0, 0.5 * DAY, 100, 1)), starving=20)["starved_jobs"] == 0
+    assert fairness(made_log((0, 0.5 * DAY, 100, 1), segments=again), starving=20)["starved_jobs"] == 1
+
+
+def test_a_preempted_job_that_never_goes_on_waits_for_ever():
+    found = fairness(made_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED}))
+    assert (found["starved_jobs"], found["share_wait_over_bound"]) == (1, 0.5)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics, timeline
 from kilowait.jobs.segments import Outcome
+from tests.evaluation.gpu.made import SEEDS, moved, random_run
 from tests.evaluation.logs import NEVER, made_log
 
 
@@ -125,3 +126,49 @@ def test_agrees_with_metrics_and_with_looking(jobs, bins):
     assert sampled.waiting_nodes.mean() == pytest.approx(found["mean_backlog_nodes"])
     used = sampled.busy_nodes.mean() / sampled.capacity_nodes.mean()
     assert used == pytest.approx(found["utilization"])
+
+
+def test_a_preempted_job_waits_again():
+    """The job runs to 10 s, waits for another 30 s, and runs again."""
+    over = timeline(made_log((0, 0, 10, 4), (5, 40, 5, 2), segments=[(0, 40.0, 60.0)]))
+    assert columns(over) == [
+        (0, 0, 0, 4, 8),
+        (5, 1, 2, 4, 8),
+        (10, 2, 6, 0, 8),
+        (40, 0, 0, 6, 8),
+        (45, 0, 0, 4, 8),
+        (60, 0, 0, 0, 8),
+    ]
+
+
+def test_a_preempted_job_that_never_goes_on():
+    log = made_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED})
+    assert columns(timeline(log)) == [(0, 0, 0, 5, 8), (10, 1, 4, 1, 8), (30, 1, 4, 0, 8)]
+
+
+def test_placed_jobs_wait_between_segments_and_share_nodes():
+    log, _, _ = moved()
+    assert columns(timeline(log)) == [
+        (0, 0, 0, 2, 2),
+        (4, 0, 0, 1, 2),
+        (10, 1, 1, 1, 2),
+        (14, 0, 0, 2, 2),
+        (18, 0, 0, 1, 2),
+        (44, 0, 0, 0, 2),
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_backlog_of_placed_runs_is_that_of_the_metrics(seed):
+    """And nodes in use are never more than there are, however many jobs share them."""
+    log, cluster, _ = random_run(seed)
+    over = timeline(log)
+    assert over.busy_nodes.max() <= cluster.nodes
+    assert over.waiting_jobs.min() == 0
+    cut = over.sampled(1)
+    found = metrics(log, horizon=(float(cut.edge_s[0]), float(cut.edge_s[1])))
+    assert cut.waiting_jobs[0] == pytest.approx(found["mean_backlog_jobs"], rel=1e-9)
+    assert cut.waiting_nodes[0] == pytest.approx(found["mean_backlog_nodes"], rel=1e-9)
+    waited = np.nansum(log.jobs()["wait_s"])
+    if (log.job_outcome != Outcome.UNSTARTED).all() and (log.job_outcome != Outcome.CANCELLED).all():
+        assert cut.waiting_jobs[0] * (cut.edge_s[1] - cut.edge_s[0]) == pytest.approx(waited, rel=1e-9)

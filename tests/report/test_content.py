@@ -97,7 +97,7 @@ def test_what_perfect_estimates_would_gain():
 
 def test_a_missing_mean_is_no_verdict():
     found = told([[*RULE[:-1], math.nan], RULE])
-    assert found.bsld is None
+    assert found.judged is None
     assert found.ranked == (1, 0)
     assert len(summary(found)) == 1
     assert doubts(found) == ["In some window a contender started no job, so means cannot be compared."]

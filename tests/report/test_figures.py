@@ -14,7 +14,7 @@ from tests.report.conftest import contest_of, jobs_of
 
 def test_a_figure_in_a_page_takes_its_colours(windowed):
     found = Findings(windowed, 0)
-    drawn = figures.means(found, found.bsld)
+    drawn = figures.means(found, found.judged)
     svg = figures.as_svg(drawn.figure, "p")
     assert svg.startswith("<svg")
     assert "var(--ink)" in svg
@@ -27,11 +27,11 @@ def test_a_figure_in_a_page_takes_its_colours(windowed):
 def test_means_and_ratios_are_those_of_the_verdicts(windowed):
     found = Findings(windowed, 0)
     reference = windowed.labels[found.reference]
-    drawn = figures.means(found, found.bsld)
+    drawn = figures.means(found, found.judged)
     points = {line.get_xdata()[0] for line in drawn.figure.axes[0].lines if line.get_marker() == "o"}
-    assert points == {mean.mean for mean in found.bsld.means}
+    assert points == {mean.mean for mean in found.judged.means}
     told = ", ".join(drawn.alt.split("; "))
-    assert all(number(mean.mean) in told for mean in found.bsld.means)
+    assert all(number(mean.mean) in told for mean in found.judged.means)
     pairs = pairs_against(found, reference)
     drawn = figures.ratios(found, pairs, reference)
     points = [line.get_xdata()[0] for line in drawn.figure.axes[0].lines if line.get_marker() == "o"]
@@ -62,7 +62,7 @@ def test_training_without_validation():
 def test_perfect_estimates_are_drawn_beside_their_rule():
     names, kinds = ("sjf", "fcfs", "sjf"), ("rule", "rule", "clairvoyant")
     found = Findings(contest_of(jobs_of(200), names, kinds=kinds), 0)
-    axes = figures.means(found, found.bsld).figure.axes[0]
+    axes = figures.means(found, found.judged).figure.axes[0]
     assert [text.get_text() for text in axes.get_yticklabels()] == [
         found.contest.labels[who] for who in reversed(found.real)
     ]

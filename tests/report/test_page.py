@@ -180,14 +180,14 @@ def test_same_input_same_bytes(contest):
 def test_the_table_has_the_evaluations_numbers(windowed):
     found = Findings(windowed, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
     html = comparison_table(found)
-    mean = found.bsld.ranked()[0]
+    mean = found.judged.ranked()[0]
     assert mean.contender == found.contest.labels[found.ranked[0]]
     cells = re.findall(r"<tr[^>]*><th scope=\"row\">([^<]*)</th>(.*?)</tr>", html)
     assert cells[-1][0] == "no schedule can go below"
     assert "1.25" in cells[-1][1]
     best = re.findall(r"<td>(.*?)</td>", cells[0][1])
     assert "(best)" in best[0]
-    pair = found.bsld.pair(windowed.labels[found.ranked[1]], windowed.labels[found.reference])
+    pair = found.judged.pair(windowed.labels[found.ranked[1]], windowed.labels[found.reference])
     assert f"{pair.wins} of 20" in cells[1][1]
     assert f'<span class="{pair.verdict}">' in cells[1][1]
 
@@ -200,7 +200,7 @@ def test_who_is_drawn_is_said_where_not_all_are():
 
 def test_an_undecided_lead_is_called_so_in_large_print(windowed):
     found = Findings(windowed, 0)
-    pair = found.bsld.pair(windowed.labels[found.real[0]], "fcfs")
+    pair = found.judged.pair(windowed.labels[found.real[0]], "fcfs")
     assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(found)
 
 

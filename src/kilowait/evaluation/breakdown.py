@@ -18,6 +18,15 @@ __all__ = ["ClassRow", "by_class", "joined_classes"]
 
 _RUNTIME_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _RUNTIME_LABELS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
+_GPU_TOPS = np.array([0, 0.999, *(2**power for power in range(20))])
+_GPU_LABELS = (
+    "none",
+    "part of 1",
+    "1",
+    "2",
+    *(f"{2**power + 1}-{2 ** (power + 1)}" for power in range(1, 19)),
+    f"> {2**19}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,8 @@ class ClassRow:
     mean_bsld: float
     node_h: float
     """Node-hours they ran."""
+    gpu_h: float = 0.0
+    """GPU-hours they ran: GPUs they asked for, parts as parts."""
 
 
 def by_class(
@@ -45,6 +56,7 @@ def by_class(
     `kind` is
 
     - ``"size"``: nodes, in steps of 4: 1, 2-4, 5-16, 17-64, 65-256, ..., smallest first;
+    - ``"gpus"``: GPUs in all: none, a part of one, 1, 2, 3-4, 5-8, 9-16, ..., smallest first;
     - ``"runtime"``: true run time: below 1 min, 10 min, 1 h, 6 h, 24 h, and longer, shortest first;
     - ``"user"``, ``"account"``, ``"queue"``, ``"qos"``, ``"name"``: as the table says, the most node-hours
       first; jobs of which it is unknown are called ``-``.
@@ -78,6 +90,7 @@ def by_class(
     mask = counted_rows(log, counted)
     ran = started(log, bound_s, mask)
     node_s = table["nodes"].astype(np.float64)[ran.row] * ran.run_s
+    gpu_s = _gpu_milli(table)[ran.row] / 1000.0 * ran.run_s
     ran_code = code[ran.row]
     order = np.argsort(ran_code, kind="stable")
     edges = np.searchsorted(ran_code[order], np.arange(count + 1))
@@ -86,7 +99,13 @@ def by_class(
     for number in np.flatnonzero(jobs).tolist():
         members = order[edges[number] : edges[number + 1]]
         rows.append(
-            _row(labels[number], int(jobs[number]), ran.wait_s[members], ran.bsld[members], node_s[members])
+            _row(
+                labels[number],
+                int(jobs[number]),
+                ran.wait_s[members],
+                ran.bsld[members],
+                (node_s[members], gpu_s[members]),
+            )
         )
     if kind in LABELLED:
         rows.sort(key=lambda row: -row.node_h)
@@ -111,8 +130,8 @@ def joined_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cla
     joined = [_joined(same) for same in parts.values()]
     if kind == "size":
         joined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
-    elif kind == "runtime":
-        joined.sort(key=lambda row: _RUNTIME_LABELS.index(row.label))
+    elif kind in ("runtime", "gpus"):
+        joined.sort(key=lambda row: (_RUNTIME_LABELS if kind == "runtime" else _GPU_LABELS).index(row.label))
     else:
         joined.sort(key=lambda row: -row.node_h)
     return joined
@@ -134,10 +153,11 @@ def _joined(rows: Sequence[ClassRow]) -> ClassRow:
         max_wait_s=max((row.max_wait_s for row in ran), default=nan),
         mean_bsld=sum(row.mean_bsld * row.started for row in ran) / started if started else nan,
         node_h=sum(row.node_h for row in rows),
+        gpu_h=sum(row.gpu_h for row in rows),
     )
 
 
-def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, node_s: Floats) -> ClassRow:
+def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, held_s: tuple[Floats, Floats]) -> ClassRow:
     mean, median, p95, _, most = summary(wait_s)
     return ClassRow(
         label=label,
@@ -148,8 +168,17 @@ def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, node_s: Floats) ->
         p95_wait_s=p95,
         max_wait_s=most,
         mean_bsld=float(bsld.mean()) if len(bsld) else float("nan"),
-        node_h=float(node_s.sum()) / 3600.0,
+        node_h=float(held_s[0].sum()) / 3600.0,
+        gpu_h=float(held_s[1].sum()) / 3600.0,
     )
+
+
+def _gpu_milli(table: JobTable) -> Ints:
+    """Thousandths of GPUs each job asks for in all."""
+    if "gpus" not in table:
+        return np.zeros(len(table), np.int64)
+    milli: Ints = table["gpus"] * table.column("gpu_milli")
+    return milli
 
 
 def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
@@ -158,10 +187,12 @@ def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
         tops = [4**power for power in range(32)]
         labels = ["1", *(f"{low + 1}-{top}" for low, top in pairwise(tops)), f"> {tops[-1]}"]
         return np.searchsorted(np.array(tops), table["nodes"], side="left"), labels
+    if kind == "gpus":
+        return np.searchsorted(_GPU_TOPS * 1000, _gpu_milli(table), side="left"), list(_GPU_LABELS)
     if kind == "runtime":
         return np.searchsorted(_RUNTIME_EDGES_S, table["runtime_s"], side="right"), list(_RUNTIME_LABELS)
     if kind in LABELLED:
         values, code = np.unique(table.column(kind), return_inverse=True)
         names = table.labels.get(kind)
         return code, ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
-    raise UnknownNameError("class of jobs", kind, ("size", "runtime", *LABELLED))
+    raise UnknownNameError("class of jobs", kind, ("size", "gpus", "runtime", *LABELLED))

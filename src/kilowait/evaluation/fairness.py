@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import by_class
-from kilowait.evaluation.measures import Floats, Ints, Started, counted_rows, left_queue_s, started
+from kilowait.evaluation.measures import Floats, Ints, Started, counted_rows, started, waits
 from kilowait.evaluation.metrics import Metrics
 from kilowait.jobs import SegmentLog
 
@@ -42,8 +42,9 @@ def fairness(
     - `starved_jobs`, `starved_share`: those that waited longer than `starving` times their own estimate, or
       times 1 h where the estimate is shorter.
 
-    For the last two a job that queued and was never started has waited for ever, and one that was withdrawn
-    has waited until then. A rejected job never queued.
+    For the last two all waits of a job that was preempted count. One that queued and was never started, or was
+    preempted and never went on, has waited for ever, and one that was withdrawn has waited until then. A rejected job
+    never queued.
 
     Args:
         log: what happened.
@@ -78,7 +79,8 @@ def fairness(
         [row.mean_bsld for row in by_class(log, "size", bound_s=bound_s, counted=mask) if row.started]
     )
     judged = users[jobs_of_user >= _ENOUGH_JOBS]
-    waited = (left_queue_s(log) - log.eligible_s)[mask]  # inf for ever, NaN never queued
+    held = waits(log)
+    waited = np.bincount(held.row, held.to_s - held.from_s, len(mask))[mask]  # inf for ever, 0 never queued
     over = int(np.count_nonzero(waited > wait_bound_s))
     patience_s = starving * np.maximum(log.jobs_table["estimate_s"][mask], _SHORTEST_S)
     starved = int(np.count_nonzero(waited > patience_s))

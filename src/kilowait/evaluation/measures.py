@@ -1,8 +1,8 @@
 """The quantities every judgement of a run is made of, job by job and step by step.
 
-A job's *wait* runs from the time it joined the queue to its first start, its *turnaround* from the same
-time to its last end, its *run* is the time it really ran (all its segments). Its *slowdown* is turnaround /
-run, its *bounded slowdown* max(1, turnaround / max(run, bound)).
+A job's *wait* runs from the time it joined the queue to its first start, and again whenever it was preempted until
+it goes on; its *turnaround* from the time it joined to its last end, its *run* is the time it really ran (all its
+segments). Its *slowdown* is turnaround / run, its *bounded slowdown* max(1, turnaround / max(run, bound)).
 
 Not every job of a log need be judged: a window of a trace is simulated with earlier jobs before it, which fill
 the machine but are not *counted*.
@@ -20,7 +20,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import Outcome
 
-__all__ = ["Started", "capacity_at", "counted_rows", "left_queue_s", "started", "summary"]
+__all__ = ["Started", "Waits", "capacity_at", "counted_rows", "left_queue_s", "started", "summary", "waits"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -92,6 +92,37 @@ def left_queue_s(log: SegmentLog) -> Floats:
     cancelled = waits & (log.job_outcome == Outcome.CANCELLED)
     left[cancelled] = np.maximum(log.jobs_table.column("cancel_s")[cancelled], log.eligible_s[cancelled])
     return left
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Every stretch in which a job waited, as columns of equal length; a job that was preempted has several."""
+
+    row: Ints
+    """Row of the job table."""
+    from_s: Floats
+    to_s: Floats
+    """inf where it waits to the end."""
+
+
+def waits(log: SegmentLog) -> Waits:
+    """When the jobs of the table waited: before they first started, and between their segments.
+
+    One that has run, waits again and never goes on waits to the end. Where a segment follows the last at once, or a
+    job starts as it comes, the stretch has no length.
+    """
+    left = left_queue_s(log)
+    queued = np.flatnonzero(~np.isnan(left))
+    order = np.argsort(log.job, kind="stable")  # a job's own segments stand in the order of their starts
+    job, start, end = log.job[order], log.start_s[order], log.end_s[order]
+    again = np.flatnonzero(job[1:] == job[:-1])
+    last = np.append(job[1:] != job[:-1], True)[: len(job)]
+    given_up = np.flatnonzero(last & (log.job_outcome[job] == Outcome.UNSTARTED))
+    return Waits(
+        np.concatenate((queued, job[again], job[given_up])),
+        np.concatenate((log.eligible_s[queued], end[again], end[given_up])),
+        np.concatenate((left[queued], start[again + 1], np.full(len(given_up), np.inf))),
+    )
 
 
 def capacity_at(log: SegmentLog, time_s: Floats) -> Ints:

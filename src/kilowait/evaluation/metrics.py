@@ -9,16 +9,15 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.horizon import horizon_of, inside_s, makespan
-from kilowait.evaluation.gpu.places import left_s, places_of
+from kilowait.evaluation.gpu.places import places_of
 from kilowait.evaluation.gpu.timeline import in_use
 from kilowait.evaluation.measures import (
-    Floats,
     Ints,
     capacity_at,
     counted_rows,
-    left_queue_s,
     started,
     summary,
+    waits,
 )
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import Outcome
@@ -129,13 +128,14 @@ def _over_horizon(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float
     end = log.jobs()["end_s"]
     gone = log.job_outcome != Outcome.UNSTARTED  # a job that has run and waits again has not ended
     ended = int(np.count_nonzero((end >= horizon[0]) & (end <= horizon[1]) & gone))
-    queued, waited = _waited_s(log, horizon)
+    held = waits(log)
+    waited = inside_s(held.from_s, held.to_s, horizon)
     nodes = log.jobs_table["nodes"].astype(np.float64)
     return {
         "utilization": _utilization(log, cluster, horizon),
         "throughput_per_h": ended / span_s * 3600.0,
         "mean_backlog_jobs": float(waited.sum()) / span_s,
-        "mean_backlog_nodes": float(np.dot(nodes[queued], waited)) / span_s,
+        "mean_backlog_nodes": float(np.dot(nodes[held.row], waited)) / span_s,
     }
 
 
@@ -158,19 +158,6 @@ def _busy_node_s(log: SegmentLog, segments: Ints, horizon: tuple[float, float]) 
     segment = log.pieces.segment[own]
     time, change = in_use(log.pieces.node[own], log.start_s[segment], log.end_s[segment])
     return float(inside_s(time[change > 0], time[change < 0], horizon).sum())
-
-
-def _waited_s(log: SegmentLog, horizon: tuple[float, float]) -> tuple[Ints, Floats]:
-    """Jobs that queued, and the seconds within the horizon in which each of them waited."""
-    left = left_queue_s(log) if log.pieces is None else left_s(log)
-    queued = np.flatnonzero(~np.isnan(left))
-    waited = inside_s(log.eligible_s[queued], left[queued], horizon)
-    if (
-        log.pieces is not None
-    ):  # preempted jobs wait again: what counts is when they are there and hold no place
-        held = np.bincount(log.job, inside_s(log.start_s, log.end_s, horizon), len(left))
-        waited = np.maximum(waited - held[queued], 0.0)
-    return queued, waited
 
 
 def _capacity_node_s(log: SegmentLog, from_s: float, to_s: float) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.measures import Floats, Ints, capacity_at, left_queue_s
+from kilowait.evaluation.gpu.timeline import in_use
+from kilowait.evaluation.measures import Floats, Ints, capacity_at, waits
 from kilowait.jobs import SegmentLog
 
 __all__ = ["Timeline", "TimelineBins", "timeline"]
@@ -72,7 +73,8 @@ def timeline(log: SegmentLog) -> Timeline:
     """Waiting jobs, waiting nodes, busy nodes and the machine's size, exact at every event.
 
     It goes from the first to the last time at which a job joins or leaves the queue, starts or ends. Jobs
-    that never start wait to the end, or until they are cancelled. Empty for a log without jobs.
+    that never start wait to the end, or until they are cancelled; preempted ones wait again until they go on. On
+    placed nodes a node is busy while some job lies on it, however many share it. Empty for a log without jobs.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
@@ -94,9 +96,8 @@ def timeline(log: SegmentLog) -> Timeline:
     ([0.0, 20.0, 40.0], [1, 0, 0], [4, 2, 0])
     """
     nodes = log.jobs_table["nodes"]
-    left = left_queue_s(log)
-    queued = np.flatnonzero(~np.isnan(left))
-    joined, left = log.eligible_s[queued], left[queued]
+    waited = waits(log)
+    joined, left = waited.from_s, waited.to_s
     leaves = np.isfinite(left)
     events = np.unique(np.concatenate((joined, left[leaves], log.start_s, log.end_s)))
     if len(events) == 0:
@@ -111,14 +112,24 @@ def timeline(log: SegmentLog) -> Timeline:
         np.subtract.at(change, np.searchsorted(time, end), down)
         return np.cumsum(change)
 
-    asked = nodes[queued]
-    one = np.ones(len(queued), np.int64)
-    used = nodes[log.job]
+    asked = nodes[waited.row]
+    one = np.ones(len(asked), np.int64)
     waiting_jobs = steps(joined, left[leaves], one, one[leaves])
     waiting_nodes = steps(joined, left[leaves], asked, asked[leaves])
-    busy_nodes = steps(log.start_s, log.end_s, used, used)
+    busy_nodes = steps(*_busy(log))
     changed = np.ones(len(time), bool)
     capacity = capacity_at(log, time)
     columns = (waiting_jobs, waiting_nodes, busy_nodes, capacity)
     changed[1:-1] = np.any([np.diff(column)[:-1] != 0 for column in columns], axis=0)
     return Timeline(time[changed], *(column[changed] for column in columns))
+
+
+def _busy(log: SegmentLog) -> tuple[Floats, Floats, Ints, Ints]:
+    """When nodes become busy and free, and how many."""
+    if log.pieces is None:
+        used = log.jobs_table["nodes"][log.job]
+        return log.start_s, log.end_s, used, used
+    held = log.pieces.segment
+    time, change = in_use(log.pieces.node, log.start_s[held], log.end_s[held])
+    more = change > 0
+    return time[more], time[~more], change[more], -change[~more]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.cluster import Cluster
 from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.measures import started
 from kilowait.evaluation.timeline import timeline
@@ -23,6 +24,7 @@ from kilowait.jobs.columns import ColumnArray
 from kilowait.report.content import BOUND_S, Findings
 from kilowait.report.figures import line_numbers
 from kilowait.report.lanes import Lanes, lanes, outages
+from kilowait.report.load import load_over_time
 from kilowait.report.sections import text
 from kilowait.units import format_span
 
@@ -58,13 +60,14 @@ _ROW_BUTTONS = (("taller", "Fewer nodes", "↕"), ("flatter", "More nodes", "≡
 
 
 def time_chart(found: Findings, name: str) -> str:
-    """Backlog and busy nodes, interactive."""
+    """Backlog and busy nodes, or GPUs where they are given out singly, interactive."""
+    unit = "GPUs" if found.placed else "nodes"
     logs = [found.log(who) for who in found.shown]
     zero_s = Ticks(logs).zero_s
     numbers = line_numbers(found)
     series, blocks, ticks = [], [], []
     for place, (who, log) in enumerate(zip(found.shown, logs, strict=True)):
-        packed = time_columns(log, zero_s)
+        packed = time_columns(log, zero_s, found.contest.machine)
         if packed is None:
             continue
         reach, columns = packed
@@ -81,15 +84,16 @@ def time_chart(found: Findings, name: str) -> str:
         "series": series,
         "panels": [
             {"key": "jobs", "title": "jobs waiting"},
-            {"key": "nodes", "title": "nodes they ask for"},
-            {"key": "busy", "title": "nodes busy", "unit": " %", "top": 100},
+            {"key": "nodes", "title": f"{unit} they ask for"},
+            {"key": "busy", "title": found.busy_words, "unit": " %", "top": 100},
         ],
+        "told": f"{{jobs}} jobs waiting for {{nodes}} {unit}, {{busy}} % {found.busy_words.partition(' ')[2]}",
     }
     names = ", ".join(line["label"] for line in series)
     return chart(
         name,
         "time",
-        f"Jobs waiting, nodes they ask for and nodes busy over time, a line each for {names}",
+        f"Jobs waiting, {unit} they ask for and {found.busy_words} over time, a line each for {names}",
         "".join(ticks),
         "",
         "Point at a time, or press N and P to move along.",
@@ -203,11 +207,14 @@ def chart(
     setup: Mapping[str, Any],
     blocks: Sequence[str],
     started_as: str = "chart",
+    height_rem: float | None = None,
 ) -> str:
     """The HTML around a canvas: tools above it, what is told and the caption below, the data at the end.
 
-    `started_as` is the attribute by which a script finds the charts that it starts.
+    `started_as` is the attribute by which a script finds the charts that it starts; `height_rem` the height of the
+    canvas, where it is not that of its kind.
     """
+    height = "" if height_rem is None else f' style="height: {height_rem:g}rem"'
     buttons = "".join(
         f'<button type="button" data-do="{do}" aria-label="{words}" title="{words}">{sign}</button>'
         for do, words, sign in _BUTTONS
@@ -217,7 +224,7 @@ def chart(
         '<div class="tools" role="group" aria-label="Controls">'
         f'<div class="choices">{choices}</div><div class="buttons">{buttons}{more}'
         '<button type="button" data-do="reset">All</button></div></div>'
-        f'<canvas class="{kind}" tabindex="0" role="application" aria-label="{escape(alt)}" '
+        f'<canvas class="{kind}" tabindex="0" role="application" aria-label="{escape(alt)}"{height} '
         f'aria-describedby="{name}-help"></canvas><div class="legend"></div>'
         f'<output aria-live="polite" aria-atomic="true">{text(hint)}</output>'
         f'<figcaption id="{name}-help">{text(caption)}</figcaption>{data(setup)}{"".join(blocks)}'
@@ -249,7 +256,7 @@ def clock_words(found: Findings, drawn: int | None = None) -> str:
     if drawn is not None:
         return f"{clock} This is window {drawn + 1} of {windows}."
     return (
-        f"{clock} This is window {found.typical + 1} of {windows}, the typical one: its mean bounded slowdown under "
+        f"{clock} This is window {found.typical + 1} of {windows}, the typical one: its {found.lead.words} under "
         f"{found.contest.labels[0]} is the median."
     )
 
@@ -349,15 +356,18 @@ def run_columns(log: SegmentLog, given: Lanes, ticks: Ticks, bound_s: float) -> 
     }
 
 
-def time_columns(log: SegmentLog, zero_s: float) -> tuple[dict[str, Any], dict[str, ColumnArray]] | None:
-    """Backlog and busy nodes in equal bins, and from when to when; None where nothing happened."""
+def time_columns(
+    log: SegmentLog, zero_s: float, machine: Cluster | None = None
+) -> tuple[dict[str, Any], dict[str, ColumnArray]] | None:
+    """Backlog and busy nodes (of a machine whose nodes are placed: GPUs) in equal bins, and from when to when; None
+    where nothing happened."""
     steps = timeline(log)
     if len(steps) < 2:
         return None
-    bins = steps.sampled(min(BINS, 4 * len(steps)))
-    busy = 100.0 * bins.busy_nodes / np.maximum(bins.capacity_nodes, 1.0)
-    columns = {"jobs": bins.waiting_jobs, "nodes": bins.waiting_nodes, "busy": busy}
-    reach = {"from": float(bins.edge_s[0]) - zero_s, "to": float(bins.edge_s[-1]) - zero_s, "bins": len(busy)}
+    over = load_over_time(steps, log, machine, BINS)
+    columns = {"jobs": over.jobs, "nodes": over.asked, "busy": over.busy}
+    edge = over.edge_s
+    reach = {"from": float(edge[0]) - zero_s, "to": float(edge[-1]) - zero_s, "bins": len(edge) - 1}
     return reach, {name: values.astype(np.float32) for name, values in columns.items()}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -22,7 +22,19 @@ from kilowait.evaluation.measures import started
 from kilowait.jobs import SegmentLog
 from kilowait.units import format_span
 
-__all__ = ["SHOWN", "Class", "Findings", "count", "doubts", "number", "pairs_against", "share", "summary"]
+__all__ = [
+    "SHOWN",
+    "Class",
+    "Findings",
+    "Lead",
+    "capital",
+    "count",
+    "doubts",
+    "number",
+    "pairs_against",
+    "share",
+    "summary",
+]
 
 Floats = npt.NDArray[np.float64]
 SHOWN = 6
@@ -37,9 +49,32 @@ class Class:
 
     label: str
     jobs: int
-    node_h: float
+    hours: float
+    """Node-hours; on placed nodes GPU-hours."""
     mean_wait_s: tuple[float, ...]
     mean_bsld: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """What a page leads with, and contenders are ranked by."""
+
+    metric: str
+    words: str
+    of_job: str
+    """What it is the mean of."""
+    timed: bool
+    """Whether that is a span of time, in seconds."""
+
+    @property
+    def told(self) -> Callable[[float], str]:
+        """A value for people."""
+        return format_span if self.timed else number
+
+
+SLOWDOWN = Lead("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
+COMPLETION = Lead("mean_turnaround_s", "mean completion time (JCT)", "completion time", True)
+"""On placed nodes a job runs faster or slower by where it lies, which its slowdown does not show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +91,25 @@ class Findings:
         """Its name without folders and the endings of files."""
         return _ENDINGS.sub("", PurePath(self.contest.trace).name) or self.contest.trace
 
+    @property
+    def placed(self) -> bool:
+        """Whether jobs are placed on single nodes and GPUs."""
+        return self.contest.machine is not None
+
+    @property
+    def lead(self) -> Lead:
+        """What contenders are ranked by."""
+        return COMPLETION if self.placed else SLOWDOWN
+
+    @property
+    def busy_words(self) -> str:
+        """What `utilization` is the share of."""
+        return "GPUs held" if self.placed else "nodes busy"
+
     @cached_property
-    def bsld(self) -> Judgement | None:
-        """Rules and agents by mean bounded slowdown; None where one of them started no job in some window."""
-        return self._judged("mean_bsld")
+    def judged(self) -> Judgement | None:
+        """Rules and agents by what the page leads with; None where one of them started no job in some window."""
+        return self._judged(self.lead.metric)
 
     @cached_property
     def wait(self) -> Judgement | None:
@@ -74,8 +124,8 @@ class Findings:
 
     @cached_property
     def ranked(self) -> tuple[int, ...]:
-        """Contenders by mean bounded slowdown, best first; those without one last."""
-        means = self.contest.means("mean_bsld").tolist()
+        """Contenders by what the page leads with, best first; those without it last."""
+        means = self.contest.means(self.lead.metric).tolist()
         return tuple(sorted(range(len(means)), key=lambda who: (math.isnan(means[who]), means[who])))
 
     def of_kind(self, kind: str) -> tuple[int, ...]:
@@ -139,8 +189,8 @@ class Findings:
 
     @cached_property
     def typical(self) -> int:
-        """The window whose mean bounded slowdown under the first contender is the median."""
-        values = self.contest.values("mean_bsld")[0]
+        """The window whose mean under the first contender is the median."""
+        values = self.contest.values(self.lead.metric)[0]
         return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
     def log(self, contender: int) -> SegmentLog:
@@ -149,7 +199,8 @@ class Findings:
 
     @cached_property
     def spread(self) -> tuple[tuple[Floats, Floats], ...]:
-        """Waits (seconds) and bounded slowdowns of all counted jobs that started, of each contender that is drawn."""
+        """Of each contender that is drawn, and all counted jobs that started: waits (seconds), and bounded slowdowns or
+        completion times (seconds), whichever the page leads with."""
         found = []
         for contender in self.shown:
             parts = [
@@ -159,7 +210,7 @@ class Findings:
             found.append(
                 (
                     np.concatenate([part.wait_s for part in parts]),
-                    np.concatenate([part.bsld for part in parts]),
+                    np.concatenate([part.turnaround_s if self.lead.timed else part.bsld for part in parts]),
                 )
             )
         return tuple(found)
@@ -169,18 +220,21 @@ class Findings:
         columns = [self._class_rows(contender, kind) for contender in self.shown]
         labels = list(dict.fromkeys(label for column in columns for label in column))
         if kind == "user":
-            labels.sort(key=lambda label: -columns[0][label].node_h if label in columns[0] else 0.0)
+            labels.sort(key=lambda label: -self._hours(columns[0][label]) if label in columns[0] else 0.0)
         first = {label: next(c[label] for c in columns if label in c) for label in labels}
         return [
             Class(
                 label,
                 first[label].jobs,
-                first[label].node_h,
+                self._hours(first[label]),
                 tuple(c[label].mean_wait_s if label in c else math.nan for c in columns),
                 tuple(c[label].mean_bsld if label in c else math.nan for c in columns),
             )
             for label in labels[:most]
         ]
+
+    def _hours(self, row: ClassRow) -> float:
+        return row.gpu_h if self.placed else row.node_h
 
     def _class_rows(self, contender: int, kind: str) -> dict[str, ClassRow]:
         windows = [
@@ -230,16 +284,12 @@ def summary(found: Findings) -> list[str]:
     """The findings in sentences, most important first; what is not decided is said to be so."""
     contest = found.contest
     sentences = [_what(found)]
-    if len(found.real) > 1 and found.bsld is not None:
-        sentences += _winner(found, found.bsld)
-        sentences += _agents(found, found.bsld)
+    if len(found.real) > 1 and found.judged is not None:
+        sentences += _winner(found, found.judged)
+        sentences += _agents(found, found.judged)
         sentences += _price(found)
     elif len(contest.contenders) == 1:
-        means = {name: float(contest.means(name)[0]) for name in ("mean_bsld", "mean_wait_s", "utilization")}
-        sentences.append(
-            f"Under {contest.labels[0]} jobs wait {format_span(means['mean_wait_s'])} on average, their mean bounded "
-            f"slowdown is {number(means['mean_bsld'])}, and {share(means['utilization'])} of the nodes are busy."
-        )
+        sentences.append(_alone(found))
     return sentences
 
 
@@ -248,13 +298,13 @@ def doubts(found: Findings) -> list[str]:
     said = [_sentence(note) for note in found.contest.notes]
     if len(found.real) < 2:
         return said
-    if found.bsld is None:
+    if found.judged is None:
         return [*said, "In some window a contender started no job, so means cannot be compared."]
     if not found.contest.batched:
-        return said + [_sentence(note) for note in found.bsld.notes]
+        return said + [_sentence(note) for note in found.judged.notes]
     return [
         *said,
-        f"There is one run of each contender. {found.bsld.windows} batches of its consecutive jobs stand in for "
+        f"There is one run of each contender. {found.judged.windows} batches of its consecutive jobs stand in for "
         "windows of their own; a backlog that outlasts a few batches makes the intervals too narrow. Windows drawn "
         "from the log, with a warm-up each, would tell more surely.",
     ]
@@ -267,8 +317,26 @@ def _what(found: Findings) -> str:
     who = f"{several} ways to schedule were compared" if several > 1 else "One schedule was made"
     who += f", and {knowing} of them with perfect estimates too," if knowing else ""
     machine = f"{contest.nodes:,} node{'' if contest.nodes == 1 else 's'}"
+    if contest.machine is not None:
+        machine += f" with {sum(group.nodes * group.gpus for group in contest.machine.groups):,} GPUs"
     cut = "" if contest.batched else f" ({windows.words})"
     return f"{who} on {found.trace}: {jobs:,} jobs on {machine}{cut}."
+
+
+def _alone(found: Findings) -> str:
+    """The only run."""
+    names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
+    means = {name: float(found.contest.means(name)[0]) for name in names}
+    wait, busy = format_span(means["mean_wait_s"]), share(means["utilization"])
+    if found.placed:
+        return (
+            f"Under {found.contest.labels[0]} jobs take {format_span(means['mean_turnaround_s'])} on average from "
+            f"submission to their end (JCT), {wait} of it waiting, and {busy} of the GPUs are held while jobs arrive."
+        )
+    return (
+        f"Under {found.contest.labels[0]} jobs wait {wait} on average, their mean bounded slowdown is "
+        f"{number(means['mean_bsld'])}, and {busy} of the nodes are busy."
+    )
 
 
 def _winner(found: Findings, judged: Judgement) -> list[str]:
@@ -276,13 +344,14 @@ def _winner(found: Findings, judged: Judgement) -> list[str]:
     labels = found.contest.labels
     best, second = labels[found.real[0]], labels[found.real[1]]
     mean = next(m for m in judged.means if m.contender == best)
-    sure = f" (95 % interval {number(mean.low)} to {number(mean.high)})" if math.isfinite(mean.low) else ""
-    said = [f"The lowest mean bounded slowdown is that of {best}: {number(mean.mean)}{sure}."]
+    told = found.lead.told
+    sure = f" (95 % interval {told(mean.low)} to {told(mean.high)})" if math.isfinite(mean.low) else ""
+    said = [f"The lowest {found.lead.words} is that of {best}: {told(mean.mean)}{sure}."]
     against = [second]
     if found.plain is not None and labels[found.plain] not in (best, second):
         against.append(labels[found.plain])
     pairs = [judged.pair(best, other) for other in against]
-    return said + [pair.sentence() for pair in pairs]
+    return said + [pair.sentence(found.lead.words) for pair in pairs]
 
 
 def _agents(found: Findings, judged: Judgement) -> list[str]:
@@ -291,7 +360,7 @@ def _agents(found: Findings, judged: Judgement) -> list[str]:
     if not rules:
         return []
     rule, said = labels[rules[0]], []
-    gap = found.contest.gap_closed("mean_bsld")
+    gap = found.contest.gap_closed(found.lead.metric)
     for who in found.of_kind("agent"):
         agent = labels[who]
         pair = judged.pair(agent, rule)
@@ -304,7 +373,7 @@ def _agents(found: Findings, judged: Judgement) -> list[str]:
         }[pair.verdict]
         said.append(words)
         if {agent, rule} != {labels[other] for other in found.real[:2]}:  # else the sentence is there already
-            said.append(pair.sentence())
+            said.append(pair.sentence(found.lead.words))
         closed = gap.get(agent, math.nan)
         if math.isfinite(closed):
             gained = f"{100 * closed:.0f} %" if closed > 0 else "nothing"
@@ -315,7 +384,7 @@ def _agents(found: Findings, judged: Judgement) -> list[str]:
 
 
 def _price(found: Findings) -> list[str]:
-    """What the lower slowdown costs others, held against first come, first served."""
+    """What the better mean costs others, held against first come, first served."""
     contest = found.contest
     first, other = found.real[0], found.plain
     if other is None or other == first:
@@ -352,16 +421,17 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _sentence(note: str) -> str:
-    return f"{_capital(note)}{'' if note.endswith('.') else '.'}"
+    return f"{capital(note)}{'' if note.endswith('.') else '.'}"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """As a sentence begins."""
     return text[:1].upper() + text[1:]
 
 
 def pairs_against(found: Findings, reference: str) -> Mapping[str, Pair]:
     """Every other contender against one, by label."""
-    judged = found.bsld
+    judged = found.judged
     if judged is None:
         return {}
     return {

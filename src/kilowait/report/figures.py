@@ -18,7 +18,7 @@ import numpy as np
 
 from kilowait.errors import MissingExtraError
 from kilowait.evaluation.judging import Judgement, Pair
-from kilowait.report.content import Findings, number
+from kilowait.report.content import Findings, capital, number
 
 __all__ = [
     "Drawn",
@@ -34,6 +34,7 @@ __all__ = [
     "plain",
     "ratios",
     "save",
+    "span_unit",
 ]
 
 INK, FAINT, GRID = "#24292f", "#57606a", "#d0d7de"
@@ -48,6 +49,7 @@ _THEME = {
     **{colour: f"line{number}" for number, colour in enumerate(LINES)},
 }
 """Colours that a page may change, and the names of its CSS variables."""
+_SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 WIDTH_IN = 5.8
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -116,8 +118,10 @@ def line_style(line: int) -> dict[str, Any]:
 
 
 def means(found: Findings, judged: Judgement) -> Drawn:
-    """Mean bounded slowdown of every contender with its interval, best on top."""
-    labels, values = found.contest.labels, found.contest.means("mean_bsld").tolist()
+    """What the page leads with, of every contender with its interval, best on top."""
+    lead = found.lead
+    labels, values = found.contest.labels, found.contest.means(lead.metric).tolist()
+    per, unit = span_unit([v for v in values if math.isfinite(v)]) if lead.timed else (1.0, "")
     spread = {mean.contender: mean for mean in judged.means}
     rows = [who for who in reversed(found.real) if math.isfinite(values[who])]
     edges: list[float] = []
@@ -126,30 +130,31 @@ def means(found: Findings, judged: Judgement) -> Drawn:
         for place, who in enumerate(rows):
             colour = LINES[AGENT if found.contest.contenders[who].kind == "agent" else 0]
             mean, twin = spread[labels[who]], found.twin(who)
-            ends = [end for end in (mean.low, mean.mean, mean.high) if math.isfinite(end)]
+            ends = [end / per for end in (mean.low, mean.mean, mean.high) if math.isfinite(end)]
             reach = {"color": colour, "linewidth": 2.2, "solid_capstyle": "round"}
             axes.plot([min(ends), max(ends)], [place, place], **reach)
-            axes.plot([mean.mean], [place], "o", color=colour, markersize=7)
+            axes.plot([mean.mean / per], [place], "o", color=colour, markersize=7)
             words = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-            axes.annotate(number(mean.mean), (max(ends), place), **words)
+            axes.annotate(lead.told(mean.mean), (max(ends), place), **words)
             if twin is not None and math.isfinite(values[twin]):
-                ends.append(values[twin])
+                ends.append(values[twin] / per)
                 gained.append(
-                    axes.plot([values[twin]], [place], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
+                    axes.plot([values[twin] / per], [place], "D", color=LINES[CLAIRVOYANT], markersize=5)[0]
                 )
             edges += ends
         _rows_axis(axes, [plain(found.names[who]) for who in rows])
-        log_axis(axes, min(edges), max(edges))
-        axes.set_xlabel(_under(found, "mean bounded slowdown, 95 % interval (less is better)"))
+        log_axis(axes, min(edges), max(edges), room=2.2 if lead.timed else 1.5)
+        what = f"{lead.words}, {unit}" if unit else lead.words
+        axes.set_xlabel(_under(found, f"{what}, 95 % interval (less is better)"))
         if gained:
             legend = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "handletextpad": 0.2}
             axes.legend(gained[:1], ["the same rule with perfect estimates"], **legend)
-    told = "; ".join(f"{labels[who]} {number(values[who])}" for who in reversed(rows))
+    told = "; ".join(f"{labels[who]} {lead.told(values[who])}" for who in reversed(rows))
     of = f"{judged.windows} {'batches of one run' if found.contest.batched else 'windows'}"
     return Drawn(
         figure,
-        f"Mean bounded slowdown over {of}, with bootstrap intervals. Logarithmic.",
-        f"Mean bounded slowdown, best first: {told}.",
+        f"{capital(lead.words)} over {of}, with bootstrap intervals. Logarithmic.",
+        f"{capital(lead.words)}, best first: {told}.",
     )
 
 
@@ -182,7 +187,7 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
         called = dict(zip(found.contest.labels, found.names, strict=True))
         _rows_axis(axes, [plain(called[pair.ours]) for pair in rows])
         log_axis(axes, min(edges), max(edges), room=2.6)
-        words = f"mean bounded slowdown / that of {plain(called[reference])} (left of 1: better)"
+        words = f"{found.lead.words} / that of {plain(called[reference])} (left of 1: better)"
         axes.set_xlabel(_under(found, words))
     told = "; ".join(
         f"{pair.ours} {number(pair.ratio)}, from {number(pair.low)} to {number(pair.high)}, {pair.verdict}"
@@ -192,7 +197,7 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
         figure,
         f"Against {reference}, the best rule, pair by pair: ratio of the means with its 95 % interval. Hollow: not "
         "told apart, after correction for all pairs.",
-        f"Mean bounded slowdown over that of {reference}: {told}.",
+        f"{capital(found.lead.words)} over that of {reference}: {told}.",
     )
 
 
@@ -296,6 +301,16 @@ def legend_columns(found: Findings, most: int, *, width_in: float = 2 * WIDTH_IN
     longest = max((len(found.names[who]) for who in found.shown), default=0)
     fit = int(width_in / (0.085 * longest + 0.6)) if found.levered else most
     return max(min(len(found.shown), most, fit), 1)
+
+
+def span_unit(spans: Sequence[float]) -> tuple[float, str]:
+    """Seconds in the unit that fits the longest, and its name.
+
+    >>> span_unit([90.0, 7200.0])
+    (3600.0, 'h')
+    """
+    longest = max(spans, default=0.0)
+    return next(((per, name) for per, name in _SPANS if longest >= 1.5 * per), (1.0, "s"))
 
 
 def _rows_axis(axes: Any, labels: Sequence[str]) -> None:

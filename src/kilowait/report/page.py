@@ -26,6 +26,10 @@ from kilowait.report.energy import pictures as energy_pictures
 from kilowait.report.energy import sections as energy_sections
 from kilowait.report.energy.findings import Drew
 from kilowait.report.figures import Drawn
+from kilowait.report.gpu import charts as gpu_charts
+from kilowait.report.gpu import pictures as gpu_pictures
+from kilowait.report.gpu import sections as gpu_sections
+from kilowait.report.gpu.findings import Held, lacking
 from kilowait.report.lanes import outages
 
 __all__ = ["Source", "Training", "check_page", "page", "write_report"]
@@ -213,30 +217,45 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
 
     yield "<h3>Side by side</h3>"
     yield sections.comparison_table(found)
-    if found.bsld is not None and len(found.real) > 1:
+    if found.judged is not None and len(found.real) > 1:
         reference = found.contest.labels[found.reference]
         yield '<div class="pair">'
-        yield add("means", figures.means(found, found.bsld))
+        yield add("means", figures.means(found, found.judged))
         yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
         yield "</div>"
+    held = Held.of(found)
+    if held is not None:
+        yield "<h3>GPUs</h3>"
+        yield gpu_sections.gpu_words(held)
+        yield gpu_sections.gpu_table(held)
+        yield gpu_sections.put_out_table(held)
+        yield gpu_sections.type_table(held)
+        yield gpu_sections.priority_table(held)
+    elif (why := lacking(found)) is not None:
+        yield f"<h3>GPUs</h3><p>{escape(why)}</p>"
     drew = Drew.of(found)
     if drew is not None:
         yield from _energy(drew, add)
-    yield "<h3>How waits and slowdowns are spread</h3>"
+    yield f"<h3>How waits and {'completion times' if found.lead.timed else 'slowdowns'} are spread</h3>"
     yield sections.drawn_note(found)
     yield add("shares", pictures.shares(found))
     yield add("violins", pictures.violins(found))
     yield "<h3>Over time</h3>"
     yield charts.time_chart(found, f"time-{number}")
     drawn[f"{prefix}over-time"] = partial(pictures.over_time, found)
+    if held is not None:
+        yield "<h3>GPUs over time</h3>"
+        yield gpu_charts.gpu_chart(held, f"gpus-{number}")
+        drawn[f"{prefix}gpus-over-time"] = partial(gpu_pictures.gpus_over_time, held)
     if drew is not None:
         yield "<h3>Power over time</h3>"
         yield energy_charts.power_chart(drew, f"power-{number}", f"time-{number}")
         if drew.record.curves:
             drawn[f"{prefix}power"] = partial(energy_pictures.power, drew)
     yield "<h3>Who waits</h3>"
-    by = {kind: found.by_class(kind, most=sections.USERS) for kind in ("size", "runtime", "user")}
-    yield add("classes", pictures.classes(found, by["size"], by["runtime"]))
+    size = "gpus" if found.placed else "size"
+    by = {kind: found.by_class(kind, most=sections.USERS) for kind in (size, "runtime", "user")}
+    yield add("classes", pictures.classes(found, by[size], by["runtime"]))
     yield sections.class_tables(found, by)
     yield "<h3>Job by job</h3>"
     given = {who: charts.rows_of(found, who) for who in charts.gantt_runs(found)}

@@ -24,6 +24,7 @@ from kilowait.report.figures import (
     plain,
 )
 from kilowait.report.lanes import Lanes, outages
+from kilowait.report.load import load_over_time
 from kilowait.units import format_span
 
 __all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "violins"]
@@ -38,6 +39,7 @@ _WAIT_TICKS = {
     31536000.0: "1 year",
 }
 GRID = 160
+_DONE = {True: "were done no later", False: "were slowed down no more"}
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
 
 
@@ -59,8 +61,8 @@ def shares(found: Findings) -> Drawn:
             axes.set_ylabel("jobs, %")
         _wait_axis(left, _longest(found, 0))
         left.set_xlabel("waited no longer than")
-        _slowdown_axis(right, _longest(found, 1))
-        right.set_xlabel("bounded slowdown no more than")
+        _lead_axis(right, found)
+        right.set_xlabel("took no longer than (JCT)" if found.lead.timed else "bounded slowdown no more than")
         if left.lines:
             handles, labels = left.get_legend_handles_labels()
             figure.legend(
@@ -73,9 +75,9 @@ def shares(found: Findings) -> Drawn:
     names = ", ".join(found.contest.labels[who] for who in found.shown)
     return Drawn(
         figure,
-        "The share of jobs that waited no longer (left) and were slowed down no more (right) than what is below. "
+        f"The share of jobs that waited no longer (left) and {_DONE[found.lead.timed]} (right) than what is below. "
         "Further up and to the left is better.",
-        f"Cumulative shares of jobs by wait and by bounded slowdown, a line each for {names}.",
+        f"Cumulative shares of jobs by wait and by {found.lead.of_job}, a line each for {names}.",
     )
 
 
@@ -99,9 +101,9 @@ def violins(found: Findings) -> Drawn:
                 f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started at once"
             )
         _wait_axis(left, _longest(found, 0))
-        _slowdown_axis(right, _longest(found, 1))
+        _lead_axis(right, found)
         left.set_xlabel("wait of the jobs that did wait")
-        right.set_xlabel("bounded slowdown")
+        right.set_xlabel(found.lead.of_job)
         for axes, shown in ((left, names[::-1]), (right, [""] * rows)):
             axes.set_yticks(range(rows), shown)
             axes.set_ylim(-0.6, rows - 0.35)
@@ -117,8 +119,9 @@ def violins(found: Findings) -> Drawn:
 def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Class]) -> Drawn:
     """Mean bounded slowdown by size and by run time, a line a contender."""
     numbers = line_numbers(found)
+    sizes = "GPUs" if found.placed else "nodes"
     with drawing(height_in=3.2, columns=2) as (figure, panels):
-        for axes, rows, words in zip(panels, (by_size, by_runtime), ("nodes", "true run time"), strict=True):
+        for axes, rows, words in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
             for place, contender in enumerate(found.shown):
                 values = [row.mean_bsld[place] for row in rows]
                 style = line_style(numbers[contender])
@@ -144,27 +147,29 @@ def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Clas
     names = ", ".join(found.contest.labels[who] for who in found.shown)
     return Drawn(
         figure,
-        "Who is slowed down: jobs by nodes and by true run time. Logarithmic.",
+        f"Who is slowed down: jobs by {sizes} and by true run time. Logarithmic.",
         f"Mean bounded slowdown by class of job for {names}; the numbers are in the tables.",
     )
 
 
 def over_time(found: Findings, *, bins: int = 400) -> Drawn:
-    """Jobs waiting, nodes they ask for and nodes busy, in the typical window; for files."""
+    """Jobs waiting, nodes (or GPUs) they ask for and nodes busy (or GPUs held), in the typical window; for files."""
+    unit = "GPUs" if found.placed else "nodes"
     numbers = line_numbers(found)
     with drawing(height_in=6.0, rows=3, share_x=True) as (figure, panels):
         for contender in found.shown:
             steps = timeline(found.log(contender))
             if len(steps) < 2:
                 continue
-            cut = steps.sampled(min(bins, 4 * len(steps)))
+            cut = load_over_time(steps, found.log(contender), found.contest.machine, bins)
             day = cut.edge_s[:-1] / 86400.0
-            busy = 100 * cut.busy_nodes / np.maximum(cut.capacity_nodes, 1.0)
             style = line_style(numbers[contender]) | {"linewidth": 1.3}
             label = plain(found.names[contender])
-            for axes, values in zip(panels, (cut.waiting_jobs, cut.waiting_nodes, busy), strict=True):
+            for axes, values in zip(panels, (cut.jobs, cut.asked, cut.busy), strict=True):
                 axes.step(day, values, where="post", label=label, **style)
-        for axes, words in zip(panels, ("jobs waiting", "nodes asked for", "nodes busy, %"), strict=True):
+        for axes, words in zip(
+            panels, ("jobs waiting", f"{unit} asked for", f"{found.busy_words}, %"), strict=True
+        ):
             axes.set_ylabel(words)
             axes.set_ylim(bottom=0)
             axes.margins(x=0)
@@ -174,7 +179,8 @@ def over_time(found: Findings, *, bins: int = 400) -> Drawn:
         columns = legend_columns(found, 3, width_in=WIDTH_IN) if found.levered else 3
         if panels[0].lines:
             panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, handlelength=2.6)
-    return Drawn(figure, "Backlog and busy nodes over time.", "Backlog and busy nodes over time.")
+    said = f"Backlog and {found.busy_words} over time."
+    return Drawn(figure, said, said)
 
 
 def gantt(found: Findings, contender: int, given: Lanes, sizes: Sequence[tuple[int, str]]) -> Drawn:
@@ -294,6 +300,11 @@ def _wait_axis(axes: Any, longest: float) -> None:
     ticks = {at: words for at, words in _WAIT_TICKS.items() if at <= longest}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.minorticks_off()
+
+
+def _lead_axis(axes: Any, found: Findings) -> None:
+    """Of what the page leads with."""
+    (_wait_axis if found.lead.timed else _slowdown_axis)(axes, _longest(found, 1))
 
 
 def _slowdown_axis(axes: Any, longest: float) -> None:

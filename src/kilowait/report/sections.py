@@ -109,19 +109,24 @@ def _tiles(found: Findings) -> str:
     contest = found.contest
     best = (found.real or found.ranked)[0]
     label = contest.labels[best]
-    tiles = [(number(float(contest.means("mean_bsld")[best])), "mean bounded slowdown", label)]
+    lead = found.lead
+    tiles = [(lead.told(float(contest.means(lead.metric)[best])), lead.words, label)]
+    busy = (share(float(contest.means("utilization")[best])), f"of the {found.busy_words}", label)
+    if found.placed:
+        tiles.append(busy)
     other = found.plain if found.plain is not None and found.plain != best else None
     if other is None and len(found.real) > 1:
         other = found.real[1]
-    if other is not None and found.bsld is not None:
-        pair = found.bsld.pair(label, contest.labels[other])
+    if other is not None and found.judged is not None:
+        pair = found.judged.pair(label, contest.labels[other])
         if math.isfinite(pair.ratio):
             sure = pair.verdict
             if math.isfinite(pair.low):
                 sure += f"; 95 % interval {_change(pair.low)} to {_change(pair.high)}"
             tiles.append((_change(pair.ratio), f"against {contest.labels[other]}", sure))
     tiles.append((format_span(float(contest.means("mean_wait_s")[best])), "mean wait", label))
-    tiles.append((share(float(contest.means("utilization")[best])), "of the nodes busy", label))
+    if not found.placed:
+        tiles.append(busy)
     tiles += _saved(found)
     items = "".join(
         f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(whose)}</small></dd></div>"
@@ -169,6 +174,12 @@ def drawn_note(found: Findings) -> str:
 # -- 2. side by side -------------------------------------------------------------------------------
 
 Cell = Callable[[float], str]
+_DEFINED = {
+    "mean_bsld": "Bounded slowdown: wait plus run over run, runs below 10 s counting as 10 s, at least 1.",
+    "mean_turnaround_s": "Completion time (JCT), or turnaround: from joining the queue to the last end. Waits hold all "
+    "the time without a GPU, before the first start and after a preemption. GPUs are counted as held while jobs "
+    "arrive.",
+}
 
 
 def comparison_table(found: Findings) -> str:
@@ -182,16 +193,16 @@ def comparison_table(found: Findings) -> str:
     single: tuple[tuple[str, str, str, Cell], ...] = (
         ("p95_wait_s", f"95 % wait less than{several}", "less", format_span),
         ("max_wait_s", "longest wait", "less", format_span),
-        ("utilization", "nodes busy", "more", share),
+        ("utilization", found.busy_words, "more", share),
         (jain, f"Jain’s index over {'users' if users else 'sizes'}", "more", number),
         ("share_wait_over_bound", "wait over a day", "less", share),
         ("starved_jobs", "starved jobs", "less", count),
     )
     columns: list[list[str]] = []
     cell: Cell
-    head = ["contender", "mean bounded slowdown", "mean wait"]
+    head = ["contender", found.lead.words, "mean wait"]
     for metric, judged, cell in (
-        ("mean_bsld", found.bsld, number),
+        (found.lead.metric, found.judged, found.lead.told),
         ("mean_wait_s", found.wait, format_span),
     ):
         spread = {} if judged is None else {mean.contender: mean for mean in judged.means}
@@ -225,9 +236,9 @@ def comparison_table(found: Findings) -> str:
         for place, who in enumerate(order)
     ]
     if found.bounds:
-        known = [found.bounds.get(metric, math.nan) for metric in ("mean_bsld", "mean_wait_s")]
+        known = [found.bounds.get(metric, math.nan) for metric in (found.lead.metric, "mean_wait_s")]
         bound = {
-            head.index("mean bounded slowdown"): number(known[0]),
+            head.index(found.lead.words): found.lead.told(known[0]),
             head.index("mean wait"): format_span(known[1]),
         }
         rows.append(
@@ -235,9 +246,9 @@ def comparison_table(found: Findings) -> str:
         )
     agents = [place for place, who in enumerate(order) if contest.contenders[who].kind == "agent"]
     note = (
-        "Small: 95 % interval. Bold with a dot: the best of its column. Bounded slowdown: wait plus run over run, runs "
-        "below 10 s counting as 10 s, at least 1. Jain’s index is 1 where all fare alike. Starved: waited longer than "
-        "ten times its own estimate, and ten hours."
+        f"Small: 95 % interval. Bold with a dot: the best of its column. {_DEFINED[found.lead.metric]} Jain’s index is "
+        "of mean bounded slowdowns, and 1 where all fare alike. Starved: waited longer than ten times its own "
+        "estimate, and ten hours."
     )
     if found.of_kind("clairvoyant"):
         note += (
@@ -291,22 +302,24 @@ def _verdict(pair: Pair | None) -> str:
 
 def class_tables(found: Findings, by: Mapping[str, Sequence[Class]]) -> str:
     """Classes of jobs, contenders side by side."""
+    hours = "GPU-hours" if found.placed else "node-hours"
     titles = {
         "size": "By nodes",
+        "gpus": "By GPUs",
         "runtime": "By true run time",
-        "user": f"The {USERS} users of most node-hours",
+        "user": f"The {USERS} users of most {hours}",
     }
-    heads = {"size": "nodes", "runtime": "run time", "user": "user"}
+    heads = {"size": "nodes", "gpus": "GPUs", "runtime": "run time", "user": "user"}
     found_tables = []
     for kind, rows in by.items():
         if kind == "user" and [row.label for row in rows] in ([], ["-"]):
             found_tables.append('<p class="note">The log does not say whose jobs they are.</p>')
             continue
         groups = [("", 3), *((escape(found.contest.labels[who]), 2) for who in found.shown)]
-        head = [heads[kind], "jobs", "node-hours", *(["mean wait", "slowdown"] * len(found.shown))]
+        head = [heads[kind], "jobs", hours, *(["mean wait", "slowdown"] * len(found.shown))]
         lines = []
         for row in rows:
-            cells = [escape(row.label), f"{row.jobs:,}", text(number(row.node_h))]
+            cells = [escape(row.label), f"{row.jobs:,}", text(number(row.hours))]
             for wait, bsld in zip(row.mean_wait_s, row.mean_bsld, strict=True):
                 cells += [text(format_span(wait)), text(number(bsld))]
             lines.append(cells)

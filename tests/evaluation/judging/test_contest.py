@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.cluster import NodeGroup
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation import gpu_metrics, metrics
+from kilowait.evaluation.folders import load_comparison, save_comparison
 from kilowait.evaluation.judging import Contender, Contest, cut_windows, whole
+from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.from_nodes(32)
+GPUS = kw.Cluster(
+    (
+        NodeGroup("v", 1, cores=16, gpus=4, gpu_type="V100", placed=True),
+        NodeGroup("t", 2, cores=16, gpus=4, gpu_type="T4", placed=True),
+    ),
+    queues={"all": ("t", "v")},
+)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +120,49 @@ def test_labels():
         "a, no backfill",
         "a, 3 backfill",
     ]
+
+
+def test_labels_on_placed_nodes():
+    """There is no backfilling to speak of: either the first that does not fit keeps the others waiting, or not."""
+    placed = [replace(Contender("a", backfill), placed=True) for backfill in ("none", "skip")]
+    assert [who.label for who in placed] == ["a", "a, skip"]
+
+
+@pytest.fixture(scope="module")
+def placed():
+    """las and fcfs on a small GPU cluster whose nodes are mixed."""
+    cluster = replace(GPUS, layout=(1, 0, 1))
+    return kw.compare(gpu_workload(60, cluster, load=1.2, shared=0.5, seed=3), cluster, ["las", "fcfs"])
+
+
+def test_contests_on_placed_nodes_know_their_machine(placed):
+    assert placed.labels == ("las", "fcfs")
+    assert placed.machine == replace(GPUS, layout=(1, 0, 1))
+    window = placed.windows[0]
+    for who, row in enumerate(placed.table):
+        log, horizon = placed.logs(who, 0), window.horizon
+        held = gpu_metrics(log, placed.machine, horizon_s=horizon)["gpu_utilization"]
+        assert row[0]["utilization"] == pytest.approx(held, rel=1e-12)
+        assert row[0]["utilization"] != metrics(log, horizon=horizon)["utilization"]
+    assert kw.compare(kw.lublin(20, 32, seed=0), CLUSTER, ["fcfs"]).machine is None
+
+
+def test_a_machine_that_is_not_described_well(placed):
+    with pytest.raises(InputError, match="description of the machine"):
+        _ = replace(placed, cluster={"group": [{"name": "x", "placed": True, "nodez": 3}]}).machine
+    with pytest.raises(InputError, match="description of the machine"):
+        _ = replace(placed, cluster={**placed.cluster, "layout": [0]}).machine
+
+
+def test_placed_contests_are_kept(placed, tmp_path):
+    save_comparison(tmp_path / "kept", [placed], scenario={}, results={})
+    found = load_comparison(tmp_path / "kept").contests[0]
+    assert (found.labels, found.contenders, found.machine) == (
+        placed.labels,
+        placed.contenders,
+        placed.machine,
+    )
+    assert found.values("utilization").tolist() == placed.values("utilization").tolist()
 
 
 def test_wrong_contests(jobs):

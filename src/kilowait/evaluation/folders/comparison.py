@@ -18,7 +18,6 @@ manifest.json     versions, seeds, sha256 of inputs and of these files, command,
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -38,7 +37,7 @@ from kilowait.evaluation.folders.pieces import (
 )
 from kilowait.evaluation.folders.run import machine_from, machine_of, read_states, write_states
 from kilowait.evaluation.folders.toml import to_toml
-from kilowait.evaluation.folders.writing import checked_manifest, plain_json, read_json, save_folder
+from kilowait.evaluation.folders.writing import checked_manifest, known, plain_json, read_json, save_folder
 from kilowait.evaluation.judging.contest import Contender, Contest, Curve, EnergyRecord, Signal
 from kilowait.evaluation.judging.protocol import Windows
 from kilowait.jobs import JobTable, NodeStates, SegmentLog
@@ -185,21 +184,26 @@ def load_comparison(path: str | PathLike[str]) -> Comparison:
     try:
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
         cases = read_json(folder / "cases.json", folder)
-        contests = tuple(_contests(folder, cases["cases"]))
+        results = read_json(folder / "results.json", folder)
+        contests = tuple(_contests(folder, cases["cases"], results))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
     return Comparison(
         folder,
         scenario,
         manifest,
-        read_json(folder / "results.json", folder),
+        results,
         contests,
         tuple(cases["cells"]),
     )
 
 
-def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Contest]:
+def _contests(
+    folder: Path, cases: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
+) -> Iterator[Contest]:
     import pyarrow.parquet as pq
+
+    came_out = results.get("traces") or [{}] * len(cases)
 
     segments = _arrays(pq.read_table(folder / "segments.parquet"))
     records = pq.read_table(folder / "records.parquet")
@@ -227,6 +231,7 @@ def _contests(folder: Path, cases: Sequence[Mapping[str, Any]]) -> Iterator[Cont
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
             energy=_energy(folder, number),
+            gpus={label: known(row) for label, row in came_out[number].get("gpus", {}).items()},
         )
         cell += len(contenders) * len(windows)
 
@@ -238,10 +243,6 @@ def _energy(folder: Path, number: int) -> EnergyRecord | None:
     data = json.loads(path.read_text(encoding="utf-8"))[number]
     if data is None:
         return None
-
-    def known(row: Mapping[str, Any]) -> dict[str, float]:
-        return {name: math.nan if value is None else value for name, value in row.items()}
-
     return EnergyRecord(
         metrics=tuple(tuple(known(cell) for cell in row) for row in data["metrics"]),
         states=tuple(known(row) for row in data["states"]),

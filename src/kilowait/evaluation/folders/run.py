@@ -20,7 +20,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,12 @@ from kilowait.evaluation.folders.pieces import WORKED, pieces_from, read_pieces,
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import (
     checked_manifest,
+    known,
     plain_json,
     read_json,
     save_folder,
 )
+from kilowait.evaluation.gpu.machine import is_placed
 from kilowait.evaluation.judging.contest import Contender, Contest
 from kilowait.evaluation.judging.protocol import whole
 from kilowait.jobs import JobTable, NodeStates, SegmentLog
@@ -66,7 +68,7 @@ class Run:
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
         backfill = run.get("backfill", self.scenario.get("backfill", "none"))
-        return Contender(policy, backfill, kind)
+        return Contender(policy, backfill, kind, placed=is_placed(self.scenario.get("cluster", {})))
 
 
 def save_run(
@@ -141,14 +143,21 @@ def contest_of_runs(runs: Sequence[Run]) -> Contest:
             )
     windows = whole(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
+    contenders = _told_apart([run.contender for run in runs], [run.path for run in runs])
+    measured = {
+        contender.label: known(run.results["gpus"]["metrics"])
+        for contender, run in zip(contenders, runs, strict=True)
+        if "gpus" in run.results
+    }
     return Contest(
         trace=str(first.scenario.get("trace", first.path)),
         nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
         windows=windows,
-        contenders=_told_apart([run.contender for run in runs], [run.path for run in runs]),
+        contenders=contenders,
         logs=lambda contender, _: logs[contender],
         ledger=first.results.get("ledger"),
         cluster=first.scenario.get("cluster", {}),
+        gpus=measured,
     )
 
 
@@ -158,9 +167,7 @@ def _told_apart(contenders: Sequence[Contender], paths: Sequence[Path]) -> tuple
     return tuple(
         contender
         if labels.count(contender.label) == 1
-        else Contender(
-            contender.policy, contender.backfill, contender.kind, f"{contender.policy} ({path.name})"
-        )
+        else replace(contender, name=f"{contender.policy} ({path.name})")
         for contender, path in zip(contenders, paths, strict=True)
     )
 

@@ -22,7 +22,16 @@ import numpy as np
 
 from kilowait.errors import InputError
 
-__all__ = ["LAYOUT", "check_free", "checked_manifest", "plain_json", "read_json", "save_folder", "sha256"]
+__all__ = [
+    "LAYOUT",
+    "check_free",
+    "checked_manifest",
+    "known",
+    "plain_json",
+    "read_json",
+    "save_folder",
+    "sha256",
+]
 
 LAYOUT = 1
 """Number of this layout; a folder of another one is refused."""
@@ -139,6 +148,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def known(row: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers that were written with `plain_json`: what was no number is NaN again.
+
+    >>> known({"mean": 2.5, "slowdown": None})
+    {'mean': 2.5, 'slowdown': nan}
+    """
+    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def read_json(path: Path, folder: Path) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.horizon import horizon_of
 from kilowait.evaluation.gpu.places import WHOLE, places_of
-from kilowait.evaluation.measures import Floats, Ints, counted_rows
+from kilowait.evaluation.measures import Floats, Ints, counted_rows, waits
 from kilowait.jobs import SegmentLog
 from kilowait.series import Series
 
-__all__ = ["gpu_timeline", "in_use", "shown", "steps"]
+__all__ = ["gpu_backlog", "gpu_timeline", "in_use", "shown", "steps"]
 
 
 def gpu_timeline(
@@ -38,6 +38,24 @@ def gpu_timeline(
             used = steps(time, np.concatenate((milli[own], -milli[own])), 0, horizon)
             lines[name] = Series(used.edge_s, used.value / WHOLE, "GPUs")
     return lines
+
+
+def gpu_backlog(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
+    """GPUs that waiting jobs ask for over time, parts as parts; jobs that were preempted wait again.
+
+    It goes from the first submission to the last end, or over the horizon asked for.
+
+    >>> from kilowait.evaluation.gpu.example import two_jobs
+    >>> asked = gpu_backlog(*two_jobs())
+    >>> asked.edge_s.tolist(), asked.value.tolist()
+    ([0.0, 10.0, 20.0], [0.5, 0.0])
+    """
+    places, held = places_of(log, cluster), waits(log)
+    milli = np.rint(places.job_gpus * WHOLE).astype(np.int64)[held.row]
+    leaves = np.isfinite(held.to_s)
+    time = np.concatenate((held.from_s, held.to_s[leaves]))
+    asked = steps(time, np.concatenate((milli, -milli[leaves])), 0, shown(log, horizon_s))
+    return Series(asked.edge_s, asked.value / WHOLE, "GPUs")
 
 
 def shown(log: SegmentLog, horizon_s: tuple[float, float] | None) -> tuple[float, float]:

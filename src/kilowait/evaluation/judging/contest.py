@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.fairness import fairness
+from kilowait.evaluation.gpu.machine import is_placed, placed_machine
 from kilowait.evaluation.judging.protocol import Windows
 from kilowait.evaluation.judging.verdicts import Judgement, Scores, judge
 from kilowait.evaluation.measures import started
@@ -56,18 +58,24 @@ class Contender:
     """What to call it; by default as it was written."""
     levers: str = "none"
     """What it pulls besides the order of jobs: sleep, levels, holds, a budget."""
+    placed: bool = False
+    """Whether its jobs are placed on single nodes, where there is no backfilling by reservation. A contest on such a
+    machine says so of all its contenders."""
 
     @property
     def label(self) -> str:
-        """For people.
+        """For people; what is usual on the machine is not said.
 
         >>> Contender("saf", "easy").label, Contender("saf", "none", "clairvoyant").label
         ('saf', 'saf, no backfill, perfect estimates')
+        >>> [Contender("las", backfill, placed=True).label for backfill in ("none", "skip")]
+        ['las', 'las, skip']
         """
-        backfill = "no" if self.backfill == "none" else self.backfill
         parts = [self.policy if self.name is None else self.name]
-        if backfill != "easy":
-            parts.append(f"{backfill} backfill")
+        if self.placed:
+            parts += [] if self.backfill == "none" else [str(self.backfill)]
+        elif self.backfill != "easy":
+            parts.append(f"{'no' if self.backfill == 'none' else self.backfill} backfill")
         if self.levers != "none":
             parts.append(self.levers)
         if self.kind == "clairvoyant":
@@ -130,8 +138,14 @@ class Contest:
     notes: Sequence[str] = ()
     energy: EnergyRecord | None = None
     """What the runs drew, where a power model was given."""
+    gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By label: GPU metrics as they were taken with the speeds of the run, means over windows; only placed nodes have
+    them, and only where the runs were written down with them."""
 
     def __post_init__(self) -> None:
+        if is_placed(self.cluster):
+            placed = tuple(replace(contender, placed=True) for contender in self.contenders)
+            object.__setattr__(self, "contenders", placed)
         labels = [contender.label for contender in self.contenders]
         if not labels or len(set(labels)) < len(labels):
             raise InputError(f"contenders {', '.join(labels) or '(none)'}; give at least one, each once")
@@ -140,6 +154,11 @@ class Contest:
     def labels(self) -> tuple[str, ...]:
         """Of the contenders."""
         return tuple(contender.label for contender in self.contenders)
+
+    @cached_property
+    def machine(self) -> Cluster | None:
+        """The machine where its jobs are placed on single nodes; None where they are not, or nobody says."""
+        return placed_machine(self.cluster)
 
     @property
     def batched(self) -> bool:
@@ -154,7 +173,7 @@ class Contest:
             row = []
             for number, window in enumerate(self.windows):
                 log, counted = self.logs(contender, number), window.counted
-                found = metrics(log, horizon=window.horizon, counted=counted)
+                found = metrics(log, horizon=window.horizon, counted=counted, cluster=self.machine)
                 drew = {} if self.energy is None else self.energy.metrics[contender][number]
                 row.append({**found, **fairness(log, counted=counted), **drew})
             rows.append(tuple(row))

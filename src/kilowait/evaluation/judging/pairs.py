@@ -102,9 +102,10 @@ class Pair:
             verdict={"better": "worse", "worse": "better"}.get(self.verdict, self.verdict),
         )
 
-    def sentence(self) -> str:
-        """In plain words."""
-        ours, theirs, words = self.ours, self.theirs, WORDS.get(self.metric, self.metric)
+    def sentence(self, called: str | None = None) -> str:
+        """In plain words; `called` is what to call the metric, where not by its usual name."""
+        ours, theirs = self.ours, self.theirs
+        words = WORDS.get(self.metric, self.metric) if called is None else called
         if self.verdict == "same":
             where = (
                 f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"

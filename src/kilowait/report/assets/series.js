@@ -1,4 +1,4 @@
-// The backlog and the busy nodes over time, one line a contender, in panels that share one time axis.
+// The backlog and what is busy over time, one line a contender, in panels that share one time axis.
 
 const DASHES = [[], [7, 3], [2, 2], [8, 2, 2, 2], [], [4, 2], [1, 3]];
 
@@ -153,8 +153,8 @@ class SeriesChart {
     for (const line of this.lines.filter((each) => each.shown)) {
       const bin = Math.floor((at - line.from) / (line.to - line.from) * line.bins);
       if (bin < 0 || bin >= line.bins) { parts.push([line.label, "nothing waits or runs"]); continue; }
-      const read = (key) => short(line.columns[key][bin]);
-      parts.push([line.label, `${read("jobs")} jobs waiting for ${read("nodes")} nodes, ${read("busy")} % busy`]);
+      const words = this.setup.told.replace(/\{(\w+)\}/g, (_, key) => short(line.columns[key][bin]));
+      parts.push([line.label, words]);
     }
     told(this.readout, parts);
     this.view.changed();

@@ -6,7 +6,7 @@ Every number is the record's; here they are chosen, held against one another and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender, EnergyRecord, Judgement, Signal
-from kilowait.report.content import Findings, Floats, number, share
+from kilowait.report.content import Findings, Floats, share
 from kilowait.units import format_span
 
 __all__ = ["STATES", "Alone", "Drew", "Scale", "called", "change", "levers_of", "scaled", "sentences"]
@@ -275,10 +275,11 @@ def _waiting(drew: Drew, least: int) -> list[str]:
     if ours <= theirs * ALIKE:
         way = f"the mean wait falls {spans}" if ours * ALIKE < theirs else f"{format_span(ours)} on average"
         return [f"Jobs wait no longer for that: {way}{_doubt(drew, least)}."]
-    slower = [float(value) for value in drew.means("mean_bsld")[[drew.first, least]]]
+    lead = drew.found.lead
+    before, after = (float(value) for value in drew.means(lead.metric)[[drew.first, least]])
     said = [
         f"That costs waiting: under {labels[least]} instead of {first} the mean wait rises {spans}"
-        f"{_doubt(drew, least)}, the mean bounded slowdown {_rises(*slower)}."
+        f"{_doubt(drew, least)}, the {lead.words} {_rises(before, after, lead.told)}."
     ]
     calm = [who for who in drew.contenders if wait[who] <= theirs * ALIKE and who != drew.first]
     energy = drew.means("energy_kwh")
@@ -300,9 +301,9 @@ def _bound(drew: Drew) -> list[str]:
     ]
 
 
-def _rises(before: float, after: float) -> str:
+def _rises(before: float, after: float, told: Callable[[float], str]) -> str:
     way = "from" if after >= before else "falls from"
-    return f"{way} {number(before)} to {number(after)}"
+    return f"{way} {told(before)} to {told(after)}"
 
 
 def _doubt(drew: Drew, who: int) -> str:

@@ -23,6 +23,7 @@ from kilowait.report.figures import (
     line_numbers,
     line_style,
     plain,
+    span_unit,
 )
 
 __all__ = ["BEHIND", "pareto", "power", "spent"]
@@ -30,7 +31,6 @@ __all__ = ["BEHIND", "pareto", "power", "spent"]
 BEHIND = ("carbon", "price", "temperature")
 """Signals drawn behind power, by a word of their name, the first first."""
 _COLOURS = dict(zip(STATES, (LINES[0], LINES[5], LINES[4], LINES[3], LINES[1], LINES[6]), strict=True))
-_SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _PLACES = (
     (8, 0, "left", "center"),
     (-8, 0, "right", "center"),
@@ -61,7 +61,7 @@ def pareto(drew: Drew) -> Drawn:
         metrics.append(("cost", "cost", drew.currency))
     wait = drew.means("mean_wait_s")
     known = [who for who in drew.contenders if math.isfinite(wait[who])]
-    per, unit = _span_unit([float(wait[who]) for who in known])
+    per, unit = span_unit([float(wait[who]) for who in known])
     told = []
     with drawing(height_in=3.9, columns=2) as (figure, panels):
         if len(metrics) == 1:
@@ -255,9 +255,3 @@ def _named(
 
 def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _span_unit(spans: Sequence[float]) -> tuple[float, str]:
-    """Seconds in the unit that fits the longest, and its name."""
-    longest = max(spans, default=0.0)
-    return next(((per, name) for per, name in _SPANS if longest >= 1.5 * per), (1.0, "s"))

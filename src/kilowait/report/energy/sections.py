@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from html import escape
 
 from kilowait.evaluation.judging import Judgement, Signal
-from kilowait.report.content import number
 from kilowait.report.energy.findings import Alone, Drew, Scale, called, change, scaled
 from kilowait.report.sections import best_of, interval, marked_cell, table, text
 from kilowait.units import format_span
@@ -54,7 +53,7 @@ def energy_table(drew: Drew) -> str:
         columns.append([marked_cell(_pue(float(values[who])), who in best) for who in order])
     for metric, words, cell in (
         ("mean_wait_s", "mean wait", format_span),
-        ("mean_bsld", "mean bounded slowdown", number),
+        (drew.found.lead.metric, drew.found.lead.words, drew.found.lead.told),
     ):
         values = drew.means(metric)
         best = best_of(values, drew.contenders, "less")

@@ -1,0 +1,40 @@
+"""The machine of a run on placed nodes, from how its folder describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.errors import InputError, KilowaitError
+
+__all__ = ["is_placed", "placed_machine"]
+
+
+def is_placed(described: Mapping[str, Any]) -> bool:
+    """Whether a machine, described as in a cluster file, has jobs placed on its single nodes.
+
+    >>> is_placed({"group": [{"name": "a", "nodes": 2, "placed": True}]}), is_placed({})
+    (True, False)
+    """
+    return any(row.get("placed", False) for row in described.get("group", ()))
+
+
+def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
+    """The machine of such a description; None where its nodes are not placed.
+
+    >>> placed_machine({"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "placed": True}]}).nodes
+    2
+    """
+    if not is_placed(described):
+        return None
+    try:
+        layout = described.get("layout")
+        return Cluster(
+            groups=tuple(NodeGroup(**row) for row in described["group"]),
+            queues={row["name"]: tuple(row["groups"]) for row in described.get("queue", ())},
+            name=str(described.get("name", "cluster")),
+            layout=None if layout is None else tuple(layout),
+        )
+    except (KilowaitError, KeyError, TypeError) as problem:
+        raise InputError(f"the description of the machine cannot be read: {problem}; run it again") from None
