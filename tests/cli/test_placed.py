@@ -95,7 +95,7 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
         assert kilowait(*words).status == 130
     said = kilowait(*words)
     assert "2 of 2 cells were there already" in said.err
-    assert said.json()["traces"][0]["gpus"]["las, no backfill"]["preemptions"] > 0
+    assert said.json()["traces"][0]["gpus"]["las"]["preemptions"] > 0
 
 
 def test_the_table_of_gpus_is_shown(kilowait):
@@ -111,6 +111,84 @@ def test_power(kilowait):
     assert 0 < spent[0] < spent[1]
 
 
+def test_compare_crosses_placements(kilowait, tmp_path):
+    words = ("compare", TRACE, "--policies", "fcfs,las", "--placement", "first,fgd,best", "--json")
+    words = (*words, "--out", tmp_path / "both")
+    found = kilowait(*words).json()
+    labels = [row["label"] for row in found["traces"][0]["rows"]]
+    assert labels == ["fcfs@first", "fcfs@fgd", "fcfs@best", "las@first", "las@fgd", "las@best"]
+    assert set(found["traces"][0]["gpus"]) == set(labels)
+    assert "placement" not in found["scenario"]["case"][0]
+    assert "6 of 6 cells were there already" in kilowait(*words, "--force").err
+    alone = kilowait("compare", TRACE, "--policies", "fcfs", "--placement", "fgd,", "--json").json()
+    assert alone["scenario"]["case"][0]["placement"] == "fgd"
+    assert alone["traces"][0]["rows"][0]["metrics"] == found["traces"][0]["rows"][1]["metrics"]
+
+
+def test_gpu_caps(kilowait, tmp_path):
+    words = ("compare", TRACE, "--policies", "fcfs", "--power", "auto", "--gpu-cap", "none,60%", "--json")
+    rows = kilowait(*words, "--out", tmp_path / "both").json()["traces"][0]["rows"]
+    assert [row["levers"] for row in rows] == ["none", "gpu-cap=60%"]
+    free, held = (row["metrics"] for row in rows)
+    assert held["mean_turnaround_s"] > free["mean_turnaround_s"] and held["peak_kw"] < free["peak_kw"]
+    assert kilowait("report", tmp_path / "both", "--out", tmp_path / "both.html").status == 0
+    run = kilowait("simulate", TRACE, "--power", "auto", "--gpu-cap", "0.6", "--json").json()
+    assert run["scenario"]["levers"] == "gpu-cap=60%"
+    assert run["metrics"]["mean_turnaround_s"] == held["mean_turnaround_s"]
+    assert run["energy"]["levers"] == "GPUs are held to 60 % of their limit"
+    shown = kilowait("energy", "levers", TRACE, "--gpu-cap", "none,80%").out
+    assert "fcfs, gpu-cap=80%" in shown and "on the GPU type where it takes least" in shown
+
+
+JOBS = "id,submitted,ran,nodes,cores,gpus,part,types,after"
+COLUMNS = (
+    "job_id=id,submit_s=submitted,runtime_s=ran,nodes=nodes,cores=cores,gpus=gpus,gpu_milli=part,gpu_types=types,"
+    "after_id=after"
+)
+
+
+def table(tmp_path, *rows):
+    path = tmp_path / "jobs.csv"
+    path.write_text("\n".join((JOBS, "1,0,3600,1,4,1,1000,V100,-1", *rows)) + "\n")
+    return path, "--columns", COLUMNS, "--cluster", "gpu-mixed"
+
+
+def test_dependencies_are_ignored_where_asked(kilowait, tmp_path):
+    words = table(tmp_path, "2,10,60,1,4,1,1000,V100,1")
+    assert "--ignore-dependencies" in kilowait("simulate", *words).error()
+    said = kilowait("simulate", *words, "--ignore-dependencies", "--json")
+    assert "note: 1 of 2 jobs follow another one (after_id): submitted when the log says" in said.err
+    assert said.json()["metrics"]["mean_wait_s"] == 0.0
+    assert said.json()["scenario"]["dependencies"] is False
+    assert "follow another one" in kilowait("compare", *words, "--ignore-dependencies").err
+
+
+def test_jobs_that_cannot_be(kilowait, tmp_path):
+    """Each is an error in one line, or stands in the ledger."""
+    assert (
+        "did you mean 'v100'" in kilowait("simulate", *table(tmp_path, "2,10,60,1,4,1,1000,V101,-1")).error()
+    )
+    words = table(tmp_path, "2,10,60,1,4,16,1000,V100,-1")
+    assert "or --oversized reject to leave such jobs out" in kilowait("simulate", *words).error()
+    assert kilowait("simulate", *words, "--oversized", "reject", "--json").json()["metrics"]["rejected"] == 1
+    for row, told in (
+        ("2,10,60,1,4,2,500,V100,-1", "whole GPUs taken"),
+        ("2,10,-60,1,4,1,1000,V100,-1", "run time below 0"),
+    ):
+        said = kilowait("simulate", *table(tmp_path, row), "--json").json()
+        assert told in str(said["ledger"])
+
+
+def test_pods_that_are_never_deleted(kilowait, tmp_path):
+    pod = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase"
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        f"{pod},creation_time,deletion_time,scheduled_time\na,6000,1024,1,460,,LS,Running,0,900,0\nb,6000,1024,1,460,,LS,Running,10,,10\n"
+    )
+    said = kilowait("simulate", path, "--cluster", "openb", "--json").json()
+    assert "not deleted in the trace" in str(said["ledger"]) and said["metrics"]["jobs"] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -120,6 +198,21 @@ def test_power(kilowait):
         (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
         (("simulate", TRACE, "--passes", "event"), "passes"),
         (("simulate", TRACE, "--power", "auto", "--levers", "sleep=break-even"), "placed nodes have none"),
+        (
+            ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-cap", "60%"),
+            "--gpu-cap is for clusters of placed",
+        ),
+        (
+            ("compare", "lublin:50:8", "--power", "taurus", "--gpu-cap", "60%"),
+            "--gpu-cap is for clusters of placed",
+        ),
+        (("simulate", TRACE, "--gpu-cap", "60%"), "needs a power model; name one with --power"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "200W"), "types differ in watts"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "80%,60%"), "a run has one cap"),
+        (("simulate", TRACE, "--power", "auto", "--gpu-cap", "5%"), "give a cap above"),
+        (("compare", TRACE, "--power", "auto", "--gpu-cap", "80%", "--levers", "all"), "no machine has both"),
+        (("compare", TRACE, "--placement", "first,fdg"), "did you mean 'fgd'"),
+        (("compare", TRACE, "--placement", "first,balance"), "on 'gpu-mixed' 'balance'"),
         (("simulate", TRACE, "--speeds", "none.json"), "speeds are 'none.json'"),
         (("simulate", TRACE, "--policy", "gavle"), "did you mean 'gavel'"),
         (("compare", TRACE, "lublin:50:8"), "compare them apart"),

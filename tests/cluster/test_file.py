@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+from kilowait.cluster.file import described
+from kilowait.cluster.presets import PRESETS
 from kilowait.errors import ClusterError, KilowaitError, UnknownNameError
+from kilowait.evaluation.folders.toml import to_toml
 
 WHOLE = """
 name = "site"
@@ -87,7 +90,31 @@ def test_a_path_may_be_a_string(tmp_path):
     assert Cluster.from_file(str(tmp_path / "x.toml")).nodes == 3
 
 
+def test_the_order_of_mixed_nodes(read):
+    mixed = Cluster(
+        groups=(
+            NodeGroup("t4", 2, gpus=2, gpu_type="T4", placed=True),
+            NodeGroup("v100", 1, gpus=8, gpu_type="V100", placed=True),
+        ),
+        name="mixed",
+        layout=(0, 1, 0),
+    )
+    assert read(to_toml(described(mixed))) == mixed
+    assert "layout" not in described(Cluster.preset("gpu-mixed"))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_written_is_read_back(read, name):
+    assert read(to_toml(described(Cluster.preset(name)))) == Cluster.preset(name)
+
+
+def test_all_a_file_can_say_is_written_back(read):
+    whole = read(WHOLE)
+    assert read(to_toml(described(whole))) == whole
+
+
 GROUP = "[[group]]\nname='n'\nnodes=3\n"
+PLACED = GROUP + "gpus=1\ngpu_type='T4'\nplaced=true\n"
 
 
 @pytest.mark.parametrize(
@@ -124,6 +151,14 @@ GROUP = "[[group]]\nname='n'\nnodes=3\n"
         (GROUP + "[[outage]]\ngroup='n'\nnodes=1", ClusterError, r"\[\[outage\]\] in .* lacks start_s"),
         (GROUP + "[[outage]]\ngroup='n'\nnodes=4\nstart_s=0", ClusterError, "outage takes 4 nodes of 'n'"),
         (GROUP + "[[reservation]]\nname='r'\ngroup='n'\nnodes=1\nstart_s=0", ClusterError, "lacks end_s"),
+        ("layout = 3\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
+        ("layout = [0, true]\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
+        ("layout = [0, 0]\n" + PLACED, ClusterError, "does not name each group once for every node"),
+        (
+            "layout = [0, 0, 0]\n" + GROUP,
+            ClusterError,
+            "layout in .* is of no use: none of the groups is placed",
+        ),
         ("[[group", ClusterError, "cannot read the cluster file .*site.toml"),
     ],
 )

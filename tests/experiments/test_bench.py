@@ -9,7 +9,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import bench, lever_cost, peers
+from kilowait.experiments import bench, lever_cost, peers, placed_speed
 from kilowait.experiments.bench import Measure
 
 
@@ -79,15 +79,25 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
 
     monkeypatch.setattr(bench, "_python", python)
     monkeypatch.setattr(peers, "TWIN_JOBS", 20)
+    monkeypatch.setattr(placed_speed, "first_fit_s", lambda count: 7.0)
+    monkeypatch.setattr(placed_speed, "PODS", 30)
     monkeypatch.setattr(peers, "accasim_s", lambda *_: 2.0)
     found = list(bench.measures(data=tmp_path))
     names = [measure.name for measure in found]
     assert len(set(names)) == len(names)
     for part in ("lublin_256, FCFS + EASY", "Lublin model, FCFS", "HPC2N",
                  "Lublin model, sleep", "SDSC-SP2, the same", "twin", "AccaSim", "49,152", "memory",
-                 "Curie, read", "import kilowait", "cached", "nothing compiled"):  # fmt: skip
+                 "1,000,000 jobs of one GPU",
+                 "made pods", "Curie, read", "import kilowait", "cached", "nothing compiled"):  # fmt: skip
         assert any(part in name for name in names), part
     assert all(measure.value is not None for measure in found)
+
+
+def test_placed_nodes_in_small(monkeypatch, data_dir):
+    monkeypatch.setattr(bench, "best_s", lambda call, **_: (call(), 1.0)[1])
+    first, pods = bench._placed(200, data_dir)
+    assert first.value > 0 and first.target is None and first.name.startswith("200 jobs")
+    assert pods.name.startswith("openb's pods") and pods.note == "7,255 pods" and pods.met is True
 
 
 def test_the_ratio_is_of_the_best_of_both(monkeypatch):

@@ -11,8 +11,10 @@ import pytest
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import load_comparison
+from kilowait.experiments.contenders import contenders_of
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
-from kilowait.experiments.plan import Plan, Protocol, contenders_of, prepare, prepare_levers, run, save
+from kilowait.experiments.plan import Plan, prepare, prepare_levers, run, save
+from kilowait.experiments.protocol import Protocol
 from kilowait.experiments.results import results_of
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.jobs import JobTable

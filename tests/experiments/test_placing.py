@@ -10,6 +10,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster.speeds import SOURCES, gpu_types, measured
+from kilowait.energy import PowerModel, least_energy
 from kilowait.errors import InputError, KilowaitError
 from kilowait.experiments.placing import PlacedSettings, source_words, speeds_for, types_by_energy
 from kilowait.experiments.scenario import Scenario, run_scenario
@@ -92,6 +93,10 @@ def test_least_energy_goes_where_the_joules_are_fewest():
     done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", placed=settings))
     first = done.log.pieces.node_group[done.log.pieces.node[done.log.pieces.segment == 0]]
     assert MIXED.groups[int(first[0])].gpu_type == "T4"
+    power = PowerModel.preset("gpu-mixed")
+    np.testing.assert_array_equal(
+        types_by_energy(jobs, MIXED, speeds, power), least_energy(jobs, MIXED, power, speeds)
+    )
     with pytest.raises(InputError, match="what a GPU of type 'G2' draws"):
         types_by_energy(jobs, kw.Cluster.preset("openb"), None)
 

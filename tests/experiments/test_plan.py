@@ -16,15 +16,9 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import load_comparison
-from kilowait.experiments.plan import (
-    Plan,
-    Protocol,
-    contenders_of,
-    prepare,
-    protocol_of,
-    run,
-    save,
-)
+from kilowait.experiments.contenders import contenders_of
+from kilowait.experiments.plan import Plan, prepare, run, save
+from kilowait.experiments.protocol import Protocol, protocol_of
 from kilowait.experiments.results import results_of
 from kilowait.experiments.scenario import Scenario
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KilowaitError as problem:
         if debug:
             raise
-        show.say(f"error: {show.one_line(str(problem))}")
+        show.say(f"error: {show.one_line(_as_options(str(problem)))}")
         status = 2
     except MemoryError:
         if debug:
@@ -46,3 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = status or 1
     return status if isinstance(status, int) else int(status is not None)
+
+
+def _as_options(text: str) -> str:
+    """Errors that name Python's arguments, in the words of this command line."""
+    for quote in ("'", '"'):
+        text = text.replace(f"oversized={quote}reject{quote}", "--oversized reject")
+    return text

@@ -17,6 +17,7 @@ Examples:
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies fcfs,sjf,saf,wfp3 --windows 20 --window 1024
   kilowait compare a.swf b.swf --windows 30 --window 7d --warmup 1d --out runs/both
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
+  kilowait compare gpu:2000:gpu-mixed --policies fcfs,las --placement first,best,fgd
   kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
@@ -96,7 +97,15 @@ def compare(
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
     passes: options.Passes = "instant",
-    placement: options.Placement = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P,...",
+            help="Where jobs go: those of simulate; of several each policy is tried with each. By default first, or "
+            "the policy's own.",
+            show_default=False,
+        ),
+    ] = None,
     types: options.Types = None,
     preempt: options.Preempt = None,
     migrate: options.Migrate = None,
@@ -123,6 +132,15 @@ def compare(
             "first contender is what savings are counted from.",
         ),
     ] = "none",
+    gpu_cap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE,...",
+            help="GPU clusters: shares of their limit that GPUs are held to, with commas between: none,80%,60%. Needs "
+            "--power.",
+            show_default=False,
+        ),
+    ] = None,
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
@@ -148,18 +166,26 @@ def compare(
     from kilowait.cli.compared import show_contests
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import plan as planning
+    from kilowait.experiments.contenders import contenders_of, listed
+    from kilowait.experiments.inputs import all_placed
     from kilowait.experiments.placing import usual_backfill
+    from kilowait.experiments.protocol import protocol_of
     from kilowait.experiments.results import results_of
 
     if out is not None:
         check_free(out, force=force)
     traces = list(dict.fromkeys(traces))
-    placed = planning.all_placed(cluster, traces)
+    placed = all_placed(cluster, traces)
     metric = metric or planning.usual_metric(placed)
     backfill = backfill or usual_backfill(placed)
-    contenders = planning.contenders_of(policies, backfill, levers, clairvoyant=clairvoyant)
-    protocol = planning.protocol_of(windows, window, warmup, part, seed, contenders)
-    scenarios = tuple(options.scenario_asked(context, trace) for trace in traces)
+    placements = [] if placement is None else listed("placements", placement)
+    alone = (
+        placements.pop() if len(placements) == 1 else None
+    )  # then it is no contender's, but the scenario's
+    pulls = options.levers_asked(levers, gpu_cap)
+    contenders = contenders_of(policies, backfill, pulls, placements, clairvoyant=clairvoyant)
+    protocol = protocol_of(windows, window, warmup, part, seed, contenders)
+    scenarios = tuple(options.scenario_asked(context, trace, placement=alone) for trace in traces)
     plan = planning.Plan(scenarios, contenders, protocol, metric)
     with show.busy(f"reading {', '.join(traces)} ..."):
         ready = planning.prepare(plan)

@@ -23,7 +23,8 @@ Examples:
 _LEVERS_EPILOG = """\b
 Examples:
   kilowait energy levers lumos_mira.csv.gz --cluster mira --power mira --carbon PJM_2022.csv --wrap
-  kilowait energy levers lublin:5000:128:0.6 --power taurus"""
+  kilowait energy levers lublin:5000:128:0.6 --power taurus
+  kilowait energy levers gpu:1000:gpu-mixed:0.9 --gpu-cap none,80%,60%"""
 
 
 @app.command(epilog=_DESCRIBE_EPILOG)
@@ -70,12 +71,30 @@ def levers(
     ] = "auto",
     policy: Annotated[str, typer.Option("--policy", "-p", metavar="P", help="Who goes first.")] = "fcfs",
     backfill: Annotated[
-        str, typer.Option("--backfill", "-b", metavar="B", help="Who may overtake.")
-    ] = "easy",
+        str | None,
+        typer.Option(
+            "--backfill",
+            "-b",
+            metavar="B",
+            help="Who may overtake; by default easy, on GPU clusters none.",
+            show_default=False,
+        ),
+    ] = None,
     levers: Annotated[
         str | None,
         typer.Option(metavar="L,...", help="Sets of levers; by default each that the machine has, and all."),
     ] = None,
+    gpu_cap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE,...",
+            help="GPU clusters: shares of their limit that GPUs are held to; by default none and 90 to 50 %.",
+            show_default=False,
+        ),
+    ] = None,
+    placement: options.Placement = None,
+    types: options.Types = None,
+    speeds: options.Speeds = "auto",
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
@@ -87,6 +106,7 @@ def levers(
     wrap: options.Wrap = False,
     walltime: options.Walltime = "extend",
     oversized: options.Oversized = "error",
+    ignore_dependencies: options.Dependencies = False,
     load: options.Load = None,
     jobs: options.Rows = None,
     columns: options.Columns = None,
@@ -100,16 +120,21 @@ def levers(
 ) -> None:
     """Compare one rule with all nodes always on, with each lever alone, and with all of them.
 
-    Over the whole log, all counted over the same time. The lower bound is the work alone: every job at its level of
-    least energy, nothing idle.
+    On GPU clusters the levers are caps of the GPUs' power. Over the whole log, all counted over the same time. The
+    lower bound is the work alone: every job at its level of least energy, nothing idle.
     """
     from kilowait.cli.powered import show_levers
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import plan as planning
+    from kilowait.experiments.inputs import is_placed
+    from kilowait.experiments.placing import usual_backfill
     from kilowait.experiments.results import results_of
 
     if out is not None:
         check_free(out, force=force)
+    if gpu_cap is not None:
+        levers = options.levers_asked(levers or "none", gpu_cap)
+    backfill = backfill or usual_backfill(is_placed(cluster, trace))
     scenario = options.scenario_asked(context, trace)
     with show.busy(f"reading {trace} ..."):
         ready = planning.prepare_levers(scenario, policy, backfill, levers)

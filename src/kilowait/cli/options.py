@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
-    "Dependencies", "Force", "Forecast", "Format", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
+    "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
     "Oversized", "Passes", "Placement", "Power", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
     "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
-    "scenario_asked",
+    "levers_asked", "scenario_asked",
 ]  # fmt: skip
 
 MADE = "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
@@ -57,8 +57,8 @@ Placement = Annotated[
     typer.Option(
         metavar="P",
         help="Of several node groups: first that fits, or balance: the emptiest. Of placed nodes (GPU clusters): "
-        "first, best, worst, consolidate, random, dot, pack, cluster, fgd; see kilowait clusters --gpus. By default "
-        "first, or the policy's own.",
+        "first, best, worst, consolidate, random, dot, pack, cluster, fgd, room; see kilowait clusters --gpus. By "
+        "default first, or the policy's own.",
         show_default=False,
     ),
 ]
@@ -211,6 +211,15 @@ Profile = Annotated[
         help="Utilization of jobs that say nothing of it: cpu=0.8,gpu=0.5; or columns. Default: full load.",
     ),
 ]
+GpuCap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE",
+        help="GPU clusters: hold GPUs to this share of their limit (TDP), e.g. 60%; jobs run longer and draw less. "
+        "Needs --power.",
+        show_default=False,
+    ),
+]
 Forecast = Annotated[
     str,
     typer.Option(
@@ -235,6 +244,20 @@ _PLAIN = (
     "cluster", "backfill_order", "walltime", "passes", "placement", "oversized", "load", "jobs", "format", "columns",
     "strict",
 )  # fmt: skip
+
+
+def levers_asked(levers: str, gpu_cap: str | None) -> str:
+    """Sets of levers, with commas between: those given, or the caps of GPUs, which is what placed nodes have."""
+    from kilowait.errors import InputError
+    from kilowait.experiments.capping import caps_asked
+
+    if gpu_cap is None:
+        return levers
+    if levers != "none":
+        raise InputError(
+            f"levers are {levers!r} and --gpu-cap is {gpu_cap}; no machine has both: leave one out"
+        )
+    return ",".join(caps_asked(gpu_cap))
 
 
 def scenario_asked(context: typer.Context, trace: str, **own: Any) -> Scenario:

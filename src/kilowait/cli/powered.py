@@ -75,7 +75,7 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
     for _, title, saved in columns:
         header += [title, "saved"] if saved else [title]
     if waits:
-        header += ["mean\nwait", "mean bounded\nslowdown"]
+        header += ["mean\nwait", "mean\nturnaround" if found["placed"] else "mean bounded\nslowdown"]
     cells = []
     for row in rows:
         line = [str(row["label"])]
@@ -86,14 +86,17 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
         if waits:
             line += [
                 show.span(float(row["metrics"]["mean_wait_s"])),
-                show.number(float(row["metrics"]["mean_bsld"])),
+                show.span(float(row["metrics"]["mean_turnaround_s"]))
+                if found["placed"]  # caps lengthen runs, not only waits
+                else show.number(float(row["metrics"]["mean_bsld"])),
             ]
         cells.append(line)
     least, first = float(rows[0]["metrics"]["least_kwh"]), float(rows[0]["metrics"]["energy_kwh"])
     bound = ["no schedule below", show.number(least), show.percent(1 - least / first) if first > 0 else "-"]
     cells.append(bound + [""] * (len(header) - len(bound)))
     show.table(header, cells)
-    print("no schedule below: the work alone, every job at its level of least energy, nothing idle")
+    best = "on the GPU type where it takes least" if found["placed"] else "at its level of least energy"
+    print(f"no schedule below: the work alone, every job {best}, nothing idle")
     show_said([signal["words"] for signal in drew["signals"].values()], drew["notes"])
 
 

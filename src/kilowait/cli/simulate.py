@@ -72,6 +72,7 @@ def simulate(
             "none; or all.",
         ),
     ] = "none",
+    gpu_cap: options.GpuCap = None,
     carbon: options.Carbon = None,
     price: options.Price = None,
     weather: options.Weather = None,
@@ -92,6 +93,7 @@ def simulate(
     starts. On GPU clusters jobs are placed on single nodes and GPUs, and may be preempted and moved. With --out
     everything is kept in a folder that can be opened again.
     """
+    from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
     from kilowait.evaluation.folders import check_free, save_run
     from kilowait.experiments.drawn import accounts_as_data
@@ -101,12 +103,14 @@ def simulate(
 
     if out is not None:
         check_free(out, force=force)
+    if gpu_cap is not None and "," in gpu_cap:
+        raise InputError(f"--gpu-cap is {gpu_cap!r}; a run has one cap: kilowait compare takes several")
     scenario = options.scenario_asked(
         context,
         trace,
         policy=policy,
         backfill=None if backfill is None else parse_backfill(backfill),
-        levers=levers,
+        levers=options.levers_asked(levers, gpu_cap),
     )
     with show.busy(f"simulating {trace} ..."):
         done = run_scenario(scenario)

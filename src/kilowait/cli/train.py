@@ -55,11 +55,12 @@ def train(
     It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it.
     """
     from kilowait.cli.compared import show_contests
+    from kilowait.cluster.file import described
     from kilowait.evaluation.folders import check_free
     from kilowait.experiments import training
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import described, prepared
+    from kilowait.experiments.scenario import prepared
 
     how = training.Training(
         algo=algo,

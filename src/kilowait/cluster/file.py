@@ -1,4 +1,4 @@
-"""A cluster described in TOML; see docs/formats.md for every key."""
+"""A cluster described in TOML, to and fro; see docs/formats.md for every key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from kilowait.cluster.machine import Cluster, NodeGroup, Outage, Reservation
 from kilowait.errors import ClusterError, UnknownNameError
 
-__all__ = ["read_cluster"]
+__all__ = ["described", "read_cluster"]
 
 T = TypeVar("T", NodeGroup, Outage, Reservation)
 _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -26,15 +26,16 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
         raise ClusterError(f"no cluster file {path}; give a preset's name, nodes:N or a TOML file") from None
     except (OSError, ValueError) as problem:
         raise ClusterError(f"cannot read the cluster file {path}: {problem}") from None
-    allowed = ("name", "group", "queue", "outage", "reservation")
+    allowed = ("name", "layout", "group", "queue", "outage", "reservation")
     for key in content:
         if key not in allowed:
             raise UnknownNameError(f"key in {path}", key, allowed)
     name = content.get("name", path.stem)
     if not isinstance(name, str):
         raise ClusterError(f"name in {path} is {name!r}, which is not of type str")
+    groups = tuple(_made(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path))
     return Cluster(
-        groups=tuple(_made(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path)),
+        groups=groups,
         queues=_queues(_rows(content, "queue", path), path),
         outages=tuple(_made(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
         reservations=tuple(
@@ -42,7 +43,28 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
             for row in _rows(content, "reservation", path)
         ),
         name=name,
+        layout=_layout(content, groups, path),
     )
+
+
+def described(cluster: Cluster) -> dict[str, Any]:
+    """The machine as plain data, with the keys of a cluster file; what is at its default is left out."""
+    data: dict[str, Any] = {"name": cluster.name}
+    for key, listed in (
+        ("group", cluster.groups),
+        ("outage", cluster.outages),
+        ("reservation", cluster.reservations),
+    ):
+        if listed:
+            data[key] = [
+                {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
+                for item in listed
+            ]
+    if cluster.layout is not None:
+        data["layout"] = list(cluster.layout)
+    if cluster.queues:
+        data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
+    return data
 
 
 def _rows(content: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
@@ -70,6 +92,21 @@ def _made(kind: type[T], row: dict[str, Any], where: str) -> T:
     if absent:
         raise ClusterError(f"{where} lacks {', '.join(absent)}")
     return kind(**values)
+
+
+def _layout(content: dict[str, Any], groups: tuple[NodeGroup, ...], path: Path) -> tuple[int, ...] | None:
+    numbers = content.get("layout")
+    if numbers is None:
+        return None
+    if type(numbers) is not list or not all(type(number) is int for number in numbers):
+        raise ClusterError(
+            f"layout in {path} must be a list of whole numbers: for each node that of its group, counted from 0"
+        )
+    if not any(group.placed for group in groups):
+        raise ClusterError(
+            f"layout in {path} is of no use: none of the groups is placed; write placed = true or leave it out"
+        )
+    return tuple(numbers)
 
 
 def _queues(rows: list[dict[str, Any]], path: Path) -> dict[str, tuple[str, ...]]:

@@ -121,6 +121,8 @@ class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[A
         """The shape of what is shown: what a network is built for."""
         return self.asking.seen
 
+    spec_of_observation = seen
+
     def _seed_windows(self, seed: int) -> None:
         self._random = stream(seed, "envs.windows")
         self._draw(np.ones(self.num_envs, np.bool_))

@@ -20,7 +20,7 @@ from typing import Any
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import peers
+from kilowait.experiments import peers, placed_speed
 from kilowait.jobs import JobTable
 
 __all__ = ["Measure", "measures"]
@@ -97,7 +97,7 @@ def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) ->
     """Every measure, as soon as it is made.
 
     `data` is the folder of real logs (with ``swf/`` in it); the default is what KILOWAIT_DATA names. `quick` leaves
-    out what takes long: the million jobs, CEA-Curie and the cold start.
+    out what takes long: millions of jobs, CEA-Curie and the cold start.
     """
     folder = _data(data)
     made = kw.lublin(10_000, NODES, load=1.06, seed=SEED)
@@ -115,6 +115,7 @@ def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) ->
     yield from _beside(made)
     yield _machine_size(made, quick)
     yield from _million(100_000 if quick else 1_000_000)
+    yield from _placed(100_000 if quick else 1_000_000, folder)
     if folder is not None and not quick:
         yield from _curie(folder)
     yield from _start_up(quick)
@@ -232,6 +233,17 @@ def _million(count: int) -> Iterator[Measure]:
         yield Measure("their peak memory", None, note="this system has no /proc to say it")
     else:
         yield Measure("their peak memory", peak / 1e9, "GB", 1.0 if whole else None, less_is_better=True)
+
+
+def _placed(count: int, folder: Path | None) -> Iterator[Measure]:
+    name = f"{count:,} jobs of one GPU, 6,212 GPUs, first fit"
+    whole = count == 1_000_000
+    yield Measure(name, placed_speed.first_fit_s(count), "s", 30.0 if whole else None, less_is_better=True)
+    pods = placed_speed.pods_of(folder)
+    whose = "openb's" if "workload" not in pods.meta else "made"
+    seconds = best_s(placed_speed.fgd_run(pods), quick=True)
+    note = f"{len(pods):,} pods"
+    yield Measure(f"{whose} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
 
 
 def _curie(folder: Path) -> Iterator[Measure]:

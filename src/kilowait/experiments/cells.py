@@ -23,7 +23,9 @@ from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.judging import Contender, Windows
 from kilowait.evaluation.limits import with_perfect_estimates
-from kilowait.experiments.energy import Meter
+from kilowait.experiments.capping import cap_of
+from kilowait.experiments.contenders import policy_and_placement
+from kilowait.experiments.meter import Meter
 from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
@@ -81,12 +83,11 @@ def run_cell(
     """
     seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
     levers = None
-    if meter is not None and contender.levers != "none":
+    if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:
         pulled = meter.pull(contender.levers, seen)
         seen, levers = pulled.jobs, pulled.levers
     if "placed" in rules:  # of a scenario, not yet in simulate's words
-        model, profile = (None, None) if meter is None else (meter.model, meter.profile)
-        rules = arguments(rules, seen, cluster, rule, contender.backfill, model, profile)
+        rules = arguments(rules, seen, cluster, rule, contender.backfill, meter, contender.levers)
     log = simulate(seen, cluster, rule, contender.backfill, levers=levers, **rules)
     return log if seen is jobs else replace(log, jobs_table=jobs)
 
@@ -141,7 +142,7 @@ def run_cells(
         else:
             there(cell, held, False)
     if workers == 1 or len(wanted) < 2:
-        rules = [resolve_policy(contender.policy) for contender in contenders]
+        rules = _rules(contenders)
         for cell in wanted:
             there(cell, _run(cell, cases, contenders, rules), True)
     else:
@@ -154,8 +155,15 @@ def _run(
     cell: Cell, cases: Sequence[Case], contenders: Sequence[Contender], rules: Sequence[Rule | StepDecider]
 ) -> SegmentLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
-    jobs = case.windows[window].jobs
-    return run_cell(jobs, case.cluster, contenders[who], rules[who], case.scenario.rules, case.meter)
+    jobs, settings = case.windows[window].jobs, case.scenario.rules
+    placement = policy_and_placement(contenders[who].policy)[1]
+    if placement is not None:
+        settings["placement"] = placement
+    return run_cell(jobs, case.cluster, contenders[who], rules[who], settings, case.meter)
+
+
+def _rules(contenders: Sequence[Contender]) -> list[Rule | StepDecider]:
+    return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in contenders]
 
 
 def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterator[Cell]:
@@ -175,7 +183,7 @@ _given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule | StepDecider]]
 def _begin(cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
     global _given  # noqa: PLW0603 - a worker process is handed its work once
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _given = (cases, contenders, [resolve_policy(contender.policy) for contender in contenders])
+    _given = (cases, contenders, _rules(contenders))
 
 
 def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, SegmentLog]] | str:

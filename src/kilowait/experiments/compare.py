@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.file import described
 from kilowait.engine.ports import Rule
 from kilowait.evaluation.judging import Contender, Contest, Windows, whole
 from kilowait.experiments.cells import run_cell
 from kilowait.experiments.placing import usual_backfill
-from kilowait.experiments.scenario import described, resolve_policy
+from kilowait.experiments.scenario import resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve
 from kilowait.policies.registry import Decider

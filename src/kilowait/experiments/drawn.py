@@ -8,7 +8,9 @@ from typing import Any
 from kilowait.energy.accounts import Accounts
 from kilowait.energy.levering.texts import ALL_HOLD, ALL_SLOWDOWN
 from kilowait.evaluation.judging import Contender, Curve, EnergyRecord, Signal, Windows
-from kilowait.experiments.energy import Meter
+from kilowait.experiments.capping import CAPS, cap_of, caps_asked
+from kilowait.experiments.meter import Meter
+from kilowait.experiments.placing import speeds_for
 from kilowait.jobs import SegmentLog
 
 __all__ = ["accounts_as_data", "energy_record", "lever_sets"]
@@ -22,22 +24,26 @@ def energy_record(
     windows: Windows,
     contenders: Sequence[Contender],
     logs: Callable[[int, int], SegmentLog],
+    speeds: str = "auto",
 ) -> EnergyRecord:
     """What every contender drew in every window.
 
     In each window all are accounted over the same time, from the first counted submission to the last end of any of
     them: who is done sooner goes on idle, or asleep. `least_kwh` is what the work of the window's counted jobs takes
-    at best, with nothing idle.
+    at best, with nothing idle; on placed nodes at these `speeds`, under the best of the contenders' caps.
     """
     metrics: list[list[dict[str, float]]] = [[] for _ in contenders]
     states: list[list[dict[str, float]]] = [[] for _ in contenders]
     curves: list[Curve] = []
     signals: tuple[Signal, ...] = ()
     notes: list[str] = []
+    caps = {cap_of(contender.levers) for contender in contenders}
     for number, window in enumerate(windows):
         ran = [logs(contender, number) for contender in range(len(contenders))]
         first = float(window.jobs["submit_s"][window.warmup])
-        least = meter.least_kwh(window.jobs[window.warmup :])
+        counted = window.jobs[window.warmup :]
+        fast = speeds_for(speeds, counted, meter.cluster) if meter.cluster.placed else None
+        least = meter.least_kwh(counted, fast, caps)
         last = max((float(log.end_s.max()) for log in ran if len(log)), default=first)
         for contender, log in enumerate(ran):
             spent = meter.account(log, contenders[contender].levers, (first, last))
@@ -58,7 +64,9 @@ def energy_record(
 
 
 def lever_sets(meter: Meter) -> list[str]:
-    """Always on, each lever alone that this machine and these signals have, and all of them."""
+    """Always on, each lever alone that this machine and these signals have, and all of them; on placed nodes caps."""
+    if meter.cluster.placed:
+        return ["none", *caps_asked(",".join(map(str, CAPS)))]
     sets = ["none"]
     if any(group.sleep is not None for group in meter.model.groups):
         sets += ["sleep=break-even", "sleep=predictive"]

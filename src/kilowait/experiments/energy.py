@@ -1,33 +1,28 @@
-"""What power a run is judged with: settings in words become a meter, and a meter makes accounts of logs."""
+"""What power a run is judged with: settings in words become a meter."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounts import Accounts, account, lower_bound_kwh
 from kilowait.energy.accounts.dated import Dated
-from kilowait.energy.levering import Foresight, Pulled, pull, tables_of
 from kilowait.energy.power import ConstantUse, PowerModel, Profile, describe, with_measured_power
-from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
+from kilowait.energy.signals import Weather, read_carbon, read_price, read_weather
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.inputs import cluster_of
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.meter import Meter, as_options, foresight_of
+from kilowait.jobs import JobTable
 from kilowait.series import Series
 
 __all__ = [
     "DRAWN",
-    "Meter",
     "PowerSettings",
     "check_judged",
     "described_power",
@@ -35,16 +30,8 @@ __all__ = [
     "meter_for",
 ]
 
-FORECASTS = ("perfect", "persistence", "noisy")
 DRAWN = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
 """Metrics that need a power model."""
-_DAY_S = 86400.0
-_SAID_AS_OPTIONS = {
-    "wrap=True": "--wrap",
-    "start='2022-01-01'": "--start 2022-01-01",
-    "weather=read_weather(...)": "--weather FILE",
-    "model.with_cooling('pue:1.2')": "--cooling pue:1.2",
-}
 
 
 @dataclass(frozen=True)
@@ -93,74 +80,6 @@ class PowerSettings:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Meter:
-    """Power, prices and weather for one log on one machine; all on the log's clock."""
-
-    cluster: Cluster
-    model: PowerModel
-    profile: Profile | None
-    carbon: Series | None
-    price: Series | None
-    weather: Weather | None
-    forecast: str
-    wrap: bool
-    digest: str
-    """Of all of it, by content."""
-
-    def pull(self, text: str, jobs: JobTable) -> Pulled:
-        """What a run of these jobs with the levers of a text is made with."""
-        with _options():
-            return pull(
-                text,
-                jobs,
-                self.cluster,
-                self.model,
-                profile=self.profile,
-                carbon=self._ahead(self.carbon, jobs),
-                price=self._ahead(self.price, jobs),
-                foresight=_foresight(self.forecast),
-            )
-
-    def account(
-        self, log: SegmentLog, levers: str | Pulled = "none", horizon: tuple[float, float] | None = None
-    ) -> Accounts:
-        """The accounts of a run that was made with these levers."""
-        if isinstance(levers, Pulled):
-            tables = levers.tables
-        else:
-            tables = tables_of(levers, log.jobs_table, self.cluster, self.model, self.profile)
-        with _options():
-            return account(
-                log,
-                self.cluster,
-                self.model,
-                profile=self.profile,
-                tables=tables,
-                horizon=horizon,
-                carbon=self.carbon,
-                price=self.price,
-                weather=self.weather,
-                wrap=self.wrap,
-            )
-
-    def least_kwh(self, jobs: JobTable) -> float:
-        """IT energy of the work at best level with nothing idle; no schedule can draw less."""
-        several = any(len(group.levels) > 1 for group in self.model.groups)
-        tables = tables_of("levels=1", jobs, self.cluster, self.model, self.profile) if several else None
-        return lower_bound_kwh(jobs, self.cluster, self.model, tables, self.profile)
-
-    def _ahead(self, signal: Series | None, jobs: JobTable) -> Series | None:
-        """The signal as far as holds may look, where it may be repeated."""
-        if signal is None or not self.wrap or not len(jobs):
-            return signal
-        submit, own = jobs["submit_s"], jobs.column("slack_s")
-        slack_s = float(np.max(own, initial=0.0, where=~np.isnan(own)))
-        reach_s = 2 * (slack_s + float(jobs["estimate_s"].max())) + 60 * _DAY_S
-        first, last = float(submit.min()) - 8 * _DAY_S, float(submit.max()) + reach_s
-        return signal if signal.covers(first, last) else signal.wrapped(first, last)
-
-
 # -- from settings to a meter -------------------------------------------------------------------------
 
 
@@ -168,7 +87,7 @@ def dressed(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[st
     """The jobs with their measured power and, where one was given, a date; and notes for people."""
     notes = []
     if settings.start is not None:
-        with _options():
+        with as_options():
             dated = Dated.of(jobs, settings.start)
         columns = {name: jobs[name] for name in jobs.columns}
         # A whole second, so that signals fall on the log's clock without rounding; not earlier than asked for.
@@ -190,7 +109,7 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Mete
     380.0
     """
     profile = _profile(settings.profile, jobs)
-    _foresight(settings.forecast)
+    foresight_of(settings.forecast)
     model = _model(settings.power, cluster).for_groups({group.name: group.nodes for group in cluster.groups})
     if settings.cooling is not None:
         model = model.with_cooling(settings.cooling)
@@ -204,7 +123,7 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Mete
             "--weather FILE, or choose another with --cooling pue:1.2"
         )
     dated = Dated.of(jobs)
-    with _options():
+    with as_options():
         if carbon is not None:
             carbon = _laid(carbon, dated, "the carbon intensity", jobs, settings.wrap)
         if price is not None:
@@ -252,26 +171,6 @@ def _profile(text: str | None, jobs: JobTable) -> Profile | None:
     return ConstantUse(**values)
 
 
-def _foresight(text: str) -> Foresight | None:
-    """What tells holds the future; None: the signal itself."""
-    kind, _, grid = text.partition(":")
-    if kind not in FORECASTS:
-        raise UnknownNameError("forecast", kind, FORECASTS)
-    if kind == "persistence":
-        return lambda series, horizon_s: forecast.persistence(series, horizon_s=horizon_s)
-    if kind == "noisy":
-        known = forecast.FORECAST_ERRORS
-        name = grid or "CISO"
-        if name not in known:
-            raise UnknownNameError("grid whose forecast errors are known", name, known)
-        return partial(_noisy, known[name])
-    return None
-
-
-def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecast.Forecast:
-    return forecast.noisy(series, errors, seed=0, horizon_s=horizon_s)
-
-
 def _laid(series: Series, dated: Dated, what: str, jobs: JobTable, wrap: bool) -> Series:
     """On the log's clock; that it is long enough for the submissions is looked at before anything runs."""
     found = series.shifted(dated.by_s(series, what))
@@ -292,18 +191,6 @@ def _digest(meter: Meter, settings: PowerSettings) -> str:
             found.update(np.ascontiguousarray(series.edge_s).data)
             found.update(np.ascontiguousarray(series.value).data)
     return found.hexdigest()
-
-
-@contextmanager
-def _options() -> Iterator[None]:
-    """Errors name Python's arguments; here people wrote options."""
-    try:
-        yield
-    except InputError as problem:
-        text = str(problem)
-        for argument, option in _SAID_AS_OPTIONS.items():
-            text = text.replace(argument, option)
-        raise InputError(text) from None
 
 
 def check_judged(metric: str, power: PowerSettings | None) -> None:

@@ -25,6 +25,7 @@ from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sh
 __all__ = [
     "MADE",
     "Workload",
+    "all_placed",
     "brought_to_load",
     "cluster_of",
     "is_placed",
@@ -206,6 +207,22 @@ def is_placed(text: str, trace: str) -> bool:
     if text.strip().lower() == "auto":
         return _is_made(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
     return _named(text).placed
+
+
+def all_placed(cluster: str, traces: Sequence[str]) -> bool:
+    """Whether the traces run on machines of placed nodes; an error where some do and some do not.
+
+    >>> all_placed("auto", ["gpu:10:gpu-mixed"]), all_placed("nodes:4", ["log.swf"])
+    (True, False)
+    """
+    placed = [is_placed(cluster, trace) for trace in traces]
+    if any(placed) and not all(placed):
+        one, other = traces[placed.index(True)], traces[placed.index(False)]
+        raise InputError(
+            f"{one} runs on single GPUs and {other} on whole nodes; rules and metrics differ: compare them apart, or "
+            "name one machine with --cluster"
+        )
+    return all(placed)
 
 
 def _named(text: str) -> Cluster:

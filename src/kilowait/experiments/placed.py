@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cluster import Cluster
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
 from kilowait.evaluation.judging import Contest
-from kilowait.experiments.placing import source_words, speeds_for
+from kilowait.experiments.meter import Meter
+from kilowait.experiments.placing import run_speeds, source_words
 
 if TYPE_CHECKING:
     from kilowait.experiments.scenario import Done
@@ -27,13 +28,16 @@ def placed_results(done: Done) -> dict[str, Any]:
     }
 
 
-def gpu_table(contest: Contest, cluster: Cluster, speeds: str) -> dict[str, dict[str, float]]:
+def gpu_table(
+    contest: Contest, cluster: Cluster, speeds: str, meter: Meter | None = None
+) -> dict[str, dict[str, float]]:
     """By contender: the GPU metrics of its windows, each the mean over those that have it."""
     rows: dict[str, list[dict[str, float]]] = {label: [] for label in contest.labels}
     for number, window in enumerate(contest.windows):
-        table = speeds_for(speeds, window.jobs, cluster)
+        pulls = {who.levers for who in contest.contenders}
+        tables = {levers: run_speeds(speeds, window.jobs, cluster, meter, levers) for levers in pulls}
         for who, label in enumerate(contest.labels):
-            log = contest.logs(who, number)
+            log, table = contest.logs(who, number), tables[contest.contenders[who].levers]
             rows[label].append(
                 gpu_metrics(log, cluster, table, counted=window.counted, horizon_s=window.horizon)
             )

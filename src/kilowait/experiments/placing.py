@@ -26,12 +26,13 @@ from kilowait.cluster.speeds import (
     read_throughputs,
     roofline,
 )
-from kilowait.energy.power import PowerModel, Profile
-from kilowait.energy.power.pieces import pieces_of, watts_of_pieces
-from kilowait.engine.placing.demand import types_of, types_of_groups
+from kilowait.energy.power import PowerModel, Profile, least_energy
+from kilowait.engine.placing.demand import types_of
 from kilowait.engine.placing.settings import PLACEMENTS, Placing
 from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.capping import cap_of
+from kilowait.experiments.meter import Meter
 from kilowait.jobs import JobTable
 from kilowait.policies.rounds import StepDecider
 from kilowait.policies.simulation import placing_of
@@ -43,6 +44,8 @@ __all__ = [
     "PlacedSettings",
     "arguments",
     "check_placement",
+    "check_placement_on",
+    "run_speeds",
     "source_words",
     "speeds_for",
     "types_by_energy",
@@ -142,12 +145,12 @@ def arguments(
     cluster: Cluster,
     policy: str | Rule | StepDecider,
     backfill: str | int,
-    model: PowerModel | None = None,
-    profile: Profile | None = None,
+    meter: Meter | None = None,
+    levers: str = "none",
 ) -> dict[str, Any]:
     """What `simulate` takes on this machine, of the rules a scenario has; `placed` among them holds `PlacedSettings`.
 
-    What the machine does not know is an error.
+    Of the levers only a cap of the GPUs is looked at. What the machine does not know is an error.
     """
     plain = {name: value for name, value in rules.items() if name != "placed"}
     settings: PlacedSettings = rules["placed"]
@@ -161,13 +164,18 @@ def arguments(
         return {**plain, "placement": "first" if placement is None else placement}
     own = {name: plain.pop(name) for name in ("walltime", "oversized")}
     plain.pop("dependencies")
-    speeds = speeds_for(settings.speeds, jobs, cluster)
-    by_energy = settings.types == "least-energy"
+    speeds = run_speeds(settings.speeds, jobs, cluster, meter, levers)
+    preference = None
+    if settings.types == "least-energy":
+        cap = cap_of(levers)
+        caps = None if cap is None else np.full(len(jobs), cap)
+        model, profile = (None, None) if meter is None else (meter.model, meter.profile)
+        preference = types_by_energy(jobs, cluster, speeds, model, profile, caps)
     return {
         **plain,
         "placing": settings.placing(policy, backfill, placement, **own),
         "speeds": speeds,
-        "preference": types_by_energy(jobs, cluster, speeds, model, profile) if by_energy else None,
+        "preference": preference,
     }
 
 
@@ -181,6 +189,13 @@ def check_placement(name: str | None) -> None:
     known = ("balance", *PLACEMENTS)
     if name is not None and name not in known:
         raise UnknownNameError("placement rule", name, known)
+
+
+def check_placement_on(name: str | None, cluster: Cluster) -> None:
+    """Raise unless this machine knows this placement."""
+    known = tuple(PLACEMENTS) if cluster.placed else ("first", "balance")
+    if name is not None and name not in known:
+        raise UnknownNameError(f"placement rule on {cluster.name!r}", name, known)
 
 
 # -- speeds ----------------------------------------------------------------------------------------
@@ -202,6 +217,14 @@ def speeds_for(text: str, jobs: JobTable, cluster: Cluster) -> Speeds | None:
         return combine(*guessed)
     table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
     return combine(measured(jobs, types, table, reference), *guessed)
+
+
+def run_speeds(
+    text: str, jobs: JobTable, cluster: Cluster, meter: Meter | None = None, levers: str = "none"
+) -> Speeds | None:
+    """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
+    speeds, cap = speeds_for(text, jobs, cluster), cap_of(levers)
+    return speeds if cap is None or meter is None else meter.capped(jobs, cap, speeds).speeds
 
 
 @cache
@@ -237,33 +260,29 @@ def types_by_energy(
     speeds: Speeds | None,
     model: PowerModel | None = None,
     profile: Profile | None = None,
+    gpu_cap: Floats | None = None,
 ) -> Floats:
-    """(types of the cluster, jobs): joules for a second of work, by the power model, else by the catalogue's TDP.
+    """(types of the cluster, jobs): joules by the power model; without one, of a second of work by the catalogue's TDP.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
     >>> types_by_energy(jobs, Cluster.preset("gpu-mixed"), None).ravel().tolist()
     [400.0, 300.0, 70.0, 450.0]
     """
+    if model is not None:
+        return least_energy(jobs, cluster, model, speeds, profile, gpu_cap)
     names = [kind.gpu for kind in types_of(cluster)]
     watts = np.zeros((len(names), len(jobs)))
-    if model is None:
-        for place, name in enumerate(names):
-            try:
-                limit = gpu(name).tdp_w if name else 0.0
-            except UnknownNameError:
-                limit = math.nan
-            if math.isnan(limit):
-                raise InputError(
-                    f"nobody knows what a GPU of type {name!r} draws; give a power model with --power, or another "
-                    "order of types"
-                )
-            watts[place] = limit
-    else:
-        groups = types_of_groups(cluster)
-        for place, kind in enumerate(types_of(cluster)):
-            number = groups.index(kind)  # the first group of the type stands for it
-            of_piece = watts_of_pieces(jobs, cluster.groups[number], model.groups[number], profile)
-            watts[place] = of_piece.draw_w * pieces_of(jobs)
+    for place, name in enumerate(names):
+        try:
+            limit = gpu(name).tdp_w if name else 0.0
+        except UnknownNameError:
+            limit = math.nan
+        if math.isnan(limit):
+            raise InputError(
+                f"nobody knows what a GPU of type {name!r} draws; give a power model with --power, or another "
+                "order of types"
+            )
+        watts[place] = limit
     if speeds is None:
         return watts
     speed = speeds.speed[[speeds.types.index(name) for name in names]]

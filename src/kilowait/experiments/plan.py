@@ -3,182 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.energy.levering import parse_levers
+from kilowait.cluster.file import described
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import save_comparison
-from kilowait.evaluation.judging import JUDGED, Contender, Contest, Windows, cut_windows, split, whole
+from kilowait.evaluation.judging import JUDGED, Contender, Contest
+from kilowait.experiments.capping import check_levers_on
 from kilowait.experiments.cells import Case, Cell, all_cells, run_cells, workers_for
+from kilowait.experiments.contenders import contenders_of, policy_and_placement
 from kilowait.experiments.drawn import energy_record, lever_sets
-from kilowait.experiments.energy import DRAWN, Meter, check_judged, meter_for
-from kilowait.experiments.inputs import Workload, is_placed, parse_backfill
+from kilowait.experiments.energy import DRAWN, check_judged, meter_for
+from kilowait.experiments.inputs import Workload
+from kilowait.experiments.meter import Meter
 from kilowait.experiments.placed import gpu_table
-from kilowait.experiments.scenario import (
-    AGENT,
-    Scenario,
-    check_backfill,
-    check_power,
-    described,
-    prepared,
-    resolve_policy,
-)
+from kilowait.experiments.placing import check_placement_on
+from kilowait.experiments.protocol import Protocol
+from kilowait.experiments.scenario import Scenario, check_power, prepared
 from kilowait.experiments.store import Store
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.units import parse_span
+from kilowait.jobs import SegmentLog
 
-__all__ = [
-    "Plan",
-    "Prepared",
-    "Protocol",
-    "all_placed",
-    "contenders_of",
-    "gpu_means",
-    "prepare",
-    "prepare_levers",
-    "protocol_of",
-    "run",
-    "save",
-    "usual_metric",
-]
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """On which jobs contenders meet."""
-
-    windows: int | None = None
-    """How many; None: one, the whole part."""
-    window_jobs: int | None = None
-    window_s: float | None = None
-    warmup_jobs: int = 0
-    warmup_s: float = 0.0
-    part: str = "all"
-    """all, train, validation or test: the log by time in 60, 20 and 20 per cent."""
-    seed: int = 0
-
-    def cut(self, jobs: JobTable) -> Windows:
-        """The windows of a log."""
-        within = None if self.part == "all" else split(jobs).places(self.part)
-        if self.windows is None:
-            return whole(jobs, within=within)
-        length = {"window_jobs": self.window_jobs, "window_s": self.window_s}
-        warmup = {"warmup_jobs": self.warmup_jobs, "warmup_s": self.warmup_s}
-        return cut_windows(jobs, self.windows, seed=self.seed, within=within, **length, **warmup)  # type: ignore[arg-type]
-
-
-def protocol_of(
-    windows: int | None, length: str, warmup: str, part: str, seed: int, contenders: Sequence[Contender]
-) -> Protocol:
-    """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
-
-    >>> protocol_of(3, "7d", "100", "auto", 0, contenders_of("fcfs", "easy")).window_s
-    604800.0
-    """
-    jobs, seconds = parse_length(length, "length of a window")
-    warm_jobs, warm_s = parse_length(warmup, "warm-up")
-    if part == "auto":
-        part = "test" if any(contender.kind == "agent" for contender in contenders) else "all"
-    if windows is None and (warm_jobs or warm_s):
-        raise InputError("a warm-up goes before windows; say how many with --windows")
-    return Protocol(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, part, seed)
-
-
-def parse_length(text: str, what: str) -> tuple[int, float]:
-    """Jobs and seconds: a plain number is jobs, one with a unit is time.
-
-    >>> parse_length("1024", "window"), parse_length("7d", "window")
-    ((1024, 0.0), (0, 604800.0))
-    """
-    plain = text.strip().replace(",", "").replace("_", "")
-    if plain.lstrip("-").isdecimal():
-        return int(plain), 0.0
-    try:
-        return 0, parse_span(text)
-    except ValueError as problem:
-        raise InputError(
-            f"the {what} is {text!r}; write a number of jobs such as 1024 or a span such as 7d"
-        ) from problem
-
-
-def contenders_of(
-    policies: str | Sequence[str],
-    backfills: str | Sequence[str],
-    levers: str | Sequence[str] = "none",
-    *,
-    clairvoyant: bool = True,
-) -> tuple[Contender, ...]:
-    """Every policy with every kind of backfilling and every set of levers.
-
-    Each rule takes part once more with perfect estimates, without levers.
-
-    Names are checked here, before anything runs.
-
-    >>> [contender.label for contender in contenders_of("fcfs", "none,2")][:2]
-    ['fcfs, no backfill', 'fcfs, 2 backfill']
-    """
-    names = _listed("policies", policies)
-    for name in names:
-        resolve_policy(name)
-    depths = [parse_backfill(text) for text in _listed("kinds of backfilling", backfills)]
-    for depth in depths:
-        check_backfill(depth)
-    sets = _listed("sets of levers", levers)
-    for text in sets:
-        parse_levers(text)
-    found = [
-        Contender(name, depth, "agent" if name.startswith(AGENT) else "rule", _short(name, names), text)
-        for name in names
-        for depth in depths
-        for text in sets
-    ]
-    if clairvoyant:
-        found += [
-            Contender(who.policy, who.backfill, "clairvoyant", who.name)
-            for who in found
-            if who.kind == "rule" and who.levers == "none"
-        ]
-    return tuple(found)
-
-
-def all_placed(cluster: str, traces: Sequence[str]) -> bool:
-    """Whether the traces run on machines of placed nodes; an error where some do and some do not.
-
-    >>> all_placed("auto", ["gpu:10:gpu-mixed"]), all_placed("nodes:4", ["log.swf"])
-    (True, False)
-    """
-    placed = [is_placed(cluster, trace) for trace in traces]
-    if any(placed) and not all(placed):
-        one, other = traces[placed.index(True)], traces[placed.index(False)]
-        raise InputError(
-            f"{one} runs on single GPUs and {other} on whole nodes; rules and metrics differ: compare them apart, or "
-            "name one machine with --cluster"
-        )
-    return all(placed)
+__all__ = ["Plan", "Prepared", "gpu_means", "prepare", "prepare_levers", "run", "save", "usual_metric"]
 
 
 def usual_metric(placed: bool) -> str:
     """What is judged by where nobody says: the slowdown; on placed nodes, where speeds differ, the completion time."""
     return "mean_turnaround_s" if placed else "mean_bsld"
-
-
-def _short(name: str, names: Sequence[str]) -> str | None:
-    """The only agent of a comparison is called agent."""
-    agents = [other for other in names if other.startswith(AGENT)]
-    return "agent" if agents == [name] else None
-
-
-def _listed(what: str, given: str | Sequence[str]) -> list[str]:
-    names = [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
-    names = [name for name in dict.fromkeys(names) if name]
-    if not names:
-        raise InputError(f"the list of {what} is empty; name at least one, with commas between")
-    return names
 
 
 @dataclass(frozen=True)
@@ -187,7 +42,7 @@ class Plan:
 
     scenarios: tuple[Scenario, ...]
     contenders: tuple[Contender, ...]
-    protocol: Protocol = Protocol()
+    protocol: Protocol = field(default_factory=Protocol)
     metric: str = "mean_bsld"
 
     def __post_init__(self) -> None:
@@ -235,17 +90,19 @@ def prepare(plan: Plan) -> Prepared:
     """Read every log and cut its windows."""
     made = [prepared(scenario) for scenario in plan.scenarios]
     for _, cluster, _ in made:
-        if cluster.placed and any(who.levers != "none" for who in plan.contenders):
-            raise InputError(
-                "placed nodes have no levers: they neither sleep nor slow down; leave --levers out"
-            )
+        for who in plan.contenders:
+            check_levers_on(who.levers, cluster)
+            check_placement_on(policy_and_placement(who.policy)[1], cluster)
     workloads = tuple(workload for workload, _, _ in made)
     cases = tuple(
         Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
     exact = all(np.array_equal(w.jobs["estimate_s"], w.jobs["runtime_s"]) for w in workloads)
-    contenders = tuple(who for who in plan.contenders if not (exact and who.kind == "clairvoyant"))
+    placed = all(cluster.placed for _, cluster, _ in made)
+    contenders = tuple(
+        replace(who, placed=placed) for who in plan.contenders if not (exact and who.kind == "clairvoyant")
+    )
     return Prepared(plan, cases, workloads, tuple(notes for _, _, notes in made), contenders)
 
 
@@ -258,8 +115,11 @@ def prepare_levers(
     meter = found.cases[0].meter
     if meter is None:
         raise InputError("levers are compared by a power model; name one with --power")
-    who = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
-    return replace(found, plan=replace(found.plan, contenders=who), contenders=who)
+    asked = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
+    for who in asked:
+        check_levers_on(who.levers, meter.cluster)
+    placed = tuple(replace(who, placed=meter.cluster.placed) for who in asked)
+    return replace(found, plan=replace(found.plan, contenders=asked), contenders=placed)
 
 
 def _meter(scenario: Scenario, workload: Workload, cluster: Cluster) -> Meter | None:
@@ -300,7 +160,13 @@ def run(
             notes=notes,
             energy=None
             if case.meter is None
-            else energy_record(case.meter, case.windows, ready.contenders, _Logs(logs, number)),
+            else energy_record(
+                case.meter,
+                case.windows,
+                ready.contenders,
+                _Logs(logs, number),
+                case.scenario.placed.speeds,
+            ),
         )
         for number, (case, workload, notes) in enumerate(
             zip(ready.cases, ready.workloads, ready.notes, strict=True)
@@ -311,7 +177,7 @@ def run(
 def gpu_means(ready: Prepared, contests: Sequence[Contest]) -> list[dict[str, dict[str, float]]]:
     """Of each contest of placed nodes: by contender the GPU metrics of its windows, on average."""
     return [
-        gpu_table(contest, case.cluster, case.scenario.placed.speeds)
+        gpu_table(contest, case.cluster, case.scenario.placed.speeds, case.meter)
         for case, contest in zip(ready.cases, contests, strict=True)
     ]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.cluster import Cluster
+from kilowait.cluster.file import described
 from kilowait.errors import InputError
 from kilowait.evaluation.folders import check_free, save_comparison
 from kilowait.experiments import training
 from kilowait.experiments.results import results_of
-from kilowait.experiments.scenario import described
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 

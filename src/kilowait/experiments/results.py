@@ -31,6 +31,7 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
             {
                 "policy": contender.policy,
                 "backfill": contender.backfill,
+                "placement": contest.logs(number, 0).run.get("placement"),
                 "levers": contender.levers,
                 "kind": contender.kind,
                 "label": contender.label,
@@ -51,6 +52,7 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
     return {
         "trace": contest.trace,
         "nodes": contest.nodes,
+        "placed": _is_placed(contest),
         "windows": len(contest.windows),
         "cut": contest.windows.words,
         "overlap": contest.windows.overlap,
@@ -64,6 +66,10 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
         "notes": [*contest.notes, *main.notes],
         **({} if contest.energy is None else {"energy": _energy(contest, contest.energy)}),
     }
+
+
+def _is_placed(contest: Contest) -> bool:
+    return any(group.get("placed", False) for group in contest.cluster.get("group", ()))
 
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

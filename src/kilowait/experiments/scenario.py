@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from kilowait.cluster import Cluster
+from kilowait.cluster.file import described
 from kilowait.cluster.speeds import Speeds
 from kilowait.energy.accounts import Accounts
-from kilowait.energy.levering import parse_levers
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.placing import (
@@ -60,7 +63,7 @@ class Scenario:
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
-    """What is pulled besides the order of jobs; see `kilowait.energy.levering`."""
+    """What is pulled besides the order of jobs; see `kilowait.energy.levering`, and for placed nodes `capping`."""
     placed: PlacedSettings = field(default_factory=PlacedSettings)
     """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
 
@@ -74,7 +77,7 @@ class Scenario:
             dependencies=self.dependencies,
             oversized=self.oversized,
         )
-        parse_levers(self.levers)
+        check_levers(self.levers)
         check_power(self.levers, self.power)
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,11 +147,13 @@ def run_scenario(scenario: Scenario) -> Done:
         accounts, words = None, ""
     else:
         meter = meter_for(scenario.power, jobs, cluster)
-        pulled = meter.pull(scenario.levers, jobs)
-        given = arguments(rules, jobs, cluster, rule, backfill, meter.model, meter.profile)
+        cap = cap_of(scenario.levers)
+        pulled = meter.pull(scenario.levers if cap is None else "none", jobs)
+        given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.levers)
         log = simulate(pulled.jobs, cluster, rule, backfill, levers=pulled.levers, **given)
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
-        accounts, words = meter.account(log, pulled), pulled.words
+        accounts = meter.account(log, pulled if cap is None else scenario.levers)
+        words = pulled.words if cap is None else cap_words(cap)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
     return Done(whole, workload, cluster, log, notes, accounts, words, given.get("speeds"))
 
@@ -162,7 +167,8 @@ def check_backfill(backfill: str | int) -> None:
 def check_power(levers: str, power: PowerSettings | None) -> None:
     """Raise where something is pulled whose power nobody knows."""
     if power is None and levers.strip() != "none":
-        raise InputError(f"levers {levers!r} need a power model; name one with --power")
+        what = f"levers {levers!r} need" if cap_of(levers) is None else f"{levers} needs"
+        raise InputError(f"{what} a power model; name one with --power")
 
 
 def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
@@ -175,12 +181,12 @@ def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
         rows=scenario.jobs,
     )
     cluster, note = cluster_of(scenario.cluster, workload.jobs)
-    if cluster.placed and scenario.levers.strip() != "none":
-        raise InputError(
-            f"levers are {scenario.levers!r}; placed nodes have none: they neither sleep nor slow down"
-        )
+    check_levers_on(scenario.levers, cluster)
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
+    if cluster.placed:
+        jobs, more = _independent(jobs, scenario.dependencies)
+        notes += more
     if scenario.power is not None:
         jobs, more = dressed(scenario.power, jobs)
         notes += more
@@ -192,6 +198,20 @@ def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
             "queue only grows; take a larger --cluster or a lower --load"
         )
     return Workload(jobs, workload.ledger, workload.sha256), cluster, tuple(notes)
+
+
+def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[str, ...]]:
+    """The jobs without word of which follows which, as placed nodes take them, and a note; an error if that counts."""
+    follows = np.isin(jobs["after_id"], jobs["job_id"]) if "after_id" in jobs else np.zeros(len(jobs), bool)
+    if not follows.any():
+        return jobs, ()
+    count = f"{np.count_nonzero(follows):,} of {len(jobs):,} jobs follow another one (after_id)"
+    if dependencies:
+        raise InputError(
+            f"{count}, which placed nodes cannot wait for; submit them when the log says with --ignore-dependencies"
+        )
+    kept = {name: jobs[name] for name in jobs.columns if name not in ("after_id", "think_s")}
+    return JobTable(labels=jobs.labels, meta=jobs.meta, **kept), (f"{count}: submitted when the log says",)
 
 
 def resolve_policy(text: str) -> Rule | StepDecider:
@@ -214,23 +234,3 @@ def resolve_policy(text: str) -> Rule | StepDecider:
     if not isinstance(rule, Rule):
         raise InputError(f"policy {text!r}: the agent at {path} holds no rule")
     return rule
-
-
-def described(cluster: Cluster) -> dict[str, Any]:
-    """The machine as plain data, with the keys of a cluster file; what is at its default is left out."""
-    data: dict[str, Any] = {"name": cluster.name}
-    for key, listed in (
-        ("group", cluster.groups),
-        ("outage", cluster.outages),
-        ("reservation", cluster.reservations),
-    ):
-        if listed:
-            data[key] = [
-                {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
-                for item in listed
-            ]
-    if cluster.layout is not None:
-        data["layout"] = list(cluster.layout)
-    if cluster.queues:
-        data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
-    return data

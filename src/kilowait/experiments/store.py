@@ -24,6 +24,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.folders import Comparison, load_comparison
 from kilowait.evaluation.judging import Contender, Contest
 from kilowait.experiments.cells import Case, Cell
+from kilowait.experiments.contenders import policy_and_placement
 from kilowait.experiments.scenario import AGENT
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import NodeStates, Pieces
@@ -137,11 +138,12 @@ def _cells_of(earlier: Comparison) -> dict[str, tuple[Contest, int, int]]:
 
 
 def _policy_digest(policy: str) -> str:
-    """The rule as written; of an agent also what its file holds."""
+    """The rule as written; of an agent what its file holds instead of its name."""
     if not policy.startswith(AGENT):
         return policy
+    path, placement = policy_and_placement(policy[len(AGENT) :])
     try:
-        return f"{AGENT}{hashlib.sha256(Path(policy[len(AGENT) :]).read_bytes()).hexdigest()}"
+        return f"{AGENT}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}@{placement or ''}"
     except OSError:
         return policy  # load_agent has the words for what is wrong with it
 
