@@ -145,6 +145,15 @@ def test_autoreset_modes():
             assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
 
 
+def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
+    vec = batch()
+    first, _ = vec.reset(options={"first": 0})
+    while vec.board.scene.copies["shown"][0] < 20:
+        vec.step(vec.board.scene.mask.argmax(axis=1))
+    again, _ = vec.reset(options={"first": 0})
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
 def test_what_is_seen_is_what_it_says():
     jobs = kw.JobTable(
         job_id=[1, 2, 3],

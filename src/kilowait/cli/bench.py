@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,11 +20,14 @@ app = typer.Typer(add_completion=False, **show.PLAIN)
 _EPILOG = """\b
 Examples:
   kilowait bench --quick
-  kilowait bench --data ../shared/data --json"""
+  kilowait bench --data ../shared/data --json
+  kilowait bench env
+  kilowait bench train --device cuda --envs 4096"""
 
 
-@app.command(epilog=_EPILOG)
+@app.callback(invoke_without_command=True, epilog=_EPILOG)
 def bench(
+    context: typer.Context,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only what takes less than half a minute in all.")
     ] = False,
@@ -38,8 +42,10 @@ def bench(
     """Measure jobs per second and start-up times on one core, each beside its target.
 
     The workload is the Lublin-Feitelson model's, 10,000 jobs on 256 nodes; real logs are measured where they are at
-    hand. The machine should have nothing else to do.
+    hand. The machine should have nothing else to do. Without a command it is the clock that is measured.
     """
+    if context.invoked_subcommand is not None:
+        return
     from kilowait.experiments.bench import measures
 
     machine = _machine()
@@ -63,6 +69,75 @@ def bench(
         return
     judged = [measure.met for measure in found if measure.met is not None]
     print(f"\n{sum(judged)} of {len(judged)} targets met")
+
+
+@app.command("env")
+def environments(
+    copies: Annotated[int, typer.Option(metavar="N", min=1, help="Copies that step together.")] = 1024,
+    json: options.Json = False,
+) -> None:
+    """Steps per second of the environments, with observation and mask: many copies at once, and one."""
+    from kilowait.experiments import learning_speed
+    from kilowait.experiments.bench import Measure
+
+    found = []
+    asked: list[tuple[str, float, Callable[[], float]]] = [
+        (
+            f"Batch-v0, {copies:,} copies, 128 slots",
+            1e6,
+            lambda: learning_speed.batched_steps_per_s(copies=copies),
+        ),
+        ("Batch-v0, one copy, 128 slots", 5e4, learning_speed.single_steps_per_s),
+    ]
+    for name, target, speed in asked:
+        with show.busy(f"{name} ..."):
+            found.append(Measure(name, speed(), "steps/s", target))
+        if not json:
+            _show(found[-1])
+    if json:
+        show.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
+
+
+@app.command("train")
+def training(
+    device: Annotated[str, typer.Option(metavar="D", help="cpu or cuda.")] = "cpu",
+    algos: Annotated[str, typer.Option(metavar="A,...", help="Of ppo, a2c, d3qn, sac.")] = "ppo,a2c,d3qn,sac",
+    nets: Annotated[
+        str, typer.Option(metavar="N,...", help="Of kernel, attention, gat.")
+    ] = "kernel,attention,gat",
+    envs: Annotated[int, typer.Option(metavar="N", min=1, help="Environments that play side by side.")] = 64,
+    precision: Annotated[str, typer.Option(metavar="P", help="float32 or bf16.")] = "float32",
+    threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on the CPU.")] = 1,
+    json: options.Json = False,
+) -> None:
+    """Steps per second of training, and where the time goes, for every algorithm and network on this device."""
+    from kilowait.experiments.learning_speed import training_speeds
+
+    left = training_speeds(
+        device=device,
+        algorithms=[name.strip() for name in algos.split(",")],
+        networks=[name.strip() for name in nets.split(",")],
+        envs=envs,
+        precision=precision,
+        threads=threads,
+    )
+    if not json:
+        print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
+    found = []
+    while True:
+        with show.busy("training ..."):
+            speed = next(left, None)
+        if speed is None:
+            break
+        found.append(speed)
+        if not json:
+            print(
+                f"{speed.algorithm:<6}{speed.network:<12}{speed.steps_per_s:>12,.0f}{speed.env_share:>8.0%} "
+                f"{speed.env_steps_per_s:>13,.0f}{speed.learner_steps_per_s:>15,.0f}",
+                flush=True,
+            )
+    if json:
+        show.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
 
 
 def _show(measure: Measure) -> None:

@@ -17,6 +17,8 @@ _EPILOG = """\b
 Examples:
   kilowait train lublin:20000:128:0.95:7 --seed 42 --out runs/first
   kilowait train KTH-SP2-1996-2.1-cln.swf.gz --window-jobs 512 --out runs/kth
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 200000 --out runs/ppo
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 400000 --out runs/ppo --resume
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,agent:runs/kth/agent.json"""
 
 
@@ -27,7 +29,15 @@ def train(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for agent.json and results.json.")
     ],
-    algo: Annotated[str, typer.Option(metavar="A", help="The learner; there is es.")] = "es",
+    algo: Annotated[
+        str,
+        typer.Option(
+            metavar="A",
+            help="The learner: es (an evolution strategy on a score in the clock), or, for networks, ppo, a2c, d3qn, "
+            "sac.",
+        ),
+    ] = "es",
+    net: Annotated[str, typer.Option(metavar="N", help="The network: kernel, attention or gat.")] = "kernel",
     cluster: options.Cluster = "auto",
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same agent.")] = 0,
     objective: Annotated[
@@ -42,6 +52,41 @@ def train(
         int, typer.Option(metavar="N", min=1, help="Windows each candidate is tried on.")
     ] = 16,
     window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Networks: decisions to learn from.")
+    ] = 1_000_000,
+    envs: Annotated[int, typer.Option(metavar="N", min=1, help="Networks: environments side by side.")] = 32,
+    episode_jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Networks: jobs in an episode.")
+    ] = 256,
+    slots: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Networks: waiting jobs shown at once.")
+    ] = 64,
+    reward: Annotated[
+        str,
+        typer.Option(
+            metavar="T=W,...", help="Networks: weights of slowdown, wait, sla, fairness; what is to be small."
+        ),
+    ] = "slowdown=1",
+    max_wait: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first."),
+    ] = None,
+    ease: Annotated[
+        float,
+        typer.Option(
+            metavar="F",
+            help="Networks: arrivals come F times as fast at first, as in the log from half way on.",
+        ),
+    ] = 1.0,
+    device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Networks: go on where a training of this folder was interrupted."),
+    ] = False,
+    wandb: Annotated[
+        str | None, typer.Option(metavar="PROJECT", help="Networks: also to Weights & Biases, if installed.")
+    ] = None,
     load: options.Load = None,
     jobs: options.Rows = None,
     columns: options.Columns = None,
@@ -54,6 +99,35 @@ def train(
 
     It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it.
     """
+    if algo != "es":
+        from kilowait.cli.learning import train_network
+
+        train_network(
+            context,
+            trace,
+            out,
+            {
+                "algo": algo,
+                "net": net,
+                "seed": seed,
+                "steps": steps,
+                "envs": envs,
+                "episode_jobs": episode_jobs,
+                "slots": slots,
+                "windows": windows,
+                "window_jobs": window_jobs,
+                "ease": ease,
+                "device": device,
+            },
+            backfill=backfill,
+            reward=reward,
+            max_wait=max_wait,
+            resume=resume,
+            wandb=wandb,
+            json=json,
+            force=force,
+        )
+        return
     from kilowait.cli.compared import show_contests
     from kilowait.cluster.file import described
     from kilowait.evaluation.folders import check_free

@@ -1,4 +1,5 @@
-"""The clock seen through Gymnasium: `kilowait/Batch-v0`, one copy or many at once.
+"""The clock seen through Gymnasium: `kilowait/Batch-v0`, `kilowait/Gpu-v0` and `kilowait/Energy-v0`, one
+copy or many at once.
 
 ``import kilowait`` and ``import gymnasium``, in any order, are enough for ``gymnasium.make`` to know the names.
 """
@@ -15,7 +16,14 @@ except ImportError:
 
 __all__ = ["NAMES", "register"]
 
-NAMES = {"kilowait/Batch-v0": ("kilowait.envs.single:BatchEnv", "kilowait.envs.vector:BatchVectorEnv")}
+NAMES = {
+    "kilowait/Batch-v0": ("kilowait.envs.single:BatchEnv", "kilowait.envs.vector:BatchVectorEnv"),
+    "kilowait/Energy-v0": (
+        "kilowait.envs.energy.single:EnergyEnv",
+        "kilowait.envs.energy.vector:EnergyVectorEnv",
+    ),
+    "kilowait/Gpu-v0": ("kilowait.envs.gpu.single:GpuEnv", "kilowait.envs.gpu.vector:GpuVectorEnv"),
+}
 """Name to (one copy, many copies)."""
 
 

@@ -1,12 +1,8 @@
-"""The arrays of many copies of a run, and the one call into the engine that takes them all a step further."""
+"""The arrays of many copies of a batch system."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +15,8 @@ from kilowait.engine.machine import machine_of
 from kilowait.engine.ports import Rule
 from kilowait.engine.preparing import state_of
 from kilowait.engine.settings import Settings
-from kilowait.envs.entry import BEGIN, HOW, NOTHING, Scene, scoring, step_for
+from kilowait.envs.copies import Copies, Observation
+from kilowait.envs.entry import HOW, Scene, scoring, step_for
 from kilowait.envs.observing import FEATURES, SUMMARY, Seen, fixed_features
 from kilowait.envs.rewards import TERMS, Reward, user_numbers
 from kilowait.envs.stacking import COPY, source_of, stack_of
@@ -27,9 +24,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import resolve
 
-__all__ = ["Asking", "Board", "Observation", "whoever"]
-
-Observation = dict[str, npt.NDArray[Any]]
+__all__ = ["Asking", "Board", "Observation", "scores_of", "whoever"]
 
 
 def whoever() -> Rule:
@@ -77,7 +72,7 @@ class Asking:
         return Seen(tuple(FEATURES), tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
 
 
-class Board:
+class Board(Copies):
     """Copies of a run side by side, each on its own window of the log."""
 
     def __init__(
@@ -94,25 +89,22 @@ class Board:
         state: State | None = None,
     ) -> None:
         """`state`: that of a simulator of all jobs, which the one copy then moves; None: states of its own."""
-        self.copies = copies
         seen, terms = asking.seen, len(TERMS)
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
         machine = machine_of(cluster)
         whole = state_of(jobs, machine, asking.settings, whoever(), None)
         if state is None:
-            self.stack = stack_of(
-                state_of(jobs[:episode_jobs], machine, asking.settings, whoever(), None), copies
-            )
+            stack = stack_of(state_of(jobs[:episode_jobs], machine, asking.settings, whoever(), None), copies)
         else:
             rows: list[Any] = [array[None] for array in state._replace(need=state.need.copy())]
-            self.stack = State(*rows)
+            stack = State(*rows)
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
-        self.source = source_of(
+        source = source_of(
             whole,
             fixed_features(jobs, cluster.nodes),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
-            np.zeros(len(jobs)) if order is None else _scores(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
@@ -122,7 +114,7 @@ class Board:
         how["asked_behind"], how["hold"] = order is None, asking.hold
         how["autoreset"] = autoreset
         edges = seen.slots if seen.graph else 0
-        self.scene = Scene(
+        scene = Scene(
             how=how,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
@@ -139,63 +131,23 @@ class Board:
             last_summary=np.zeros((copies, len(seen.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        self.scene.copies["squeeze"] = 1.0
-        self._kernel = step_for(self.stack, self.scene, self.source)
-        self._threads = min(threads or os.cpu_count() or 1, copies)
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
-
-    def step(self, choice: npt.NDArray[np.int64]) -> None:
-        """One step of all copies, a part of them on each thread."""
-        kernel = self._kernel
-        fixed = (self.stack, self.scene, self.source, choice)
-        if self._pool is None:
-            kernel(*fixed, 0, self.copies)
-            return
-        cuts = [self.copies * i // self._threads for i in range(self._threads + 1)]
-        parts = [self._pool.submit(kernel, *fixed, lo, hi) for lo, hi in pairwise(cuts[1:])]
-        kernel(*fixed, 0, cuts[1])
-        for part in parts:
-            part.result()
-
-    def begin(self, which: npt.NDArray[np.bool_]) -> None:
-        """Begin the next episode of these copies."""
-        self.step(np.where(which, BEGIN, NOTHING))
+        scene.copies["squeeze"] = 1.0
+        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:
         """What is shown now, as new arrays or as those that the next step overwrites."""
-        a = self.scene
-        shown: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
-        if a.edges.size:
-            shown["edges"] = a.edges
-        return {name: array.copy() for name, array in shown.items()} if copy else shown
-
-    def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
-        """Everything that the next steps depend on, as bytes."""
-        return {
-            name: np.frombuffer(array.tobytes(), np.uint8).copy() for name, array in self._moving().items()
-        }
-
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Go on exactly where `snapshot` was taken; the board must be made with the same arguments."""
-        own = self._moving()
-        if set(own) != set(kept) or any(own[name].nbytes != kept[name].nbytes for name in own):
-            raise InputError("the snapshot is of an env of another size; make the env as it was made then")
-        for name, array in own.items():
-            if array.nbytes:
-                array.reshape(-1).view(np.ndarray)[:] = np.frombuffer(kept[name].tobytes(), array.dtype)
+        shown = super().observed(copy)
+        if self.scene.edges.size:
+            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        return shown
 
     def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        moving = {f"stack.{name}": array for name, array in self.stack._asdict().items()}
-        moving |= {f"scene.{name}": array for name, array in self.scene._asdict().items()}
-        return moving | {"user_weight": self.source.user_weight}
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        return super()._moving() | {"user_weight": self.source.user_weight}
 
 
-def _scores(rule: Rule, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def scores_of(
+    rule: Rule, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
     """Scores of a rule whose order neither moves nor depends on the date, one a job."""
     found = []
     if rule.compiled and not rule.moving:

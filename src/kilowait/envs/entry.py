@@ -15,6 +15,7 @@ from kilowait.engine.entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.compiling import apart, kernel, lent, signed_kernel
 from kilowait.engine.kernels.state import lend
 from kilowait.engine.ports import JOB
+from kilowait.envs.copies import BEGIN, DISABLED, NEXT_STEP, NOTHING, SAME_STEP, SET_OUT
 from kilowait.envs.deciding import OVER, apply, pass_on, until_asked
 from kilowait.envs.looking import look
 from kilowait.envs.paying import pay
@@ -32,10 +33,6 @@ __all__ = [
     "scoring",
     "step_for",
 ]
-
-NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
-BEGIN, NOTHING, SET_OUT = -1, -2, -3
-"""Instead of an action: begin the next episode; leave the copy as it is; set out from the state as it was prepared."""
 
 HOW = np.dtype(
     [

@@ -15,6 +15,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.envs.board import Asking, Board, Observation, whoever
 from kilowait.envs.entry import DISABLED, SET_OUT
 from kilowait.envs.rewards import Reward
+from kilowait.envs.thinking import Layers, thought_for
 from kilowait.jobs import JobTable, SegmentLog
 
 __all__ = ["play"]
@@ -26,13 +27,13 @@ Decide = Callable[[Observation], npt.NDArray[np.int64]]
 def play(
     jobs: JobTable,
     cluster: Cluster,
-    decide: Decide,
+    decide: Decide | Layers,
     *,
     asking: Asking | None = None,
     settings: Settings | None = None,
     name: str = "agent",
 ) -> SegmentLog:
-    """Replay `jobs` on `cluster`, asking `decide` at every choice.
+    """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
 
     `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn jobs,
     outages and reservations of the cluster are as in `kilowait.simulate`.
@@ -60,6 +61,10 @@ def play(
     a: Any = board.scene
     a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
     board.step(np.array([SET_OUT]))
+    if isinstance(decide, Layers):
+        thought_for(board.stack, board.scene, board.source, decide)(
+            board.stack, board.scene, board.source, decide, 0, 1
+        )
     while not a.over[0]:
-        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))
+        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))  # type: ignore[operator]
     return simulator.log()

@@ -8,7 +8,7 @@ was decided, and no credit is put off to the end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +40,13 @@ class Reward:
     weights: Mapping[str, float]
     sla_s: float = 4 * 3600.0
     """A job that waits longer than this, seconds, violates the agreement."""
+    terms: Mapping[str, str] = field(default_factory=lambda: TERMS)
+    """The terms there are, in their order."""
 
     def __post_init__(self) -> None:
         for name, weight in self.weights.items():
-            if name not in TERMS:
-                raise UnknownNameError("reward term", name, TERMS)
+            if name not in self.terms:
+                raise UnknownNameError("reward term", name, self.terms)
             if not np.isfinite(weight):
                 raise InputError(f"the weight of reward term {name!r} is {weight}; give a finite number")
         if not any(self.weights.values()):
@@ -53,8 +55,8 @@ class Reward:
             raise InputError(f"sla_s is {self.sla_s}; give a bound above 0 s")
 
     def vector(self) -> Floats:
-        """The weights in the order of TERMS."""
-        return np.array([float(self.weights.get(name, 0.0)) for name in TERMS])
+        """The weights in the order of the terms."""
+        return np.array([float(self.weights.get(name, 0.0)) for name in self.terms])
 
 
 def user_numbers(jobs: JobTable) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ COPY = np.dtype(
         ("next_first", np.int64),  # of the next one
         ("jobs", np.int64),  # to be started; those no group can hold are left out
         ("phase", np.int64),  # where in a pass it stands, see deciding
-        ("shown", np.int64),  # jobs in the slots
+        ("shown", np.int64),  # jobs in the slots; the next look clears their rows, whatever episode it is of
         ("counted", np.int64),  # started jobs whose costs are settled
         ("steps", np.int64),
         ("invalid", np.int64),  # actions that could not be taken, and were replaced
@@ -135,7 +135,6 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     for job in range(n):
         counts[source.user[lo + job]] = 0
     copy.phase = 0
-    copy.shown = 0
     copy.counted = 0
     copy.steps = 0
     copy.invalid = 0

@@ -1,4 +1,7 @@
-"""`kilowait/Batch-v0`, many copies at once: one call into the engine a step, on as many threads as asked."""
+"""Many copies at once as Gymnasium has them: one call into the engine a step, on as many threads as asked.
+
+`CopiesVectorEnv` is the face of all our envs; each of them adds what it is made of.
+"""
 
 from __future__ import annotations
 
@@ -14,114 +17,56 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
-from kilowait.envs.board import Asking, Board, Observation
-from kilowait.envs.entry import DISABLED, NEXT_STEP, SAME_STEP
+from kilowait.envs.board import Asking, Board
+from kilowait.envs.copies import DISABLED, NEXT_STEP, SAME_STEP, Copies, Observation
 from kilowait.envs.observing import Seen
 from kilowait.envs.rewards import Reward
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.seeding import stream
 
-__all__ = ["BatchVectorEnv", "plain_jobs", "space_of"]
+__all__ = ["MODES", "BatchVectorEnv", "CopiesVectorEnv", "check_sizes", "plain_jobs", "space_of"]
 
-_MODES = {
+MODES = {
     AutoresetMode.NEXT_STEP: NEXT_STEP,
     AutoresetMode.SAME_STEP: SAME_STEP,
     AutoresetMode.DISABLED: DISABLED,
 }
+"""Gymnasium's modes, as boards take them."""
 Stepped = tuple[
     Observation, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
 ]
 
 
-class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
-    """Copies of a batch system, each on its own window of the log, all asked "who is next?".
-
-    >>> import gymnasium, kilowait as kw
-    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
-    >>> vec = gymnasium.make_vec(
-    ...     "kilowait/Batch-v0",
-    ...     num_envs=4,
-    ...     vectorization_mode="vector_entry_point",
-    ...     jobs=jobs,
-    ...     cluster=kw.Cluster.from_nodes(64),
-    ... )
-    >>> seen, _ = vec.reset(seed=0)
-    >>> seen["jobs"].shape, bool(seen["mask"].any())
-    ((4, 128, 10), True)
-    """
+class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
+    """Copies of a run, each on its own window of the log, as a vector env."""
 
     def __init__(
         self,
-        num_envs: int = 1,
-        *,
+        board: Copies,
+        seen: Seen,
         jobs: JobTable,
-        cluster: Cluster,
-        episode_jobs: int = 256,
-        reward: Mapping[str, float] | None = None,
-        sla_s: float = 4 * 3600.0,
-        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
-        threads: int | None = None,
-        copy: bool = True,
-        seed: int = 0,
-        **asking: Any,
+        *,
+        episode_jobs: int,
+        autoreset_mode: AutoresetMode,
+        copy: bool,
+        seed: int,
     ) -> None:
-        """`num_envs` copies.
-
-        Args:
-            num_envs: copies.
-            jobs: the log; episodes are windows of it. None is withdrawn in an episode, and none waits for another.
-            cluster: the machine, without outages and reservations.
-            episode_jobs: jobs in an episode.
-            reward: weights of rewards.TERMS; None: {"slowdown": 1}.
-            sla_s: wait beyond which the agreement is violated, seconds.
-            autoreset_mode: as Gymnasium defines them.
-            threads: of the engine; None: one a core.
-            copy: whether observations are new arrays every step, or the same ones, overwritten.
-            seed: of the windows, until `reset` is given one.
-            asking: fields of `board.Asking`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
-        """
-        if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
-            raise InputError(
-                f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; there must be at least 1 of each"
-            )
-        if len(jobs) < episode_jobs:
-            raise InputError(
-                f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; take shorter episodes or a longer log"
-            )
-        if cluster.placed or cluster.outages or cluster.reservations:
-            raise InputError(
-                f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Batch-v0 "
-                "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
-            )
-        self.jobs, self.cluster, self.episode_jobs = plain_jobs(jobs), cluster, episode_jobs
-        self.asking = Asking(**asking)
-        self.reward = Reward({"slowdown": 1.0} if reward is None else reward, sla_s)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.board = Board(
-            self.jobs,
-            cluster,
-            self.asking,
-            self.reward,
-            copies=num_envs,
-            episode_jobs=episode_jobs,
-            autoreset=_MODES[self.autoreset_mode],
-            threads=threads,
-        )
-        self.num_envs, self.copy = num_envs, copy
-        self.single_observation_space = space_of(self.seen)
-        self.single_action_space = spaces.Discrete(self.seen.actions)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        """The face of this board, which shows what `seen` says; episodes are windows of `jobs`."""
+        self.board, self.seen, self.jobs, self.episode_jobs = board, seen, jobs, episode_jobs
+        self.autoreset_mode = autoreset_mode
+        self.num_envs, self.copy = board.copies, copy
+        self.single_observation_space = space_of(seen)
+        self.single_action_space = spaces.Discrete(seen.actions)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
         self._seed_windows(seed)
 
     @property
-    def seen(self) -> Seen:
+    def spec_of_observation(self) -> Seen:
         """The shape of what is shown: what a network is built for."""
-        return self.asking.seen
-
-    spec_of_observation = seen
+        return self.seen
 
     def _seed_windows(self, seed: int) -> None:
         self._random = stream(seed, "envs.windows")
@@ -174,10 +119,11 @@ class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[A
         self.board.step(choice)
         infos: dict[str, Any] = {"terms": a.terms.copy()}
         over = a.over.copy()
+        cut = self.board.cut()
         if over.any():
             self._draw(over)
             infos |= self._ended(over)
-        return self.board.observed(self.copy), a.reward.copy(), over, np.zeros(self.num_envs, np.bool_), infos
+        return self.board.observed(self.copy), a.reward.copy(), over & ~cut, over & cut, infos
 
     def _ended(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """What is told of episodes that ended."""
@@ -194,14 +140,14 @@ class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[A
             "_episode": over,
         }
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            nothing = {name: np.zeros_like(array) for name, array in self.board.observed(copy=False).items()}
-            told["final_obs"] = {**nothing, "summary": a.last_summary.copy()}
+            told["final_obs"] = self.board.last()
             told["_final_obs"] = over
         return told
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """(copies, actions): which actions may be taken."""
-        return self.board.scene.mask.astype(np.bool_)
+        masks: npt.NDArray[np.bool_] = self.board.scene.mask.astype(np.bool_)
+        return masks
 
     def squeeze(self, factor: float) -> None:
         """Let the arrivals of episodes that begin from now on come `factor` times as fast as in the log."""
@@ -225,12 +171,106 @@ class BatchVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[A
         self.board.close()
 
 
+class BatchVectorEnv(CopiesVectorEnv):
+    """Copies of a batch system, each on its own window of the log, all asked "who is next?".
+
+    >>> import gymnasium, kilowait as kw
+    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
+    >>> vec = gymnasium.make_vec(
+    ...     "kilowait/Batch-v0",
+    ...     num_envs=4,
+    ...     vectorization_mode="vector_entry_point",
+    ...     jobs=jobs,
+    ...     cluster=kw.Cluster.from_nodes(64),
+    ... )
+    >>> seen, _ = vec.reset(seed=0)
+    >>> seen["jobs"].shape, bool(seen["mask"].any())
+    ((4, 128, 10), True)
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        jobs: JobTable,
+        cluster: Cluster,
+        episode_jobs: int = 256,
+        reward: Mapping[str, float] | None = None,
+        sla_s: float = 4 * 3600.0,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
+        copy: bool = True,
+        seed: int = 0,
+        **asking: Any,
+    ) -> None:
+        """`num_envs` copies.
+
+        Args:
+            num_envs: copies.
+            jobs: the log; episodes are windows of it. None is withdrawn in an episode, and none waits for another.
+            cluster: the machine, without outages and reservations.
+            episode_jobs: jobs in an episode.
+            reward: weights of rewards.TERMS; None: {"slowdown": 1}.
+            sla_s: wait beyond which the agreement is violated, seconds.
+            autoreset_mode: as Gymnasium defines them.
+            threads: of the engine; None: one a core.
+            copy: whether observations are new arrays every step, or the same ones, overwritten.
+            seed: of the windows, until `reset` is given one.
+            asking: fields of `board.Asking`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
+        """
+        check_sizes(num_envs, jobs, episode_jobs, threads)
+        if cluster.placed or cluster.outages or cluster.reservations:
+            raise InputError(
+                f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Batch-v0 "
+                "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
+            )
+        self.cluster, self.asking = cluster, Asking(**asking)
+        self.reward = Reward({"slowdown": 1.0} if reward is None else reward, sla_s)
+        mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
+        board = Board(
+            table,
+            cluster,
+            self.asking,
+            self.reward,
+            copies=num_envs,
+            episode_jobs=episode_jobs,
+            autoreset=MODES[mode],
+            threads=threads,
+        )
+        super().__init__(
+            board,
+            self.asking.seen,
+            table,
+            episode_jobs=episode_jobs,
+            autoreset_mode=mode,
+            copy=copy,
+            seed=seed,
+        )
+
+
+def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:
+    """An error unless such an env can be made of that log."""
+    if num_envs < 1 or episode_jobs < 1 or (threads is not None and threads < 1):
+        raise InputError(
+            f"{num_envs} copies of {episode_jobs} jobs on {threads} threads; there must be at least 1 of each"
+        )
+    if len(jobs) < episode_jobs:
+        raise InputError(
+            f"an episode has {episode_jobs:,} jobs, the log {len(jobs):,}; take shorter episodes or a longer log"
+        )
+
+
 def plain_jobs(jobs: JobTable) -> JobTable:
     """The jobs as episodes know them: none is withdrawn or waits for another; begin_s is the submission."""
+    return unbound(jobs).sorted()
+
+
+def unbound(jobs: JobTable) -> JobTable:
+    """The same in the order of the table."""
     if "begin_s" in jobs:
         jobs = jobs.with_columns(submit_s=np.maximum(jobs["submit_s"], jobs["begin_s"]))
     gone = [name for name in ("cancel_s", "after_id", "think_s", "begin_s") if name in jobs]
-    return jobs.with_columns(**dict.fromkeys(gone)).sorted()
+    return jobs.with_columns(**dict.fromkeys(gone))
 
 
 def space_of(seen: Seen) -> spaces.Dict:

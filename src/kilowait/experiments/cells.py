@@ -30,6 +30,7 @@ from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import simulate
+from kilowait.policies.registry import Player
 from kilowait.policies.rounds import StepDecider
 
 __all__ = ["Case", "Cell", "Keeps", "all_cells", "run_cell", "run_cells", "workers_for"]
@@ -73,7 +74,7 @@ def run_cell(
     jobs: JobTable,
     cluster: Cluster,
     contender: Contender,
-    rule: Rule | StepDecider,
+    rule: Rule | StepDecider | Player,
     rules: Mapping[str, Any],
     meter: Meter | None = None,
 ) -> SegmentLog:
@@ -152,7 +153,10 @@ def run_cells(
 
 
 def _run(
-    cell: Cell, cases: Sequence[Case], contenders: Sequence[Contender], rules: Sequence[Rule | StepDecider]
+    cell: Cell,
+    cases: Sequence[Case],
+    contenders: Sequence[Contender],
+    rules: Sequence[Rule | StepDecider | Player],
 ) -> SegmentLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
     jobs, settings = case.windows[window].jobs, case.scenario.rules
@@ -162,7 +166,7 @@ def _run(
     return run_cell(jobs, case.cluster, contenders[who], rules[who], settings, case.meter)
 
 
-def _rules(contenders: Sequence[Contender]) -> list[Rule | StepDecider]:
+def _rules(contenders: Sequence[Contender]) -> list[Rule | StepDecider | Player]:
     return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in contenders]
 
 
@@ -176,7 +180,7 @@ def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterato
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule | StepDecider]] = ((), (), ())
+_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule | StepDecider | Player]] = ((), (), ())
 """In a worker: what it was started with."""
 
 

@@ -14,7 +14,7 @@ from kilowait.experiments.placing import usual_backfill
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve
-from kilowait.policies.registry import Decider
+from kilowait.policies.registry import Decider, Player
 from kilowait.policies.rounds import StepDecider
 
 __all__ = ["compare"]
@@ -23,7 +23,7 @@ __all__ = ["compare"]
 def compare(
     jobs: JobTable | Windows,
     cluster: Cluster,
-    policies: Sequence[str | Rule | Decider] | Mapping[str, str | Rule | Decider],
+    policies: Sequence[str | Rule | Decider | Player] | Mapping[str, str | Rule | Decider | Player],
     *,
     backfill: str | int | None = None,
     clairvoyant: bool = False,
@@ -79,9 +79,13 @@ def compare(
     )
 
 
-def _name(policy: str | Rule | Decider) -> str:
-    return policy if isinstance(policy, str) else resolve(policy).name
+def _name(policy: str | Rule | Decider | Player) -> str:
+    if isinstance(policy, str | Player):
+        return policy if isinstance(policy, str) else policy.name
+    return resolve(policy).name
 
 
-def _rule(policy: str | Rule | Decider) -> Rule | StepDecider:
+def _rule(policy: str | Rule | Decider | Player) -> Rule | StepDecider | Player:
+    if isinstance(policy, Player):
+        return policy
     return resolve_policy(policy) if isinstance(policy, str) else resolve(policy)

@@ -34,6 +34,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of
 from kilowait.experiments.meter import Meter
 from kilowait.jobs import JobTable
+from kilowait.policies.registry import Player
 from kilowait.policies.rounds import StepDecider
 from kilowait.policies.simulation import placing_of
 from kilowait.units import parse_span
@@ -114,7 +115,11 @@ class PlacedSettings:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def placing(
-        self, policy: str | Rule | StepDecider, backfill: str | int, placement: str | None, **rules: Any
+        self,
+        policy: str | Rule | StepDecider | Player,
+        backfill: str | int,
+        placement: str | None,
+        **rules: Any,
     ) -> Placing:
         """The policy's own settings with what was asked for.
 
@@ -143,7 +148,7 @@ def arguments(
     rules: Mapping[str, Any],
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | StepDecider,
+    policy: str | Rule | StepDecider | Player,
     backfill: str | int,
     meter: Meter | None = None,
     levers: str = "none",

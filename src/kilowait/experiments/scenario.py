@@ -28,11 +28,13 @@ from kilowait.experiments.placing import (
 )
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import POLICIES, resolve, simulate
+from kilowait.policies.registry import Decider, Player
 from kilowait.policies.rounds import ROUNDS, StepDecider, step_decider
 
 __all__ = ["Done", "Scenario", "check_backfill", "check_power", "prepared", "resolve_policy", "run_scenario"]
 
 AGENT = "agent:"
+LOOKAHEAD = "lookahead"
 OVERLOAD = 1.2
 """Offered load from which on a run says more of its length than of the rule; people are told."""
 
@@ -214,23 +216,24 @@ def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[st
     return JobTable(labels=jobs.labels, meta=jobs.meta, **kept), (f"{count}: submitted when the log says",)
 
 
-def resolve_policy(text: str) -> Rule | StepDecider:
-    """A rule by name with its parameters, one that plays in rounds, or a trained one from ``agent:PATH``.
+def resolve_policy(text: str) -> Rule | StepDecider | Player:
+    """A rule by name with its parameters, one that plays in rounds, look-ahead, or a trained one from ``agent:PATH``.
 
     >>> resolve_policy("multifactor:age=500:size=0").name
     'multifactor:age=500:size=0'
     """
+    if text.partition(":")[0].strip() == LOOKAHEAD:  # loaded when asked for, as envs want an extra
+        ahead: Player = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
+        return ahead
     if not text.startswith(AGENT):
         decider = step_decider(text)
         if decider is None and text.partition(":")[0].strip().lower() not in POLICIES:
-            raise UnknownNameError("policy", text.partition(":")[0].strip(), (*POLICIES, *ROUNDS))
+            raise UnknownNameError("policy", text.partition(":")[0].strip(), (*POLICIES, *ROUNDS, LOOKAHEAD))
         return resolve(text) if decider is None else decider
     path = text[len(AGENT) :]
     if not path:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
     if find_spec("kilowait.agents") is None:
         raise InputError(f"policy {text!r}: this kilowait has no trained policies; take a rule by name")
-    rule = import_module("kilowait.agents").load_agent(path).rule
-    if not isinstance(rule, Rule):
-        raise InputError(f"policy {text!r}: the agent at {path} holds no rule")
-    return rule
+    agent: Decider | Player = import_module("kilowait.agents").load_agent(path)
+    return agent.rule if isinstance(agent, Decider) else agent

@@ -1,0 +1,143 @@
+"""Advantage actor-critic: play a few steps, take one gradient step, forget them.
+
+Mnih et al., "Asynchronous methods for deep reinforcement learning" (ICML 2016), in step instead of asynchronously.
+Simpler than PPO and less thrifty: every step is learned from once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+
+import torch
+
+from kilowait.agents.learning.advantages import n_step_returns
+from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_precision
+from kilowait.agents.learning.checking import check_settings
+from kilowait.agents.learning.episodes import Episodes, ReturnScale
+from kilowait.agents.learning.keeping import Keeper, Progress, Validate
+from kilowait.agents.learning.masked import MaskedCategorical
+from kilowait.agents.learning.records import Trained
+from kilowait.agents.learning.rollout import Rollout
+from kilowait.agents.learning.vector import Vector
+from kilowait.agents.networks.building import network
+from kilowait.agents.networks.sizes import Sizes
+
+__all__ = ["A2CSettings", "train_a2c"]
+
+
+@dataclass(frozen=True)
+class A2CSettings:
+    """How A2C learns. An update plays `rollout` steps of every environment and takes one step of the optimizer."""
+
+    total_steps: int = 1_000_000
+    """Of all environments together; whole updates, at least one."""
+    rollout: int = 16
+    """Steps of each environment between updates."""
+    n: int = 16
+    """Steps whose rewards are counted before the value is trusted; no more than the rollout has are there."""
+    learning_rate: float = 1e-3
+    """Of Adam, at the beginning."""
+    anneal: bool = True
+    """Whether the learning rate falls in a straight line to nearly 0 at the end."""
+    discount: float = 0.999
+    """Of the future, a step."""
+    entropy: float = 0.003
+    """Weight of the policy's entropy."""
+    value: float = 0.5
+    """Weight of the value's squared error."""
+    max_gradient: float = 0.5
+    """Norm that gradients are cut to."""
+    normalise_rewards: bool = True
+    """Whether rewards are divided by the deviation of returns so far."""
+    normalise_advantages: bool = True
+    """Whether advantages of an update have mean 0 and deviation 1."""
+    network: str = "kernel"
+    """A name of `kilowait.agents.networks.KINDS`."""
+    sizes: Sizes = field(default_factory=Sizes)
+    """Of the network."""
+    precision: str = "float32"
+    """Or "bf16": layers in 16 bits, weights and losses in 32."""
+    validate_every: int = 100
+    """Updates between validations."""
+    patience: int | None = None
+    """Validations without a new best after which training stops; None goes on."""
+    checkpoint_every: int = 100
+    """Updates between checkpoints."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+def train_a2c(
+    vec: Vector,
+    settings: A2CSettings | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    resume: str | PathLike[str] | None = None,
+    checkpoint_dir: str | PathLike[str] | None = None,
+    validate: Validate | None = None,
+) -> Trained:
+    """Train by A2C; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`."""
+    settings = settings or A2CSettings()
+    size = settings.rollout * vec.num_envs
+    updates = max(1, settings.total_steps // size)
+    with computing(device, threads) as where:
+        agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
+            where
+        )
+        optimizer = torch.optim.Adam(
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+        )
+        draws = Draws(seed, "agents.a2c", where)
+        scale = ReturnScale(vec.num_envs, settings.discount)
+        episodes = Episodes(vec.num_envs)
+        rollout = Rollout(settings.rollout, vec.num_envs, Carrier(where))
+        keeper = Keeper(
+            "a2c", vec, settings, seed=seed, updates=updates, network=agent,
+            parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
+            folder=checkpoint_dir, validate=validate, progress=progress,
+        )  # fmt: skip
+        observation = keeper.begin(resume)
+        while not keeper.over:
+            if settings.anneal:
+                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+
+            with torch.no_grad(), lower_precision(where, settings.precision):
+                for step in range(settings.rollout):
+                    actions = rollout.see(step, observation, agent, draws.generator)
+                    observation, rewards, terminated, truncated, infos = vec.step(actions)
+                    done = terminated | truncated
+                    episodes.step(infos, done)
+                    scale.step(rewards, done)
+                    rollout.did(step, rewards, terminated, truncated, infos, agent)
+                played = rollout.close(
+                    observation, agent, scale.divisor if settings.normalise_rewards else 1.0
+                )
+            returns = n_step_returns(
+                played["rewards"], rollout.next_values, played["terminated"], played["truncated"],
+                discount=settings.discount, n=min(settings.n, settings.rollout),
+            )  # fmt: skip
+            advantages = (returns - rollout.values).flatten()
+            if settings.normalise_advantages:
+                advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+
+            with lower_precision(where, settings.precision):
+                logits, values = agent(rollout.flat())
+            choice = MaskedCategorical(logits)
+            policy_loss = -(advantages * choice.log_prob(rollout.actions.flatten())).mean()
+            value_loss = 0.5 * (values - returns.flatten()).square().mean()
+            entropy = choice.entropy().mean()
+            loss = policy_loss + settings.value * value_loss - settings.entropy * entropy
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_gradient)
+            optimizer.step()
+
+            policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
+            losses = {"policy": policy_loss_, "value": value_loss_}
+            keeper.close(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
+        return keeper.trained()

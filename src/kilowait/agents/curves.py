@@ -1,0 +1,16 @@
+"""TensorBoard's writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["board"]
+
+
+def board(folder: Path) -> Any:
+    """A writer of figures into the folder; ImportError where TensorBoard is not installed."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any = SummaryWriter
+    return writer(str(folder))

@@ -1,0 +1,16 @@
+"""What the algorithms share. Each piece has a test where the answer is known; the training loops are not shared."""
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    from kilowait.errors import MissingExtraError
+
+    raise MissingExtraError("torch", "learn") from None
+
+from kilowait.agents.learning.acting import greedy_actions
+from kilowait.agents.learning.agent_file import load_network, save_network
+from kilowait.agents.learning.records import Trained, TrainingError, Update
+
+__all__ = ["Trained", "TrainingError", "Update", "greedy_actions", "load_network", "save_network"]

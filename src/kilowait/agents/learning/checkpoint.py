@@ -1,0 +1,170 @@
+"""Nested states in one file: tensors as safetensors, the rest as JSON in its header. Nothing in it can run.
+
+A file is written beside its place and moved there when it is whole, so at any time there is either the old one or the
+new. It carries a digest of its tensors: a flipped bit is found, not trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.lib.format import descr_to_dtype, dtype_to_descr
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from kilowait.errors import InputError
+
+__all__ = ["VERSION", "read_state", "write_state"]
+
+VERSION = 1
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
+    """Write a nested state of tensors, arrays, numbers, words, lists and dicts.
+
+    Args:
+        path: the file; what was there is replaced, or left untouched if writing fails.
+        format: what the file is, in words; `read_state` asks for the same.
+        state: what to keep.
+    """
+    arrays: Arrays = {}
+    rest = _packed(state, "", arrays)
+    header = {"format": format, "version": VERSION, "digest": _digest(arrays), "state": rest}
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.touch()
+        usual = beside.stat().st_mode
+        save_file(arrays, beside, metadata={"kilowait": json.dumps(header, allow_nan=False)})
+        beside.chmod(usual)  # safetensors makes files that only their owner can read
+        with beside.open("rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(beside, path)
+    except (OSError, SafetensorError) as problem:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"cannot write {path}: {problem}; the file that was there is as it was") from None
+    return path
+
+
+def read_state(path: Path, format: str) -> dict[str, Any]:
+    """The state a file holds; a file that is damaged, or something else, is an InputError that says so."""
+    arrays: Arrays = {}
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            for name in file.keys():  # noqa: SIM118
+                arrays[name] = file.get_tensor(name)
+    except FileNotFoundError:
+        raise InputError(f"there is no {path}; name a file or folder that training wrote") from None
+    except (OSError, SafetensorError) as problem:
+        raise InputError(
+            f"{path} is no {format}, or is cut off ({problem}); take an earlier one, or train again"
+        ) from None
+    try:
+        header = json.loads(metadata["kilowait"])
+        found, version, digest, rest = (header[key] for key in ("format", "version", "digest", "state"))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise InputError(f"{path} is no {format}: kilowait did not write it") from None
+    if found != format:
+        raise InputError(f"{path} is a {found}, not a {format}")
+    if version != VERSION:
+        raise InputError(
+            f"{path} is a {format} of version {version!r}; this kilowait reads version {VERSION}: train again"
+        )
+    if digest != _digest(arrays):
+        raise InputError(
+            f"{path} is damaged: its tensors are not those that were written; take an earlier one, or train again"
+        )
+    state: dict[str, Any] = _unpacked(rest, arrays)
+    return state
+
+
+def _digest(arrays: Arrays) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        found.update(arrays[name].data)
+    return found.hexdigest()
+
+
+def _packed(value: Any, name: str, arrays: Arrays) -> Any:
+    """The value as JSON; tensors and arrays go to `arrays` by their path, and are named where they were."""
+    if isinstance(value, Tensor):
+        arrays[name] = np.asarray(value.detach().cpu().numpy(), order="C")
+        return {"$tensor": name}
+    if isinstance(value, np.ndarray):
+        return _packed_array(value, name, arrays)
+    if isinstance(value, np.generic):
+        return _packed(value.item(), name, arrays)
+    if isinstance(value, Mapping):
+        return {"$dict": [[key, _packed(one, f"{name}/{key}", arrays)] for key, one in value.items()]}
+    if isinstance(value, tuple | list):
+        kind = "$tuple" if isinstance(value, tuple) else "$list"
+        return {kind: [_packed(one, f"{name}/{place}", arrays) for place, one in enumerate(value)]}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(
+        f"{name} is a {type(value).__name__}, which cannot be kept; use numbers, words and arrays"
+    )
+
+
+def _packed_array(value: npt.NDArray[Any], name: str, arrays: Arrays) -> Any:
+    if value.dtype.kind in "US":
+        return {"$words": [value.dtype.str, list(value.shape), [str(one) for one in value.ravel().tolist()]]}
+    if value.dtype.kind in "OmM":
+        raise InputError(f"{name} is an array of {value.dtype}, which cannot be kept; use numbers")
+    value = np.asarray(value, order="C")  # ascontiguousarray would give 0 dimensions a first
+    if value.dtype.names is not None:
+        arrays[name] = np.frombuffer(value.tobytes(), np.uint8)
+        return {"$records": [name, dtype_to_descr(value.dtype), list(value.shape)]}
+    arrays[name] = value
+    return {"$array": name}
+
+
+def _unpacked(value: Any, arrays: Arrays) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, inside),) = value.items()
+    if kind == "$tensor":
+        return torch.from_numpy(arrays[inside].copy())
+    if kind == "$array":
+        return arrays[inside].copy()
+    if kind == "$dict":
+        return {key: _unpacked(one, arrays) for key, one in inside}
+    if kind in ("$tuple", "$list"):
+        found = [_unpacked(one, arrays) for one in inside]
+        return tuple(found) if kind == "$tuple" else found
+    if kind == "$float":
+        return float(inside)
+    if kind == "$words":
+        dtype, shape, words = inside
+        return np.array(words, dtype).reshape(shape)
+    name, description, shape = inside
+    records = np.frombuffer(arrays[name].tobytes(), _dtype(description))
+    return records.reshape(shape).copy()
+
+
+def _dtype(description: Any) -> np.dtype[Any]:
+    """JSON made lists of tuples."""
+
+    def tuples(one: Any) -> Any:
+        if isinstance(one, list):
+            return [
+                tuple(tuples(part) if isinstance(part, list) else part for part in field) for field in one
+            ]
+        return one
+
+    return np.dtype(descr_to_dtype(tuples(description)))

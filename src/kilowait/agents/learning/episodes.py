@@ -1,0 +1,115 @@
+"""What became of the episodes that ended, and what rewards are divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+
+__all__ = ["Episodes", "ReturnScale"]
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Episodes:
+    """Returns, objectives and costs of the episodes that ended since the last look.
+
+    >>> episodes = Episodes(2)
+    >>> ended = {"r": np.array([-3.0, 0.0]), "metric": np.array([7.0, 0.0])}
+    >>> episodes.step({"episode": ended, "_episode": np.array([True, False])}, np.array([True, False]))
+    >>> episodes.means()["return"], episodes.means()["return"]
+    (-3.0, nan)
+    """
+
+    def __init__(self, envs: int, cost: str | None = None) -> None:
+        self.cost = cost
+        """Name in infos of a cost to be summed over each episode."""
+        self.running = np.zeros(envs)
+        self._ended: dict[str, list[Floats]] = {"return": [], "metric": [], "cost": []}
+
+    def step(self, infos: Mapping[str, Any], done: Flags) -> None:
+        """What a step brought; `done` says whose episode ended."""
+        if self.cost is not None:
+            self.running += step_cost(infos, self.cost)
+            if done.any():
+                self._ended["cost"].append(self.running[done])
+                self.running[done] = 0.0
+        if done.any() and "episode" in infos:
+            for name, key in (("return", "r"), ("metric", "metric")):
+                if key in infos["episode"]:
+                    self._ended[name].append(np.asarray(infos["episode"][key], np.float64)[infos["_episode"]])
+
+    def means(self) -> dict[str, float]:
+        """By name, over the episodes since the last call; NaN where there are none."""
+        found = {}
+        for name, parts in self._ended.items():
+            values = np.concatenate(parts) if parts else np.empty(0)
+            found[name] = float(values.mean()) if len(values) else float("nan")
+            parts.clear()
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Costs of the episodes that run; those that ended are looked at before anything is kept."""
+        return {"running": self.running}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As it was."""
+        self.running = np.array(state["running"])
+
+
+def step_cost(infos: Mapping[str, Any], name: str) -> Floats:
+    """(B,) the cost of a step, which the environment gives in infos by name."""
+    if name not in infos:
+        raise InputError(
+            f"infos has no cost {name!r}; this environment gives {', '.join(sorted(map(str, infos))) or 'nothing'}"
+        )
+    return np.asarray(infos[name], np.float64)
+
+
+class ReturnScale:
+    """Standard deviation of discounted returns so far, by which rewards are divided so that values are about 1.
+
+    >>> scale = ReturnScale(4, discount=0.0)
+    >>> for reward in (0.0, 10.0):
+    ...     scale.step(np.full(4, reward), np.zeros(4, bool))
+    >>> scale.divisor
+    5.0
+    """
+
+    def __init__(self, envs: int, discount: float) -> None:
+        self.discount = discount
+        self.running = np.zeros(envs)
+        self.count, self.mean, self.squares = 0.0, 0.0, 0.0
+
+    def step(self, rewards: Floats, done: Flags) -> None:
+        """Rewards of a step of all environments."""
+        self.running = self.running * self.discount + rewards
+        count, mean = float(len(rewards)), float(self.running.mean())
+        squares = float(((self.running - mean) ** 2).sum())
+        apart, both = mean - self.mean, self.count + count
+        self.mean += apart * count / both
+        self.squares += squares + apart * apart * self.count * count / both
+        self.count = both
+        self.running[done] = 0.0
+
+    @property
+    def divisor(self) -> float:
+        """The deviation; 1 while all returns are the same."""
+        if not self.count:
+            return 1.0
+        deviation = float(np.sqrt(self.squares / self.count))
+        return deviation if deviation > 1e-8 else 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As it was."""
+        vars(self).update(state)
+        self.running = np.array(self.running)

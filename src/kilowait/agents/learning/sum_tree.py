@@ -1,0 +1,54 @@
+"""A tree of sums: draws a leaf in proportion to its weight, in as many steps as there are levels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["SumTree"]
+
+
+class SumTree:
+    """Non-negative weights whose sums are kept; all at first 0.
+
+    >>> tree = SumTree(3)
+    >>> tree.put(torch.tensor([0, 2]), torch.tensor([1.0, 3.0]))
+    >>> tree.total.item(), tree.find(torch.tensor([0.5, 1.5, 3.9])).tolist()
+    (4.0, [0, 2, 2])
+    """
+
+    def __init__(self, leaves: int, device: torch.device | str = "cpu") -> None:
+        self.first = (
+            1 << max(leaves - 1, 0).bit_length()
+        )  # node of leaf 0; its children would be 2x and 2x + 1
+        self.sums = torch.zeros(2 * self.first, dtype=torch.float64, device=device)
+
+    @property
+    def total(self) -> Tensor:
+        """Sum of all weights."""
+        return self.sums[1]
+
+    def get(self, leaves: Tensor) -> Tensor:
+        """Weights of leaves."""
+        return self.sums[self.first + leaves]
+
+    def put(self, leaves: Tensor, weights: Tensor | float) -> None:
+        """Set weights; of a leaf that is named twice, one of the two."""
+        nodes = self.first + leaves
+        if isinstance(weights, Tensor):
+            weights = weights.to(self.sums.dtype)
+        self.sums[nodes] = weights
+        for _ in range(self.first.bit_length() - 1):
+            nodes = nodes // 2
+            self.sums[nodes] = self.sums[2 * nodes] + self.sums[2 * nodes + 1]
+
+    def find(self, mass: Tensor) -> Tensor:
+        """The leaf at which the running sum of weights passes each mass, 0 <= mass < total; never one of weight 0."""
+        nodes = torch.ones_like(mass, dtype=torch.int64)
+        mass = mass.to(self.sums.dtype)
+        for _ in range(self.first.bit_length() - 1):
+            left, right = self.sums[2 * nodes], self.sums[2 * nodes + 1]
+            goes_right = (mass >= left) & (right > 0)  # rounding may carry a mass past the last weight
+            mass = torch.where(goes_right, mass - left, mass)
+            nodes = 2 * nodes + goes_right.to(torch.int64)
+        return nodes - self.first

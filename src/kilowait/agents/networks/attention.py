@@ -1,0 +1,89 @@
+"""The attention network: every job looks at all others before it is scored.
+
+Pre-norm transformer layers (Xiong et al., "On layer normalization in the transformer architecture", ICML 2020) over the
+queue. The summary is one more token: it sees the jobs, they see it, and no job looks at nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from kilowait.agents.networks.encoding import Body, Encoded, Observation, cropped, linear, mean_present
+from kilowait.agents.networks.sizes import Seen, Sizes
+
+__all__ = ["AttentionBody", "AttentionLayer"]
+
+
+class AttentionLayer(nn.Module):
+    """x + attention(norm(x)), then x + perceptron(norm(x))."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.asked = linear(width, 3 * width, gain=1.0)
+        self.mixed = linear(width, width, gain=1.0)
+        self.perceptron = nn.Sequential(
+            nn.LayerNorm(width), linear(width, 2 * width), nn.GELU(), linear(2 * width, width, gain=1.0)
+        )
+
+    def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
+        """Tokens (B, N, W), of which `there` (B, N) can be looked at; the same shape comes back."""
+        query, key, value = self._asked(tokens)
+        seen = scaled_dot_product_attention(query, key, value, attn_mask=there[:, None, None, :])
+        mixed: Tensor = self.mixed(seen.transpose(1, 2).flatten(2))
+        tokens = tokens + mixed
+        moved: Tensor = self.perceptron(tokens)
+        return tokens + moved
+
+    def weights(self, tokens: Tensor, there: Tensor) -> Tensor:
+        """(B, heads, N, N) how much each token looks at each other; rows sum to 1."""
+        query, key, _ = self._asked(tokens)
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        weights: Tensor = scores.masked_fill(~there[:, None, None, :], -torch.inf).softmax(-1)
+        return weights
+
+    def _asked(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        asked: Tensor = self.asked(self.norm(tokens))
+        batch, count, _ = tokens.shape
+        query, key, value = asked.view(batch, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+
+class AttentionBody(Body):
+    """Self-attention over the queue."""
+
+    def __init__(self, spec: Seen, sizes: Sizes) -> None:
+        super().__init__()
+        self.width = sizes.width
+        self.job = linear(len(spec.features), sizes.width, gain=1.0)
+        self.summary = linear(len(spec.summary), sizes.width, gain=1.0)
+        self.layers = nn.ModuleList(AttentionLayer(sizes.width, sizes.heads) for _ in range(sizes.depth))
+        self.norm = nn.LayerNorm(sizes.width)
+
+    def forward(self, observation: Observation) -> Encoded:
+        """Look at the queue as a whole."""
+        tokens, there = self._tokens(observation)
+        for layer in self.layers:
+            tokens = layer(tokens, there)
+        tokens = self.norm(tokens)
+        rows = tokens[:, 1:]
+        return Encoded(rows, None, mean_present(rows, there[:, 1:]), tokens[:, 0])
+
+    def attention(self, observation: Observation) -> list[Tensor]:
+        """Weights of every layer, (B, heads, 1 + jobs, 1 + jobs); token 0 is the summary. To look at, not to train."""
+        tokens, there = self._tokens(observation)
+        weights = []
+        for layer in self.layers:
+            assert isinstance(layer, AttentionLayer)
+            weights.append(layer.weights(tokens, there))
+            tokens = layer(tokens, there)
+        return weights
+
+    def _tokens(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        jobs, there, _ = cropped(observation)
+        whole: Tensor = self.summary(observation["summary"])
+        tokens = torch.cat([whole[:, None], self.job(jobs) + whole[:, None]], dim=1)
+        return tokens, nn.functional.pad(there, (1, 0), value=True)

@@ -1,0 +1,90 @@
+"""What a body hands to a head, and the small pieces that bodies share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Body", "Encoded", "Observation", "cropped", "linear", "present", "spread"]
+
+Observation = Mapping[str, Tensor]
+"""Tensors of one batch, by the names of `Seen`."""
+
+
+class Encoded(NamedTuple):
+    """A queue as a body sees it; W is its width."""
+
+    rows: Tensor
+    """One vector a job: (B, up to slots, W), or (present jobs of the whole batch, W) where `places` says whose."""
+    places: Tensor | None
+    """Flat place, ``batch * slots + slot``, of each of the rows; None where rows are dense."""
+    pooled: Tensor
+    """(B, W) mean over the jobs that are there; zeros where there are none."""
+    context: Tensor
+    """(B, W) all that is no job."""
+
+
+class Body(nn.Module):
+    """The part of a network that looks; see `Encoded`."""
+
+    width: int
+
+    def forward(self, observation: Observation) -> Encoded:
+        """Look at a batch."""
+        raise NotImplementedError
+
+    def __call__(self, observation: Observation) -> Encoded:
+        """As `forward`, with its type."""
+        found: Encoded = super().__call__(observation)
+        return found
+
+
+def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
+    """A linear layer with orthogonal weights and zero biases, as policy gradients like it."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def present(jobs: Tensor) -> Tensor:
+    """(B, slots) whether there is a job: rows without one are zero.
+
+    >>> present(torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])).tolist()
+    [[True, False]]
+    """
+    return (jobs != 0).any(-1)
+
+
+def cropped(observation: Observation) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Jobs, whether they are there, and edges, without the last slots that no queue of the batch fills.
+
+    Attention costs the square of the slots. At least one slot stays.
+    """
+    jobs, edges = observation["jobs"], observation.get("edges")
+    there = present(jobs)
+    used = int((there.any(0) * torch.arange(1, jobs.shape[1] + 1, device=jobs.device)).amax().clamp(min=1))
+    return jobs[:, :used], there[:, :used], None if edges is None else edges[:, :used, :used]
+
+
+def spread(values: Tensor, places: Tensor | None, batch: int, slots: int) -> Tensor:
+    """Values of rows, (…, n), put back to (batch, slots, n); zeros where there is no row.
+
+    >>> spread(torch.tensor([[7.0]]), torch.tensor([3]), 2, 2).flatten().tolist()
+    [0.0, 0.0, 0.0, 7.0]
+    """
+    if places is None:
+        return nn.functional.pad(values, (0, 0, 0, slots - values.shape[1]))
+    empty = values.new_zeros(batch * slots, values.shape[-1])
+    return empty.index_copy(0, places, values).view(batch, slots, -1)
+
+
+def mean_present(rows: Tensor, there: Tensor) -> Tensor:
+    """(B, W) mean of dense rows over the jobs that are there; zeros where there are none."""
+    weight = there.to(rows.dtype)
+    total = torch.einsum("bkw,bk->bw", rows, weight)
+    return total / weight.sum(1, keepdim=True).clamp(min=1)

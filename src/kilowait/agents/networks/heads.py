@@ -1,0 +1,129 @@
+"""Heads: what a body saw becomes logits and a value, or values of actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kilowait.agents.networks.encoding import Body, Encoded, Observation, linear, spread
+from kilowait.agents.networks.noisy import NoisyLinear
+from kilowait.agents.networks.sizes import Seen
+
+__all__ = ["ActorCritic", "DuelingQ"]
+
+
+class Outputs(nn.Module):
+    """`numbers` for every action, and `numbers` for the state."""
+
+    def __init__(self, spec: Seen, width: int, numbers: int, gain: float, noisy: bool = False) -> None:
+        super().__init__()
+        self.slots, self.choices, self.extra, self.numbers = spec.slots, spec.choices, spec.extra, numbers
+        last = NoisyLinear if noisy else linear
+        self.job = last(width, spec.choices * numbers, gain)
+        self.whole = nn.Sequential(linear(2 * width, width), nn.ReLU())
+        self.other = last(width, spec.extra * numbers, gain) if spec.extra else None
+        self.state = last(width, numbers, 1.0)
+
+    def forward(self, seen: Encoded) -> tuple[Tensor, Tensor]:
+        """(B, actions, numbers) and (B, numbers), in float32 whatever the body computes in."""
+        batch = len(seen.context)
+        actions = spread(self.job(seen.rows), seen.places, batch, self.slots)
+        actions = actions.reshape(batch, self.slots * self.choices, self.numbers)
+        whole = self.whole(torch.cat([seen.context, seen.pooled], dim=-1))
+        if self.other is not None:
+            others = self.other(whole).view(batch, self.extra, self.numbers)
+            actions = torch.cat([actions, others], dim=1)
+        return actions.float(), self.state(whole).float()
+
+    def __call__(self, seen: Encoded) -> tuple[Tensor, Tensor]:
+        """As `forward`, with its type."""
+        found: tuple[Tensor, Tensor] = super().__call__(seen)
+        return found
+
+
+class ActorCritic(nn.Module):
+    """Logits of actions and the value of the state."""
+
+    provenance: dict[str, Any]
+    """Where it comes from; of networks that were read from a file."""
+
+    def __init__(self, spec: Seen, body: Body, made: dict[str, Any]) -> None:
+        super().__init__()
+        self.spec, self.made = spec, made
+        self.body = body
+        self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # begins nearly uniform
+
+    def forward(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """Logits (B, A), -inf where the mask forbids, and values (B,)."""
+        actions, state = self.outputs(self.body(observation))
+        return actions.squeeze(-1).masked_fill(observation["mask"] == 0, -torch.inf), state.squeeze(-1)
+
+    def __call__(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """As `forward`, with its type."""
+        found: tuple[Tensor, Tensor] = super().__call__(observation)
+        return found
+
+    def scores(self, observation: Observation) -> Tensor:
+        """(B, A) larger is better; -inf where the mask forbids."""
+        return self(observation)[0]
+
+
+class DuelingQ(nn.Module):
+    """Values of actions: the value of the state plus the advantage of the action over the mean allowed one.
+
+    After Wang et al., "Dueling network architectures" (ICML 2016). With more than one atom it gives distributions of
+    the return (Bellemare, Dabney and Munos, "A distributional perspective", ICML 2017) on `support`.
+    """
+
+    support: Tensor
+    provenance: dict[str, Any]
+    """Where it comes from; of networks that were read from a file."""
+
+    def __init__(
+        self,
+        spec: Seen,
+        body: Body,
+        made: dict[str, Any],
+        *,
+        noisy: bool = False,
+        atoms: int = 1,
+        span: tuple[float, float] = (-10.0, 10.0),
+    ) -> None:
+        super().__init__()
+        self.spec, self.made, self.atoms = spec, made, atoms
+        self.body = body
+        self.outputs = Outputs(spec, body.width, atoms, gain=1.0, noisy=noisy)
+        self.register_buffer("support", torch.linspace(*span, atoms), persistent=False)
+
+    def forward(self, observation: Observation) -> Tensor:
+        """Q (B, A), -inf where the mask forbids."""
+        found = self._dueled(observation)
+        values = found.squeeze(-1) if self.atoms == 1 else found.softmax(-1) @ self.support
+        return values.masked_fill(observation["mask"] == 0, -torch.inf)
+
+    def __call__(self, observation: Observation) -> Tensor:
+        """As `forward`, with its type."""
+        found: Tensor = super().__call__(observation)
+        return found
+
+    def log_distribution(self, observation: Observation) -> Tensor:
+        """(B, A, atoms) logarithms of the probability of each return of `support`."""
+        return self._dueled(observation).log_softmax(-1)
+
+    def scores(self, observation: Observation) -> Tensor:
+        """(B, A) larger is better; -inf where the mask forbids."""
+        return self(observation)
+
+    def draw_noise(self, random: torch.Generator) -> None:
+        """New noise in the noisy layers, if there are any."""
+        for module in self.modules():
+            if isinstance(module, NoisyLinear):
+                module.draw_noise(random)
+
+    def _dueled(self, observation: Observation) -> Tensor:
+        advantage, state = self.outputs(self.body(observation))
+        allowed = (observation["mask"] != 0).to(advantage.dtype)[..., None]
+        mean = (advantage * allowed).sum(1) / allowed.sum(1).clamp(min=1)
+        return (state - mean)[:, None] + advantage

@@ -1,0 +1,54 @@
+"""The kernel network: one small network looks at every job by itself, beside the summary, and scores it.
+
+The order of the queue cannot matter, a longer queue needs no more weights, and slots without a job cost nothing where
+rows are gathered first. After Zhang, Dai, He, Bao and Xie, "RLScheduler" (SC 2020), with the summary joined.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kilowait.agents.networks.encoding import Body, Encoded, Observation, linear, mean_present, present
+from kilowait.agents.networks.sizes import Seen, Sizes
+
+__all__ = ["KernelBody"]
+
+
+class KernelBody(Body):
+    """A multilayer perceptron shared by all jobs."""
+
+    def __init__(self, spec: Seen, sizes: Sizes) -> None:
+        super().__init__()
+        self.width = sizes.width
+        # Together they are one layer over (job, summary); apart, the summary is multiplied once and not once a job.
+        self.job = linear(len(spec.features), sizes.width)
+        self.summary = linear(len(spec.summary), sizes.width)
+        self.layers = nn.ModuleList(linear(sizes.width, sizes.width) for _ in range(sizes.depth - 1))
+
+    def forward(self, observation: Observation) -> Encoded:
+        """Look at every job by itself."""
+        jobs = observation["jobs"]
+        there = present(jobs)
+        joined: Tensor = self.summary(observation["summary"])
+        if jobs.is_cuda:
+            return self._dense(jobs, there, joined)
+        return self._gathered(jobs, there, joined)
+
+    def _gathered(self, jobs: Tensor, there: Tensor, joined: Tensor) -> Encoded:
+        """Only rows with a job: on a CPU padding would be most of the work."""
+        places = there.flatten().nonzero().squeeze(1)
+        whose = places // jobs.shape[1]
+        rows = torch.relu(self.job(jobs.flatten(0, 1)[places]) + joined[whose])
+        for layer in self.layers:
+            rows = torch.relu(layer(rows))
+        total = rows.new_zeros(len(jobs), self.width).index_add(0, whose, rows)
+        pooled = total / there.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
+        return Encoded(rows, places, pooled, torch.relu(joined))
+
+    def _dense(self, jobs: Tensor, there: Tensor, joined: Tensor) -> Encoded:
+        """Every slot: gathering would make the GPU wait for the number of rows."""
+        rows = torch.relu(self.job(jobs) + joined[:, None])
+        for layer in self.layers:
+            rows = torch.relu(layer(rows))
+        return Encoded(rows, None, mean_present(rows, there), torch.relu(joined))

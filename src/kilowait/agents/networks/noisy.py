@@ -1,0 +1,43 @@
+"""A linear layer that explores by itself: its weights are shaken, and it learns how much."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["NoisyLinear"]
+
+
+class NoisyLinear(nn.Module):
+    """Factorised Gaussian noise on weights and biases (Fortunato et al., "Noisy networks for exploration", ICLR 2018).
+
+    Noise is drawn when it is asked for, from a generator that is handed in; in evaluation there is none.
+    """
+
+    input_noise: Tensor
+    output_noise: Tensor
+
+    def __init__(self, inputs: int, outputs: int, gain: float = 1.0, spread: float = 0.5) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.weight_spread = nn.Parameter(torch.full((outputs, inputs), spread / sqrt(inputs)))
+        self.bias_spread = nn.Parameter(torch.full((outputs,), spread / sqrt(inputs)))
+        nn.init.orthogonal_(self.weight, gain)
+        self.register_buffer("input_noise", torch.zeros(inputs))
+        self.register_buffer("output_noise", torch.zeros(outputs))
+
+    def draw_noise(self, random: torch.Generator) -> None:
+        """New noise, until the next call."""
+        for noise in (self.input_noise, self.output_noise):
+            noise.normal_(generator=random)
+            noise.copy_(noise.sign() * noise.abs().sqrt())
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The layer with its present noise, or without any in evaluation."""
+        if not self.training:
+            return nn.functional.linear(values, self.weight, self.bias)
+        weight = self.weight + self.weight_spread * torch.outer(self.output_noise, self.input_noise)
+        return nn.functional.linear(values, weight, self.bias + self.bias_spread * self.output_noise)

@@ -1,0 +1,88 @@
+"""``kilowait evaluate``: a trained agent on a log, against rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kilowait.cli import options, show
+
+app = typer.Typer(add_completion=False, **show.PLAIN)
+
+_EPILOG = """\b
+Examples:
+  kilowait evaluate runs/first lublin:20000:128:0.95:8
+  kilowait evaluate runs/kth/agent.json KTH-SP2-1996-2.1-cln.swf.gz --windows 60 --rules saf,f2,f4"""
+
+
+@app.command(epilog=_EPILOG)
+def evaluate(
+    context: typer.Context,
+    agent: Annotated[
+        Path,
+        typer.Argument(
+            help="What kilowait train wrote: its folder, agent.json or agent.pt.", show_default=False
+        ),
+    ],
+    trace: options.Trace,
+    rules: Annotated[
+        str, typer.Option(metavar="R,...", help="Rules to hold it against.")
+    ] = "fcfs,sjf,saf,f1,f2,f3,f4,wfp3,unicef",
+    cluster: options.Cluster = "auto",
+    backfill: Annotated[
+        str, typer.Option("--backfill", "-b", metavar="B", help="As in kilowait simulate.")
+    ] = "easy",
+    part: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            min=0.01,
+            max=1.0,
+            help="The last part of the log, of which it is tried; 0.3: 30 %.",
+        ),
+    ] = 0.3,
+    windows: Annotated[int, typer.Option(metavar="N", min=1, help="Windows, drawn within that part.")] = 60,
+    window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the windows.")] = 0,
+    load: options.Load = None,
+    jobs: options.Rows = None,
+    columns: options.Columns = None,
+    format: options.Format = None,
+    strict: options.Strict = False,
+    json: options.Json = False,
+) -> None:
+    """Try an agent on the last part of a log, against rules on the same windows, and say whether the gain is real.
+
+    An agent must be judged on jobs later than those it was trained on; on the log it was trained on, take a part that
+    it has not seen.
+    """
+    from kilowait.agents import load_agent
+    from kilowait.cli.compared import show_contests
+    from kilowait.evaluation.judging import cut_windows
+    from kilowait.experiments.compare import compare
+    from kilowait.experiments.inputs import parse_backfill
+    from kilowait.experiments.results import results_of
+    from kilowait.experiments.scenario import prepared
+
+    player = load_agent(agent)
+    scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill))
+    with show.busy(f"reading {trace} ..."):
+        workload, machine, notes = prepared(scenario)
+    for text in notes:
+        show.note(text)
+    count = len(workload.jobs)
+    drawn = cut_windows(
+        workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
+    )
+    named = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
+    with show.busy("trying it ..."):
+        contest = compare(drawn, machine, named, backfill=scenario.backfill, trace=trace)
+        found = results_of(contest, "mean_bsld", seed=seed)
+    for text in found["notes"]:
+        show.note(text)
+    if json:
+        show.json_document({"agent": dict(player.provenance), "judged": found})
+        return
+    show_contests([found], [workload])

@@ -1,0 +1,207 @@
+"""Look-ahead: at every choice some candidates are tried out in rehearsals, and the one of the cheapest future is taken.
+
+A policy in its own right, in whole runs, and a voice beside an agent's in the copies of an env (see `teaching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from kilowait.cluster import Cluster, Levers
+from kilowait.engine.entry import PARAMETERS, SCORER
+from kilowait.engine.kernels.clock import advance
+from kilowait.engine.kernels.compiling import signed_kernel
+from kilowait.engine.kernels.passes import backfill
+from kilowait.engine.kernels.planning import begin_pass
+from kilowait.engine.kernels.state import UNLIMITED, State, lend
+from kilowait.engine.kernels.waiting import end_pass
+from kilowait.engine.ports import Rule
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.envs.board import whoever
+from kilowait.envs.deciding import HEAD, apply, eligible, nobodys, someone_fits
+from kilowait.envs.rehearsing import Stage, best_choice, lend_stage, score_of, set_stage, stage_of
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.policies import resolve
+
+__all__ = ["OBJECTIVES", "WORD", "LookAhead"]
+
+OBJECTIVES = ("bsld", "wait")
+"""What the waiting jobs of a rehearsal pay: bounded slowdown, with the estimate as the run time, or wait."""
+MOST_WIDTH, MOST_DEPTH = 1024, 1_000_000
+WORD = "lookahead"
+
+
+@dataclass(frozen=True)
+class LookAhead:
+    """Choose who goes first by trying it out; whoever goes behind a reservation is in the order of the base rule.
+
+    At a choice the `width` - 1 first jobs by the base rule and the oldest are candidates (with a width of 1 only the
+    first: that is the base rule itself). For each the engine runs on from here: it starts, or the earliest place is
+    reserved for it, then the base rule decides. Nobody arrives, jobs end after their estimates.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.lublin(200, 64, load=1.0, seed=2)
+    >>> log = kw.simulate(jobs, kw.Cluster.from_nodes(64), LookAhead("saf", width=8), "easy")
+    >>> log.run["policy"]
+    'lookahead:base=saf:width=8:depth=64'
+    """
+
+    base: str | Rule = "saf"
+    """The rule that decides in rehearsals: a name, or a rule that is compiled."""
+    width: int = 32
+    """Candidates at a choice, at most."""
+    depth: int = 64
+    """Starts in a rehearsal; whoever then still waits counts as starting at its end."""
+    objective: str = "bsld"
+    """One of OBJECTIVES, summed over the jobs that wait."""
+
+    def __post_init__(self) -> None:
+        for what, value, most in (("width", self.width, MOST_WIDTH), ("depth", self.depth, MOST_DEPTH)):
+            if not 1 <= value <= most:
+                raise InputError(
+                    f"the {what} of look-ahead is {value}; give a whole number from 1 to {most:,}"
+                )
+        if self.objective not in OBJECTIVES:
+            raise UnknownNameError("objective of look-ahead", self.objective, OBJECTIVES)
+        base = self._rule
+        if not base.compiled or base.placed or base.half_life_s > 0:
+            raise InputError(
+                f"look-ahead cannot rehearse with {base.name!r}, which is not compiled, is for placed nodes or needs "
+                "the usage of others; take saf, sjf, f1 or another rule of the job and the time alone"
+            )
+
+    @classmethod
+    def from_text(cls, text: str) -> LookAhead:
+        """As it is written on a command line.
+
+        >>> LookAhead.from_text("lookahead:base=sjf:width=4")
+        LookAhead(base='sjf', width=4, depth=64, objective='bsld')
+        """
+        word, *settings = text.strip().split(":")
+        if word != WORD:
+            raise InputError(f"{text!r} is no look-ahead; write {WORD}:base=saf:width=8")
+        known = [field.name for field in fields(cls)]
+        given: dict[str, Any] = {}
+        for setting in settings:
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise InputError(f"policy {text!r}: {setting!r} is not written as name=value")
+            if key not in known:
+                raise UnknownNameError(f"parameter of policy {WORD!r}", key, known)
+            if key in ("width", "depth"):
+                if not (value.isascii() and value.isdigit()):
+                    raise InputError(f"policy {text!r}: {key} is {value!r}, which is not a whole number")
+                given[key] = int(value)
+            else:
+                given[key] = value
+        return cls(**given)
+
+    @property
+    def _rule(self) -> Rule:
+        return resolve(self.base)
+
+    @property
+    def name(self) -> str:
+        """What logs call it: what `from_text` takes, where the base rule has a plain name."""
+        other = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
+        return f"{WORD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
+
+    def stage(self, state: State) -> Stage:
+        """Where to rehearse decisions in this state."""
+        return stage_of(state, self.width, self.depth, self.objective == "wait", self._rule.moving)
+
+    def scoring(self, jobs: JobTable, cluster: Cluster) -> tuple[Any, npt.NDArray[np.float64]]:
+        """The base rule's score and parameters for these jobs, as kernels take them."""
+        rule = self._rule
+        values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
+        return rule.score, np.ascontiguousarray(values, np.float64)
+
+    def played(
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
+    ) -> SegmentLog:
+        """The run under its decisions."""
+        if cluster.placed or cluster.outages or cluster.reservations:
+            raise InputError(
+                f"cluster {cluster.name!r} has placed nodes, outages or reservations, which look-ahead does not "
+                "rehearse; take a cluster without them, or a rule by name"
+            )
+        if settings.depth == UNLIMITED or settings.passes == "event":
+            raise InputError(
+                f"backfill is {settings.backfill!r}, passes per {settings.passes}; look-ahead chooses once an instant, "
+                "with none, easy or a number of reservations"
+            )
+        if self._rule.placement is not None:
+            settings = replace(settings, placement=self._rule.placement)
+        simulator = Simulator(jobs, cluster, settings, rule=replace(whoever(), name=self.name), levers=levers)
+        if simulator.levers is not None:
+            raise InputError(
+                "look-ahead pulls no levers and knows no jobs on hold; leave levers and hold_until_s out, or take a "
+                "rule by name"
+            )
+        state: State = simulator.state
+        state = state._replace(need=state.need.copy())  # of the same type as on the stage
+        stage = self.stage(state)
+        run_for(state, stage)(state, stage, *self.scoring(simulator.table, cluster))
+        self.refuse_nan(state, simulator.table)
+        return simulator.log()
+
+    def refuse_nan(self, state: State, jobs: JobTable) -> None:
+        """Raise if the base rule gave some job a score that is no number."""
+        bad = int(np.max(state.clock["bad_score"]))
+        if bad:
+            raise InputError(
+                f"the base rule {self._rule.name!r} of look-ahead gave a job (number {bad - 1} of {len(jobs):,}) the "
+                "score NaN; a score must be a number (inf is one)"
+            )
+
+
+def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
+    """The whole run, natively: as `deciding.until_asked`, with a rehearsed choice wherever that would ask."""
+    s = lend(t)
+    a = lend_stage(a)
+    nothing = s.line_s  # stands where parameters of a rule would
+    k = s.clock[0]
+    while k.bad_score == 0 and advance(s, nobodys, nothing, nobodys, nothing):
+        if k.queue_hi == k.queue_lo:
+            continue
+        if not someone_fits(s):
+            k.fresh = 0
+            continue
+        begin_pass(s, True)
+        for i in range(k.queue_lo, k.queue_hi):
+            s.queue[i].key = 0.0
+        while k.open_groups != 0 and someone_fits(s):
+            for i in range(k.queue_lo, k.queue_hi):
+                a.slot[i - k.queue_lo] = 0 if eligible(s, HEAD, i) else -1
+            set_stage(s, a, score, parameters)
+            chosen = best_choice(a, score, parameters)
+            if chosen < 0:
+                break
+            apply(s, s, s.queue[k.queue_lo + chosen].job)
+        if k.depth > 0 and someone_fits(s):
+            for i in range(k.queue_lo, k.queue_hi):
+                s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].moving, score, parameters)
+            backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
+        end_pass(s)
+
+
+@cache
+def _compiled(state: Any, stage: Any) -> Callable[..., Any]:
+    return signed_kernel(_run, types.void(state, stage, SCORER, PARAMETERS), "envs")
+
+
+def run_for(state: State, stage: Stage) -> Callable[..., Any]:
+    """The whole run as a kernel that takes these very arrays: (state, stage, score, parameters)."""
+    if numba.config.DISABLE_JIT:
+        return _compiled(types.int64, types.int64)
+    return _compiled(numba.typeof(state), numba.typeof(stage))

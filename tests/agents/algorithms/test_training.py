@@ -1,0 +1,251 @@
+"""Every algorithm on the smallest scheduling: it finds the optimum, and goes on exactly where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+from kilowait.agents import (
+    A2CSettings,
+    D3QNSettings,
+    PPOSettings,
+    SACSettings,
+    Sizes,
+    TrainingError,
+    load_network,
+    train_a2c,
+    train_d3qn,
+    train_ppo,
+    train_sac,
+)
+from kilowait.agents.learning.checkpoint import read_state
+from kilowait.errors import InputError
+
+from ..support.two_jobs import Spec, TwoJobs, excess
+
+SMALL = Sizes(width=32)
+TINY = Sizes(width=8, depth=1, heads=2)
+PPO = PPOSettings(total_steps=30_000, rollout=16, minibatches=4, learning_rate=2e-3, sizes=SMALL)
+OFF_POLICY = {"total_steps": 16_000, "learning_starts": 1000, "learning_rate": 2e-3, "sizes": SMALL}
+SOLVED = {
+    "ppo": (train_ppo, PPO),
+    "ppo, attention": (train_ppo, replace(PPO, total_steps=20_000, network="attention")),
+    "ppo, gat": (train_ppo, replace(PPO, total_steps=20_000, network="gat")),
+    "ppo, bf16": (train_ppo, replace(PPO, precision="bf16")),
+    "a2c": (train_a2c, A2CSettings(total_steps=60_000, rollout=8, learning_rate=3e-3, sizes=SMALL)),
+    "d3qn": (train_d3qn, D3QNSettings(target_every=100, **OFF_POLICY)),
+    "rainbow": (
+        train_d3qn,
+        D3QNSettings(target_every=100, noisy=True, atoms=21, span=(-5.0, 2.0), **OFF_POLICY),
+    ),
+    "sac": (train_sac, SACSettings(mixing=0.05, **OFF_POLICY)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOLVED)
+def test_it_finds_short_first(name):
+    train, settings = SOLVED[name]
+    trained = train(TwoJobs(64), settings, seed=0)
+    assert excess(trained.network) == 0.0
+    assert trained.settings == settings
+    last = trained.history[-1]
+    assert last.number == last.of == len(trained.history)
+    assert last.steps_per_s > 0 and last.mean_return > trained.history[0].mean_return
+    assert last.metric == -last.mean_return
+
+
+def test_before_learning_it_is_not_the_optimum():
+    """The test above can fail."""
+    trained = train_ppo(TwoJobs(8), replace(PPO, total_steps=1, learning_rate=1e-9), seed=0)
+    assert excess(trained.network) > 0.5
+
+
+@pytest.mark.slow
+def test_a_constraint_is_kept_at_the_price_of_the_reward():
+    """Short first is now a cost, and may happen in one episode of ten."""
+    settings = replace(PPO, total_steps=60_000, cost="short_first", cost_limit=0.1, cost_rate=0.02)
+    trained = train_ppo(TwoJobs(64), settings, seed=0)
+    late = [one.losses["cost"] for one in trained.history[-10:]]
+    assert np.mean(late) <= 0.1 < trained.history[0].losses["cost"]
+    assert trained.history[-1].losses["price"] > 0
+    assert excess(trained.network) > 1.0
+
+
+QUICK = {
+    "ppo": (train_ppo, PPOSettings(rollout=4, minibatches=2, epochs=2, cost="short_first", sizes=TINY)),
+    "ppo, target_kl": (train_ppo, PPOSettings(rollout=4, minibatches=2, target_kl=1e-4, sizes=TINY)),
+    "ppo, attention": (train_ppo, PPOSettings(rollout=4, minibatches=2, network="attention", sizes=TINY)),
+    "ppo, gat": (train_ppo, PPOSettings(rollout=4, minibatches=2, network="gat", sizes=TINY)),
+    "a2c": (train_a2c, A2CSettings(rollout=4, sizes=TINY)),
+    "d3qn": (
+        train_d3qn,
+        D3QNSettings(
+            rollout=4, gradient_steps=2, batch=16, capacity=80, learning_starts=16, target_every=3, sizes=TINY
+        ),
+    ),
+    "rainbow": (
+        train_d3qn,
+        D3QNSettings(
+            rollout=4, gradient_steps=2, batch=16, capacity=200, learning_starts=16, target_every=3,
+            noisy=True, atoms=5, sizes=TINY,
+        ),
+    ),
+    "sac": (
+        train_sac,
+        SACSettings(rollout=4, gradient_steps=2, batch=16, capacity=80, learning_starts=16, sizes=TINY),
+    ),
+}  # fmt: skip
+ENVS, UPDATES = 4, 6
+
+
+def quick(name, **changes):
+    """Six updates; episodes are cut off early, so that cuts are in every rollout."""
+    train, settings = QUICK[name]
+    every = {"total_steps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
+    settings = replace(settings, **{**every, **changes})
+
+    def run(**arguments):
+        return train(TwoJobs(ENVS, horizon=3), settings, seed=7, **arguments)
+
+    return run
+
+
+def weights(trained) -> bytes:
+    return b"".join(value.numpy().tobytes() for value in trained.network.state_dict().values())
+
+
+def digest(folder) -> str:
+    """Of all tensors and arrays of the last checkpoint: optimizers, random states, environments, replay …"""
+    with safe_open(folder / "last.safetensors", framework="np") as file:
+        found: str = json.loads(file.metadata()["kilowait"])["digest"]
+    return found
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(number):
+    def progress(update):
+        if update.number == number:
+            raise Stopped
+
+    return progress
+
+
+def judge(network) -> float:
+    """Deterministic, and not falling all the time: best and last differ."""
+    return float(sum(p.detach().double().sum() for p in network.parameters())) % 1.0
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_stopped_and_resumed_is_as_never_stopped(name, tmp_path):
+    whole = quick(name)(checkpoint_dir=tmp_path / "whole")
+    for stopped in range(1, UPDATES):
+        folder = tmp_path / str(stopped)
+        with pytest.raises(Stopped):
+            quick(name)(checkpoint_dir=folder, progress=stop_after(stopped))
+        again = quick(name)(checkpoint_dir=folder, resume=folder)
+        assert weights(again) == weights(whole), stopped
+        forget = [replace(one, steps_per_s=0.0) for one in again.history]
+        assert repr(forget) == repr([replace(one, steps_per_s=0.0) for one in whole.history])
+        # Not only the weights: everything that a next update would depend on.
+        assert digest(folder) == digest(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["ppo", "d3qn"])
+def test_stopped_between_checkpoints_and_validated(name, tmp_path):
+    """The checkpoint is older than the stop, and the best network is older than the checkpoint."""
+    whole = quick(name, checkpoint_every=2)(validate=judge)
+    with pytest.raises(Stopped):
+        quick(name, checkpoint_every=2)(validate=judge, checkpoint_dir=tmp_path, progress=stop_after(5))
+    again = quick(name, checkpoint_every=2)(validate=judge, checkpoint_dir=tmp_path, resume=tmp_path)
+    assert weights(again) == weights(whole)
+    validations = [one.validation for one in whole.history if not math.isnan(one.validation)]
+    assert len(validations) == 3 and whole.history[-1].best == min(validations) == judge(whole.network)
+    kept = load_network(tmp_path / "agent.pt", Spec())
+    assert judge(kept) == judge(whole.network)
+    assert kept.provenance["algorithm"] == name and kept.provenance["settings"]["sizes"]["width"] == 8
+
+
+def test_seeds_decide():
+    train, settings = QUICK["ppo"]
+    settings = replace(settings, total_steps=64)
+    found = [weights(train(TwoJobs(ENVS), settings, seed=seed, threads=1)) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_torch_and_numpy_are_left_alone(tmp_path):
+    before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    for name in QUICK:
+        quick(name, total_steps=64)()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numbers).all()  # noqa: NPY002
+
+
+def test_patience_stops_and_the_best_is_given():
+    values = iter([5.0, 3.0, 4.0, 3.5, 1.0])
+    seen = []
+
+    def falling(network):
+        seen.append({name: value.clone() for name, value in network.state_dict().items()})
+        return next(values)
+
+    trained = quick("ppo", validate_every=1, patience=2)(validate=falling)
+    assert len(trained.history) == 4 and trained.history[-1].best == 3.0
+    for name, value in trained.network.state_dict().items():
+        assert torch.equal(value, seen[1][name])
+
+
+def test_what_is_not_finite_stops_and_the_last_good_checkpoint_stays(tmp_path):
+    train, settings = QUICK["ppo"]
+    settings = replace(settings, total_steps=96, checkpoint_every=1, cost=None)
+    with pytest.raises(TrainingError) as caught:
+        train(TwoJobs(ENVS, broken_after=9), settings, seed=0, checkpoint_dir=tmp_path)
+    said = str(caught.value)
+    assert said.startswith("update 3: policy is nan; value is nan. the last good checkpoint is ")
+    assert f"{tmp_path}/last.safetensors (update 2)" in said and "lower the learning rate" in said
+    assert read_state(tmp_path / "last.safetensors", "kilowait checkpoint")["number"] == 2
+    with pytest.raises(TrainingError, match=r"update 1: .*no checkpoint was kept"):
+        train(TwoJobs(ENVS, broken_after=1), settings, seed=0)
+
+
+def test_resuming_something_else(tmp_path):
+    quick("ppo", total_steps=32)(checkpoint_dir=tmp_path)
+    with pytest.raises(InputError, match=r"was trained with algorithm 'ppo', and this is 'a2c'"):
+        quick("a2c")(resume=tmp_path)
+    with pytest.raises(
+        InputError, match=r"was trained with setting clip 0.2, and this is 0.3; resume with the same"
+    ):
+        quick("ppo", clip=0.3)(resume=tmp_path)
+    train, settings = QUICK["ppo"]
+    with pytest.raises(InputError, match="was trained with seed 7, and this is 8"):
+        train(TwoJobs(ENVS), replace(settings, checkpoint_every=1, validate_every=2), seed=8, resume=tmp_path)
+    with pytest.raises(InputError, match="was trained with envs 4, and this is 5"):
+        train(TwoJobs(5), replace(settings, checkpoint_every=1, validate_every=2), seed=7, resume=tmp_path)
+    with pytest.raises(InputError, match="there is no .*nowhere"):
+        quick("ppo")(resume=tmp_path / "nowhere")
+    wider = TwoJobs(ENVS)
+    wider.spec_of_observation = Spec(extra=3)
+    with pytest.raises(InputError, match="an environment with extra 1; this one has 3"):
+        train(wider, settings, seed=7, resume=tmp_path)
+
+
+def test_more_steps_may_be_asked_for(tmp_path):
+    quick("ppo", total_steps=32)(checkpoint_dir=tmp_path)
+    longer = quick("ppo", total_steps=64)(resume=tmp_path)
+    assert [one.number for one in longer.history] == [1, 2, 3, 4] and longer.history[0].of == 4
+    done = quick("ppo", total_steps=32)(resume=tmp_path)
+    assert len(done.history) == 2
+
+
+def test_a_rollout_too_small_to_cut():
+    with pytest.raises(InputError, match="a rollout of 4 steps cannot be cut into 8 minibatches"):
+        train_ppo(TwoJobs(1), PPOSettings(rollout=4), seed=0)

@@ -1,0 +1,102 @@
+"""The dense layer against PyTorch Geometric's on the list of the same edges, with the same weights."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from kilowait.agents.networks import gat
+from kilowait.agents.networks.gat import EDGE_TYPES, DenseGATv2, TimeBetween, time_feature
+
+WIDTH, HEADS, NODES = 24, 3, 9
+
+
+@pytest.fixture
+def graph():
+    random = torch.Generator().manual_seed(4)
+    nodes = torch.randn(2, NODES, WIDTH, generator=random)
+    bits = torch.randint(0, 8, (2, NODES, NODES), generator=random)
+    bits[torch.rand(bits.shape, generator=random) < 0.5] = 0
+    itself = torch.eye(NODES, dtype=torch.bool).expand(bits.shape)
+    typed = [(bits & 1 << place) != 0 for place in range(3)]
+    between = torch.randn(2, NODES, NODES, 4, generator=random)
+    edges = torch.cat([torch.stack([*typed, itself], -1).float(), between], -1)
+    return nodes, (bits != 0) | itself, edges
+
+
+def in_lists(layer: DenseGATv2, nodes, adjacent, edges):
+    """By PyTorch Geometric, one graph of the batch at a time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch_geometric.nn import GATv2Conv
+
+        theirs = GATv2Conv(WIDTH, WIDTH // HEADS, HEADS, add_self_loops=False, edge_dim=edges.shape[-1])
+    with torch.no_grad():
+        theirs.lin_l.weight.copy_(layer.source.weight)
+        theirs.lin_l.bias.copy_(layer.source.bias)
+        theirs.lin_r.weight.copy_(layer.target.weight)
+        theirs.lin_r.bias.copy_(layer.target.bias)
+        theirs.lin_edge.weight.copy_(layer.edge.weight)
+        theirs.att.copy_(layer.score[None])
+        theirs.bias.copy_(layer.bias)
+        found = []
+        for one in range(len(nodes)):
+            target, source = adjacent[one].nonzero().T
+            found.append(theirs(nodes[one], torch.stack([source, target]), edges[one, target, source]))
+        return torch.stack(found)
+
+
+def with_other_biases(layer: DenseGATv2) -> DenseGATv2:
+    with torch.no_grad():
+        for bias in (layer.source.bias, layer.target.bias, layer.bias):
+            bias.copy_(torch.linspace(-1, 1, WIDTH))
+    return layer
+
+
+def test_it_is_graph_attention_of_the_second_kind(graph):
+    nodes, adjacent, edges = graph
+    layer = with_other_biases(DenseGATv2(WIDTH, HEADS, edges.shape[-1]))
+    ours, weights = layer(nodes, adjacent, edges)
+    torch.testing.assert_close(ours, in_lists(layer, nodes, adjacent, edges), atol=1e-5, rtol=1e-5)
+    assert (weights[:, :, :, :][~adjacent[:, None].expand_as(weights)] == 0).all()
+
+
+def test_types_of_edges_alone(graph):
+    """As `GATv2Conv` with one-hot edge attributes."""
+    nodes, adjacent, edges = graph
+    layer = with_other_biases(DenseGATv2(WIDTH, HEADS, len(EDGE_TYPES)))
+    types = edges[..., : len(EDGE_TYPES)]
+    torch.testing.assert_close(
+        layer(nodes, adjacent, types)[0], in_lists(layer, nodes, adjacent, types), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_batch_in_pieces_is_the_same(graph, monkeypatch):
+    nodes, adjacent, edges = graph
+    layer = DenseGATv2(WIDTH, HEADS, edges.shape[-1])
+
+    def result():
+        layer.zero_grad()
+        found = layer(nodes, adjacent, edges)[0]
+        found.square().sum().backward()
+        return found, layer.score.grad.clone(), layer.edge.weight.grad.clone()
+
+    whole = result()
+    monkeypatch.setattr(gat, "PAIRS_AT_A_TIME", 1)
+    for one, other in zip(whole, result(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_time_tells_before_from_after():
+    code = TimeBetween()(torch.tensor([[0.0, 0.3]]))
+    assert code.shape == (1, 2, 2, 4)
+    assert not torch.allclose(code[0, 0, 1], code[0, 1, 0])
+    torch.testing.assert_close(code[0, 0, 0], code[0, 1, 1])
+
+
+def test_which_feature_is_time():
+    assert time_feature(("nodes", "age", "wait_h")) == 1
+    assert time_feature(("nodes", "submit_h")) == 1
+    assert time_feature(("nodes", "awaited")) is None

@@ -1,0 +1,173 @@
+"""What every network must do, whatever is inside: obey the mask, ignore padding and the order of the queue."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from kilowait.agents.networks import KINDS, network, q_network
+from kilowait.agents.networks.sizes import SeenBefore, described, seen_from
+from kilowait.errors import InputError, UnknownNameError
+
+SPEC = SeenBefore(("length", "wait_h", "nodes"), ("hour", "load"), slots=6, choices=3, extra=2, graph=True)
+ACTIONS = SPEC.slots * SPEC.choices + SPEC.extra
+
+
+def queues(batch: int = 5, *, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Queues of 0 to 4 jobs in the first of six slots."""
+    random = np.random.default_rng(seed)
+    there = np.arange(SPEC.slots) < np.arange(batch)[:, None]
+    there[:, 5] = False
+    jobs = random.normal(size=(batch, SPEC.slots, 3)) * there[..., None]
+    mask = np.concatenate([np.repeat(there, SPEC.choices, 1), np.ones((batch, 2))], 1)
+    edges = random.integers(0, 8, (batch, SPEC.slots, SPEC.slots))
+    edges = (edges | edges.transpose(0, 2, 1)) * there[:, :, None] * there[:, None, :]
+    return {
+        "jobs": torch.tensor(jobs, dtype=torch.float32),
+        "summary": torch.tensor(random.normal(size=(batch, 2)), dtype=torch.float32),
+        "mask": torch.tensor(mask, dtype=torch.int8),
+        "edges": torch.tensor(edges, dtype=torch.uint8),
+    }
+
+
+def both(kind):
+    return network(SPEC, kind, seed=3, width=16), q_network(SPEC, kind, seed=3, width=16)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_mask_and_gradients(kind):
+    seen = queues()
+    actor, q = both(kind)
+    logits, value = actor(seen)
+    assert logits.shape == (5, ACTIONS) and value.shape == (5,) and value.isfinite().all()
+    for scores in (logits, q(seen), actor.scores(seen), q.scores(seen)):
+        assert torch.equal(scores.isfinite(), seen["mask"] != 0)
+        assert (scores[seen["mask"] == 0] == -torch.inf).all()
+    (logits[seen["mask"] != 0].square().sum() + value.sum()).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in actor.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing(kind):
+    """A queue alone, with fewer slots used, is scored as in a batch with longer ones."""
+    seen = queues()
+    actor, q = both(kind)
+    for place in range(5):
+        alone = {name: rows[place : place + 1] for name, rows in seen.items()}
+        torch.testing.assert_close(actor(alone)[0], actor(seen)[0][place : place + 1])
+        torch.testing.assert_close(actor(alone)[1], actor(seen)[1][place : place + 1])
+        torch.testing.assert_close(q(alone), q(seen)[place : place + 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_the_queue_does_not_matter(kind):
+    seen = queues()
+    actor, _ = both(kind)
+    order = torch.tensor([5, 2, 0, 4, 1, 3])
+    per_job = seen["mask"][:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
+    turned = {
+        "jobs": seen["jobs"][:, order],
+        "summary": seen["summary"],
+        "mask": torch.cat([per_job, seen["mask"][:, -SPEC.extra :]], 1),
+        "edges": seen["edges"][:, order][:, :, order],
+    }
+    logits, value = actor(seen)
+    wanted = logits[:, : -SPEC.extra].view(5, SPEC.slots, -1)[:, order].flatten(1)
+    found, same = actor(turned)
+    torch.testing.assert_close(found[:, : -SPEC.extra], wanted)
+    torch.testing.assert_close(found[:, -SPEC.extra :], logits[:, -SPEC.extra :])
+    torch.testing.assert_close(same, value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["jobs", "summary", "edges"])
+def test_what_is_seen_matters(kind, name):
+    seen = queues()
+    actor, _ = both(kind)
+    other = {**seen, name: queues(seed=1)[name]}
+    told = not torch.allclose(actor(seen)[0][4], actor(other)[0][4])
+    assert told == (name != "edges" or kind == "gat")
+
+
+def test_the_kernel_is_the_same_gathered_and_dense():
+    seen = queues()
+    body = network(SPEC, "kernel", width=16).body
+    jobs, joined = seen["jobs"], body.summary(seen["summary"])
+    there = (jobs != 0).any(-1)
+    gathered, dense = body._gathered(jobs, there, joined), body._dense(jobs, there, joined)
+    torch.testing.assert_close(gathered.pooled, dense.pooled)
+    torch.testing.assert_close(gathered.rows, dense.rows.flatten(0, 1)[gathered.places])
+
+
+@pytest.mark.parametrize("kind", ["attention", "gat"])
+def test_attention_can_be_looked_at(kind):
+    seen = queues()
+    body = network(SPEC, kind, width=16, heads=2, depth=2).body
+    layers = body.attention(seen)
+    assert len(layers) == 2
+    for weights in layers:
+        assert weights.shape[:2] == (5, 2)
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    first = 1 if kind == "attention" else 0  # the summary's token
+    nobody = layers[0][2, :, :, first + 2 :]  # the third queue has two jobs
+    looked = nobody[:, : first + 2]
+    assert (looked == 0).all()
+
+
+def test_the_mean_allowed_advantage_is_nought():
+    seen = queues()
+    q = q_network(SPEC, "kernel", width=16)
+    _, state = q.outputs(q.body(seen))
+    allowed = seen["mask"] != 0
+    found = q(seen)
+    for row in range(5):
+        assert found[row][allowed[row]].mean().item() == pytest.approx(state[row].item(), abs=1e-5)
+
+
+def test_atoms_make_distributions():
+    seen = queues()
+    q = q_network(SPEC, "attention", width=16, atoms=11, span=(-5.0, 5.0))
+    spread = q.log_distribution(seen).exp()
+    assert spread.shape == (5, ACTIONS, 11)
+    torch.testing.assert_close(spread.sum(-1), torch.ones(5, ACTIONS))
+    allowed = seen["mask"] != 0
+    torch.testing.assert_close(q(seen)[allowed], (spread @ torch.linspace(-5, 5, 11))[allowed])
+
+
+def test_noise_is_drawn_when_asked_and_off_in_evaluation():
+    seen, random = queues(), torch.Generator().manual_seed(1)
+    q = q_network(SPEC, "kernel", width=16, noisy=True)
+    still = q.eval()(seen)
+    q.train().draw_noise(random)
+    first = q(seen)
+    assert torch.equal(first, q(seen)) and not torch.equal(first, still)
+    q.draw_noise(random)
+    assert not torch.equal(first, q(seen))
+    assert torch.equal(q.eval()(seen), still)
+
+
+def test_a_seed_makes_the_weights_and_leaves_torch_alone():
+    before = torch.get_rng_state()
+    first, same, other = (network(SPEC, "gat", seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    weights = [torch.cat([p.flatten() for p in one.parameters()]) for one in (first, same, other)]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+def test_the_spec_goes_into_words_and_back():
+    assert seen_from(described(SPEC)) == SPEC
+
+
+def test_names_and_sizes_that_cannot_be():
+    with pytest.raises(UnknownNameError, match="unknown network 'kernal'; did you mean 'kernel'"):
+        network(SPEC, "kernal")
+    with pytest.raises(UnknownNameError, match="unknown size 'hieght'"):
+        network(SPEC, "kernel", hieght=3)
+    with pytest.raises(InputError, match="the width 20 cannot be shared by 3 heads; take a multiple of 3"):
+        network(SPEC, "kernel", width=20, heads=3)
+    with pytest.raises(InputError, match="each must be at least 1"):
+        network(SPEC, "kernel", depth=0)
+    flat = SeenBefore(("length",), ("hour",), 4, 1, 0, graph=False)
+    with pytest.raises(InputError, match="'gat' needs edges.*graph=True"):
+        network(flat, "gat")

@@ -1,0 +1,160 @@
+"""Look-ahead as a policy: the base rule where it may not look, never the truth, and better where the rule is wrong."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, Levers, Outage
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.envs.board import whoever
+from kilowait.envs.lookahead import LookAhead, run_for
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.scenario import resolve_policy
+from kilowait.policies.registry import Player
+from tests.envs.support import crowded, two_groups
+
+MACHINE = Cluster.from_nodes(16)
+
+
+def starts(jobs, cluster, policy, backfill="easy", **settings):
+    return kw.simulate(jobs, cluster, policy, backfill, **settings).jobs()["start_s"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
+@pytest.mark.parametrize("backfill", ["none", "easy", 2])
+@pytest.mark.parametrize("base", ["saf", "f1", "wfp3", "random"])
+def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
+    jobs = crowded(120, seed)
+    looked = starts(jobs, cluster, LookAhead(base, width=1), backfill)
+    assert np.array_equal(looked, starts(jobs, cluster, base, backfill))
+    if backfill == "easy":  # and of any other it is not
+        assert not np.array_equal(looked, starts(jobs, cluster, LookAhead(base, width=8), backfill))
+
+
+def test_dependencies_and_withdrawn_jobs_are_kept():
+    jobs = crowded(90, 5)
+    n = len(jobs)
+    after = np.full(n, -1)
+    after[10::7] = jobs["job_id"][3 : 3 + len(after[10::7])]
+    jobs = jobs.with_columns(
+        after_id=after,
+        think_s=np.full(n, 5.0),
+        cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
+    )
+    rule = kw.simulate(jobs, MACHINE, "sjf", "easy")
+    looked = kw.simulate(jobs, MACHINE, LookAhead("sjf", width=1), "easy")
+    assert np.array_equal(looked.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
+    assert (looked.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1
+    wide = kw.simulate(jobs, MACHINE, LookAhead("sjf"), "easy")
+    wait = wide.jobs()["start_s"] - wide.eligible_s
+    assert np.nanmin(wait) >= 0 and (np.isfinite(wait) == (wide.job_outcome != rule.job_outcome[4])).all()
+
+
+def test_two_jobs_that_saf_takes_in_the_wrong_order():
+    jobs = kw.JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 1, 1],
+        runtime_s=[10, 100, 60],
+        estimate_s=[10, 100, 60],
+        nodes=[2, 1, 2],
+    )
+    machine = Cluster.from_nodes(2)
+    # Slowdowns of jobs 2 and 3: the small one first 1.09 + 2.82, the short one first 1.69 + 1.15.
+    assert starts(jobs, machine, "saf").tolist() == [0, 10, 110]
+    assert starts(jobs, machine, LookAhead("saf", width=2)).tolist() == [0, 70, 10]
+    # Waits: 9 + 109 against 69 + 9.
+    assert starts(jobs, machine, LookAhead("saf", objective="wait")).tolist() == [0, 70, 10]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("base", ["saf", "lxf"])
+def test_what_has_not_ended_yet_changes_nothing(seed, base):
+    jobs, policy = crowded(150, seed), LookAhead(base, width=6)
+    log = kw.simulate(jobs, MACHINE, policy, "easy").jobs()
+    until = float(np.median(log["start_s"]))
+    later = log["start_s"] + jobs["runtime_s"] > until
+    random = np.random.default_rng(seed)
+    others = np.maximum(until - log["start_s"], 0) + random.integers(1, 4000, len(jobs))
+    altered = jobs.with_columns(runtime_s=np.where(later, others, jobs["runtime_s"]))
+    again = starts(altered, MACHINE, policy)
+    decided = log["start_s"] <= until
+    assert np.array_equal(again[decided], log["start_s"][decided]) and (again[~decided] > until).all()
+    assert not np.array_equal(again, log["start_s"])  # the alteration was felt, later
+
+
+def test_the_same_every_time_and_never_more_than_there_is():
+    for cluster in (MACHINE, two_groups()):
+        jobs = crowded(200, 8)
+        first = kw.simulate(jobs, cluster, LookAhead(width=12, depth=5), 2)
+        again = kw.simulate(jobs, cluster, LookAhead(width=12, depth=5), 2)
+        assert np.array_equal(first.start_s, again.start_s) and np.array_equal(first.job, again.job)
+        held = jobs["nodes"][first.job]
+        for at in first.start_s:
+            there = (first.start_s <= at) & (at < first.end_s)
+            used = np.bincount(first.group[there], held[there], len(cluster.groups))
+            assert (used <= [group.nodes for group in cluster.groups]).all()
+
+
+@pytest.mark.parametrize("width", [2, 5, 20])
+@pytest.mark.parametrize("depth", [1, 30])
+def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
+    simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), rule=whoever())
+    state = simulator.state._replace(need=simulator.state.need.copy())
+    policy = LookAhead(width=width, depth=depth)
+    stage = policy.stage(state)
+    run_for(state, stage)(state, stage, *policy.scoring(simulator.table, MACHINE))
+    plan = stage.plan[0]
+    assert int(state.clock["segments"][0]) == 200
+    assert 0 < plan.decisions < plan.rehearsals <= width * plan.decisions
+    assert plan.starts < plan.rehearsals * (depth + 2 * 16)  # one pass starts no more than 16 jobs
+
+
+def test_it_is_a_policy_by_name():
+    policy = LookAhead.from_text("lookahead:base=sjf:width=3:depth=9:objective=wait")
+    assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, Player)
+    assert LookAhead.from_text(policy.name) == policy
+    log = kw.simulate(crowded(40, 1), MACHINE, policy, "easy")
+    assert log.run["policy"] == policy.name and log.run["backfill"] == "easy"
+    assert len(kw.simulate(crowded(5, 1)[:0], MACHINE, policy, "easy")) == 0
+    assert resolve_policy("lookahead:width=3") == LookAhead(width=3)
+
+
+def test_bad_input_is_told():
+    jobs = crowded(20, 0)
+    for text, words in (
+        ("lookahead:width", "not written as name=value"),
+        ("lookahead:width=x", "not a whole number"),
+        ("lookahead:width=0", "from 1 to"),
+        ("lookahead:base=las", "cannot rehearse with 'las'"),
+        ("lookahead:base=fair_share", "cannot rehearse with 'fair_share'"),
+        ("saf", "is no look-ahead"),
+    ):
+        with pytest.raises(InputError, match=words):
+            LookAhead.from_text(text)
+    with pytest.raises(UnknownNameError, match="width"):
+        LookAhead.from_text("lookahead:widht=3")
+    with pytest.raises(UnknownNameError, match="bsld"):
+        LookAhead(objective="slowdown")
+    with pytest.raises(InputError, match="conservative"):
+        kw.simulate(jobs, MACHINE, LookAhead(), "conservative")
+    with pytest.raises(InputError, match="once an instant"):
+        kw.simulate(jobs, MACHINE, LookAhead(), "easy", passes="event")
+    with pytest.raises(InputError, match="no levers"):
+        kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=Levers())
+    with pytest.raises(InputError, match="no levers"):
+        kw.simulate(jobs.with_columns(hold_until_s=np.full(20, 1e6)), MACHINE, LookAhead(), "easy")
+    name = MACHINE.groups[0].name
+    down = Cluster(groups=MACHINE.groups, outages=[Outage(name, start_s=3, end_s=9, nodes=6)])
+    with pytest.raises(InputError, match="outages"):
+        kw.simulate(jobs, down, LookAhead(), "easy")
+    with pytest.raises(InputError, match="placed nodes"):
+        LookAhead().played(jobs, Cluster.preset("gpu-mixed"), Settings("easy"))
+
+    @kw.policy
+    def nonsense(job, now):
+        return float("nan")
+
+    with pytest.raises(InputError, match="'nonsense'.*score NaN"):
+        kw.simulate(jobs, MACHINE, LookAhead(nonsense), "easy")
