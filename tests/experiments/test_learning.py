@@ -85,3 +85,12 @@ def test_bad_settings_are_told(tmp_path):
     with pytest.raises(InputError, match="takes? shorter|shorter"):
         trained(tmp_path, replace(QUICK, episode_jobs=700))
     assert training_folder("a/b").as_posix() == "a/b.training"
+
+
+def test_a_limit_has_a_price_that_rises_while_it_is_broken(tmp_path):
+    how = replace(QUICK, limit={"sla": 0.0}, sla_s=1.0)
+    _, history = trained(tmp_path / "run", how)
+    prices = [update.losses["price"] for update in history]
+    assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
+    with pytest.raises(InputError, match="it is ppo"):
+        replace(QUICK, algo="sac", settings={}, limit={"sla": 0.1})

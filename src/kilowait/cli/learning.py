@@ -23,6 +23,8 @@ def train_network(
     *,
     backfill: str,
     reward: str,
+    limit: str | None,
+    sla: str,
     max_wait: str | None,
     resume: bool,
     wandb: str | None,
@@ -45,6 +47,8 @@ def train_network(
         **asked,
         backfill=parse_backfill(backfill),
         reward=weights_of(reward),
+        limit={} if limit is None else weights_of(limit),
+        sla_s=parse_span(sla),
         max_wait_s=None if max_wait is None else parse_span(max_wait),
     )
     state = learning.training_folder(out)

@@ -68,6 +68,13 @@ def train(
             metavar="T=W,...", help="Networks: weights of slowdown, wait, sla, fairness; what is to be small."
         ),
     ] = "slowdown=1",
+    limit: Annotated[
+        str | None,
+        typer.Option(metavar="T=X", help="PPO: a term that may not be above X, say sla=0.05."),
+    ] = None,
+    sla: Annotated[
+        str, typer.Option(metavar="T", help="Networks: a job that waits longer than this counts for sla.")
+    ] = "4h",
     max_wait: Annotated[
         str | None,
         typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first."),
@@ -121,6 +128,8 @@ def train(
             },
             backfill=backfill,
             reward=reward,
+            limit=limit,
+            sla=sla,
             max_wait=max_wait,
             resume=resume,
             wandb=wandb,

@@ -20,7 +20,7 @@ from kilowait.cluster import Cluster
 from kilowait.envs.board import Asking, Board
 from kilowait.envs.copies import DISABLED, NEXT_STEP, SAME_STEP, Copies, Observation
 from kilowait.envs.observing import Seen
-from kilowait.envs.rewards import Reward
+from kilowait.envs.rewards import TERMS, Reward
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.seeding import stream
@@ -40,6 +40,9 @@ Stepped = tuple[
 
 class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
     """Copies of a run, each on its own window of the log, as a vector env."""
+
+    term_names: tuple[str, ...] = ()
+    """Of the reward; a step's infos have each by its name, one number a copy."""
 
     def __init__(
         self,
@@ -117,7 +120,8 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
         self.board.step(choice)
-        infos: dict[str, Any] = {"terms": a.terms.copy()}
+        terms = a.terms.copy()
+        infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
         over = a.over.copy()
         cut = self.board.cut()
         if over.any():
@@ -187,6 +191,8 @@ class BatchVectorEnv(CopiesVectorEnv):
     >>> seen["jobs"].shape, bool(seen["mask"].any())
     ((4, 128, 10), True)
     """
+
+    term_names = tuple(TERMS)
 
     def __init__(
         self,

@@ -53,6 +53,11 @@ class Learning:
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"slowdown": 1.0})
     """Weights of the terms of the reward."""
+    sla_s: float = 4 * 3600.0
+    """Wait beyond which a job counts for the term sla, seconds."""
+    limit: Mapping[str, float] = field(default_factory=dict)
+    """PPO: one term and the most it may be, such as {"sla": 0.05}: 95 % of the jobs are to wait at most sla_s. The
+    rest of the reward is made small subject to that, by a price on the term that rises until it holds (Lagrangian PPO)."""
     max_wait_s: float | None = None
     """A job that has waited longer goes first; None: no bound."""
     ease: float = 1.0
@@ -72,6 +77,10 @@ class Learning:
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
             raise UnknownNameError("algorithm", self.algo, ALGORITHMS)
+        if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
+            raise InputError(
+                f"limits {dict(self.limit)} for {self.algo}; it is ppo that keeps a limit, and one"
+            )
         if not (math.isfinite(self.ease) and self.ease > 0):
             raise InputError(
                 f"the curriculum begins at {self.ease} times the arrivals; give a number above 0"
@@ -89,6 +98,7 @@ class Learning:
                 "total_steps": self.steps,
                 "network": self.net,
                 "precision": self.precision,
+                **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
                 **dict(self.settings),
             }
         )
@@ -148,6 +158,7 @@ def learn(
     shared: dict[str, Any] = {
         "cluster": cluster,
         "reward": dict(how.reward),
+        "sla_s": how.sla_s,
         "slots": how.slots,
         "backfill": how.backfill,
         "backfill_order": how.backfill_order,
@@ -264,5 +275,5 @@ def save_learned(
 def _plain(how: Learning) -> dict[str, Any]:
     """The settings as numbers and words."""
     told = asdict(how)
-    told["reward"], told["settings"] = dict(how.reward), dict(how.settings)
+    told |= {name: dict(getattr(how, name)) for name in ("reward", "limit", "settings")}
     return told
