@@ -38,6 +38,7 @@ MOST_STARTS = 10_000
 @apart
 def _forget_void(s: Any) -> None:
     """Drop events from the top that have no effect any more."""
+    s = lend(s)
     k = s.clock[0]
     while k.events > 0:
         code = s.events[0].job
@@ -66,6 +67,7 @@ def _active(s: Any) -> int:
 @apart
 def _short(s: Any, time: float) -> bool:
     """Whether the arrays may be too small for what this instant can bring."""
+    s = lend(s)
     k = s.clock[0]
     many = _active(s) + 16
     at = k.next_arrival
@@ -120,6 +122,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
 @apart
 def _next_tick(s: Any, time: float) -> float:
     """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
+    s = lend(s)
     k = s.clock[0]
     if _active(s) == 0:
         if time == np.inf:
@@ -139,6 +142,7 @@ def _next_tick(s: Any, time: float) -> float:
 
 @apart
 def _finish(s: Any, job: int) -> None:
+    s = lend(s)
     fate = s.fate[job]
     close(s, job, COMPLETED, fate.run_s, 0.0)
     vacate(s, job)

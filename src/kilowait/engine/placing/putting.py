@@ -15,6 +15,7 @@ __all__ = ["put"]
 @apart
 def put(s: Any, job: int, only: int) -> bool:
     """Place the job on what is free, on type `only` (-1: on any it may use), and take it; `places` says where."""
+    s = lend(s)
     fate = s.fate[job]
     types = s.tiers.shape[1]
     at = 0

@@ -8,12 +8,15 @@ from kilowait.engine.kernels.compiling import apart, kernel, move
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.placing.state import RUNNING, WAITING
 
+from kilowait.engine.placing.state import lend
+
 __all__ = ["compact", "enqueue", "line_up", "look", "withdraw"]
 
 
 @apart
 def enqueue(s: Any, job: int) -> None:
     """A job waits: in order of (key, number) where the rule is fixed, of number where it moves."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     fate.status = WAITING
@@ -41,6 +44,7 @@ def enqueue(s: Any, job: int) -> None:
 @apart
 def compact(s: Any) -> None:
     """Drop from the queue those that wait no more."""
+    s = lend(s)
     k = s.clock[0]
     while k.queue_lo < k.queue_hi and s.fate[s.queue[k.queue_lo].job].status != WAITING:
         k.queue_lo += 1
@@ -56,6 +60,7 @@ def compact(s: Any) -> None:
 @apart
 def withdraw(s: Any, job: int, status: int) -> None:
     """A waiting job leaves."""
+    s = lend(s)
     s.fate[job].status = status
     compact(s)
 

@@ -12,6 +12,8 @@ from kilowait.engine.placing.queueing import compact, line_up
 from kilowait.engine.placing.state import MIGRATED, RUNNING, WAITING
 from kilowait.engine.placing.working import begin, close, done_at, kept_of, preempt, speed_at, vacate
 
+from kilowait.engine.placing.state import lend
+
 __all__ = ["migrate", "move_up", "start", "start_now", "walk"]
 
 
@@ -46,6 +48,7 @@ def walk(s: Any, score: Any, parameters: Any) -> None:
 @apart
 def start(s: Any, job: int, only: int) -> bool:
     """Start the job if it can be placed (on type `only`, unless that is -1)."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     if only < 0 and s.failed[fate.like, 0] == k.gives:
@@ -61,6 +64,7 @@ def start(s: Any, job: int, only: int) -> bool:
 @apart
 def start_now(s: Any, job: int, only: int) -> bool:
     """The same from outside a walk."""
+    s = lend(s)
     started = start(s, job, only)
     if started:
         compact(s)
@@ -76,6 +80,7 @@ def _begin_here(s: Any, job: int) -> None:
 @apart
 def _serve(s: Any, job: int, at: int) -> bool:
     """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     if start(s, job, -1):
@@ -111,6 +116,7 @@ def _serve(s: Any, job: int, at: int) -> bool:
 @apart
 def _find_victims(s: Any, job: int, at: int) -> int:
     """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
+    s = lend(s)
     k = s.clock[0]
     found = 0
     for i in range(at):
@@ -201,6 +207,7 @@ def _bring_back(s: Any, job: int) -> None:
 @apart
 def move_up(s: Any) -> None:
     """Move running jobs, by number, to where they are believed to end sooner."""
+    s = lend(s)
     k = s.clock[0]
     many = 0
     for i in range(k.running):
@@ -219,6 +226,7 @@ def move_up(s: Any) -> None:
 @apart
 def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     done = done_at(fate, k.now)

@@ -13,6 +13,8 @@ from kilowait.engine.placing.holding import give_back
 from kilowait.engine.placing.queueing import enqueue
 from kilowait.engine.placing.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING
 
+from kilowait.engine.placing.state import lend
+
 __all__ = ["begin", "close", "done_at", "kept_of", "preempt", "release", "settle", "speed_at", "vacate"]
 
 
@@ -35,6 +37,7 @@ def kept_of(fate: Any, done: float) -> float:
 @apart
 def speed_at(s: Any, job: int) -> float:
     """The rate at the job's place, without interference."""
+    s = lend(s)
     fate = s.fate[job]
     lo = fate.place_lo
     kind = s.nodes[s.places[lo, 0]].type
@@ -55,6 +58,7 @@ def speed_at(s: Any, job: int) -> float:
 @apart
 def begin(s: Any, job: int, delay: float) -> None:
     """The job has its place, and works after the delay."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     fate.status = RUNNING
@@ -85,6 +89,7 @@ def begin(s: Any, job: int, delay: float) -> None:
 
 @apart
 def _set_finish(s: Any, job: int) -> None:
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     fate.finish_s = fate.since + max(fate.run_s - fate.done, 0.0) / fate.rate
@@ -98,6 +103,7 @@ def _set_finish(s: Any, job: int) -> None:
 @apart
 def _join(s: Any, job: int) -> None:
     """The job loads its GPUs; those with a part of one are listed there."""
+    s = lend(s)
     fate = s.fate[job]
     for i in range(fate.place_lo, fate.place_lo + fate.pieces):
         n = s.nodes[s.places[i, 0]]
@@ -113,6 +119,7 @@ def _join(s: Any, job: int) -> None:
 
 @apart
 def _part(s: Any, job: int) -> None:
+    s = lend(s)
     fate = s.fate[job]
     for i in range(fate.place_lo, fate.place_lo + fate.pieces):
         n = s.nodes[s.places[i, 0]]
@@ -142,6 +149,7 @@ def _freshen(s: Any, gpu: int) -> None:
 @apart
 def settle(s: Any) -> None:
     """At the end of an instant: jobs on GPUs whose jobs changed get the rate of how things lie now."""
+    s = lend(s)
     k = s.clock[0]
     for i in range(k.fresh):
         gpu = s.fresh[i]
@@ -171,6 +179,7 @@ def settle(s: Any) -> None:
 @apart
 def vacate(s: Any, job: int) -> None:
     """The job leaves its place."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     if k.interference and fate.gpus > 0:
@@ -192,6 +201,7 @@ def vacate(s: Any, job: int) -> None:
 @apart
 def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     """The segment ends now: it is written down with its pieces, those on one node together."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     fate.attained_s += k.now - fate.start_s
@@ -221,6 +231,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
 @apart
 def preempt(s: Any, job: int) -> None:
     """The job has notice to leave; where there is neither grace nor a checkpoint to write it leaves at once."""
+    s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     fate.stop_s = k.now + k.grace_s
@@ -244,6 +255,7 @@ def preempt(s: Any, job: int) -> None:
 @apart
 def release(s: Any, job: int) -> None:
     """A preempted job gives its place back and waits again, with what it keeps."""
+    s = lend(s)
     fate = s.fate[job]
     done = done_at(fate, fate.stop_s)
     kept = kept_of(fate, done)

@@ -1,0 +1,56 @@
+"""The env as other people's libraries take it."""
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from tests.envs.gpu.support import crowded, machine
+
+
+def made(**how):
+    how = {"episode_jobs": 40, "slots": 8, "victims": 4, "preempt": True} | how
+    return gymnasium.make("kilowait/Gpu-v0", jobs=crowded(120, 0), cluster=machine(), **how)
+
+
+def test_gymnasium_checks_it():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
+        check_env(made().unwrapped)
+        check_env(made(horizon_s=600.0).unwrapped)
+
+
+def test_make_vec_takes_the_native_one():
+    vec = gymnasium.make_vec(
+        "kilowait/Gpu-v0",
+        num_envs=3,
+        vectorization_mode="vector_entry_point",
+        jobs=crowded(120, 0),
+        cluster=machine(),
+        episode_jobs=40,
+    )
+    assert type(vec.unwrapped).__name__ == "GpuVectorEnv"
+    seen, _ = vec.reset(seed=1)
+    assert vec.observation_space.contains(seen)
+    vec.close()
+
+
+def test_stable_baselines_checks_it_and_maskable_ppo_trains_on_it():
+    sb3 = pytest.importorskip("stable_baselines3.common.env_checker")
+    from sb3_contrib import MaskablePPO
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its advice about images and ranges
+        sb3.check_env(made().unwrapped)
+    env = made()
+    model = MaskablePPO("MultiInputPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
+    before = [p.detach().clone() for p in model.policy.parameters()]
+    model.learn(128)
+    assert any(
+        not np.array_equal(a, b.detach()) for a, b in zip(before, model.policy.parameters(), strict=True)
+    )
+    seen, _ = env.reset(seed=0)
+    action, _ = model.predict(seen, action_masks=env.unwrapped.action_masks())
+    assert seen["mask"][action] == 1
