@@ -10,7 +10,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Levers, Sleeping
-from kilowait.engine import levering
+from kilowait.engine import levering, simulator
 from kilowait.engine.ports import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
@@ -198,3 +198,32 @@ def test_shared_nodes_do_not_sleep() -> None:
         kw.simulate(table((0, 1, 10)), cluster, levers=asleep())
     with pytest.raises(InputError):
         Sleeping(math.nan)
+
+
+def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
+    monkeypatch.setattr(levering, "STEPS", 0)
+    kept = simulator.with_room
+
+    def checked(state):
+        assert int(state.lever["steps"][0]) <= len(state.steps)
+        return kept(state)
+
+    monkeypatch.setattr(simulator, "with_room", checked)
+    for slow in range(96, 104):  # whatever is left of the room when the burst comes
+        burst = 100
+        submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])
+        jobs = kw.JobTable(
+            job_id=np.arange(slow + burst),
+            submit_s=submit,
+            runtime_s=np.ones(slow + burst),
+            nodes=np.ones(slow + burst, np.int64),
+        )
+        run = Simulator(
+            jobs,
+            kw.Cluster.from_nodes(burst),
+            Settings("none"),
+            rule=resolve("fcfs"),
+            levers=Levers(sleep={"nodes": Sleeping(10, 1, 5)}),
+        )
+        run.run()
+        assert int(run.state.lever["steps"][0]) <= len(run.state.steps)

@@ -10,13 +10,14 @@ from kilowait.agents import linear
 from kilowait.errors import InputError
 
 if TYPE_CHECKING:
+    from kilowait.agents.gpu_player import GpuNetworkAgent
     from kilowait.agents.linear import LinearAgent
     from kilowait.agents.player import NetworkAgent
 
 __all__ = ["load_agent"]
 
 
-def load_agent(path: str | PathLike[str]) -> LinearAgent | NetworkAgent:
+def load_agent(path: str | PathLike[str]) -> LinearAgent | NetworkAgent | GpuNetworkAgent:
     """The agent a file, or the folder that ``kilowait train`` wrote, holds: weights of a score, or a network.
 
     A file that is not one, or is damaged, is an InputError that says why.

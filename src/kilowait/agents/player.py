@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asking_from
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import load_network
 from kilowait.agents.learning.carrying import computing
@@ -99,7 +100,7 @@ def exported(network: ActorCritic | DuelingQ) -> Layers | None:
     )
 
 
-def network_agent(path: str | PathLike[str], *, name: str = "agent") -> NetworkAgent:
+def network_agent(path: str | PathLike[str], *, name: str = "agent") -> NetworkAgent | GpuNetworkAgent:
     """The agent an ``agent.pt`` holds, asked as it was in training."""
     network = load_network(path)
     told = network.provenance.get("asking")
@@ -108,6 +109,8 @@ def network_agent(path: str | PathLike[str], *, name: str = "agent") -> NetworkA
             f"{path} holds a network, but not how it was asked; train it with kilowait train, or make a "
             "NetworkAgent(network, Asking(...)) yourself"
         )
+    if network.provenance.get("env") == "kilowait/Gpu-v0":
+        return GpuNetworkAgent(network, gpu_asking_from(told), name)
     asking = Asking(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
     if described(asking.seen) != described(network.spec):
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,6 +65,7 @@ def evaluate(
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.results import results_of
     from kilowait.experiments.scenario import prepared
+    from kilowait.policies.registry import PlacedPlayer
 
     player = load_agent(agent)
     scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill))
@@ -76,7 +77,18 @@ def evaluate(
     drawn = cut_windows(
         workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
     )
-    named = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
+    if isinstance(player, PlacedPlayer):
+        from kilowait.cli.learning import show_on_gpus
+        from kilowait.experiments.gpu_judging import judged_on_gpus
+
+        with show.busy("trying it ..."):
+            told = judged_on_gpus(player, [window.jobs for window in drawn], machine, seed=seed)
+        if json:
+            show.json_document({"agent": dict(player.provenance), "judged": told})
+            return
+        show_on_gpus(told)
+        return
+    named: dict[str, Any] = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
     with show.busy("trying it ..."):
         contest = compare(drawn, machine, named, backfill=scenario.backfill, trace=trace)
         found = results_of(contest, "mean_bsld", seed=seed)

@@ -27,6 +27,14 @@ Trace = Annotated[
         show_default=False,
     ),
 ]
+OptionalTrace = Annotated[
+    str | None,
+    typer.Argument(
+        help="A job log, as in kilowait simulate; may be left out where --cluster is a GPU cluster, for which jobs are "
+        "made then.",
+        show_default=False,
+    ),
+]
 Cluster = Annotated[
     str,
     typer.Option(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kilowait import agents
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
-from kilowait.evaluation.folders import plain_json, save_folder
+from kilowait.evaluation.folders import plain_json, read_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.jobs import JobTable
 
@@ -51,13 +51,13 @@ class Learning:
     backfill: str | int = "easy"
     backfill_order: str = "agent"
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
-    reward: Mapping[str, float] = field(default_factory=lambda: {"slowdown": 1.0})
-    """Weights of the terms of the reward."""
+    reward: Mapping[str, float] | None = None
+    """Weights of the terms of the reward; None: slowdown, on placed nodes mean completion time."""
     sla_s: float = 4 * 3600.0
     """Wait beyond which a job counts for the term sla, seconds."""
     limit: Mapping[str, float] = field(default_factory=dict)
     """PPO: one term and the most it may be, such as {"sla": 0.05}: 95 % of the jobs are to wait at most sla_s. The
-    rest of the reward is made small subject to that, by a price on the term that rises until it holds (Lagrangian PPO)."""
+    rest of the reward is made small subject to that, by a price on the term that rises until it holds."""
     max_wait_s: float | None = None
     """A job that has waited longer goes first; None: no bound."""
     ease: float = 1.0
@@ -72,7 +72,7 @@ class Learning:
     threads: int = 1
     """Of torch on the CPU; two beside a busy neighbour can be a hundred times as slow as one."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of the algorithm's own settings, such as learning_rate."""
+    """More fields of the algorithm's own settings, such as learning_rate; sizes of the network as a mapping."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
@@ -99,7 +99,7 @@ class Learning:
                 "network": self.net,
                 "precision": self.precision,
                 **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
-                **dict(self.settings),
+                **_with_sizes(self.settings),
             }
         )
 
@@ -147,33 +147,23 @@ def learn(
 ) -> tuple[Any, list[Any]]:
     """A `NetworkAgent` trained on `jobs` and chosen on `validation`, later jobs of the same log; and its history.
 
-    The folder holds ``last.safetensors``, from which `resume` goes on exactly, and ``agent.pt``.
+    The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
+    what the network looks at when it plays the validation jobs.
     """
     from kilowait.agents.judging import figures
     from kilowait.agents.learning.agent_file import save_network
-    from kilowait.agents.player import NetworkAgent, asked_as
-    from kilowait.envs.vector import BatchVectorEnv
+    from kilowait.agents.learning.attributing import explained
 
     window_jobs = min(how.window_jobs, len(validation))
-    shared: dict[str, Any] = {
-        "cluster": cluster,
-        "reward": dict(how.reward),
-        "sla_s": how.sla_s,
-        "slots": how.slots,
-        "backfill": how.backfill,
-        "backfill_order": how.backfill_order,
-        "max_wait_s": np.inf if how.max_wait_s is None else how.max_wait_s,
-        "graph": how.net == "gat",
-        "autoreset_mode": "SameStep",
-    }
     if len(jobs) < how.episode_jobs:
         raise InputError(
             f"the training part of the log has {len(jobs):,} jobs and an episode {how.episode_jobs:,}; take shorter "
             "episodes (--episode-jobs) or a longer log"
         )
+    world = _gpu_world(cluster, how) if cluster.placed else _batch_world(cluster, how)
     copied = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
-    vec: Any = BatchVectorEnv(how.envs, jobs=jobs, episode_jobs=how.episode_jobs, copy=copied, **shared)
-    checks = BatchVectorEnv(how.windows, jobs=validation, episode_jobs=window_jobs, **shared)
+    vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
+    checks = world.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
     if how.ease != 1.0:
         vec = _Eased(vec, how.ease, how.steps)
@@ -189,11 +179,68 @@ def learn(
         validate=lambda network: float(figures(network, checks, first).mean()),
         progress=progress,
     )
-    agent = NetworkAgent(trained.network, replace(checks.asking, backfill=how.backfill))
-    provenance = {"asking": asked_as(agent.asking), "learning": _plain(how), "nodes": cluster.nodes}
+    provenance = {"env": world.name, "asking": world.asked, "learning": _plain(how), "cluster": cluster.name}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    return agent, trained.history
+    looked = explained(trained.network, checks, first, cluster)
+    told = {} if looked is None else looked.to_dict()
+    (Path(folder) / "explained.json").write_text(plain_json(told) + "\n", encoding="utf-8")
+    return world.agent(trained.network), trained.history
+
+
+class _World(NamedTuple):
+    """Where a network is trained: how environments are made, and what plays with it afterwards."""
+
+    name: str
+    envs: Callable[[JobTable, int, int, bool], Any]
+    """(log, copies, jobs in an episode, whether observations are new arrays)"""
+    agent: Callable[[Any], Any]
+    asked: dict[str, Any]
+
+
+def _batch_world(cluster: Cluster, how: Learning) -> _World:
+    from kilowait.agents.player import NetworkAgent, asked_as
+    from kilowait.envs.board import Asking
+    from kilowait.envs.vector import BatchVectorEnv
+
+    asking = Asking(
+        slots=how.slots,
+        backfill=how.backfill,
+        backfill_order=how.backfill_order,
+        max_wait_s=np.inf if how.max_wait_s is None else how.max_wait_s,
+        graph=how.net == "gat",
+    )
+
+    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
+        return BatchVectorEnv(
+            copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
+            autoreset_mode="SameStep", copy=copied, **vars(asking),
+        )  # fmt: skip
+
+    return _World("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), asked_as(asking))
+
+
+def _gpu_world(cluster: Cluster, how: Learning) -> _World:
+    from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asked_as
+    from kilowait.envs.gpu.board import GpuAsking
+    from kilowait.envs.gpu.vector import GpuVectorEnv
+    from kilowait.experiments.placing import run_speeds
+
+    if how.net == "gat":
+        raise InputError(
+            "the environment of placed nodes shows no graph of jobs; take --net kernel or attention"
+        )
+    asking = GpuAsking(slots=how.slots, max_wait_s=np.inf if how.max_wait_s is None else how.max_wait_s)
+
+    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
+        return GpuVectorEnv(
+            copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), episode_jobs=episode_jobs,
+            reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied, **vars(asking),
+        )  # fmt: skip
+
+    return _World(
+        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, asking), gpu_asked_as(asking)
+    )
 
 
 def training_folder(out: str | PathLike[str]) -> Path:
@@ -262,18 +309,32 @@ def save_learned(
     force: bool = False,
 ) -> Path:
     """Write agent.pt, how the training went, and where it all comes from."""
-    told = {"training": [asdict(update) for update in history], **results}
+    state = training_folder(out)
+    told = {
+        "training": [asdict(update) for update in history],
+        "explained": read_json(state / "explained.json", state),
+        **results,
+    }
 
     def fill(folder: Path) -> None:
-        shutil.copyfile(training_folder(out) / "agent.pt", folder / "agent.pt")
+        shutil.copyfile(state / "agent.pt", folder / "agent.pt")
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
         (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
 
     return save_folder(out, fill, kind="agent", manifest=manifest, force=force)
 
 
+def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as the algorithm takes them: sizes of the network, a mapping in files, are a `Sizes`."""
+    if "sizes" not in settings:
+        return dict(settings)
+    sizes = import_module("kilowait.agents.networks.sizes").sizes_of(settings["sizes"])
+    return {**settings, "sizes": sizes}
+
+
 def _plain(how: Learning) -> dict[str, Any]:
     """The settings as numbers and words."""
     told = asdict(how)
-    told |= {name: dict(getattr(how, name)) for name in ("reward", "limit", "settings")}
+    told |= {name: dict(getattr(how, name)) for name in ("limit", "settings")}
+    told["reward"] = None if how.reward is None else dict(how.reward)
     return told

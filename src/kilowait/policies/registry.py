@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster, Levers
+from kilowait.cluster.speeds import Speeds
+from kilowait.engine.placing.settings import Placing
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
@@ -20,7 +22,7 @@ from kilowait.policies import placed, priority, shares
 from kilowait.policies.compiled import compiled_score
 from kilowait.seeding import stream
 
-__all__ = ["POLICIES", "Decider", "Player", "describe_policies", "resolve"]
+__all__ = ["POLICIES", "Decider", "PlacedPlayer", "Player", "describe_policies", "resolve"]
 
 
 def random(*, seed: int = 0) -> Rule:
@@ -87,6 +89,25 @@ class Player(Protocol):
 
     def played(
         self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None
+    ) -> SegmentLog:
+        """The run under its decisions."""
+
+
+@runtime_checkable
+class PlacedPlayer(Protocol):
+    """As `Player`, on a cluster of placed nodes."""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+
+    def played_on(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        placing: Placing,
+        speeds: Speeds | None,
+        preference: npt.NDArray[np.float64] | None,
     ) -> SegmentLog:
         """The run under its decisions."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies.registry import Decider, Player, resolve
+from kilowait.policies.registry import Decider, PlacedPlayer, Player, resolve
 from kilowait.policies.rounds import StepDecider, step_decider
 
 __all__ = ["placing_of", "simulate"]
@@ -25,7 +26,7 @@ __all__ = ["placing_of", "simulate"]
 def simulate(
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | Decider | Player | StepDecider = "fcfs",
+    policy: str | Rule | Decider | Player | PlacedPlayer | StepDecider = "fcfs",
     backfill: str | int = "none",
     *,
     backfill_order: str | Rule | None = None,
@@ -69,6 +70,8 @@ def simulate(
         settings = placing or placing_of(
             policy, backfill, placement=placement, walltime=walltime, oversized=oversized
         )
+        if isinstance(policy, PlacedPlayer):
+            return policy.played_on(jobs, cluster, settings, speeds, preference)
         decider = step_decider(policy)
         rule = None if decider is not None else resolve(policy)  # type: ignore[arg-type]
         simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
@@ -114,7 +117,9 @@ def simulate(
 
 
 def placing_of(
-    policy: str | Rule | Decider | Player | StepDecider, backfill: str | int = "none", **settings: object
+    policy: str | Rule | Decider | Player | PlacedPlayer | StepDecider,
+    backfill: str | int = "none",
+    **settings: object,
 ) -> Placing:
     """How a policy is meant to run on placed nodes, with these settings besides.
 
@@ -126,6 +131,9 @@ def placing_of(
             f"backfill is {backfill!r}; placed nodes know no reservations: take none (the first job that does not fit "
             "keeps the others waiting) or skip (the next are tried)"
         )
+    if isinstance(policy, PlacedPlayer):
+        free: Any = {**settings, "blocking": False}  # it chooses whoever fits
+        return Placing(**free)
     decider = step_decider(policy)
     own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]
     return Placing(**{**own, "blocking": backfill == "none", **settings})

@@ -239,7 +239,13 @@ def room(s: Any) -> bool:
     lever = s.lever[0]
     if not lever.sleeps:
         return True
-    rows = 16 + 4 * (k.queue_hi - k.queue_lo)
+    coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
+    time = next_event_s(s)
+    at = k.next_arrival
+    while at < len(s.arrivals) and s.fate[natural(s.arrivals[natural(at)])].earliest_s <= time:
+        coming += 1
+        at += 1
+    rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]
         batches = (

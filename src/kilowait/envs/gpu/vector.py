@@ -38,6 +38,8 @@ class GpuVectorEnv(CopiesVectorEnv):
     ((4, 128, 23), True)
     """
 
+    term_names = tuple(TERMS)
+
     def __init__(
         self,
         num_envs: int = 1,
@@ -51,7 +53,7 @@ class GpuVectorEnv(CopiesVectorEnv):
         horizon_s: float | None = None,
         reward: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
-        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,

@@ -1,0 +1,65 @@
+"""Networks trained on a GPU cluster."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError
+from kilowait.experiments.gpu_judging import judged_on_gpus
+from kilowait.experiments.learning import Learning, learn
+from kilowait.synth import gpu_workload
+
+CLUSTER = kw.Cluster.preset("gpu-mixed")
+JOBS = gpu_workload(400, CLUSTER, load=1.1, seed=2)
+QUICK = Learning(
+    algo="sac",
+    steps=600,
+    envs=4,
+    episode_jobs=30,
+    slots=16,
+    windows=2,
+    window_jobs=50,
+    settings={
+        "learning_starts": 100,
+        "batch": 32,
+        "gradient_steps": 1,
+        "capacity": 1000,
+        "validate_every": 5,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpu")
+    return learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=folder)[0], folder
+
+
+def test_it_plays_by_simulate_and_from_its_file(agent):
+    player, folder = agent
+    log = kw.simulate(JOBS[320:], CLUSTER, player)
+    again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"))
+    assert np.array_equal(log.jobs()["start_s"], again.jobs()["start_s"])
+    assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
+
+
+def test_it_is_judged_beside_the_rules(agent):
+    found = judged_on_gpus(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
+    assert set(found["policies"]) == {"agent", "fcfs", "fcfs, fastest", "srtf", "srtf, fastest"}
+    by_hand = [
+        kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip"), CLUSTER)["mean_jct_s"]
+        for window in (JOBS[320:360], JOBS[360:400])
+    ]
+    value, low, high = found["ratios"]["agent"]
+    assert low <= value <= high
+    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(np.mean(by_hand))  # speeds of types count
+    assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
+
+
+def test_other_machines_and_networks_are_refused(agent, tmp_path):
+    with pytest.raises(InputError, match="other GPU types"):
+        kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0])
+    with pytest.raises(InputError, match="no graph"):
+        learn(JOBS[:240], JOBS[240:320], CLUSTER, replace(QUICK, net="gat"), folder=tmp_path)
