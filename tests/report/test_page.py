@@ -131,6 +131,8 @@ def test_the_parts_come_in_order(made):
         "Who waits",
         "Job by job",
         "Training",
+        "How the training went",
+        "What it looks at",
         "What was read",
         "Provenance",
     ]

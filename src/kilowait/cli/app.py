@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "report": ("kilowait.cli.report", "A page with tables and pictures from run folders."),
     "energy": ("kilowait.cli.energy", "What a machine draws, and what levers save on a log."),
     "train": ("kilowait.cli.train", "Search for a rule that beats the known ones on a log."),
+    "tune": ("kilowait.cli.tune", "Search for the settings of a learner, on the earlier jobs of a log."),
     "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, list, fetch."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),

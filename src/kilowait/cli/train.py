@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,16 +19,23 @@ Examples:
   kilowait train KTH-SP2-1996-2.1-cln.swf.gz --window-jobs 512 --out runs/kth
   kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 200000 --out runs/ppo
   kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 400000 --out runs/ppo --resume
+  kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/tuned-ppo
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,agent:runs/kth/agent.json"""
 
 
 @app.command(epilog=_EPILOG)
 def train(
     context: typer.Context,
-    trace: options.Trace,
+    trace: options.OptionalTrace = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for agent.json and results.json.")
-    ],
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder for the agent and results.json; else runs/ALGO-LOG-seedN.",
+        ),
+    ] = None,
     algo: Annotated[
         str,
         typer.Option(
@@ -63,11 +70,12 @@ def train(
         int, typer.Option(metavar="N", min=1, help="Networks: waiting jobs shown at once.")
     ] = 64,
     reward: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="T=W,...", help="Networks: weights of slowdown, wait, sla, fairness; what is to be small."
+            metavar="T=W,...",
+            help="Networks: weights of what is to be small, say slowdown=1,sla=10; on GPU clusters jct=1.",
         ),
-    ] = "slowdown=1",
+    ] = None,
     limit: Annotated[
         str | None,
         typer.Option(metavar="T=X", help="PPO: a term that may not be above X, say sla=0.05."),
@@ -77,7 +85,7 @@ def train(
     ] = "4h",
     max_wait: Annotated[
         str | None,
-        typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first."),
+        typer.Option(metavar="T", help="Networks: a job that has waited longer, say 12h or 3d, goes first."),
     ] = None,
     ease: Annotated[
         float,
@@ -91,6 +99,12 @@ def train(
         bool,
         typer.Option("--resume", help="Networks: go on where a training of this folder was interrupted."),
     ] = False,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Networks: settings and sizes from a TOML file, as kilowait tune writes it."
+        ),
+    ] = None,
     wandb: Annotated[
         str | None, typer.Option(metavar="PROJECT", help="Networks: also to Weights & Biases, if installed.")
     ] = None,
@@ -106,6 +120,15 @@ def train(
 
     It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it.
     """
+    own = {}
+    if settings is not None:
+        from kilowait.experiments.settings_file import read_settings
+
+        found_settings = read_settings(settings, **_said(context, "algo", "net"))
+        algo, net, own = found_settings.algo, found_settings.net, {"settings": found_settings.settings}
+    trace = made_for(cluster) if trace is None else trace
+    if out is None:
+        out = Path("runs", f"{algo}-{Path(trace).name.split('.')[0].replace(':', '-')}-seed{seed}")
     if algo != "es":
         from kilowait.cli.learning import train_network
 
@@ -125,6 +148,7 @@ def train(
                 "window_jobs": window_jobs,
                 "ease": ease,
                 "device": device,
+                **own,
             },
             backfill=backfill,
             reward=reward,
@@ -192,3 +216,29 @@ def train(
         return
     show_contests([found], [workload])
     print(f"\nwritten to {out}; use it as: --policies saf,agent:{out / 'agent.json'}")
+
+
+def made_for(cluster: str) -> str:
+    """The workload to learn from where none is named: one made for the GPU cluster at load 0.9.
+
+    >>> made_for("gpu-mixed")
+    'gpu:4000:gpu-mixed:0.9:0'
+    """
+    from kilowait.errors import InputError
+    from kilowait.experiments.inputs import is_placed
+
+    if cluster == "auto" or not is_placed(cluster, ""):
+        raise InputError(
+            "name a job log to learn from; only GPU clusters (--cluster gpu-mixed) bring one of their own"
+        )
+    return f"gpu:4000:{cluster}:0.9:0"
+
+
+def _said(context: typer.Context, *names: str) -> dict[str, Any]:
+    """Those of these options that were written on the command line, with what was written."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return {
+        name: context.params[name]
+        for name, source in sources.items()
+        if source is not None and source.name != "DEFAULT"
+    }

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from kilowait import agents
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
-from kilowait.evaluation.folders import plain_json, read_json, save_folder
+from kilowait.evaluation.folders import plain_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
+from kilowait.evaluation.folders.writing import read_json
 from kilowait.jobs import JobTable
 
 __all__ = ["ALGORITHMS", "Curves", "Learning", "learn", "save_learned", "training_folder"]
@@ -76,7 +77,7 @@ class Learning:
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
-            raise UnknownNameError("algorithm", self.algo, ALGORITHMS)
+            raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "es"))
         if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
             raise InputError(
                 f"limits {dict(self.limit)} for {self.algo}; it is ppo that keeps a limit, and one"

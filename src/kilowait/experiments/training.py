@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
+from kilowait.agents.explaining import explained_weights
 from kilowait.agents.training import OBJECTIVES
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
@@ -53,9 +54,12 @@ def train(
     trace: str,
     progress: Callable[[Generation], None] | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
-    """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched."""
+    """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+
+    What the agent looks at on the validation jobs is ``agent.provenance["explained"]``.
+    """
     parts = split(jobs)
-    return agents.train(
+    agent, history = agents.train(
         parts.train,
         parts.validation,
         cluster,
@@ -70,6 +74,9 @@ def train(
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
     )
+    looked = explained_weights(agent, parts.validation, cluster, how.backfill)
+    told = {} if looked is None else looked.to_dict()
+    return replace(agent, provenance={**agent.provenance, "explained": told}), history
 
 
 def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
@@ -84,7 +91,7 @@ def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
 
 
 def judged(
-    agent: LinearAgent,
+    agent: Any,
     rules: Sequence[str],
     jobs: JobTable,
     cluster: Cluster,
@@ -117,15 +124,18 @@ def save_agent(
     force: bool = False,
 ) -> Path:
     """Write agent.json, how the training went, and where it all comes from."""
+    provenance = dict(agent.provenance)
+    explained = provenance.pop("explained", {})
     told = {
-        "objective": agent.provenance.get("objective"),
+        "objective": provenance.get("objective"),
         "training": [asdict(done) for done in history],
         "weights": [[name, weight, FEATURES[name]] for name, weight in agent.explain()],
+        "explained": explained,
         **results,
     }
 
     def fill(folder: Path) -> None:
-        agent.save(folder / "agent.json")
+        replace(agent, provenance=provenance).save(folder / "agent.json")
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
         (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
 

@@ -202,7 +202,7 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
 
 
 def learning(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
-    """The agent's score over the generations, relative to where it started."""
+    """The agent's score over the generations of a search, relative to the rule it started from."""
     steps = [int(row["number"]) for row in history]
     training = np.array([_value(row, "training") for row in history])
     validation = np.array([_value(row, "validation") for row in history])
@@ -213,15 +213,15 @@ def learning(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
         chosen = {"color": LINES[AGENT], "linewidth": 1.8, "markersize": 5, "label": "validation"}
         axes.plot(np.array(steps)[known], validation[known], "o-", **chosen)
         axes.set_xlabel("generation")
-        axes.set_ylabel("relative to the start")
+        axes.set_ylabel("relative to the rule")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handlelength=1.8)
         axes.margins(x=0.02)
     last = validation[known][-1] if known.any() else math.nan
     return Drawn(
         figure,
         f"Objective: {objective}. Training: mean of the candidates, every generation on other windows, hence noisy. "
-        "Validation: later jobs, always the same. 1 is the start.",
-        f"{len(steps)} generations of training; the validation score ends at {number(float(last))} of the start.",
+        "Validation: jobs it was not searched on. 1 is the rule it started from; below 1 is better.",
+        f"{len(steps)} generations of training; the validation score ends at {number(float(last))} of the rule.",
     )
 
 

@@ -31,6 +31,9 @@ from kilowait.report.gpu import pictures as gpu_pictures
 from kilowait.report.gpu import sections as gpu_sections
 from kilowait.report.gpu.findings import Held, lacking
 from kilowait.report.lanes import outages
+from kilowait.report.learning import pictures as learning_pictures
+from kilowait.report.learning import sections as learning_sections
+from kilowait.report.learning.findings import Judged, Training
 
 __all__ = ["Source", "Training", "check_page", "page", "write_report"]
 
@@ -51,18 +54,6 @@ class Source:
     kind: str
     manifest: Mapping[str, Any] = field(default_factory=dict)
     scenario: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Training:
-    """How an agent was trained."""
-
-    name: str
-    objective: str
-    history: Sequence[Mapping[str, Any]] = ()
-    """Of each generation: number, training, validation (None: not validated), relative to the start."""
-    weights: Sequence[Sequence[Any]] = ()
-    """Feature, weight, meaning."""
 
 
 def write_report(
@@ -280,15 +271,53 @@ def _energy(drew: Drew, add: Callable[[str, Drawn], str]) -> Iterator[str]:
 
 def _training(training: Sequence[Training], drawn: Figures) -> Iterator[str]:
     for number, each in enumerate(training):
+        prefix = f"{number + 1}-{_slug(each.name)}-" if len(training) > 1 else ""
+        add = partial(_added, drawn, prefix, f"t{number}")
         if len(training) > 1:
             yield f"<h3>{escape(each.name)}</h3>"
-        if each.history:
-            name = f"training-{number}" if number else "training"
-            figure = figures.learning(each.history, each.objective)
-            drawn[name] = partial(_same, figure)
-            yield sections.figure(figure, f"t{number}")
-        if each.weights:
-            yield sections.weights_table(each.weights)
+        yield from _agent(each, add, 4 if len(training) > 1 else 3)
+
+
+def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iterator[str]:
+    def heading(words: str) -> str:
+        return f"<h{level}>{words}</h{level}>"
+
+    if "policies" in each.judged:
+        yield heading("On later jobs")
+        yield learning_sections.gpu_judged_table(each.judged)
+    elif each.judged:
+        found = Judged(each.judged)
+        yield heading("On later jobs")
+        yield learning_sections.verdict_block(found)
+        yield learning_sections.judged_table(found)
+        yield add("judged", learning_pictures.judged(found))
+    if each.history:
+        yield heading("How the training went")
+        draw = learning_pictures.curves if each.updates else figures.learning
+        yield add("training", draw(each.history, each.objective))
+    if each.settings:
+        yield learning_sections.settings_table(each.settings)
+    if each.weights or each.explained or each.plain:
+        yield heading("What it looks at")
+    if each.plain:
+        yield learning_sections.plain_note(each.plain)
+    if each.weights:
+        yield sections.weights_table(each.weights)
+    if each.explained:
+        yield add("looked-at", learning_pictures.looked_at(each.explained))
+        yield learning_sections.usual_table(each.explained)
+        yield heading("Choices explained")
+        yield learning_sections.choices_note(each.explained)
+        for place, case in enumerate(each.explained["cases"]):
+            yield learning_sections.case_block(case, each.explained["score"], level + 1, opened=place == 0)
+            if case.get("attention"):
+                yield add(f"attention-{place + 1}", learning_pictures.attention(case["attention"]))
+
+
+def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: Drawn) -> str:
+    """The figure in the page, and by name for files."""
+    drawn[f"{prefix}{name}"] = partial(_same, figure)
+    return sections.figure(figure, f"{ids}-{name}")
 
 
 def _asset(name: str) -> str:
@@ -309,6 +338,7 @@ def _opened(
     sources: list[Source] = []
     for folder in folders:
         say(f"opening {os.fspath(folder)}")
+        _check_finished(Path(folder))
         opened = open_folder(folder)
         sources.append(
             Source(
@@ -325,6 +355,15 @@ def _opened(
     return of_runs + contests, training, sources
 
 
+def _check_finished(folder: Path) -> None:
+    """The state of a training lies beside the folder of its agent, and is easily named instead."""
+    if (folder / "last.safetensors").exists() and not (folder / "manifest.json").exists():
+        raise InputError(
+            f"{folder} holds the state of a training, not what came out of it; report on "
+            f"{folder.with_suffix('')}, which kilowait train writes at the end"
+        )
+
+
 def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
     """Of each trace: what no schedule can go below, where the comparison worked it out."""
     traces = opened.results.get("traces") or [{}] * len(opened.contests)
@@ -336,11 +375,16 @@ def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
 
 def _trained(opened: Trained) -> Training:
     results = opened.results
+    objective = str(results.get("objective") or "objective")
     return Training(
         opened.path.name,
-        WORDS.get(str(results.get("objective")), str(results.get("objective", "objective"))),
+        WORDS.get(objective, objective),
         results.get("training") or (),
         results.get("weights") or (),
+        results.get("judged") or {},
+        results.get("explained") or {},
+        opened.scenario.get("training") or {},
+        results.get("plain_rule"),
     )
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 from kilowait.engine.kernels.compiling import apart, kernel, move
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.placing.state import RUNNING, WAITING
-
-from kilowait.engine.placing.state import lend
+from kilowait.engine.placing.state import RUNNING, WAITING, lend
 
 __all__ = ["compact", "enqueue", "line_up", "look", "withdraw"]
 

@@ -9,10 +9,8 @@ from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.placing.holding import give_back, take_again
 from kilowait.engine.placing.putting import put
 from kilowait.engine.placing.queueing import compact, line_up
-from kilowait.engine.placing.state import MIGRATED, RUNNING, WAITING
+from kilowait.engine.placing.state import MIGRATED, RUNNING, WAITING, lend
 from kilowait.engine.placing.working import begin, close, done_at, kept_of, preempt, speed_at, vacate
-
-from kilowait.engine.placing.state import lend
 
 __all__ = ["migrate", "move_up", "start", "start_now", "walk"]
 

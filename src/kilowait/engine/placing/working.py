@@ -11,9 +11,7 @@ from kilowait.engine.kernels.compiling import apart, kernel
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.placing.holding import give_back
 from kilowait.engine.placing.queueing import enqueue
-from kilowait.engine.placing.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING
-
-from kilowait.engine.placing.state import lend
+from kilowait.engine.placing.state import ENDING, FINISH, PREEMPTED, RELEASE, RUNNING, lend
 
 __all__ = ["begin", "close", "done_at", "kept_of", "preempt", "release", "settle", "speed_at", "vacate"]
 

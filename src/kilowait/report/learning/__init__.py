@@ -1,0 +1,1 @@
+"""How an agent was trained, what it is worth beside rules, and what it looks at."""

@@ -1,0 +1,56 @@
+"""kilowait tune, and kilowait train with what it found."""
+
+import json
+import sys
+
+import pytest
+
+TRACE = "lublin:600:16"
+SMALL = ("--envs", "2", "--episode-jobs", "40", "--slots", "16", "--window-jobs", "60", "--windows", "2")
+TUNE = ("tune", TRACE, "--steps", "256", *SMALL)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("tuned") / "here"
+
+
+@pytest.mark.slow
+def test_tune_resume_train(kilowait, out):
+    first = kilowait(*TUNE, "--trials", "2", "--out", out)
+    assert first.status == 0, first.err
+    assert "2 of 2: " in first.err and "best so far" in first.err and "[I " not in first.err
+    assert "learning_rate" in first.out and f"--settings {out / 'best.toml'}" in first.out
+    assert "--resume" in kilowait(*TUNE, "--trials", "3", "--out", out).error()
+    assert (
+        "begun with seed 0" in kilowait(*TUNE, "--trials", "3", "--seed", "1", "--out", out, "--resume").err
+    )
+    before = json.loads((out / "results.json").read_text())["trials"]
+    more = kilowait(*TUNE, "--trials", "3", "--out", out, "--resume", "--json")
+    assert "2 trials of 3 done" in more.err and "3 of 3: " in more.err and "2 of 3: " not in more.err
+    told = more.json()
+    assert told["trials"][:2] == before and len(told["trials"]) == 3
+    train = ("train", TRACE, "--steps", "256", *SMALL, "--settings", out / "best.toml")
+    agent = kilowait(*train, "--out", out.with_name("agent"), "--json").json()["agent"]
+    assert agent["learning"]["algo"] == "ppo"  # as the file says, though es is usual
+    best = told["best"]["settings"]
+    assert agent["learning"]["settings"]["learning_rate"] == best["learning_rate"]
+    assert agent["learning"]["settings"]["sizes"]["width"] == best["width"]
+    assert "--algo es" in kilowait(*train, "--algo", "es", "--out", out.with_name("other")).error()
+    anew = kilowait(*TUNE, "--trials", "1", "--out", out, "--force", "--json").json()
+    assert anew["trials"][0]["figure"] == before[0]["figure"]
+
+
+def test_what_is_wrong_is_told(kilowait, tmp_path, monkeypatch):
+    assert "no search to resume" in kilowait(*TUNE, "--out", tmp_path / "new", "--resume").error()
+    assert "ppo" in kilowait(*TUNE, "--algo", "es", "--out", tmp_path / "es").error()
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[settings]\nlearning_rate = 'fast'\n")
+    train = ("train", TRACE, "--algo", "ppo", "--out", tmp_path / "agent", "--settings")
+    assert "learning_rate is 'fast'" in kilowait(*train, bad).error()
+    assert "cannot read" in kilowait(*train, tmp_path / "none.toml").error()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    assert "not empty" in kilowait(*TUNE, "--out", tmp_path / "full").error()
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert "kilowait[tune]" in kilowait(*TUNE, "--out", tmp_path / "new").error()
