@@ -57,11 +57,16 @@ test-compiled: setup ## all tests, the docs' build and the examples in code, doc
 	@echo "== tests, compiled"
 	$(PYTEST) -n 2 -q
 
-KERNELS := tests/engine tests/oracle/test_engine_agrees.py tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
+KERNELS := tests/engine tests/oracle/test_engine_agrees.py tests/oracle/test_remembering_agrees.py \
+	tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
+
+# Of the envs' tests those that take every kernel through whole episodes in few steps; all of them would take minutes.
+ENVS := snapshot or autoreset or forbidden or squeezed or begun_anew or not_asked or what_is_seen_is or features_mask
 
 test-interpreted: setup ## the kernels' tests once more as plain Python
 	@echo "== kernels, interpreted"
 	NUMBA_DISABLE_JIT=1 KILOWAIT_TWIN_CASES=60 $(PYTEST) -n 2 -q $(KERNELS)
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -n 2 -q tests/envs -k '$(ENVS)'
 
 # Runs with levers or on placed nodes are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
 # indices are checked by numpy.

@@ -7,7 +7,18 @@ import json
 import sys
 from collections.abc import Sequence
 
-from benchmarks.reproduce import gaia, gavel, lets_wait_awhile, openb, rlscheduler, simulators, tsafrir
+from benchmarks.reproduce import (
+    energy_learning,
+    gaia,
+    gavel,
+    gpu_learning,
+    learning,
+    lets_wait_awhile,
+    openb,
+    rlscheduler,
+    simulators,
+    tsafrir,
+)
 from benchmarks.reproduce.sources import Sources
 from kilowait.errors import KilowaitError
 
@@ -19,6 +30,9 @@ TABLES = {
     "gaia": gaia,
     "openb": openb,
     "gavel": gavel,
+    "learning": learning,
+    "energy-learning": energy_learning,
+    "gpu-learning": gpu_learning,
 }
 
 HELP = """\
@@ -30,6 +44,11 @@ tables:
   gaia              GAIA's waiting policies (ASPLOS'24) on its 1,000 jobs and the GB series, where its job list is there
   openb             FGD (ATC'23) on Alibaba's openb cluster: how full six scores get its GPUs, and one of ours
   gavel             Gavel (OSDI'20): completion times on three types of GPU under five policies
+  learning          ours: a search, PPO, D3QN, SAC and look-ahead against nine rules on six logs, on later jobs;
+                    trains for hours what is not in runs/learning (see python -m benchmarks.reproduce.learning)
+  energy-learning   ours: a learned policy that steers power beside levers written by hand, on three ALCF logs
+  gpu-learning      ours: D3QN, SAC, PPO and a search against rules on a mixed GPU cluster, three loads;
+                    trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.agents.judging import figures
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import save_network
 from kilowait.agents.networks import network, q_network
@@ -11,6 +12,7 @@ from kilowait.agents.player import NetworkAgent, asked_as, exported, network_age
 from kilowait.engine.settings import Settings
 from kilowait.envs.board import Asking
 from kilowait.envs.playing import play
+from kilowait.envs.vector import BatchVectorEnv
 from kilowait.errors import InputError
 from tests.envs.support import crowded
 
@@ -61,3 +63,12 @@ def test_a_file_brings_back_the_same_decisions(tmp_path):
 def test_what_does_not_fit_into_the_engine_is_not_exported():
     assert exported(network(Asking(hold=True).seen, "kernel")) is None
     assert exported(network(Asking().seen, "attention")) is None
+
+
+def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
+    lonely = kw.JobTable(
+        job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
+    )
+    vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
+    assert figures(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
+    assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"

@@ -34,3 +34,25 @@ def test_json(kilowait):
     said = kilowait("bench", "--json").json()
     assert [measure["met"] for measure in said["measures"]] == [True, False, False, None, None]
     assert said["machine"]["cpus"] >= 1
+
+
+def test_latency(kilowait, tmp_path):
+    said = kilowait("bench", "latency", "--quick", "--out", tmp_path / "x.svg")
+    assert said.status == 0 and "power of growth" in said.out and (tmp_path / "x.svg").exists()
+    assert "kernel network, all shown" in said.out
+
+
+def test_training_speed(kilowait):
+    words = ("bench", "train", "--envs", "2", "--updates", "1", "--nets", "kernel")
+    said = kilowait(*words, "--algos", "a2c")
+    assert said.status == 0 and "on cpu, float32, 2 environments" in said.out
+    for column in ("steps/s", "in envs", "envs alone", "learner alone"):
+        assert column in said.out
+    assert said.out.splitlines()[-1].startswith("a2c   kernel")
+    told = kilowait(*words, "--algos", "ppo,d3qn,sac", "--json").json()["training"]
+    assert [one["algorithm"] for one in told] == ["ppo", "d3qn", "sac"]
+    for one in told:
+        total_s, env_s, learner_s = (1 / one[f"{part}steps_per_s"] for part in ("", "env_", "learner_"))
+        assert abs(env_s + learner_s - total_s) < 1e-6 * total_s and 0 < one["env_share"] < 1
+    assert "did you mean" in kilowait(*words[:-1], "kernal").err
+    assert "the device is 'cuda:99'" in kilowait(*words, "--device", "cuda:99").err

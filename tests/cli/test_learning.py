@@ -1,5 +1,7 @@
 """kilowait train --algo ppo, and kilowait evaluate."""
 
+import json
+
 import pytest
 
 TRACE = "lublin:1200:32:0.95:7"
@@ -35,6 +37,25 @@ def test_train_resume_evaluate(kilowait, folder):
     assert "agent" in compared.out
 
 
+@pytest.mark.slow
+def test_one_agent_for_every_preference(kilowait, folder):
+    out = folder / "both"
+    prefer = ("--preferences", "slowdown,fairness")
+    said = kilowait("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, *prefer, "--out", str(out))
+    assert "prefers slowdown" in said.out and ":prefer=slowdown=0.3+fairness=0.7" in said.out
+    front = kilowait("front", str(out), TRACE, "--window-jobs", "100", "--parts", "2", "--json").json()[
+        "front"
+    ]
+    assert [point["preference"]["slowdown"] for point in front["points"]] == [1.0, 0.5, 0.0]
+    agent = f"agent:{out / 'agent.pt'}"
+    told = f"saf,{agent}:prefer=slowdown=1,{agent}:prefer=fairness=1"
+    compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window-jobs", "100")
+    assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
+    few = ("--windows", "2", "--window-jobs", "100")
+    assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
+    assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--prefer", "slowdown=1+fairness=1").out
+
+
 def test_what_is_wrong_is_told(kilowait, folder):
     nothing = kilowait("train", TRACE, "--algo", "ppo", "--out", str(folder / "new"), "--resume").error()
     assert "no training to resume" in nothing
@@ -44,5 +65,61 @@ def test_what_is_wrong_is_told(kilowait, folder):
         "train", TRACE, "--algo", "ppo", "--reward", "slowdown", "--out", str(folder / "y")
     ).error()
     assert "term=weight" in reward
+    preferences = kilowait(
+        "train", TRACE, "--preferences", "slowdown,wait", "--out", str(folder / "z")
+    ).error()
+    assert "take --algo ppo" in preferences
     missing = kilowait("evaluate", str(folder / "none.pt"), TRACE).error()
     assert "none.pt" in missing
+
+
+def test_a_teacher_is_imitated_first(kilowait, folder):
+    out = folder / "taught"
+    words = ("train", TRACE, "--algo", "ppo", "--steps", "512", *SMALL, "--out", out)
+    said = kilowait(*words, "--teacher", "saf", "--teacher-steps", "512")
+    assert said.status == 0 and "imitating saf, 512 choices" in said.err and "update 2," in said.err
+    told = json.loads((out / "results.json").read_text())["warm_start"]
+    assert told["teacher"] == "saf" and len(told["updates"]) == 4
+    assert "did you mean 'saf'" in kilowait(*words, "--teacher", "saff", "--force").err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--device", "cuda:7"), "the device is 'cuda:7'"),
+        (("--device", "tpu"), "unknown device 'tpu'"),
+        (("--slots", "50000000"), "take fewer --slots or --envs"),
+        (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
+        (("--window-jobs", "1000"), "take shorter windows"),
+        (("--teacher", "lookahead:width=0"), "width of look-ahead is 0"),
+        (("--out", "/proc/kilowait"), "cannot write"),
+    ],
+)
+def test_a_training_that_cannot_begin_is_told_in_a_line(kilowait, tmp_path, more, words):
+    said = kilowait("train", TRACE, "--algo", "ppo", *SMALL, "--out", tmp_path / "x", *more).error()
+    assert words in said and not list(tmp_path.iterdir())
+
+
+def test_damaged_and_foreign_states_are_told_and_left_as_they_are(kilowait, tmp_path):
+    words = ("train", TRACE, "--algo", "ppo", "--steps", "256", *SMALL, "--out", tmp_path / "x")
+    assert kilowait(*words).status == 0
+    state = tmp_path / "x.training" / "last.safetensors"
+    good = state.read_bytes()
+    for broken, said in (
+        (good[:3000], "cut off"),
+        (good[:-50] + b"x" + good[-49:], "is damaged"),
+        (good.replace(b'\\"version\\": 1', b'\\"version\\": 9'), "of version 9"),
+        (tmp_path.joinpath("x", "agent.pt").read_bytes(), "is a kilowait network, not a kilowait checkpoint"),
+    ):
+        state.write_bytes(broken)
+        assert said in kilowait(*words, "--resume").err.splitlines()[-1]
+        assert state.read_bytes() == broken
+    state.write_bytes(good)
+    assert "algorithm 'ppo'" in kilowait(*words, "--resume", "--algo", "a2c").err
+    hot = tmp_path / "hot.toml"
+    hot.write_text("[settings]\nlearning_rate = 1e30\n")
+    said = kilowait(
+        "train", TRACE, "--steps", "512", *SMALL, "--out", tmp_path / "hot", "--settings", hot
+    ).error()
+    assert "policy is nan" in said and "lower the learning rate" in said
+    assert "is for networks" in kilowait("train", TRACE, "--teacher", "saf", "--out", tmp_path / "es").error()

@@ -119,6 +119,8 @@ def test_crowded_jobs_run_at_full_speed():
     jobs = table([0] * 5, [HOUR] * 5, [2] * 5, beta=[0.2] * 5)
     levels = ran("levels=1.5", jobs)[0].level.tolist()
     assert levels[0] == 0 and levels[-1] > 0
+    assert min(ran("levels=1.5:always", jobs)[0].level) == levels[-1]
+    assert "unless" not in pull("levels=1.5:always", jobs, NODES, TAURUS).words
 
 
 def test_held_jobs_start_in_the_clean_hour():
@@ -247,6 +249,7 @@ def test_unknown_names(text, words):
         ("sleep=never+sleep=break-even", "name sleep twice"),
         ("levels=0.9", "levels=0.9: give the most times as long a job may run, 1 or more"),
         ("levels=fast", "such as levels=1.1"),
+        ("levels=1.1:often", "levels=1.1:always slows jobs down"),
         ("hold=lowest_window", "does not say for how long at most"),
         ("hold=lowest_window:long", "'long' is not a span of time"),
         ("budget=much", "budget=much is no power; write watts, 500kW"),

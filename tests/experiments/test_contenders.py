@@ -88,11 +88,11 @@ def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
 
 def test_an_agent_at_several_placements(tmp_path):
     """It is called so, and a changed file is another agent."""
-    from kilowait.agents import LinearAgent
+    from kilowait.agents.placed_linear import rule_agent
 
     path = tmp_path / "agent.json"
-    for number, weights in enumerate((np.eye(10)[0], np.eye(10)[1], np.eye(10)[1])):
-        LinearAgent(weights).save(path)
+    for number, order in enumerate(("sjf", "fcfs", "fcfs")):
+        rule_agent(order, 56).save(path)
         ready = ready_with(f"agent:{path}", ["first", "fgd"])
         store = ready.store(tmp_path / "both")
         assert run(ready, store=store)[0].labels == ("agent@first", "agent@fgd")

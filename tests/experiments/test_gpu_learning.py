@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import kilowait as kw
+from kilowait.envs.gpu.teaching import GpuTeacher
 from kilowait.errors import InputError
-from kilowait.experiments.gpu_judging import judged_on_gpus
+from kilowait.experiments.gpu_judging import judged_on_gpus, played
 from kilowait.experiments.learning import Learning, learn
+from kilowait.experiments.worlds import world_for
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
@@ -45,9 +47,42 @@ def test_it_plays_by_simulate_and_from_its_file(agent):
     assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
 
 
+def test_it_brings_the_way_it_was_trained_for(agent):
+    log = kw.simulate(JOBS[320:], CLUSTER, agent[0])
+    assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
+
+
+def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
+    how = replace(QUICK, algo="ppo", seconds=0.0, settings={"rollout": 8, "validate_every": 1})
+    player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
+    assert len(history) == 1 < history[0].of
+    again = kw.load_agent(tmp_path / "agent.pt")
+    one, other = (kw.simulate(JOBS[320:], CLUSTER, who).jobs()["end_s"] for who in (player, again))
+    assert np.array_equal(one, other)
+
+
+def test_a_preempting_rule_teaches_as_it_schedules():
+    world = world_for(CLUSTER, Learning(slots=32))
+    vec = world.envs(JOBS, 1, 200, False)
+    teacher = GpuTeacher(kw.policies.resolve("srtf"), vec)
+    vec.reset(options={"first": np.array([0])})
+    put_out, over = 0, False
+    while not over:
+        action = teacher.choose()
+        assert vec.action_masks()[0, action[0]]
+        put_out += int(vec.asking.slots <= action[0] < vec.asking.rows)
+        _, _, ended, _, told = vec.step(action)
+        over = bool(ended[0])
+    rule = played("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
+    assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
+    with pytest.raises(InputError, match="srtf, srsf or las"):
+        GpuTeacher(kw.policies.resolve("sjf"), vec)
+
+
 def test_it_is_judged_beside_the_rules(agent):
     found = judged_on_gpus(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
-    assert set(found["policies"]) == {"agent", "fcfs", "fcfs, fastest", "srtf", "srtf, fastest"}
+    ways = ("", ", fastest", ", fastest, moved")
+    assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
     by_hand = [
         kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip"), CLUSTER)["mean_jct_s"]
         for window in (JOBS[320:360], JOBS[360:400])

@@ -126,7 +126,7 @@ def test_a_changed_agent_or_setting_is_run_again(tmp_path):
     from kilowait.agents import LinearAgent
 
     agent, out = tmp_path / "agent.json", tmp_path / "c"
-    for number, weights in enumerate((np.eye(10)[0], np.eye(10)[1], np.eye(10)[1])):
+    for number, weights in enumerate((np.eye(12)[0], np.eye(12)[1], np.eye(12)[1])):
         LinearAgent(weights).save(agent)
         ready = prepare(plan(f"agent:{agent}"))
         store = ready.store(out)
@@ -199,7 +199,7 @@ def test_protocol_as_people_write_it():
 def test_an_agent_is_tried_on_the_last_part(tmp_path):
     from kilowait.agents import LinearAgent
 
-    LinearAgent(np.eye(10)[0]).save(tmp_path / "agent.json")
+    LinearAgent(np.eye(12)[0]).save(tmp_path / "agent.json")
     who = contenders_of(f"saf,agent:{tmp_path / 'agent.json'}", "easy")
     assert [contender.label for contender in who] == ["saf", "agent", "saf, perfect estimates"]
     protocol = protocol_of(2, "50", "0", "auto", 0, who)
@@ -223,7 +223,7 @@ def test_results_speak_of_the_agent(tmp_path):
 
     jobs = kw.lublin(800, 32, load=1.0, seed=4, estimates="rounded")
     cut = kw.cut_windows(jobs, 6, window_jobs=100, seed=0)
-    who = {"fcfs": "fcfs", "saf": "saf", "agent": LinearAgent(np.eye(10)[0])}
+    who = {"fcfs": "fcfs", "saf": "saf", "agent": LinearAgent(np.eye(12)[0])}
     contest = kw.compare(cut, kw.Cluster.from_nodes(32), who, clairvoyant=True)
     found = results_of(contest, "mean_bsld", seed=0)
     assert all("agent" in sentence for sentence in found["sentences"]) and len(found["sentences"]) == 2

@@ -31,7 +31,7 @@ def test_quickstart_writes_a_page_and_repeats_itself(tmp_path, capsys):
     shown = capsys.readouterr()
     assert str(two / "report.html") in shown.out
     assert "agent" in shown.out
-    assert "best so far" in shown.err
+    assert "of the start" in shown.err
     assert {path.name for path in one.iterdir()} == NAMES | {"mine.txt"}
     for name in SAME:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name

@@ -98,7 +98,10 @@ class _Clock(Planner):
             while self.passes == "instant" and self.more_now():
                 self.apply()
             last = not self.more_now()
+            started = len(self.started)
             self.schedule(last)
+            for state in self.started[started:]:
+                self.tell(state, None)
             if last:
                 self.wake_and_fall()
 
@@ -139,6 +142,8 @@ class _Clock(Planner):
 
     def finish(self, state: State) -> None:
         self.running.remove(state)
+        assert state.start is not None
+        self.tell(state, max(self.now - state.start, 1e-9))
         assert state.group is not None
         debt = max(0, -self.free[state.group][0])
         for pool, need in enumerate(state.need[state.group]):
@@ -149,6 +154,12 @@ class _Clock(Planner):
             self.sleepers[state.group].fall_free(self.nodes_of.pop(state), debt, self.now)
         self.freed = True
         self.leave(state)
+
+    def tell(self, state: State, ran: float | None) -> None:
+        """A policy that remembers hears of a start (None) or of an end, and how long the job ran."""
+        told = getattr(self.rules[0][0], "told", None)
+        if told is not None:
+            told(state.job, ran)
 
     def arrive(self, state: State) -> None:
         state.eligible = self.now

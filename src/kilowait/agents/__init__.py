@@ -1,6 +1,6 @@
 """Who goes next, by learning: agents that are trained on the past of a log.
 
-Names are loaded when they are first used: ten weights by direct search need no torch, the networks do.
+Names are loaded when they are first used: weights by direct search need no torch, the networks do.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
         load_network,
         save_network,
     )
-    from kilowait.agents.linear import FEATURES, LinearAgent, features
+    from kilowait.agents.linear import LinearAgent
     from kilowait.agents.loading import load_agent
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
+    from kilowait.agents.scoring import FEATURES, features
     from kilowait.agents.search import EvolutionStrategy, minimise
     from kilowait.agents.training import Generation, mean_bsld, train
 
 _HOME = {
-    "FEATURES": "linear",
+    "FEATURES": "scoring",
     "LinearAgent": "linear",
-    "features": "linear",
+    "features": "scoring",
     "load_agent": "loading",
     "EvolutionStrategy": "search",
     "minimise": "search",

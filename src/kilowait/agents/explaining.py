@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear import FEATURES, LinearAgent, features
+from kilowait.agents.linear import FEATURES, LinearAgent
+from kilowait.agents.scoring import compiled, features, recalled
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.jobs import JobTable
@@ -169,7 +170,7 @@ def explained_weights(
 ) -> Explained | None:
     """What weights do: who is first in line at every instant of a run of `jobs`, at most `WINDOW_JOBS` of them.
 
-    None where no two jobs ever waited.
+    None where no two jobs ever waited, and of an agent that plays a rule instead of its weights.
 
     >>> import kilowait as kw
     >>> agent = LinearAgent([1.0, *[0.0] * (len(FEATURES) - 1)])
@@ -180,12 +181,14 @@ def explained_weights(
     ... )  # the shorter, the sooner
     (['length'], -1.0)
     """
+    if agent.kept is not None:
+        return None
     lines = _watched(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
     if not lines:
         return None
     weights = agent.weights
     queue = np.array([len(line) for line in lines], np.int64)
-    seen = [features(line[:, 0], line[:, 1], line[:, 2], cluster.nodes) for line in lines]
+    seen = [features(line[:, 0], line[:, 1], line[:, 2], cluster.nodes, line[:, 3:]) for line in lines]
     order = [np.argsort(rows @ weights, kind="stable") for rows in seen]
     chosen = np.stack([rows[first[0]] for rows, first in zip(seen, order, strict=True)])
     other = np.stack([rows[first[1]] for rows, first in zip(seen, order, strict=True)])
@@ -196,7 +199,7 @@ def explained_weights(
         named = zip(FEATURES, chosen[row], usual[row], moved[row], strict=True)
         facts = [
             {"nodes": float(nodes), "estimate_s": float(estimate_s), "wait_s": float(wait_s)}
-            for estimate_s, nodes, wait_s in (lines[row][order[row][place]] for place in (0, 1))
+            for estimate_s, nodes, wait_s, *_ in (lines[row][order[row][place]] for place in (0, 1))
         ]
         cases.append(
             Case(
@@ -215,17 +218,22 @@ def explained_weights(
 
 
 def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
-    """Of every instant when several jobs waited: estimate, nodes and wait of each, in the order of the queue."""
-    instants: dict[float, dict[int, tuple[float, float, float]]] = {}
+    """Of every instant when several jobs waited: estimate, nodes, wait of each, and what memory said of it."""
+    instants: dict[float, dict[int, tuple[float, ...]]] = {}
     weights, nodes = agent.weights, cluster.nodes
+    remember, recall = compiled(), recalled()
 
-    def score(job: Any, now: float, _: Any) -> float:
-        wait_s = max(now - float(job["submit_s"]), 0.0)
-        known = (float(job["estimate_s"]), float(job["nodes"]), wait_s)
-        instants.setdefault(now, {})[int(job["number"])] = known
-        return float(features(*known, nodes)[0] @ weights)
+    def score(job: Any, now: float, parameters: Any) -> float:
+        if job["ran_s"] != 0:
+            return float(remember(job, now, parameters))
+        known = (float(job["estimate_s"]), float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        told = recall(job, now, parameters)
+        instants.setdefault(now, {})[int(job["number"])] = (*known, *told)
+        return float(features(*known, nodes, told)[0] @ weights)
 
-    rule = Rule(agent.name, score, moving=True, compiled=False)
+    rule = Rule(
+        agent.name, score, agent.parameters(jobs, cluster), moving=True, compiled=False, remembers=True
+    )
     simulate(jobs, cluster, rule, backfill)
     lines = [np.array([line[number] for number in sorted(line)]) for line in instants.values()]
     return [line for line in lines if len(line) > 1]

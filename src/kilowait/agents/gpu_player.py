@@ -12,6 +12,7 @@ from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.sizes import described
+from kilowait.agents.preferring import Preferring
 from kilowait.cluster import Cluster
 from kilowait.cluster.speeds import Speeds
 from kilowait.engine.placing.settings import Placing
@@ -24,7 +25,7 @@ __all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
 
 
 @dataclass(frozen=True, eq=False)
-class GpuNetworkAgent:
+class GpuNetworkAgent(Preferring):
     """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent)`` on placed nodes."""
 
     network: ActorCritic | DuelingQ
@@ -36,6 +37,11 @@ class GpuNetworkAgent:
         """Where it comes from."""
         return getattr(self.network, "provenance", {})
 
+    @property
+    def placing(self) -> tuple[tuple[str, Any], ...]:
+        """How it was trained to run, as a rule says it."""
+        return tuple(self.provenance.get("placing", {}).items())
+
     def played_on(
         self,
         jobs: JobTable,
@@ -45,6 +51,7 @@ class GpuNetworkAgent:
         preference: npt.NDArray[np.float64] | None,
     ) -> SegmentLog:
         """The run under its decisions, greedily."""
+        self.check_preferred()
         shown = described(self.asking.seen(cluster))
         if shown != described(self.network.spec):
             raise InputError(

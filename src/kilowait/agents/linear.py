@@ -1,15 +1,15 @@
-"""An agent of ten weights: a job's score is the weighted sum of ten numbers known of it; smaller goes first.
+"""An agent of twelve weights: a job's score is the weighted sum of twelve numbers known of it; smaller goes first.
 
 The numbers are scaled by fixed units (hours, the size of the machine), never by statistics of a log, so nothing
-of the jobs it is judged on leaks into it and it can be carried to another machine.
+of the jobs it is judged on leaks into it and it can be carried to another machine. Four of them are what jobs that have
+ended taught: those of its memory, and those that end while it plays.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import log, log1p, sqrt
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,88 +17,60 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.agents.memory import Memory, parameters_for
+from kilowait.agents.scoring import COUNT, FEATURES, compiled, features
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
-from kilowait.errors import InputError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.policies.compiled import compiled_score
+from kilowait.policies import POLICIES, resolve
 
-__all__ = ["FEATURES", "LinearAgent", "features", "load_agent", "saf_weights"]
+__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "usual_weights"]
 
 Floats = npt.NDArray[np.float64]
 
 FORMAT = "kilowait linear agent"
-VERSION = 1
+VERSION = 2
 
-FEATURES: dict[str, str] = {
-    "length": "ln(estimate / 1 h) / 3",
-    "width": "ln(nodes) / ln(1 + nodes of the machine)",
-    "length_squared": "length x length",
-    "width_squared": "width x width",
-    "length_width": "length x width",
-    "share": "nodes / nodes of the machine",
-    "length_share": "length x share",
-    "root_days": "square root of estimate / 1 day",
-    "age": "ln(1 + wait / 1 h) / 3",
-    "patience": "ln(1 + wait / estimate) / 3",
-}
-"""What the agent looks at, in the order of its weights. wait: time since the job joined the queue."""
-
-COUNT = len(FEATURES)
+TRUST = 0.25
+"""How much what is remembered of users counts, beside what a run teaches: they change their ways."""
 
 
-def _score(job: Any, now: float, parameters: Any) -> Any:
-    """Compiled into the engine; parameters are the weights, then the machine's nodes."""
-    nodes = float(job.nodes)
-    wait_s = max(now - job.submit_s, 0.0)
-    length = log(job.estimate_s / 3600.0) / 3.0
-    width = log(nodes) / log(1.0 + parameters[10])
-    share = nodes / parameters[10]
-    total = parameters[0] * length + parameters[1] * width
-    total += parameters[2] * length * length + parameters[3] * width * width + parameters[4] * length * width
-    total += parameters[5] * share + parameters[6] * length * share
-    total += parameters[7] * sqrt(job.estimate_s / 86400.0)
-    total += parameters[8] * log1p(wait_s / 3600.0) / 3.0
-    total += parameters[9] * log1p(wait_s / job.estimate_s) / 3.0
-    return total
-
-
-def features(
-    estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, wait_s: npt.ArrayLike, machine_nodes: int
-) -> Floats:
-    """The same numbers by numpy, one job a row, for people who want to look at them.
-
-    >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]
-    0.5
-    """
-    estimate = np.maximum(np.atleast_1d(np.asarray(estimate_s, np.float64)), 1.0)
-    size, wait = np.asarray(nodes, np.float64), np.maximum(np.asarray(wait_s, np.float64), 0.0)
-    length = np.log(estimate / 3600.0) / 3.0
-    width = np.log(size) / np.log(1.0 + machine_nodes)
-    share = size / machine_nodes
-    columns = (
-        length, width, length**2, width**2, length * width, share, length * share,
-        np.sqrt(estimate / 86400.0), np.log1p(wait / 3600.0) / 3.0, np.log1p(wait / estimate) / 3.0,
-    )  # fmt: skip
-    return np.stack(np.broadcast_arrays(*columns), axis=1)
-
-
-def saf_weights(machine_nodes: int) -> Floats:
+def saf_weights() -> Floats:
     """Weights that put jobs into the order of smallest area first: ln(estimate) + ln(nodes), and no more.
 
-    >>> saf_weights(255)[:3].round(2).tolist()
-    [0.48, 0.88, 0.0]
+    >>> saf_weights()[:3].tolist()
+    [1.0, 1.0, 0.0]
     """
-    weights = np.zeros(COUNT)
-    weights[:2] = 3.0, np.log(1.0 + machine_nodes)
-    return np.asarray(weights / np.sqrt((weights**2).sum()))
+    return weights_of(length=1.0, width=1.0)
+
+
+def usual_weights() -> Floats:
+    """Smallest expected area first, quick ones sooner: where every search begins.
+
+    The estimate times the part of it that such jobs use, times nodes, over the root of how quick they are. That is
+    Smith's rule, weight over work, half way: a job's slowdown weighs 1 / run time.
+
+    >>> dict(zip(FEATURES, usual_weights().tolist()))["quick"]
+    -0.5
+    """
+    return weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0, quick_usual=-0.5, quick=-0.5)
+
+
+def weights_of(**given: float) -> Floats:
+    """Weights by name, the others 0.
+
+    >>> weights_of(width=2.0)[:3].tolist()
+    [0.0, 2.0, 0.0]
+    """
+    return np.array([float(given.get(name, 0.0)) for name in FEATURES])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearAgent:
-    """Ten weights that order a queue.
+    """Weights that order a queue, and what was learned of users.
 
-    >>> agent = LinearAgent([1.0] + [0.0] * 9)  # the order of SJF
+    >>> agent = LinearAgent(weights_of(length=1.0))  # the order of SJF
     >>> agent.rule.name, agent.explain()[0]
     ('agent', ('length', 1.0))
     """
@@ -108,6 +80,14 @@ class LinearAgent:
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: seed, training trace, objective, settings."""
+    memory: Memory = field(default_factory=Memory)
+    """What jobs before taught."""
+    trust: float = TRUST
+    """How much of that counts, 0 to 1."""
+    kept: str | None = None
+    """A rule that was better on the training jobs and not surely beaten since: it is played instead."""
+    max_wait_s: float = np.inf
+    """Jobs that have waited longer go first, the longest first: a bound on starving, seconds."""
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
@@ -116,18 +96,25 @@ class LinearAgent:
                 f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of "
                 f"{', '.join(FEATURES)}"
             )
+        if not 0.0 <= self.trust <= 1.0:
+            raise InputError(f"the trust in what is remembered is {self.trust}; give a number from 0 to 1")
+        if not self.max_wait_s >= 0:
+            raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
+        if self.kept is not None and self.kept not in POLICIES:
+            raise UnknownNameError("policy", self.kept, POLICIES)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
     @property
     def rule(self) -> Rule:
         """The agent as the engine takes it: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
-        weights = self.weights
+        if self.kept is not None:
+            return replace(resolve(self.kept), name=self.name)
+        return Rule(self.name, compiled(), moving=True, remembers=True, prepare=self.parameters)
 
-        def prepare(jobs: JobTable, cluster: Cluster) -> Floats:
-            return np.append(weights, float(cluster.nodes))
-
-        return Rule(self.name, compiled_score(_score), moving=True, prepare=prepare)
+    def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
+        """What the rule begins a run of these jobs with."""
+        return parameters_for(self.weights, jobs, cluster.nodes, self.memory, self.trust, self.max_wait_s)
 
     def explain(self) -> list[tuple[str, float]]:
         """Features and weights, the weightiest first; a positive weight sends jobs back in the queue."""
@@ -141,12 +128,16 @@ class LinearAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip(FEATURES, self.weights.tolist(), strict=True)),
+            "trust": self.trust,
+            "kept": self.kept,
+            "max_wait_s": None if np.isinf(self.max_wait_s) else self.max_wait_s,
             "provenance": dict(self.provenance),
+            "memory": self.memory.to_dict(),
         }
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            target.write_text(_json(data) + "\n", encoding="utf-8")
         except OSError as problem:
             raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
         return target
@@ -186,7 +177,26 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
     name, provenance = data.get("name", "agent"), data.get("provenance", {})
     if not isinstance(name, str) or not isinstance(provenance, dict):
         raise InputError(f"{source} has the name {name!r} and the provenance {provenance!r}; train it again")
+    trust = data.get("trust")
+    if not isinstance(trust, int | float) or isinstance(trust, bool):
+        raise InputError(f"{source} has the trust {trust!r}; it must be a number: train it again")
     try:
-        return LinearAgent(np.array(values, np.float64), name, provenance)
-    except (InputError, OverflowError) as problem:
+        memory = Memory.from_dict(data.get("memory"))
+        bound = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
+        kept = data.get("kept")
+        return LinearAgent(np.array(values, np.float64), name, provenance, memory, float(trust), kept, bound)
+    except (InputError, UnknownNameError, OverflowError, TypeError, ValueError) as problem:
         raise InputError(f"{source}: {problem}") from None
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    """Indented for people, but the memory, which nobody reads, a user a line."""
+    memory = data["memory"]
+    text = json.dumps({**data, "memory": None}, indent=2, allow_nan=False)
+    users = ",\n".join(
+        f"      {json.dumps(name)}: {json.dumps(rows, allow_nan=False)}"
+        for name, rows in memory["users"].items()
+    )
+    usual = json.dumps(memory["usual"], allow_nan=False)
+    block = f'{{\n    "usual": {usual},\n    "users": {{\n{users}\n    }}\n  }}'
+    return text.replace('"memory": null', f'"memory": {block}')

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kilowait.agents import linear
+from kilowait.agents import linear, placed_linear
 from kilowait.errors import InputError
 
 if TYPE_CHECKING:
+    from kilowait.agents.energy_player import EnergyNetworkAgent
     from kilowait.agents.gpu_player import GpuNetworkAgent
     from kilowait.agents.linear import LinearAgent
+    from kilowait.agents.placed_linear import PlacedLinearAgent
     from kilowait.agents.player import NetworkAgent
+    from kilowait.agents.steered import SteeredAgent
 
 __all__ = ["load_agent"]
 
+STEERING = "kilowait steering agent"
+"""Format of the files of `agents.steered`."""
 
-def load_agent(path: str | PathLike[str]) -> LinearAgent | NetworkAgent | GpuNetworkAgent:
+
+def load_agent(
+    path: str | PathLike[str],
+) -> LinearAgent | PlacedLinearAgent | SteeredAgent | NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent a file, or the folder that ``kilowait train`` wrote, holds: weights of a score, or a network.
 
     A file that is not one, or is damaged, is an InputError that says why.
@@ -34,7 +43,28 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent | NetworkAgent | GpuNet
     except OSError:
         beginning = b"{"  # the reader below has the words for it
     if beginning == b"{" or source.suffix == ".json":
-        return linear.load_agent(source)
+        return _of_weights(source)
     from kilowait.agents.player import network_agent
 
     return network_agent(source)
+
+
+def _of_weights(source: Path) -> LinearAgent | PlacedLinearAgent | SteeredAgent:
+    """The agent of a JSON file: one that orders jobs, on placed nodes their GPU types, or steers power too."""
+    data = _document(source)
+    if data.get("format") == placed_linear.FORMAT:
+        return placed_linear.agent_from(data, source)
+    if data.get("format") == STEERING:
+        from kilowait.agents.steered import steered_agent  # envs want an extra
+
+        return steered_agent(data, source)
+    return linear.load_agent(source)
+
+
+def _document(source: Path) -> dict[str, Any]:
+    """The JSON object of the file; an empty one where it is none, for which the reader of agents has the words."""
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

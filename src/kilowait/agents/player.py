@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kilowait.agents.energy_player import EnergyNetworkAgent, energy_asking_from
 from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asking_from
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import load_network
@@ -19,6 +20,7 @@ from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelBody
 from kilowait.agents.networks.sizes import described
+from kilowait.agents.preferring import Preferring, plain_spec
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine.settings import Settings
 from kilowait.envs.board import Asking
@@ -31,7 +33,7 @@ __all__ = ["NetworkAgent", "exported", "network_agent"]
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkAgent:
+class NetworkAgent(Preferring):
     """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
 
     network: ActorCritic | DuelingQ
@@ -52,6 +54,7 @@ class NetworkAgent:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Batch-v0, which pulls no levers: leave them out"
             )
+        self.check_preferred()
         asking = replace(
             self.asking, backfill=settings.backfill, walltime=settings.walltime, placement=settings.placement
         )
@@ -100,7 +103,9 @@ def exported(network: ActorCritic | DuelingQ) -> Layers | None:
     )
 
 
-def network_agent(path: str | PathLike[str], *, name: str = "agent") -> NetworkAgent | GpuNetworkAgent:
+def network_agent(
+    path: str | PathLike[str], *, name: str = "agent"
+) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent an ``agent.pt`` holds, asked as it was in training."""
     network = load_network(path)
     told = network.provenance.get("asking")
@@ -111,8 +116,10 @@ def network_agent(path: str | PathLike[str], *, name: str = "agent") -> NetworkA
         )
     if network.provenance.get("env") == "kilowait/Gpu-v0":
         return GpuNetworkAgent(network, gpu_asking_from(told), name)
+    if network.provenance.get("env") == "kilowait/Energy-v0":
+        return EnergyNetworkAgent(network, energy_asking_from(told), str(network.provenance["levers"]), name)
     asking = Asking(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
-    if described(asking.seen) != described(network.spec):
+    if described(asking.seen) != described(plain_spec(network.spec)):
         raise InputError(
             f"{path} was trained by another version: it wants {described(network.spec)}, and this kilowait shows "
             f"{described(asking.seen)}; train it again"

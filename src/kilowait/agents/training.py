@@ -1,25 +1,34 @@
 """Training a `LinearAgent` by direct search: simulate, rank, move on.
 
-Each generation draws windows from the training jobs, lets every candidate schedule the same ones, and
-tells CMA-ES which did better. Values are taken relative to the start (the order of SAF) on the same window, so
-that a busy window counts no more than a quiet one. The search wanders in its noise, so what is validated is not
-its last point but the mean of its path over its latter half; the validation jobs, which are later, pick among these,
-and among them is the start.
+A schedule is a chaotic thing: a tie broken the other way can change the slowdown of a whole window, so a search
+that believes single windows learns their noise. Hence the search begins where theory says (`usual_weights`, or one of
+its neighbours if that is surely better on training jobs), draws new windows for every generation, lets all candidates
+schedule the same ones, pulls back towards the start, and takes not its last point but the mean of its path over its
+latter half. That, or half the way there, is taken only if it is clearly better than the start both on new windows of
+the training jobs and on the validation jobs, which are later. And a rule that is surely better than the start is kept,
+unless what the search found clearly beats it.
+
+A window knows of its users what jobs before it taught, and not the latest of them: an agent is used, and judged, some
+time after it was trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear import LinearAgent, saf_weights
+from kilowait.agents.linear import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
+from kilowait.agents.memory import Memory, memories, parameters_for
+from kilowait.agents.scoring import COUNT, compiled
 from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.windows import drawn_windows, spread_windows
+from kilowait.agents.windows import drawn_starts, spread_starts
 from kilowait.cluster import Cluster
+from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import simulate
@@ -41,11 +50,11 @@ class Generation:
     training: float
     """Mean of the candidates on this generation's windows."""
     validation: float
-    """Of the averaged weights on the validation windows; NaN in generations that were not validated."""
+    """Of the mean of the path on the validation windows; NaN in all generations but the last."""
     best: float
-    """The least validation score so far; 1 is the start."""
+    """Of what is taken, on the validation windows; 1 is the start."""
     step: float
-    """Step of the search, relative to the length of its mean."""
+    """Step of the search."""
 
 
 def mean_bsld(log: SegmentLog) -> float:
@@ -66,18 +75,40 @@ OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_
 """Objectives known by name."""
 
 
+STARTS: dict[str, Callable[[], Floats]] = {
+    "usual": usual_weights,
+    "expected area": lambda: weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0),
+    "area": saf_weights,
+}
+"""Where a search may begin, the usual place first."""
+
+RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
+"""Rules that are kept where they are better."""
+
+STEP = 0.1
+PULL = 0.1
+"""What a squared step away from the start costs, in logarithms of the objective."""
+CLEARLY = 0.98
+"""What the search found must be at most this much of the start to be taken."""
+SURELY = 0.95
+"""What is begun with, or kept, instead of the usual must be at most this much of it."""
+CUTS = 32
+"""Moments of the training jobs at which it is known what was known then."""
+
+
 def train(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
     *,
     seed: int,
-    generations: int = 80,
+    generations: int = 40,
     population: int = 16,
-    windows: int = 16,
+    windows: int = 48,
     window_jobs: int = 1024,
     backfill: str | int = "easy",
     objective: str | Objective = "mean_bsld",
+    max_wait_s: float = np.inf,
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
@@ -99,6 +130,7 @@ def train(
         window_jobs: jobs in each.
         backfill: as in `kilowait.simulate`.
         objective: a name of `OBJECTIVES`, or a function of a log; smaller is better.
+        max_wait_s: jobs that have waited longer go first, seconds; rules are not kept then, as they know no bound.
         trace: name of the log, for the record.
         threads: simulations at a time.
         progress: hears of every generation.
@@ -107,40 +139,59 @@ def train(
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     measure, measured = _objective(objective)
     random = stream(seed, "agents.windows")
-    checks = spread_windows(validation, max(windows, 2 * len(validation) // window_jobs), window_jobs)
-    start = LinearAgent(saf_weights(cluster.nodes))
-    search = EvolutionStrategy(start.weights, step=0.2, seed=seed, population=population)
-    every = max(1, generations // 16)
+    known = _Known(jobs.sorted(), cluster, window_jobs, max_wait_s)
+    length = min(window_jobs, len(validation))
+    later = _Known(validation.sorted(), cluster, length, max_wait_s)
+    checks = [
+        later.window(first, known.at_the_end)
+        for first in spread_starts(validation, max(windows, 2 * len(validation) // length), length)
+    ]
     history: list[Generation] = []
     path: list[Floats] = []
-    best, chosen = 1.0, start.weights
     with ThreadPoolExecutor(threads) as pool:
 
-        def tried(candidates: Sequence[Floats], on: Sequence[JobTable]) -> Floats:
+        def tried(candidates: Sequence[Floats | str], on: Sequence[_Window]) -> Floats:
             """Values, candidate by window; gathered in order, so threads do not change a bit."""
-            rules = [LinearAgent(weights).rule for weights in candidates]
-            pairs = [(rule, window) for rule in rules for window in on]
-            values = pool.map(lambda pair: measure(simulate(pair[1], cluster, pair[0], backfill)), pairs)
-            return np.array(list(values)).reshape(len(rules), len(on))
+            pairs = [(candidate, window) for candidate in candidates for window in on]
+            values = pool.map(
+                lambda pair: measure(simulate(pair[1].jobs, cluster, pair[1].rule(pair[0]), backfill)), pairs
+            )
+            return np.array(list(values)).reshape(len(candidates), len(on))
 
-        reference = tried([start.weights], checks)[0]
+        def drawn(count: int) -> list[_Window]:
+            starts = drawn_starts(jobs, count, window_jobs, random)
+            return [known.lagging(first, int(random.integers(0, len(jobs) // 2 + 1))) for first in starts]
+
+        values = tried([*(make() for make in STARTS.values()), *RULES], drawn(2 * windows))
+        began, start, kept = _best_start(values)
+        kept = kept if np.isinf(max_wait_s) else None
+        # Of an objective of one's own theory says nothing: the search goes far, and nothing pulls it back.
+        step, pull = (STEP, PULL) if measured in OBJECTIVES else (4 * STEP, 0.0)
+        search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
         for number in range(1, generations + 1):
-            drawn = drawn_windows(jobs, windows, window_jobs, random)
-            candidates = search.ask()
-            values = tried([start.weights, *candidates], drawn)
+            moves = search.ask()
+            values = tried([start, *(start + moves)], drawn(windows))
             scores = [_relative(value, values[0]) for value in values[1:]]
-            search.tell(candidates, scores)
-            path.append(_unit(search.mean))
-            score = float("nan")
-            if number % every == 0 or number == generations:
-                averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
-                score = _relative(tried([averaged], checks)[0], reference)
-                if score < best:
-                    best, chosen = score, averaged
-            step = search.step / float(np.sqrt((search.mean**2).sum()))
-            history.append(Generation(number, generations, float(np.mean(scores)), score, best, step))
-            if progress is not None:
+            search.tell(moves, np.log(scores) + pull * (moves**2).sum(axis=1))
+            path.append(search.mean)
+            history.append(
+                Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step)
+            )
+            if progress is not None and number < generations:  # of the last when it has been validated
                 progress(history[-1])
+        found = np.mean(path[len(path) // 2 :], axis=0)
+        ways: list[Floats] = [start, start + 0.5 * found, start + found]
+        rivals: list[Floats | str] = [*ways, *([] if kept is None else [kept])]
+        both = [
+            [_relative(value, values[0]) for value in values]
+            for values in (tried(rivals, drawn(2 * windows)), tried(rivals, checks))
+        ]
+        taken = _taken(both)
+        if kept is not None and max(again[taken] / again[-1] for again in both) < CLEARLY:
+            kept = None  # the search has come out clearly ahead of the rule after all
+        history[-1] = replace(history[-1], validation=both[1][2], best=both[1][taken])
+        if progress is not None:
+            progress(history[-1])
     provenance = {
         "trained_by": "kilowait.agents.train (CMA-ES)",
         "trace": trace,
@@ -154,9 +205,78 @@ def train(
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
-        "validation_relative_to_saf_order": best,
+        "began_at": began,
+        "kept_rule": kept,
+        "went": ("nowhere: nothing clearly better", "half the way", "all the way")[taken],
+        "validation_relative_to_start": both[1][taken],
+        "found": found.tolist(),
     }
-    return LinearAgent(chosen, provenance=provenance), history
+    everything = _joined(jobs, validation)
+    memory = memories(everything, [len(everything)])[len(everything)]
+    agent = LinearAgent(ways[taken], provenance=provenance, memory=memory, kept=kept, max_wait_s=max_wait_s)
+    return agent, history
+
+
+def _best_start(values: Floats) -> tuple[str, Floats, str | None]:
+    """Where to begin, by name and in weights, and the rule to be kept, if one is surely better than that."""
+    scores = [_relative(value, values[0]) for value in values]
+    first = int(np.argmin(scores[: len(STARTS)]))
+    first = first if scores[first] < SURELY else 0
+    rules = np.array(scores[len(STARTS) :]) / scores[first]
+    kept = RULES[int(np.argmin(rules))] if rules.min() < SURELY else None
+    return list(STARTS)[first], list(STARTS.values())[first](), kept
+
+
+def _taken(both: Sequence[Sequence[float]]) -> int:
+    """Which way to go, none (0), half (1) or all (2): the best of those clearly better on both sets of windows."""
+    products = [float(np.prod([again[way] for again in both])) for way in range(3)]
+    clear = [way for way in (1, 2) if max(again[way] for again in both) < CLEARLY]
+    return min(clear, key=lambda way: products[way], default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """Jobs to schedule, and what is known of their users before the first of them."""
+
+    jobs: JobTable
+    parameters: Floats
+
+    def rule(self, candidate: Floats | str) -> Rule | str:
+        if isinstance(candidate, str):
+            return candidate
+        return Rule(
+            "candidate",
+            compiled(),
+            np.concatenate([candidate, self.parameters[COUNT:]]),
+            moving=True,
+            remembers=True,
+        )
+
+
+class _Known:
+    """A part of a log, and what was known at several moments of it."""
+
+    def __init__(
+        self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf
+    ) -> None:
+        self._jobs, self._nodes, self._length, self._bound = jobs, cluster.nodes, window_jobs, max_wait_s
+        self._cuts = np.unique(np.linspace(0, len(jobs), CUTS + 1).astype(np.int64))
+        self._known = memories(jobs, self._cuts.tolist())
+
+    @property
+    def at_the_end(self) -> Memory:
+        """What all its jobs taught."""
+        return self._known[len(self._jobs)]
+
+    def lagging(self, first: int, lag: int) -> _Window:
+        """The window from job `first` on, with what was known `lag` jobs before it, or somewhat earlier."""
+        cut = self._cuts[np.searchsorted(self._cuts, max(first - lag, 0), side="right") - 1]
+        return self.window(first, self._known[int(cut)])
+
+    def window(self, first: int, memory: Memory) -> _Window:
+        """The window from job `first` on."""
+        jobs = self._jobs[first : first + self._length]
+        return _Window(jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, memory, TRUST, self._bound))
 
 
 def _objective(objective: str | Objective) -> tuple[Objective, str]:
@@ -168,14 +288,21 @@ def _objective(objective: str | Objective) -> tuple[Objective, str]:
 
 
 def _relative(values: Floats, reference: Floats) -> float:
-    """Geometric mean over windows of value / reference; what is near zero counts as 1 % of the mean reference.
+    """Value over reference: the root of the ratio of the means times the geometric mean of the windows' ratios.
 
-    Not the plain mean: of two equally good rules it would prefer the reference, as 2 and 1/2 make 1.25.
+    The first is what is judged, and a few busy windows decide it; the second is steadier. What is near zero counts as
+    1 % of the mean reference.
     """
     floor = max(0.01 * float(reference.mean()), 1e-12)
-    return float(np.exp(np.log(np.maximum(values, floor) / np.maximum(reference, floor)).mean()))
+    ratios = np.log(np.maximum(values, floor) / np.maximum(reference, floor))
+    means = np.log(max(float(values.mean()), floor) / max(float(reference.mean()), floor))
+    return float(np.exp(0.5 * ratios.mean() + 0.5 * means))
 
 
-def _unit(weights: Floats) -> Floats:
-    """The same proportions at length 1: the order of jobs is the same."""
-    return np.asarray(weights / max(float(np.sqrt((weights**2).sum())), 1e-300))
+def _joined(first: JobTable, second: JobTable) -> JobTable:
+    """Both parts of a log as one, as far as memory looks at them."""
+    names = [
+        name for name in ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "user") if name in first
+    ]
+    columns: dict[str, Any] = {name: np.concatenate([first[name], second[name]]) for name in names}
+    return JobTable(labels={k: v for k, v in first.labels.items() if k in columns}, **columns)

@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         if debug:
             raise
-        show.say("error: not enough memory; try fewer jobs with --jobs")
+        show.say(
+            "error: not enough memory; try less at once: fewer --jobs, or in training fewer --envs or --slots"
+        )
         status = 2
     try:
         sys.stdout.flush()

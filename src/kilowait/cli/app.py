@@ -25,6 +25,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "train": ("kilowait.cli.train", "Search for a rule that beats the known ones on a log."),
     "tune": ("kilowait.cli.tune", "Search for the settings of a learner, on the earlier jobs of a log."),
     "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
+    "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
+    "front": ("kilowait.cli.front", "One agent under every preference between two terms or more."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, list, fetch."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
     "clusters": ("kilowait.cli.clusters", "The machines known by name."),

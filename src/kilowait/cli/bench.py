@@ -22,6 +22,7 @@ Examples:
   kilowait bench --quick
   kilowait bench --data ../shared/data --json
   kilowait bench env
+  kilowait bench latency --out latency.png
   kilowait bench train --device cuda --envs 4096"""
 
 
@@ -88,6 +89,11 @@ def environments(
             lambda: learning_speed.batched_steps_per_s(copies=copies),
         ),
         ("Batch-v0, one copy, 128 slots", 5e4, learning_speed.single_steps_per_s),
+        (
+            f"Gpu-v0, {copies:,} copies, 128 slots",
+            2e5,
+            lambda: learning_speed.gpu_steps_per_s(copies=copies),
+        ),
     ]
     for name, target, speed in asked:
         with show.busy(f"{name} ..."):
@@ -108,6 +114,9 @@ def training(
     envs: Annotated[int, typer.Option(metavar="N", min=1, help="Environments that play side by side.")] = 64,
     precision: Annotated[str, typer.Option(metavar="P", help="float32 or bf16.")] = "float32",
     threads: Annotated[int, typer.Option(metavar="N", min=1, help="Of torch on the CPU.")] = 1,
+    updates: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Updates that are timed, of each; fewer are quicker.")
+    ] = 6,
     json: options.Json = False,
 ) -> None:
     """Steps per second of training, and where the time goes, for every algorithm and network on this device."""
@@ -120,8 +129,10 @@ def training(
         envs=envs,
         precision=precision,
         threads=threads,
+        updates=updates,
     )
     if not json:
+        print(f"on {device}, {precision}, {envs:,} environments side by side; env steps a second:\n")
         print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
     found = []
     while True:
@@ -138,6 +149,63 @@ def training(
             )
     if json:
         show.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
+
+
+@app.command("latency")
+def latency(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Draw it, as PNG or SVG; needs pip install 'kilowait[report]'.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short queues and small machines alone.")] = False,
+    json: options.Json = False,
+) -> None:
+    """How long one decision takes, against the length of the queue and the size of the machine.
+
+    Of rules, the linear agent and a kernel network, on one core. The power of growth along each tells how they scale: 1
+    is in proportion, 0 not at all.
+    """
+    from kilowait.experiments import latency as measuring
+
+    if out is not None:
+        from kilowait.report.figures import need_matplotlib
+
+        need_matplotlib()  # told before a minute is spent
+    few = {"lengths": measuring.LENGTHS[:3], "nodes": measuring.NODES[:2], "seconds": 0.02}
+    left = measuring.latencies(**(few if quick else {}))  # type: ignore[arg-type]
+    if not json:
+        print(f"{'':<28}{'waiting':>10}{'nodes':>10}{'a decision':>16}")
+    found = []
+    while True:
+        with show.busy("measuring ..."):
+            one = next(left, None)
+        if one is None:
+            break
+        found.append(one)
+        if not json:
+            print(
+                f"{one.decider:<28}{one.queue:>10,}{one.nodes:>10,}{one.seconds * 1e6:>13,.1f} µs", flush=True
+            )
+    slopes = measuring.slopes(found)
+    if out is not None:
+        from kilowait.report.latency import draw_latencies
+
+        draw_latencies(found, slopes, out)
+    if json:
+        told = {name: {"queue": along[0], "nodes": along[1]} for name, along in slopes.items()}
+        measures = [one.to_dict() for one in found]
+        show.json_document({"machine": _machine(), "latencies": measures, "slopes": told})
+        return
+    print(f"\n{'power of growth along':<28}{'the queue':>10}{'nodes':>10}")
+    for name, (queue, nodes) in slopes.items():
+        print(f"{name:<28}{queue:>10.2f}{nodes:>10.2f}")
+    if out is not None:
+        print(f"\ndrawn in {out}")
 
 
 def _show(measure: Measure) -> None:

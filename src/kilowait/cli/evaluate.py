@@ -14,7 +14,8 @@ app = typer.Typer(add_completion=False, **show.PLAIN)
 _EPILOG = """\b
 Examples:
   kilowait evaluate runs/first lublin:20000:128:0.95:8
-  kilowait evaluate runs/kth/agent.json KTH-SP2-1996-2.1-cln.swf.gz --windows 60 --rules saf,f2,f4"""
+  kilowait evaluate runs/kth/agent.json KTH-SP2-1996-2.1-cln.swf.gz --windows 60 --rules saf,f2,f4
+  kilowait evaluate runs/green lublin:20000:128:0.6:8 --power taurus --windows 12 --window-jobs 512"""
 
 
 @app.command(epilog=_EPILOG)
@@ -27,6 +28,14 @@ def evaluate(
         ),
     ],
     trace: options.Trace,
+    prefer: Annotated[
+        str,
+        typer.Option(
+            metavar="T=W+...",
+            help="What an agent that weighs terms as it is told is to prefer, say slowdown=0.3+energy=0.7.",
+            show_default=False,
+        ),
+    ] = "",
     rules: Annotated[
         str, typer.Option(metavar="R,...", help="Rules to hold it against.")
     ] = "fcfs,sjf,saf,f1,f2,f3,f4,wfp3,unicef",
@@ -46,6 +55,23 @@ def evaluate(
     windows: Annotated[int, typer.Option(metavar="N", min=1, help="Windows, drawn within that part.")] = 60,
     window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the windows.")] = 0,
+    power: options.Power = None,
+    levers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="L",
+            help="With --power: the levers of an agent that pulls some; else those it was trained with.",
+            show_default=False,
+        ),
+    ] = None,
+    carbon: options.Carbon = None,
+    price: options.Price = None,
+    scope: options.Scope = "life-cycle",
+    cooling: options.Cooling = None,
+    profile: options.Profile = None,
+    forecast: options.Forecast = "perfect",
+    start: options.Start = None,
+    wrap: options.Wrap = False,
     load: options.Load = None,
     jobs: options.Rows = None,
     columns: options.Columns = None,
@@ -62,13 +88,20 @@ def evaluate(
     from kilowait.cli.compared import show_contests
     from kilowait.evaluation.judging import cut_windows
     from kilowait.experiments.compare import compare
+    from kilowait.experiments.energy_learning import PowerAgent, bound
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.scenario import preferring, prepared
     from kilowait.policies.registry import PlacedPlayer
 
-    player = load_agent(agent)
-    scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill))
+    player: Any = preferring(load_agent(agent), prefer)
+    provenance = dict(player.provenance)
+    pulled = "none" if levers is None else levers
+    if isinstance(player, PowerAgent):
+        pulled = player.levers if levers is None else levers
+        if power is None:
+            bound(player, None, pulled)  # says what it needs
+    scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill), levers=pulled)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     for text in notes:
@@ -84,9 +117,28 @@ def evaluate(
         with show.busy("trying it ..."):
             told = judged_on_gpus(player, [window.jobs for window in drawn], machine, seed=seed)
         if json:
-            show.json_document({"agent": dict(player.provenance), "judged": told})
+            show.json_document({"agent": provenance, "judged": told})
             return
         show_on_gpus(told)
+        return
+    if isinstance(player, PowerAgent) and scenario.power is not None:
+        from kilowait.cli.energy_learning import judged_on_windows, show_on_energy
+        from kilowait.experiments.energy import meter_for
+
+        meter = meter_for(scenario.power, workload.jobs, machine)
+        told = judged_on_windows(
+            player,
+            [window.jobs for window in drawn],
+            machine,
+            meter,
+            pulled,
+            parse_backfill(backfill),
+            seed=seed,
+        )
+        if json:
+            show.json_document({"agent": provenance, "judged": told})
+            return
+        show_on_energy(told)
         return
     named: dict[str, Any] = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
     with show.busy("trying it ..."):
@@ -95,6 +147,6 @@ def evaluate(
     for text in found["notes"]:
         show.note(text)
     if json:
-        show.json_document({"agent": dict(player.provenance), "judged": found})
+        show.json_document({"agent": provenance, "judged": found})
         return
     show_contests([found], [workload])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.energy_learning import judged_with_power, show_on_energy
+from kilowait.cli.search import RIVALS
 
 __all__ = ["show_on_gpus", "train_network"]
-
-RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
 
 
 def train_network(
@@ -30,6 +31,7 @@ def train_network(
     wandb: str | None,
     json: bool,
     force: bool,
+    levers: str | None = None,
 ) -> None:
     """Train on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.compared import show_contests
@@ -37,7 +39,8 @@ def train_network(
     from kilowait.errors import InputError
     from kilowait.evaluation.folders import check_free
     from kilowait.evaluation.judging import split
-    from kilowait.experiments import learning, training
+    from kilowait.experiments import begun, energy_learning, fronts, learning, training
+    from kilowait.experiments.curves import Curves
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepared
     from kilowait.units import parse_span
@@ -51,16 +54,21 @@ def train_network(
         max_wait_s=None if max_wait is None else parse_span(max_wait),
     )
     state = learning.training_folder(out)
-    if state.exists() and not resume and not force:
+    if begun.can_resume(state) and not resume and not force:
         raise InputError(
             f"{state} holds a training that was begun before; go on with --resume, or begin anew with --force"
         )
-    if resume and not (state / "last.safetensors").exists():
+    if resume and not begun.can_resume(state):
         raise InputError(f"{state} holds no training to resume; begin one without --resume")
     check_free(out, force=force or resume)
-    scenario = options.scenario_asked(context, trace, backfill=how.backfill)
+    named = {**(how.reward or {}), **dict.fromkeys(how.preferences, 1.0), **how.limit}
+    energy_learning.check_reward(named, levers is not None)
+    scenario = options.scenario_asked(context, trace, backfill=how.backfill, levers=levers or "none")
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
+    power = None
+    if scenario.power is not None and levers is not None:
+        power = energy_learning.Powering.of(scenario.power, levers, workload.jobs, machine)
     for text in notes:
         show.note(text)
     if machine.placed and len(split(workload.jobs).test) < how.window_jobs:
@@ -74,23 +82,56 @@ def train_network(
     updates = max(1, how.steps // (settings.rollout * how.envs))
     if resume:
         show.note(f"going on with the training of {state}")
-    curves = learning.Curves(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
-    with show.steps(updates) as step:
+    curves = Curves(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
+    taught = learning.warm_updates(how)
+    with show.steps(taught + updates) as step:
 
         def progress(update: Any) -> None:
+            if "imitation" in update.losses:
+                agreed = update.losses["agreement"]
+                text = f"imitating {how.teacher}, {update.steps:,} choices, {agreed:.1%} as the teacher"
+                step(text, update.number % max(1, taught // 10) == 0)
+                return
             curves(update)
-            best = "" if update.best != update.best else f", best so far {update.best:.3f}"
+            ended = "" if math.isnan(update.metric) else f", episodes {update.metric:.3f}"
+            best = "" if math.isnan(update.best) else f", best so far {update.best:.3f}"
             step(
-                f"update {update.number}, {update.steps:,} steps, {update.steps_per_s:,.0f}/s, "
-                f"episodes {update.metric:.3f}{best}",
+                f"update {update.number}, {update.steps:,} steps, {update.steps_per_s:,.0f}/s{ended}{best}",
                 update.number % max(1, updates // 20) == 0,
             )
 
-        agent, history = learning.learn(
-            parts.train, parts.validation, machine, how, folder=state, resume=resume, progress=progress
-        )
+        try:
+            agent, history = learning.learn(
+                parts.train, parts.validation, machine, how,
+                folder=state, resume=resume, progress=progress, power=power,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            ready = begun.can_resume(state)
+            show.note(
+                "to go on, give the same command with --resume" if ready else "there was no checkpoint yet"
+            )
+            raise
     curves.close()
-    if machine.placed:
+    front = None
+    if how.preferences:
+        with show.busy("trying it on later jobs under every preference ..."):
+            front = fronts.front(
+                agent, parts.test, machine, window_jobs=how.window_jobs, seed=how.seed, power=power
+            )
+        agent = agent.prefer(**dict.fromkeys(how.preferences, 1.0))  # beside rules with even weights
+    if power is not None:
+        found = judged_with_power(
+            agent,
+            parts.test,
+            machine,
+            power.meter,
+            power.levers,
+            how.backfill,
+            how.window_jobs,
+            energy_learning.spent_in(dict.fromkeys(how.preferences, 1.0) or how.reward),
+            how.seed,
+        )
+    elif machine.placed:
         found = _judged_on_gpus(agent, parts.test, machine, how)
     else:
         found = _judged(agent, workload, machine, how, trace)
@@ -100,24 +141,51 @@ def train_network(
         history,
         scenario={
             **scenario.to_dict(),
-            "training": {**asked, **({} if reward is None else {"reward": reward})},
+            "training": {
+                **{name: value for name, value in asked.items() if value is not None},
+                **({} if reward is None else {"reward": reward}),
+                **({"preferences": list(how.preferences)} if how.preferences else {}),
+            },
             "cluster": described(machine),
         },
-        results={"judged": found, "objective": reward or ("jct=1" if machine.placed else "slowdown=1")},
+        results={
+            "judged": found,
+            "objective": " against ".join(how.preferences)
+            or reward
+            or _usual(machine.placed, power is not None),
+            **({} if front is None else {"front": front}),
+        },
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
         force=force or resume,
     )
     if json:
-        show.json_document({"agent": agent.provenance, "judged": found, "out": out})
+        told = {} if front is None else {"front": front}
+        show.json_document({"agent": agent.provenance, "judged": found, **told, "out": out})
         return
-    if machine.placed:
+    if front is not None:
+        from kilowait.cli.front import show_front
+
+        show_front(front)
+        show.note("beside rules it is judged with even weights")
+    if power is not None:
+        show_on_energy(found)
+    elif machine.placed:
         show_on_gpus(found)
     else:
         for text in found["notes"]:
             show.note(text)
         show_contests([found], [workload])
-    print(f"\nwritten to {out}; use it as: --policies saf,agent:{out / 'agent.pt'}")
+    rule = "srtf" if machine.placed else "saf"
+    told_so = f":prefer={how.preferences[0]}=0.3+{how.preferences[1]}=0.7" if how.preferences else ""
+    print(f"\nwritten to {out}; use it as: --policies {rule},agent:{out / 'agent.pt'}{told_so}")
     print(f"curves: tensorboard --logdir {state}; longer: the same command with more --steps and --resume")
+
+
+def _usual(placed: bool, power: bool) -> str:
+    """The reward where none is named."""
+    if power:
+        return "turnaround=1,energy=1"
+    return "jct=1" if placed else "slowdown=1"
 
 
 def _judged(agent: Any, workload: Any, machine: Any, how: Any, trace: str) -> dict[str, Any]:
@@ -147,13 +215,14 @@ def show_on_gpus(found: Mapping[str, Any]) -> None:
 
     rows = sorted(found["policies"].items(), key=lambda row: row[1]["mean_jct_s"])
     print(f"later jobs: {found['windows']} windows of {found['window_jobs']:,} jobs, all of them counted\n")
+    wide = 2 + max(map(len, found["policies"]))
     print(
-        f"{'':<16}{'mean completion':>18}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}"
+        f"{'':<{wide}}{'mean completion':>15}{'95 % below':>16}{'makespan':>16}{'GPUs held':>11}{'by FLOPS':>10}"
     )
     for name, row in rows:
         spans = [format_span(row[figure]) for figure in ("mean_jct_s", "p95_jct_s", "makespan_s")]
         print(
-            f"{name:<16}{spans[0]:>18}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
+            f"{name:<{wide}}{spans[0]:>15}{spans[1]:>16}{spans[2]:>16}{row['gpu_utilization']:>10.1%} "
             f"{row['flops_utilization']:>9.1%}"
         )
     ratio = found["ratios"].get("agent")

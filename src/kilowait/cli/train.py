@@ -11,15 +11,18 @@ from kilowait.cli import options, show
 
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
-RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
-
 _EPILOG = """\b
 Examples:
   kilowait train lublin:20000:128:0.95:7 --seed 42 --out runs/first
   kilowait train KTH-SP2-1996-2.1-cln.swf.gz --window-jobs 512 --out runs/kth
   kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 200000 --out runs/ppo
   kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 400000 --out runs/ppo --resume
+  kilowait train --cluster gpu-mixed --seed 42 --out runs/gpu
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --teacher saf --out runs/taught
+  kilowait train lublin:20000:128:0.95:7 --algo ppo --preferences slowdown,fairness --out runs/both
   kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/tuned-ppo
+  kilowait train lublin:20000:128:0.6:7 --power taurus --levers sleep=break-even+levels=1.3 --window-jobs 512
+  kilowait train lublin:20000:128:0.6:7 --power taurus --algo ppo --reward energy=1,slowdown=0.1 --limit sla=0.05
   kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,agent:runs/kth/agent.json"""
 
 
@@ -48,16 +51,39 @@ def train(
     cluster: options.Cluster = "auto",
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same agent.")] = 0,
     objective: Annotated[
-        str, typer.Option(metavar="O", help="What is to be small: mean_bsld or mean_wait_s.")
-    ] = "mean_bsld",
+        str | None,
+        typer.Option(
+            metavar="O",
+            help="es: what is to be small: mean_bsld (the default) or mean_wait_s; on GPU clusters also mean_jct_s, "
+            "the default there; with --power energy (the default), co2 or cost.",
+            show_default=False,
+        ),
+    ] = None,
+    promise: Annotated[
+        float,
+        typer.Option(
+            metavar="F",
+            help="es with --power: the mean slowdown may be at most F times that of SAF without levers.",
+        ),
+    ] = 1.1,
     backfill: Annotated[
         str, typer.Option("--backfill", "-b", metavar="B", help="As in kilowait simulate.")
     ] = "easy",
-    generations: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds of the search.")] = 80,
+    generations: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Rounds of the search: 40, on GPU clusters 80, with --power 60."
+        ),
+    ] = None,
     population: Annotated[int, typer.Option(metavar="N", min=4, help="Candidates a round.")] = 16,
     windows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Windows each candidate is tried on.")
-    ] = 16,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Windows each candidate is tried on: 48, on GPU clusters, with --power and for networks 16.",
+        ),
+    ] = None,
     window_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Jobs in a window.")] = 1024,
     steps: Annotated[
         int, typer.Option(metavar="N", min=1, help="Networks: decisions to learn from.")
@@ -73,7 +99,16 @@ def train(
         str | None,
         typer.Option(
             metavar="T=W,...",
-            help="Networks: weights of what is to be small, say slowdown=1,sla=10; on GPU clusters jct=1.",
+            help="Networks: weights of what is to be small, say slowdown=1,sla=10; on GPU clusters jct=1; with --power "
+            "energy=1,slowdown=0.1 (also co2, cost).",
+        ),
+    ] = None,
+    preferences: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T,...",
+            help="Networks: instead of a reward, terms that are weighed as the agent is told when it plays, say "
+            "slowdown,fairness.",
         ),
     ] = None,
     limit: Annotated[
@@ -85,7 +120,7 @@ def train(
     ] = "4h",
     max_wait: Annotated[
         str | None,
-        typer.Option(metavar="T", help="Networks: a job that has waited longer, say 12h or 3d, goes first."),
+        typer.Option(metavar="T", help="A job that has waited longer, say 12h or 3d, goes first."),
     ] = None,
     ease: Annotated[
         float,
@@ -94,6 +129,16 @@ def train(
             help="Networks: arrivals come F times as fast at first, as in the log from half way on.",
         ),
     ] = 1.0,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="Networks: imitate this first, a rule such as saf or lookahead:base=saf:width=8:depth=32.",
+        ),
+    ] = None,
+    teacher_steps: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Networks: choices of the teacher to learn from.")
+    ] = 50_000,
     device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
@@ -108,6 +153,23 @@ def train(
     wandb: Annotated[
         str | None, typer.Option(metavar="PROJECT", help="Networks: also to Weights & Biases, if installed.")
     ] = None,
+    power: options.Power = None,
+    levers: Annotated[
+        str,
+        typer.Option(
+            metavar="L",
+            help="With --power: what the agent may pull, joined by +: sleep=break-even, levels=1.3 (the slowest it may "
+            "choose), budget=80%; all: what the machine has.",
+        ),
+    ] = "all",
+    carbon: options.Carbon = None,
+    price: options.Price = None,
+    scope: options.Scope = "life-cycle",
+    cooling: options.Cooling = None,
+    profile: options.Profile = None,
+    forecast: options.Forecast = "perfect",
+    start: options.Start = None,
+    wrap: options.Wrap = False,
     load: options.Load = None,
     jobs: options.Rows = None,
     columns: options.Columns = None,
@@ -118,9 +180,12 @@ def train(
 ) -> None:
     """Train an agent on the first 80 % of a log and try it on the rest, against rules.
 
-    It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it.
+    It sees the first 60 % in training; the next 20 % choose among what was found; the last 20 % judge it. With --power
+    it also pulls levers: how fast jobs run, when nodes sleep, who is held; and is judged on what is spent too.
     """
-    own = {}
+    from kilowait.errors import InputError
+
+    own: dict[str, Any] = {}
     if settings is not None:
         from kilowait.experiments.settings_file import read_settings
 
@@ -128,7 +193,17 @@ def train(
         algo, net, own = found_settings.algo, found_settings.net, {"settings": found_settings.settings}
     trace = made_for(cluster) if trace is None else trace
     if out is None:
-        out = Path("runs", f"{algo}-{Path(trace).name.split('.')[0].replace(':', '-')}-seed{seed}")
+        out = Path("runs", f"{algo}-{_short(trace)}-seed{seed}")
+    if algo == "es" and teacher is not None:
+        raise InputError(
+            f"--teacher {teacher} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
+        )
+    if preferences is not None:
+        if algo == "es":
+            raise InputError(
+                "es searches weights of one score; preferences are for networks: take --algo ppo"
+            )
+        own["preferences"] = tuple(name.strip() for name in preferences.split(",") if name.strip())
     if algo != "es":
         from kilowait.cli.learning import train_network
 
@@ -144,9 +219,11 @@ def train(
                 "envs": envs,
                 "episode_jobs": episode_jobs,
                 "slots": slots,
-                "windows": windows,
+                "windows": 16 if windows is None else windows,
                 "window_jobs": window_jobs,
                 "ease": ease,
+                "teacher": teacher,
+                "teacher_steps": teacher_steps,
                 "device": device,
                 **own,
             },
@@ -159,70 +236,57 @@ def train(
             wandb=wandb,
             json=json,
             force=force,
+            levers=levers if power is not None else None,
         )
         return
-    from kilowait.cli.compared import show_contests
-    from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
-    from kilowait.experiments import training
-    from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.results import results_of
-    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.inputs import is_placed
 
-    how = training.Training(
-        algo=algo,
-        seed=seed,
-        objective=objective,
-        backfill=parse_backfill(backfill),
-        generations=generations,
-        population=population,
-        windows=windows,
-        window_jobs=window_jobs,
-    )
-    check_free(out, force=force)
-    scenario = options.scenario_asked(context, trace, backfill=how.backfill)
-    with show.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
-    for text in notes:
-        show.note(text)
-    training.test_windows(
-        workload.jobs, window_jobs, seed=seed
-    )  # a log too short is told before the training
-    with show.steps(generations) as step:
-        agent, history = training.train(
-            workload.jobs,
-            machine,
-            how,
-            trace=trace,
-            progress=lambda done: step(f"best so far {done.best:.3f} of SAF", done.number % 10 == 0),
+    if max_wait is not None and (power is not None or is_placed(cluster, trace)):
+        raise InputError(
+            f"--max-wait {max_wait} with es is for logs of batch systems without --power; leave it out, or take a "
+            "network with --algo"
         )
-    with show.busy("trying it on later jobs ..."):
-        contest = training.judged(agent, RIVALS, workload.jobs, machine, how, trace=trace, clairvoyant=True)
-        found = results_of(contest, objective, seed=seed)
-    manifest = workload.provenance(trace, show.command(context), show.today())
-    training.save_agent(
-        out,
-        agent,
-        history,
-        scenario={**scenario.to_dict(), "training": vars(how), "cluster": described(machine)},
-        results={"judged": found},
-        manifest={**manifest, "seeds": {**manifest["seeds"], "training": seed}},
-        force=force,
-    )
-    for text in found["notes"]:
-        show.note(text)
-    if json:
-        show.json_document({"agent": agent.provenance, "judged": found, "out": out})
+    search: dict[str, Any] = {
+        "seed": seed,
+        "population": population,
+        "window_jobs": window_jobs,
+        **({} if generations is None else {"generations": generations}),
+        **({} if windows is None else {"windows": windows}),
+    }
+    if power is not None:
+        from kilowait.cli.energy_learning import train_steering
+
+        train_steering(
+            context,
+            trace,
+            out,
+            levers=levers,
+            objective="energy" if objective is None else objective,
+            promise=promise,
+            backfill=backfill,
+            how={"generations": 60, "windows": 16, **search},
+            json=json,
+            force=force,
+        )
         return
-    show_contests([found], [workload])
-    print(f"\nwritten to {out}; use it as: --policies saf,agent:{out / 'agent.json'}")
+    search |= {} if objective is None else {"objective": objective}
+    if is_placed(cluster, trace):
+        from kilowait.cli.gpu_search import train_score
+
+        train_score(context, trace, out, search, json=json, force=force)
+        return
+    from kilowait.cli.search import train_rule
+    from kilowait.units import parse_span
+
+    search |= {} if max_wait is None else {"max_wait_s": parse_span(max_wait)}
+    train_rule(context, trace, out, search, backfill=backfill, json=json, force=force)
 
 
 def made_for(cluster: str) -> str:
     """The workload to learn from where none is named: one made for the GPU cluster at load 0.9.
 
     >>> made_for("gpu-mixed")
-    'gpu:4000:gpu-mixed:0.9:0'
+    'gpu:100000:gpu-mixed:0.9:0'
     """
     from kilowait.errors import InputError
     from kilowait.experiments.inputs import is_placed
@@ -231,7 +295,16 @@ def made_for(cluster: str) -> str:
         raise InputError(
             "name a job log to learn from; only GPU clusters (--cluster gpu-mixed) bring one of their own"
         )
-    return f"gpu:4000:{cluster}:0.9:0"
+    return f"gpu:100000:{cluster}:0.9:0"
+
+
+def _short(trace: str) -> str:
+    """The log in a name of a folder.
+
+    >>> _short("logs/KTH-SP2-1996-2.1-cln.swf.gz"), _short("gpu:100000:gpu-mixed:0.9:0")
+    ('KTH-SP2-1996-2', 'gpu-100000-gpu-mixed-0.9-0')
+    """
+    return trace.replace(":", "-") if ":" in trace else Path(trace).name.split(".")[0]
 
 
 def _said(context: typer.Context, *names: str) -> dict[str, Any]:

@@ -21,10 +21,13 @@ from kilowait.engine.preparing import state_of
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
 
-__all__ = ["PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
+__all__ = ["FOUR_NUMBERS", "PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
 
 SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
 """Signature of a rule: (job, now, parameters) to score."""
+
+FOUR_NUMBERS = types.UniTuple(types.float64, 4)(*SCORE.args)
+"""Signature of what says four things of a job where a rule says one."""
 
 SCORER = types.FunctionType(SCORE)
 PARAMETERS = types.float64[::1]

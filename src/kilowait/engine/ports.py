@@ -27,10 +27,12 @@ JOB = np.dtype(
         ("account", np.int32),
         ("queue", np.int32),
         ("qos", np.int32),
+        ("ran_s", np.float64),  # 0 while it waits; otherwise see Rule.remembers
     ],
     align=True,
 )
-"""What a decider may know of a waiting job. The true run time is not here, and never will be."""
+"""What a decider may know of a waiting job. The true run time of a job that has not ended is not here, and never
+will be."""
 
 Score = Callable[[Any, float, Any], float]
 
@@ -50,6 +52,10 @@ class Rule:
     half_life_s: float = 0.0
     """Half-life of the usage behind `job.usage_share`, seconds; 0: usage is not kept."""
     compiled: bool = True
+    remembers: bool = False
+    """Whether it learns while it plays: `score` is called once more for every job that has started (``job.ran_s``
+    below 0) and for every one that has ended (``job.ran_s``: how long it ran, above 0). What it returns then is not
+    looked at; what it writes into `parameters` stays for the rest of the run, and for that run alone."""
     placement: str | None = None
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
     placed: bool = False

@@ -69,6 +69,7 @@ def state_of(
     clock["believing"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
+    clock["remembering"] = rule.remembers
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine import entry
+from kilowait.engine.kernels import clock
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.levered_entry import compiled_with_levers
 from kilowait.engine.levering import levered_state_of, with_room, with_watts
@@ -63,6 +64,11 @@ class Simulator:
     ) -> None:
         self.settings = settings or Settings()
         self.rule = rule or Rule("steps", entry.no_score_compiled())
+        if backfill_rule is not None and backfill_rule.remembers:
+            raise InputError(
+                f"the backfill order {backfill_rule.name!r} remembers what jobs did, and only a policy is told "
+                "of that; make it the policy, or take another order"
+            )
         self.backfill_rule = backfill_rule
         self._given = jobs
         self.table = jobs.sorted()
@@ -146,7 +152,10 @@ class Simulator:
         k.moving = 1
         own_score = entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
+        running: list[int] = []
         while self._advance(own_score):
+            if self.rule.remembers:
+                running = self._tell_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
                 if self.rule.moving or job not in remembered:
@@ -156,7 +165,29 @@ class Simulator:
                         return
                 s.queue[i].key = remembered[job]
             if k.queue_hi > k.queue_lo:
+                before = int(k.segments)
                 self._kernel("schedule")(self._state, own_score, self._own_parameters)
+                if self.rule.remembers:
+                    running += self._tell_starts(before)
+
+    def _tell_ends(self, running: list[int]) -> list[int]:
+        """Let a policy in Python know of those of the running jobs that have ended; the others."""
+        s = self._state
+        now = float(s.clock["now"][0])
+        for job in running:
+            if s.fate[job].status == DONE:
+                s.jobs[job].ran_s = max(now - float(s.fate[job].start_s), 1e-9)
+                self.rule.score(s.jobs[job], now, self._parameters)
+        return [job for job in running if s.fate[job].status != DONE]
+
+    def _tell_starts(self, before: int) -> list[int]:
+        """Let a policy in Python know of the jobs started after the first `before`; these."""
+        s = self._state
+        started = [int(job) for job in s.segments[before : int(s.clock["segments"][0])]]
+        for job in started:
+            s.jobs[job].ran_s = clock.STARTED
+            self.rule.score(s.jobs[job], float(s.clock["now"][0]), self._parameters)
+        return started
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -399,4 +430,6 @@ class Simulator:
 def _parameters(rule: Rule, jobs: JobTable, cluster: Cluster) -> Any:
     prepare: Callable[[Any, Any], Any] | None = rule.prepare
     values = rule.parameters if prepare is None else prepare(jobs, cluster)
+    if rule.remembers:  # it writes into them, and the next run is to begin as this one does
+        return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

@@ -131,7 +131,7 @@ class Board(Copies):
             last_summary=np.zeros((copies, len(seen.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        scene.copies["squeeze"] = 1.0
+        scene.copies["pace"] = 1.0
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
     def observed(self, copy: bool = True) -> Observation:

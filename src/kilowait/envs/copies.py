@@ -26,7 +26,7 @@ BEGIN, NOTHING, SET_OUT = -1, -2, -3
 class Copies:
     """What a vector env asks of a board.
 
-    `scene` is a tuple of arrays, one row a copy, among them copies (records with `next_first` and `squeeze`), jobs,
+    `scene` is a tuple of arrays, one row a copy, among them copies (records with `next_first` and `pace`), jobs,
     mask, summary, reward, terms, over, finished (return, steps, replaced actions, then the terms), last_summary, and
     weights of the terms.
     """

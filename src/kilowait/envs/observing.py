@@ -6,6 +6,7 @@ later jobs leaks into what is seen and an agent can be carried to another machin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 
-__all__ = ["EDGES", "FEATURES", "SUMMARY", "Seen", "fixed_features"]
+__all__ = ["EDGES", "FEATURES", "PREFIX", "SUMMARY", "Seen", "fixed_features", "of_preferences"]
 
 FEATURES: dict[str, str] = {
     "length": "ln(estimate / 1 h) / 3",
@@ -49,6 +50,20 @@ SUMMARY: dict[str, str] = {
 
 EDGES: dict[str, int] = {"user": 1, "compete": 2, "near": 4}
 """Bits of an edge between two jobs: same user or account; both do not fit at once; came within ten minutes."""
+
+
+PREFIX = "prefers_"
+"""Of the names of weights in the summary, where the env draws preferences (`envs.preferring`)."""
+
+
+def of_preferences(terms: Iterable[str]) -> dict[str, str]:
+    """Names and meanings of what is shown of a preference, after all else in the summary.
+
+    >>> of_preferences(["energy"])
+    {'prefers_energy': 'weight of energy in what the episode costs, from 0 to 1; all weights sum to 1'}
+    """
+    meaning = "weight of {} in what the episode costs, from 0 to 1; all weights sum to 1"
+    return {PREFIX + term: meaning.format(term) for term in terms}
 
 
 @dataclass(frozen=True)

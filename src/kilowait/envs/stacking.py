@@ -27,7 +27,7 @@ COPY = np.dtype(
         ("steps", np.int64),
         ("invalid", np.int64),  # actions that could not be taken, and were replaced
         ("over", np.int64),
-        ("squeeze", np.float64),  # arrivals come this many times as fast as in the log
+        ("pace", np.float64),  # arrivals come this many times as fast as in the log
         ("total", np.float64),  # reward of the episode so far
     ],
     align=True,
@@ -120,7 +120,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
         s.jobs[job] = source.jobs[lo + job]
         s.fate[job] = source.fate[lo + job]
         fate = s.fate[job]
-        fate.earliest_s = first_s + (fate.earliest_s - first_s) / copy.squeeze
+        fate.earliest_s = first_s + (fate.earliest_s - first_s) / copy.pace
         for column in range(s.need.shape[1]):
             s.need[job, column] = source.need[lo + job, column]
         s.arrivals[job] = job

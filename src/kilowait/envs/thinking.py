@@ -105,7 +105,8 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
         copy = a.copies[b]
         while not copy.over:
             slot = best_slot(net, a.jobs[b], a.mask[b], a.summary[b], copy.shown, context, h, h2)
-            apply(s, copy, a.slots[b, slot])
+            if slot >= 0:  # else an episode without a choice: it only has to be ended
+                apply(s, copy, a.slots[b, slot])
             copy.steps += 1
             on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
             copy.over = on == OVER

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -19,13 +20,14 @@ from gymnasium.vector.utils import batch_space
 from kilowait.cluster import Cluster
 from kilowait.envs.board import Asking, Board
 from kilowait.envs.copies import DISABLED, NEXT_STEP, SAME_STEP, Copies, Observation
-from kilowait.envs.observing import Seen
+from kilowait.envs.observing import Seen, of_preferences
+from kilowait.envs.preferring import Drawn, Preferences
 from kilowait.envs.rewards import TERMS, Reward
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.seeding import stream
 
-__all__ = ["MODES", "BatchVectorEnv", "CopiesVectorEnv", "check_sizes", "plain_jobs", "space_of"]
+__all__ = ["MODES", "BatchVectorEnv", "CopiesVectorEnv", "check_sizes", "plain_jobs", "rewarded", "space_of"]
 
 MODES = {
     AutoresetMode.NEXT_STEP: NEXT_STEP,
@@ -43,6 +45,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     term_names: tuple[str, ...] = ()
     """Of the reward; a step's infos have each by its name, one number a copy."""
+    reward: Reward
 
     def __init__(
         self,
@@ -54,17 +57,38 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         autoreset_mode: AutoresetMode,
         copy: bool,
         seed: int,
+        preferences: Mapping[str, float] | None = None,
     ) -> None:
         """The face of this board, which shows what `seen` says; episodes are windows of `jobs`."""
         self.board, self.seen, self.jobs, self.episode_jobs = board, seen, jobs, episode_jobs
         self.autoreset_mode = autoreset_mode
         self.num_envs, self.copy = board.copies, copy
-        self.single_observation_space = space_of(seen)
+        self.drawn: Drawn | None = None
         self.single_action_space = spaces.Discrete(seen.actions)
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
+        self._show(seen)
         self._seed_windows(seed)
+        if preferences is not None:
+            self.draw_preferences(preferences, seed=seed)
+
+    def draw_preferences(self, units: Mapping[str, float], *, seed: int = 0) -> None:
+        """From the next reset on, draw the weights of these terms for every episode, show them, and pay by them.
+
+        Args:
+            units: term to its unit; an episode costs the sum of weight x figure / unit.
+            seed: of the weights, until `reset` is given one.
+        """
+        preferences = Preferences(units, tuple(self.reward.terms))
+        if self.drawn is not None:
+            raise InputError("this env draws preferences already; make another one for other terms")
+        self.drawn = Drawn(preferences, self.num_envs, seed)
+        self._show(replace(self.seen, summary=(*self.seen.summary, *of_preferences(preferences.terms))))
+
+    def _show(self, seen: Seen) -> None:
+        self.seen = seen
+        self.single_observation_space = space_of(seen)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     @property
     def spec_of_observation(self) -> Seen:
@@ -85,7 +109,8 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin episodes: of all copies, or of those in ``options["reset_mask"]``.
 
-        ``options["first"]``, one row of the log for all or one a copy, says where they begin.
+        ``options["first"]``, one row of the log for all or one a copy, says where they begin; where preferences are
+        drawn, ``options["preference"]``, a mapping from terms to weights or an array, one row a copy, is taken instead.
         """
         which = np.ones(self.num_envs, np.bool_)
         options = options or {}
@@ -96,7 +121,10 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                     f"reset_mask has shape {which.shape}; give {self.num_envs} booleans, at least one of them true"
                 )
         if seed is not None:
-            self._seed_windows(seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0))
+            only = seed if isinstance(seed, int) else next((s for s in seed if s is not None), 0)
+            self._seed_windows(only)
+            if self.drawn is not None:
+                self.drawn.seed(only)
         if "first" in options:
             first = np.asarray(options["first"], np.int64)
             last = len(self.jobs) - self.episode_jobs
@@ -105,9 +133,17 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
                     f"episodes are to begin at rows {first}; give rows from 0 to {last}, one a copy"
                 )
             self.board.scene.copies["next_first"][which] = np.broadcast_to(first, self.num_envs)[which]
+        if self.drawn is not None:
+            self.drawn.begin(which, options.get("preference"))
+        elif "preference" in options:
+            raise InputError("this env draws no preferences; make it with preferences={term: unit, ...}")
         self.board.begin(which)
         self._draw(which)
-        return self.board.observed(self.copy), {}
+        return self._observed(), {}
+
+    def _observed(self) -> Observation:
+        seen = self.board.observed(self.copy)
+        return seen if self.drawn is None else self.drawn.shown(seen)
 
     def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
         """One decision in each copy. An action the mask forbids is replaced by the first it allows, and counted."""
@@ -119,6 +155,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         a = self.board.scene
         if self.autoreset_mode is AutoresetMode.DISABLED and a.over.any():
             raise gym.error.ResetNeeded("some episodes are over; reset them with options={'reset_mask': ...}")
+        before = None if self.drawn is None else a.over.copy()
         self.board.step(choice)
         terms = a.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
@@ -127,7 +164,11 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         if over.any():
             self._draw(over)
             infos |= self._ended(over)
-        return self.board.observed(self.copy), a.reward.copy(), over & ~cut, over & cut, infos
+        reward = a.reward.copy()
+        if self.drawn is not None and before is not None:
+            reward = -self.drawn.cost(terms)
+            self.drawn.begin(over if self.autoreset_mode is AutoresetMode.SAME_STEP else before)
+        return self._observed(), reward, over & ~cut, over & cut, infos
 
     def _ended(self, over: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """What is told of episodes that ended."""
@@ -143,8 +184,12 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             },
             "_episode": over,
         }
+        if self.drawn is not None:
+            cost = self.drawn.cost(done[:, 3:])
+            told["episode"] |= {"r": -cost, "metric": cost, "preference": self.drawn.weights.copy()}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            told["final_obs"] = self.board.last()
+            last = self.board.last()
+            told["final_obs"] = last if self.drawn is None else self.drawn.shown(last)
             told["_final_obs"] = over
         return told
 
@@ -157,18 +202,20 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         """Let the arrivals of episodes that begin from now on come `factor` times as fast as in the log."""
         if not (np.isfinite(factor) and factor > 0):
             raise InputError(f"arrivals are to come {factor} times as fast; give a number above 0")
-        self.board.scene.copies["squeeze"] = factor
+        self.board.scene.copies["pace"] = factor
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that the next steps depend on, as plain arrays, for `restore`."""
         state = repr(self._random.bit_generator.state).encode()
-        return {**self.board.snapshot(), "random": np.frombuffer(state, np.uint8).copy()}
+        drawn = {} if self.drawn is None else self.drawn.snapshot()
+        return {**self.board.snapshot(), "random": np.frombuffer(state, np.uint8).copy(), **drawn}
 
     def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Observation:
         """Go on exactly where `snapshot` was taken; the env must be made with the same arguments."""
+        kept = kept if self.drawn is None else self.drawn.restore(kept)
         self.board.restore({name: array for name, array in kept.items() if name != "random"})
         self._random.bit_generator.state = ast.literal_eval(kept["random"].tobytes().decode())
-        return self.board.observed(self.copy)
+        return self._observed()
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
@@ -202,6 +249,7 @@ class BatchVectorEnv(CopiesVectorEnv):
         cluster: Cluster,
         episode_jobs: int = 256,
         reward: Mapping[str, float] | None = None,
+        preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
@@ -217,6 +265,8 @@ class BatchVectorEnv(CopiesVectorEnv):
             cluster: the machine, without outages and reservations.
             episode_jobs: jobs in an episode.
             reward: weights of rewards.TERMS; None: {"slowdown": 1}.
+            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
+                each (`envs.preferring`).
             sla_s: wait beyond which the agreement is violated, seconds.
             autoreset_mode: as Gymnasium defines them.
             threads: of the engine; None: one a core.
@@ -231,7 +281,7 @@ class BatchVectorEnv(CopiesVectorEnv):
                 "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
             )
         self.cluster, self.asking = cluster, Asking(**asking)
-        self.reward = Reward({"slowdown": 1.0} if reward is None else reward, sla_s)
+        self.reward = Reward(rewarded(reward, preferences, {"slowdown": 1.0}), sla_s)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         board = Board(
             table,
@@ -251,7 +301,17 @@ class BatchVectorEnv(CopiesVectorEnv):
             autoreset_mode=mode,
             copy=copy,
             seed=seed,
+            preferences=preferences,
         )
+
+
+def rewarded(
+    reward: Mapping[str, float] | None, preferences: Mapping[str, float] | None, usual: Mapping[str, float]
+) -> Mapping[str, float]:
+    """The weights that are fixed; where preferences are drawn, the usual ones stand in and are not paid."""
+    if reward is not None and preferences is not None:
+        raise InputError("an env has a reward or draws preferences; leave one of the two out")
+    return usual if reward is None else reward
 
 
 def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int | None) -> None:

@@ -25,6 +25,7 @@ from kilowait.evaluation.judging import Contender, Windows
 from kilowait.evaluation.limits import with_perfect_estimates
 from kilowait.experiments.capping import cap_of
 from kilowait.experiments.contenders import policy_and_placement
+from kilowait.experiments.energy_learning import bound
 from kilowait.experiments.meter import Meter
 from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy
@@ -83,6 +84,7 @@ def run_cell(
     A clairvoyant knows the run times; its log is of the jobs as they are.
     """
     seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
+    rule = bound(rule, meter, contender.levers)
     levers = None
     if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:
         pulled = meter.pull(contender.levers, seen)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender
 from kilowait.experiments.capping import check_levers
+from kilowait.experiments.energy_learning import PowerAgent
 from kilowait.experiments.inputs import parse_backfill
 from kilowait.experiments.placing import check_placement
-from kilowait.experiments.scenario import AGENT, check_backfill, resolve_policy
+from kilowait.experiments.scenario import AGENT, agent_and_preference, check_backfill, resolve_policy
 
 __all__ = ["contenders_of", "listed", "policy_and_placement"]
 
@@ -41,10 +42,11 @@ def contenders_of(
     ['fcfs@best', 'fcfs@fgd', 'las@best', 'las@fgd']
     """
     written = listed("policies", policies)
-    names = []
+    names, pulling = [], set()
     for text in written:
         policy, own = policy_and_placement(text)
-        resolve_policy(policy)
+        if isinstance(resolve_policy(policy), PowerAgent):
+            pulling.add(text)
         names += [text] if own is not None or not placements else [text + AT + place for place in placements]
     for place in placements:
         check_placement(place)
@@ -59,6 +61,7 @@ def contenders_of(
         for name in dict.fromkeys(names)
         for depth in depths
         for text in sets
+        if text != "none" or name not in pulling or sets == ["none"]  # who pulls levers is not tried without
     ]
     if clairvoyant:
         found += [
@@ -96,9 +99,15 @@ def listed(what: str, given: str | Sequence[str]) -> list[str]:
 
 
 def _short(name: str, written: Sequence[str]) -> str | None:
-    """The only agent of a comparison is called agent."""
-    agents = [other for other in written if other.startswith(AGENT)]
+    """The only agent of a comparison is called agent, with what it is told to prefer."""
+    agents = {
+        agent_and_preference(policy_and_placement(other)[0])[0]
+        for other in written
+        if other.startswith(AGENT)
+    }
     if not name.startswith(AGENT) or len(agents) > 1:
         return None
-    placement = policy_and_placement(name)[1]
-    return "agent" if placement is None else f"agent{AT}{placement}"
+    policy, placement = policy_and_placement(name)
+    preference = agent_and_preference(policy)[1]
+    called = f"agent {preference}" if preference else "agent"
+    return called if placement is None else f"{called}{AT}{placement}"

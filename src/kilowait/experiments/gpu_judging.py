@@ -11,14 +11,38 @@ import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.evaluation.judging.bootstrap import ratio_interval
 from kilowait.experiments.placing import PlacedSettings, arguments
-from kilowait.jobs import JobTable
+from kilowait.jobs import JobTable, SegmentLog
 from kilowait.seeding import stream
 
-__all__ = ["RIVALS", "judged_on_gpus"]
+__all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
 
 RIVALS = ("fcfs", "sjf", "srtf", "las")
 """Rules a trained agent is held against; those that preempt do so in their own way, the others may be overtaken."""
+WAYS: dict[str, dict[str, Any]] = {
+    "": {},
+    ", fastest": {"types": "fastest"},
+    ", fastest, moved": {"types": "fastest", "migrate": True},
+}
+"""Ways to run a rule, by what is added to its name: GPUs of any type as they come; the fastest types tried first; so,
+and running jobs moved to where they end sooner."""
 FIGURES = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
+_FIXED: dict[str, Any] = {"walltime": "extend", "oversized": "reject", "dependencies": False}
+
+
+def played(
+    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
+) -> tuple[SegmentLog, dict[str, float]]:
+    """The run of a policy, all jobs to their end, and its `gpu_metrics`; `way`: fields of `PlacedSettings`.
+
+    Utilization is over the time in which jobs arrive, which is the same for everybody.
+    """
+    told = arguments(
+        {**_FIXED, "placement": placement, "placed": PlacedSettings(**way)}, jobs, cluster, policy, "skip"
+    )
+    log = kw.simulate(jobs, cluster, policy, "skip", **told)
+    first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
+    horizon = (first_s, last_s) if last_s > first_s else None
+    return log, kw.gpu_metrics(log, cluster, told["speeds"], horizon_s=horizon)
 
 
 def judged_on_gpus(
@@ -26,28 +50,15 @@ def judged_on_gpus(
 ) -> dict[str, Any]:
     """Means over the windows of `FIGURES`, of the agent and of every rule; of mean_jct_s the ratio to the best rule's.
 
-    A rule runs twice: with GPUs of any type as they come, and trying the fastest types first. All jobs of a window
-    count, and each window runs until its last job has finished.
+    A rule runs in all of `WAYS`, the agent in its own. All jobs of a window count, and each window runs until its last
+    job has finished.
     """
-    fixed: dict[str, Any] = {
-        "walltime": "extend",
-        "oversized": "reject",
-        "dependencies": False,
-        "placement": None,
-    }
-    policies: dict[str, tuple[Any, str | None]] = {"agent": (agent, None)}
-    for rule in rules:
-        policies |= {rule: (rule, None), f"{rule}, fastest": (rule, "fastest")}
+    policies: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
+    policies |= {rule + words: (rule, way) for rule in rules for words, way in WAYS.items()}
     rows: dict[str, dict[str, list[float]]] = {}
-    for name, (policy, types) in policies.items():
-        found: dict[str, list[float]] = {figure: [] for figure in FIGURES}
-        for jobs in windows:
-            told = arguments({**fixed, "placed": PlacedSettings(types=types)}, jobs, cluster, policy, "skip")
-            log = kw.simulate(jobs, cluster, policy, "skip", **told)
-            measured = kw.gpu_metrics(log, cluster, told["speeds"])
-            for figure in FIGURES:
-                found[figure].append(measured[figure])
-        rows[name] = found
+    for name, (policy, way) in policies.items():
+        measured = [played(policy, jobs, cluster, **way)[1] for jobs in windows]
+        rows[name] = {figure: [one[figure] for one in measured] for figure in FIGURES}
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),

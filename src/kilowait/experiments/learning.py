@@ -5,24 +5,34 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait import agents
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import read_json
+from kilowait.experiments.begun import check_memory, mark_begun, world_of
+from kilowait.experiments.energy_learning import Powering
+from kilowait.experiments.stopping import Best
+from kilowait.experiments.worlds import Eased, World, world_for
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "Curves", "Learning", "learn", "save_learned", "training_folder"]
+__all__ = [
+    "ALGORITHMS",
+    "Learning",
+    "learn",
+    "save_learned",
+    "training_folder",
+    "warm_updates",
+]
 
 ALGORITHMS = {
     "ppo": "proximal policy optimisation",
@@ -31,6 +41,10 @@ ALGORITHMS = {
     "sac": "discrete soft actor-critic",
 }
 """Algorithms that train networks, with what they are."""
+
+
+WARM = "warm.json"
+"""How a warm start went, in the folder of the training."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,9 @@ class Learning:
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
     reward: Mapping[str, float] | None = None
     """Weights of the terms of the reward; None: slowdown, on placed nodes mean completion time."""
+    preferences: tuple[str, ...] = ()
+    """Instead of a reward: terms whose weights are drawn for every episode and told to the network, so that it learns
+    every trade-off between them. Their units are what SAF reaches on windows of the training jobs."""
     sla_s: float = 4 * 3600.0
     """Wait beyond which a job counts for the term sla, seconds."""
     limit: Mapping[str, float] = field(default_factory=dict)
@@ -68,10 +85,16 @@ class Learning:
     """Windows of the validation jobs that choose the best weights."""
     window_jobs: int = 1024
     """Jobs in each."""
+    seconds: float = math.inf
+    """After which training stops, where it stands; what validated best so far is the agent."""
     device: str = "cpu"
     precision: str = "float32"
     threads: int = 1
     """Of torch on the CPU; two beside a busy neighbour can be a hundred times as slow as one."""
+    teacher: str | None = None
+    """Who is imitated before anything else is learned: a rule's name or look-ahead; None: nobody."""
+    teacher_steps: int = 50_000
+    """Choices of the teacher to learn from."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """More fields of the algorithm's own settings, such as learning_rate; sizes of the network as a mapping."""
 
@@ -81,6 +104,10 @@ class Learning:
         if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
             raise InputError(
                 f"limits {dict(self.limit)} for {self.algo}; it is ppo that keeps a limit, and one"
+            )
+        if self.preferences and self.reward is not None:
+            raise InputError(
+                f"preferences {', '.join(self.preferences)} beside a reward; weights are drawn: leave the reward out"
             )
         if not (math.isfinite(self.ease) and self.ease > 0):
             raise InputError(
@@ -99,41 +126,13 @@ class Learning:
                 "total_steps": self.steps,
                 "network": self.net,
                 "precision": self.precision,
+                **(
+                    {"exploration": 0.0} if self.teacher and self.algo == "d3qn" else {}
+                ),  # it knows something
                 **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
                 **_with_sizes(self.settings),
             }
         )
-
-
-class _Eased:
-    """A vector env whose arrivals come faster, or slower, at first; its count of steps is kept with it."""
-
-    def __init__(self, vec: Any, ease: float, steps: int) -> None:
-        self._vec, self._ease, self._until = vec, ease, max(1, steps // 2)
-        self._done = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._vec, name)
-
-    def _set(self) -> None:
-        way = min(1.0, self._done / self._until)
-        self._vec.squeeze(self._ease + (1.0 - self._ease) * way)
-
-    def reset(self, **how: Any) -> Any:
-        self._set()
-        return self._vec.reset(**how)
-
-    def step(self, actions: npt.NDArray[np.int64]) -> Any:
-        self._done += len(actions)
-        self._set()
-        return self._vec.step(actions)
-
-    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self._vec.snapshot(), "eased": np.array([self._done])}
-
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
-        self._done = int(kept["eased"][0])
-        return self._vec.restore({name: array for name, array in kept.items() if name != "eased"})
 
 
 def learn(
@@ -145,15 +144,21 @@ def learn(
     folder: str | PathLike[str],
     resume: bool = False,
     progress: Callable[[Any], None] | None = None,
+    power: Powering | None = None,
 ) -> tuple[Any, list[Any]]:
     """A `NetworkAgent` trained on `jobs` and chosen on `validation`, later jobs of the same log; and its history.
 
     The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
-    what the network looks at when it plays the validation jobs.
+    what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0.
     """
+    from kilowait.agents.fronts import weighed
     from kilowait.agents.judging import figures
     from kilowait.agents.learning.agent_file import save_network
     from kilowait.agents.learning.attributing import explained
+    from kilowait.agents.learning.carrying import computing
+    from kilowait.agents.learning.keeping import LAST
+    from kilowait.agents.preferring import preferred
+    from kilowait.experiments.teachers import warm_start
 
     window_jobs = min(how.window_jobs, len(validation))
     if len(jobs) < how.episode_jobs:
@@ -161,87 +166,82 @@ def learn(
             f"the training part of the log has {len(jobs):,} jobs and an episode {how.episode_jobs:,}; take shorter "
             "episodes (--episode-jobs) or a longer log"
         )
-    world = _gpu_world(cluster, how) if cluster.placed else _batch_world(cluster, how)
-    copied = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
-    vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
+    world = world_for(cluster, how, power)
+    settings = how.algorithm_settings()
+    with computing(how.device, None):
+        pass  # a device that is not there is told before anything is begun
+    few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
+    kept = getattr(settings, "capacity", settings.rollout * how.envs)
+    shown = replace(few.spec_of_observation, slots=how.slots)
+    check_memory(shown, envs=how.envs + how.windows, kept=kept, settings=settings)
+    few.close()
     checks = world.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
+    units = _units(world, jobs, how)
+
+    def played(*, copied: bool) -> Any:
+        """Environments to learn in; a teacher is watched in the same."""
+        vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
+        if units:
+            vec.draw_preferences(units)
+        return vec
+
+    keeping = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
+    vec = played(copied=keeping)
     if how.ease != 1.0:
-        vec = _Eased(vec, how.ease, how.steps)
+        vec = Eased(vec, how.ease, how.steps)
     train = getattr(agents, f"train_{how.algo}")
-    trained = train(
+    begun = resume and (Path(folder) / LAST).exists()
+    warm = None
+    if how.teacher is not None:
+        warm = warm_start(
+            how.teacher, how.teacher_steps, lambda: played(copied=False), cluster, settings, folder=folder,
+            resume=resume, progress=progress,
+        )  # fmt: skip
+    parts = {"training": jobs, "validation": validation}
+    seen = world_of(world.name, world.asked, parts, cluster, how)
+    mark_begun(Path(folder), {**seen, **world.more}, resume=resume)
+
+    def judge(network: Any) -> float:
+        """What the network is worth on the validation jobs, less is better."""
+        if units:
+            return weighed(network, checks, first, units)
+        return float(figures(network, checks, first).mean())
+
+    best = Best(judge, how.seconds, progress)
+    trained = best.of(
+        train,
         vec,
-        how.algorithm_settings(),
+        settings,
         seed=how.seed,
         device=how.device,
         threads=how.threads,
         checkpoint_dir=folder,
-        resume=folder if resume else None,
-        validate=lambda network: float(figures(network, checks, first).mean()),
-        progress=progress,
+        resume=folder if begun else None,
+        validate=best.validate,
+        progress=best.progress,
+        warm=warm,
     )
     provenance = {"env": world.name, "asking": world.asked, "learning": _plain(how), "cluster": cluster.name}
+    provenance |= {**world.more, **({"units": units} if units else {})}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    looked = explained(trained.network, checks, first, cluster)
+    told_evenly = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
+    looked = explained(told_evenly, checks, first, cluster)
     told = {} if looked is None else looked.to_dict()
     (Path(folder) / "explained.json").write_text(plain_json(told) + "\n", encoding="utf-8")
     return world.agent(trained.network), trained.history
 
 
-class _World(NamedTuple):
-    """Where a network is trained: how environments are made, and what plays with it afterwards."""
+def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
+    """The units of the terms between which preferences are drawn, measured on windows of the training jobs."""
+    from kilowait.agents.fronts import units_of
 
-    name: str
-    envs: Callable[[JobTable, int, int, bool], Any]
-    """(log, copies, jobs in an episode, whether observations are new arrays)"""
-    agent: Callable[[Any], Any]
-    asked: dict[str, Any]
-
-
-def _batch_world(cluster: Cluster, how: Learning) -> _World:
-    from kilowait.agents.player import NetworkAgent, asked_as
-    from kilowait.envs.board import Asking
-    from kilowait.envs.vector import BatchVectorEnv
-
-    asking = Asking(
-        slots=how.slots,
-        backfill=how.backfill,
-        backfill_order=how.backfill_order,
-        max_wait_s=np.inf if how.max_wait_s is None else how.max_wait_s,
-        graph=how.net == "gat",
-    )
-
-    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
-        return BatchVectorEnv(
-            copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, **vars(asking),
-        )  # fmt: skip
-
-    return _World("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), asked_as(asking))
-
-
-def _gpu_world(cluster: Cluster, how: Learning) -> _World:
-    from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asked_as
-    from kilowait.envs.gpu.board import GpuAsking
-    from kilowait.envs.gpu.vector import GpuVectorEnv
-    from kilowait.experiments.placing import run_speeds
-
-    if how.net == "gat":
-        raise InputError(
-            "the environment of placed nodes shows no graph of jobs; take --net kernel or attention"
-        )
-    asking = GpuAsking(slots=how.slots, max_wait_s=np.inf if how.max_wait_s is None else how.max_wait_s)
-
-    def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
-        return GpuVectorEnv(
-            copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), episode_jobs=episode_jobs,
-            reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied, **vars(asking),
-        )  # fmt: skip
-
-    return _World(
-        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, asking), gpu_asked_as(asking)
-    )
+    if not how.preferences:
+        return {}
+    window_jobs = min(how.window_jobs, len(jobs))
+    first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
+    return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
 
 
 def training_folder(out: str | PathLike[str]) -> Path:
@@ -253,51 +253,13 @@ def training_folder(out: str | PathLike[str]) -> Path:
     return Path(out).with_name(f"{Path(out).name}.training")
 
 
-class Curves:
-    """Figures of a training for TensorBoard, and for Weights & Biases where that is asked for and installed."""
+def warm_updates(how: Learning) -> int:
+    """Updates of the warm start, 0 without a teacher."""
+    if how.teacher is None:
+        return 0
+    from kilowait.agents.learning.imitating import ImitationSettings
 
-    def __init__(
-        self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None
-    ) -> None:
-        """`folder`: where TensorBoard's files go; without TensorBoard nothing is written there. `wandb`: a project."""
-        self._board: Any = None
-        self._wandb: Any = None
-        try:
-            from kilowait.agents.curves import board
-
-            self._board = board(folder)
-        except ImportError:
-            pass
-        if wandb is not None:
-            try:
-                self._wandb = import_module("wandb").init(project=wandb, config=dict(config or {}))
-            except ImportError:
-                raise MissingExtraError("wandb", "learn") from None
-
-    def __call__(self, update: Any) -> None:
-        """Write down what one update did."""
-        told = {
-            "episode/return": update.mean_return,
-            "episode/metric": update.metric,
-            "policy/entropy": update.entropy,
-            "policy/kl": update.kl,
-            "validation/metric": update.validation,
-            "speed/steps_per_s": update.steps_per_s,
-            **{f"loss/{name}": value for name, value in update.losses.items()},
-        }
-        told = {name: value for name, value in told.items() if not math.isnan(value)}
-        if self._board is not None:
-            for name, value in told.items():
-                self._board.add_scalar(name, value, update.steps)
-        if self._wandb is not None:
-            self._wandb.log(told, step=update.steps)
-
-    def close(self) -> None:
-        """Write out what is left."""
-        if self._board is not None:
-            self._board.close()
-        if self._wandb is not None:
-            self._wandb.finish()
+    return ImitationSettings(how.teacher, how.teacher_steps).updates(how.envs)
 
 
 def save_learned(
@@ -314,6 +276,7 @@ def save_learned(
     told = {
         "training": [asdict(update) for update in history],
         "explained": read_json(state / "explained.json", state),
+        **({"warm_start": read_json(state / WARM, state)} if (state / WARM).exists() else {}),
         **results,
     }
 
@@ -337,5 +300,6 @@ def _plain(how: Learning) -> dict[str, Any]:
     """The settings as numbers and words."""
     told = asdict(how)
     told |= {name: dict(getattr(how, name)) for name in ("limit", "settings")}
+    told["preferences"] = list(how.preferences)
     told["reward"] = None if how.reward is None else dict(how.reward)
     return told

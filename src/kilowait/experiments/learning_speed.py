@@ -16,7 +16,14 @@ import numpy as np
 import kilowait as kw
 from kilowait.errors import UnknownNameError
 
-__all__ = ["ALGORITHMS", "TrainingSpeed", "batched_steps_per_s", "single_steps_per_s", "training_speeds"]
+__all__ = [
+    "ALGORITHMS",
+    "TrainingSpeed",
+    "batched_steps_per_s",
+    "gpu_steps_per_s",
+    "single_steps_per_s",
+    "training_speeds",
+]
 
 NODES, JOBS = 256, 20_000
 ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
@@ -39,7 +46,29 @@ def _vector(copies: int, *, slots: int, threads: int | None = None, **how: Any) 
 
 def batched_steps_per_s(*, copies: int = 1024, slots: int = 128, seconds: float = 3.0) -> float:
     """Steps a second of many copies with observation and mask, by a policy that costs nothing (the oldest job)."""
-    vec = _vector(copies, slots=slots, copy=False)
+    return _stepped(_vector(copies, slots=slots, copy=False), copies, seconds)
+
+
+def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
+    """The same of `kilowait/Gpu-v0` as it comes, on gpu-mixed: the first job that fits, where placement likes."""
+    from kilowait.envs.gpu.vector import GpuVectorEnv
+    from kilowait.experiments.placing import run_speeds
+    from kilowait.synth import gpu_workload
+
+    cluster = kw.Cluster.preset("gpu-mixed")
+    jobs = gpu_workload(JOBS, cluster, load=load, seed=0)
+    vec = GpuVectorEnv(
+        copies,
+        jobs=jobs,
+        cluster=cluster,
+        speeds=run_speeds("auto", jobs, cluster),
+        autoreset_mode="SameStep",
+        copy=False,
+    )
+    return _stepped(vec, copies, seconds)
+
+
+def _stepped(vec: Any, copies: int, seconds: float) -> float:
     vec.reset(seed=0)
     oldest = np.zeros(copies, np.int64)
     best, began = 0.0, time.perf_counter()
@@ -130,6 +159,9 @@ def training_speeds(
     for name in algorithms:
         if name not in ALGORITHMS:
             raise UnknownNameError("algorithm", name, ALGORITHMS)
+    for kind in networks:
+        if kind not in agents.KINDS:
+            raise UnknownNameError("network", kind, agents.KINDS)
     for kind in networks:
         for name in algorithms:
             copied = name in ("d3qn", "sac")  # they keep what they saw

@@ -38,7 +38,7 @@ class Size:
     window_jobs: int
 
 
-FULL = Size(jobs=300_000, generations=80, population=16, windows=24, window_jobs=1024)
+FULL = Size(jobs=300_000, generations=40, population=16, windows=32, window_jobs=1024)
 FAST = Size(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
 
 
@@ -86,7 +86,7 @@ def quickstart(
         window_jobs=size.window_jobs,
     )
     cut = training.test_windows(jobs, size.window_jobs, seed=seed)
-    say(f"2/4  training an agent of ten weights on the first {int(0.8 * size.jobs):,} jobs")
+    say(f"2/4  training an agent of twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
         agent, history = training.train(
             jobs,
@@ -94,7 +94,8 @@ def quickstart(
             how,
             trace=trace,
             progress=lambda done: step(
-                f"best so far {done.best:.3f} of SAF", done.number % 10 == 0 or done.number == done.of
+                f"candidates at {done.training:.3f} of the start",
+                done.number % 10 == 0 or done.number == done.of,
             ),
         )
     say(f"3/4  comparing it with {len(RULES)} rules on {len(cut)} windows of {size.window_jobs:,} later jobs")

@@ -18,6 +18,7 @@ from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
+from kilowait.experiments.energy_learning import bound
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.placing import (
     BACKFILLS,
@@ -31,9 +32,22 @@ from kilowait.policies import POLICIES, resolve, simulate
 from kilowait.policies.registry import Decider, Player
 from kilowait.policies.rounds import ROUNDS, StepDecider, step_decider
 
-__all__ = ["Done", "Scenario", "check_backfill", "check_power", "prepared", "resolve_policy", "run_scenario"]
+__all__ = [
+    "Done",
+    "Scenario",
+    "agent_and_preference",
+    "check_backfill",
+    "check_power",
+    "parse_preference",
+    "preferring",
+    "prepared",
+    "resolve_policy",
+    "run_scenario",
+]
 
 AGENT = "agent:"
+PREFER = ":prefer="
+"""After the path of an agent that weighs terms as it is told."""
 LOOKAHEAD = "lookahead"
 OVERLOAD = 1.2
 """Offered load from which on a run says more of its length than of the rule; people are told."""
@@ -144,11 +158,13 @@ def run_scenario(scenario: Scenario) -> Done:
     jobs = workload.jobs
     backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
+        rule = bound(rule, None, scenario.levers)
         given = arguments(rules, jobs, cluster, rule, backfill)
         log = simulate(jobs, cluster, rule, backfill, **given)
         accounts, words = None, ""
     else:
         meter = meter_for(scenario.power, jobs, cluster)
+        rule = bound(rule, meter, scenario.levers)
         cap = cap_of(scenario.levers)
         pulled = meter.pull(scenario.levers if cap is None else "none", jobs)
         given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.levers)
@@ -230,10 +246,57 @@ def resolve_policy(text: str) -> Rule | StepDecider | Player:
         if decider is None and text.partition(":")[0].strip().lower() not in POLICIES:
             raise UnknownNameError("policy", text.partition(":")[0].strip(), (*POLICIES, *ROUNDS, LOOKAHEAD))
         return resolve(text) if decider is None else decider
-    path = text[len(AGENT) :]
+    path, preference = agent_and_preference(text)
     if not path:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
     if find_spec("kilowait.agents") is None:
         raise InputError(f"policy {text!r}: this kilowait has no trained policies; take a rule by name")
     agent: Decider | Player = import_module("kilowait.agents").load_agent(path)
+    agent = preferring(agent, preference)
     return agent.rule if isinstance(agent, Decider) else agent
+
+
+def preferring(agent: Any, preference: str) -> Any:
+    """An agent with the preference it is told, as written; an error where it needs one, or takes none."""
+    prefer = getattr(agent, "prefer", None)
+    if prefer is None:
+        if not preference:
+            return agent
+        raise InputError(
+            f"the agent {agent.name!r} takes no preference, and is told {preference}: leave it out"
+        )
+    if preference:
+        return prefer(**parse_preference(preference))
+    agent.check_preferred()
+    return agent
+
+
+def agent_and_preference(text: str) -> tuple[str, str]:
+    """The path of a trained policy, and the preference that it is told, as written.
+
+    >>> agent_and_preference("agent:runs/x/agent.pt:prefer=slowdown=0.3+energy=0.7")
+    ('runs/x/agent.pt', 'slowdown=0.3+energy=0.7')
+    >>> agent_and_preference("agent:runs/x/agent.pt")
+    ('runs/x/agent.pt', '')
+    """
+    path, _, preference = text.removeprefix(AGENT).partition(PREFER)
+    return path, preference
+
+
+def parse_preference(text: str) -> dict[str, float]:
+    """Weights as people write them.
+
+    >>> parse_preference("slowdown=0.3+energy=0.7")
+    {'slowdown': 0.3, 'energy': 0.7}
+    """
+    found = {}
+    for part in text.split("+"):
+        name, _, number = part.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise InputError(
+                f"the preference {text!r} has {part.strip()!r}; write terms with their weights, such as "
+                "slowdown=0.3+energy=0.7"
+            ) from None
+    return found

@@ -25,7 +25,7 @@ from kilowait.evaluation.folders import Comparison, load_comparison
 from kilowait.evaluation.judging import Contender, Contest
 from kilowait.experiments.cells import Case, Cell
 from kilowait.experiments.contenders import policy_and_placement
-from kilowait.experiments.scenario import AGENT
+from kilowait.experiments.scenario import AGENT, PREFER, agent_and_preference
 from kilowait.jobs import SegmentLog
 from kilowait.jobs.segments import NodeStates, Pieces
 
@@ -141,9 +141,11 @@ def _policy_digest(policy: str) -> str:
     """The rule as written; of an agent what its file holds instead of its name."""
     if not policy.startswith(AGENT):
         return policy
-    path, placement = policy_and_placement(policy[len(AGENT) :])
+    whole, placement = policy_and_placement(policy)
+    path, preference = agent_and_preference(whole)
+    told = PREFER + preference if preference else ""
     try:
-        return f"{AGENT}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}@{placement or ''}"
+        return f"{AGENT}{hashlib.sha256(Path(path).read_bytes()).hexdigest()}{told}@{placement or ''}"
     except OSError:
         return policy  # load_agent has the words for what is wrong with it
 

@@ -23,7 +23,7 @@ from kilowait.jobs import JobTable
 
 __all__ = ["ALGORITHMS", "Training", "judged", "save_agent", "test_windows", "train"]
 
-ALGORITHMS = {"es": "ten weights, found by an evolution strategy (CMA-ES)"}
+ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,12 @@ class Training:
     seed: int = 0
     objective: str = "mean_bsld"
     backfill: str | int = "easy"
-    generations: int = 80
+    generations: int = 40
     population: int = 16
-    windows: int = 16
+    windows: int = 48
     window_jobs: int = 1024
+    max_wait_s: float | None = None
+    """A job that has waited longer goes first; None: no bound."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
@@ -70,6 +72,7 @@ def train(
         window_jobs=how.window_jobs,
         backfill=how.backfill,
         objective=how.objective,
+        max_wait_s=float("inf") if how.max_wait_s is None else how.max_wait_s,
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,

@@ -169,7 +169,8 @@ class SegmentLog:
             run = np.bincount(self.job, self.end_s - self.start_s, n).astype(np.float64)
             run[np.isnan(start)] = np.nan
             again = np.bincount(self.job, minlength=n) > 1
-            wait[again] = (end - self.eligible_s - run)[again]
+            # Sums of many segments are rounded; nobody has waited less than nothing.
+            wait[again] = np.maximum(end - self.eligible_s - run, 0.0)[again]
         return JobRecords(
             {
                 "job_id": table["job_id"],

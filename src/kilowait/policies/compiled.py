@@ -22,6 +22,9 @@ __all__ = ["compiled_score", "policy"]
 
 OwnScore = Callable[[Any, float], float]
 
+KNOWN = tuple(name for name in JOB.names or () if name != "ran_s")
+"""What is known of a job that waits."""
+
 
 @cache
 def compiled_score(function: Callable[..., float]) -> Any:
@@ -71,7 +74,7 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
         )
     uses = {str(i.argval) for i in dis.get_instructions(function)}
     for attribute in _job_attributes(function, arguments[0]):
-        if attribute not in (JOB.names or ()):
+        if attribute not in KNOWN:
             raise _unknown_attribute(name, attribute)
     if "usage_share" in uses and half_life_s <= 0:
         raise InputError(
@@ -105,7 +108,7 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
 
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:
-    known = ", ".join(JOB.names or ())
+    known = ", ".join(KNOWN)
     return InputError(f"policy {policy!r} looks at job.{attribute}; a waiting job has {known}")
 
 

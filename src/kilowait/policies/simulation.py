@@ -32,7 +32,7 @@ def simulate(
     backfill_order: str | Rule | None = None,
     walltime: str = "extend",
     passes: str = "instant",
-    placement: str = "first",
+    placement: str | None = None,
     dependencies: bool = True,
     oversized: str = "error",
     levers: Levers | None = None,
@@ -45,8 +45,8 @@ def simulate(
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
     candidates ("sjf" makes EASY into EASY-SJBF). `walltime`: extend lets jobs run as long as the log says, kill ends
     them at their estimate. `passes`: one scheduling pass per instant, or per event. `placement` among several groups:
-    first that fits, or balance. `oversized` jobs: error, or reject. `levers`: sleeping nodes, levels of speed, a power
-    budget; `kilowait.energy` makes them.
+    first that fits (so it is without a word, unless the policy brings its own), or balance. `oversized` jobs: error,
+    or reject. `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
 
     On a cluster of placed nodes (GPU presets such as gpu-mixed) `placement` chooses the node (first, best, fgd, ...),
     `backfill` is none (the first job that does not fit keeps the others waiting) or skip, and `placing` says all else:
@@ -67,13 +67,17 @@ def simulate(
                 raise InputError(
                     f"{name} is {value!r}; a cluster of placed nodes has no such thing: leave it out"
                 )
-        settings = placing or placing_of(
-            policy, backfill, placement=placement, walltime=walltime, oversized=oversized
-        )
+        own: dict[str, Any] = {} if placement is None else {"placement": placement}
+        settings = placing or placing_of(policy, backfill, **own, walltime=walltime, oversized=oversized)
         if isinstance(policy, PlacedPlayer):
             return policy.played_on(jobs, cluster, settings, speeds, preference)
         decider = step_decider(policy)
         rule = None if decider is not None else resolve(policy)  # type: ignore[arg-type]
+        if rule is not None and rule.remembers:
+            raise InputError(
+                f"policy {rule.name!r} remembers jobs that have ended, and placed nodes tell it of none; "
+                "take it on a cluster of whole nodes"
+            )
         simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
         if decider is None:
             simulator.run()
@@ -94,7 +98,7 @@ def simulate(
         backfill=backfill,
         walltime=walltime,
         passes=passes,
-        placement=placement,
+        placement="first" if placement is None else placement,
         dependencies=dependencies,
         oversized=oversized,
     )
@@ -110,10 +114,10 @@ def simulate(
             f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
             "take a preset such as gpu-mixed, or groups with placed = true"
         )
-    own = None if backfill_order is None else resolve(backfill_order)
+    order = None if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
-    return replay(jobs, cluster, rule, plain, own, levers)
+    return replay(jobs, cluster, rule, plain, order, levers)
 
 
 def placing_of(
@@ -132,7 +136,8 @@ def placing_of(
             "keeps the others waiting) or skip (the next are tried)"
         )
     if isinstance(policy, PlacedPlayer):
-        free: Any = {**settings, "blocking": False}  # it chooses whoever fits
+        # It chooses whoever fits; what else it is meant to have it may bring as rules do.
+        free: Any = {**dict(getattr(policy, "placing", ())), **settings, "blocking": False}
         return Placing(**free)
     decider = step_decider(policy)
     own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ _THEME = {
 """Colours that a page may change, and the names of its CSS variables."""
 _SPANS = ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 WIDTH_IN = 5.8
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.edgecolor": FAINT,
@@ -254,7 +254,7 @@ def _bytes(figure: Any, kind: str) -> bytes:
     metadata = {"Date": None} if kind == "svg" else {"Software": "kilowait"}
     out = io.BytesIO()
     opaque = {"facecolor": "white"} if kind == "png" else {"transparent": True}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(out, format=kind, dpi=200, metadata=metadata, **opaque)
     return out.getvalue()
 
@@ -264,7 +264,7 @@ class drawing:
 
     def __init__(self, *, height_in: float, rows: int = 1, columns: int = 1, share_x: bool = False) -> None:
         self._matplotlib = need_matplotlib()
-        self._style = self._matplotlib.rc_context(_STYLE)
+        self._style = self._matplotlib.rc_context(STYLE)
         self._size, self._grid, self._share = (WIDTH_IN * columns, height_in), (rows, columns), share_x
 
     def __enter__(self) -> tuple[Any, Any]:

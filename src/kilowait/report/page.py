@@ -31,6 +31,7 @@ from kilowait.report.gpu import pictures as gpu_pictures
 from kilowait.report.gpu import sections as gpu_sections
 from kilowait.report.gpu.findings import Held, lacking
 from kilowait.report.lanes import outages
+from kilowait.report.learning import fronts as learning_fronts
 from kilowait.report.learning import pictures as learning_pictures
 from kilowait.report.learning import sections as learning_sections
 from kilowait.report.learning.findings import Judged, Training
@@ -282,7 +283,10 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
     def heading(words: str) -> str:
         return f"<h{level}>{words}</h{level}>"
 
-    if "policies" in each.judged:
+    if "front" in each.judged:
+        yield heading("On later jobs")
+        yield learning_sections.energy_judged_table(each.judged)
+    elif "policies" in each.judged:
         yield heading("On later jobs")
         yield learning_sections.gpu_judged_table(each.judged)
     elif each.judged:
@@ -291,6 +295,11 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
         yield learning_sections.verdict_block(found)
         yield learning_sections.judged_table(found)
         yield add("judged", learning_pictures.judged(found))
+    if each.front:
+        yield heading("Under every preference")
+        if len(each.front["terms"]) == 2:
+            yield add("front", learning_fronts.front(each.front))
+        yield learning_fronts.front_table(each.front)
     if each.history:
         yield heading("How the training went")
         draw = learning_pictures.curves if each.updates else figures.learning
@@ -385,6 +394,7 @@ def _trained(opened: Trained) -> Training:
         results.get("explained") or {},
         opened.scenario.get("training") or {},
         results.get("plain_rule"),
+        results.get("front") or {},
     )
 
 

@@ -175,6 +175,13 @@ def test_stopped_between_checkpoints_and_validated(name, tmp_path):
     assert kept.provenance["algorithm"] == name and kept.provenance["settings"]["sizes"]["width"] == 8
 
 
+def test_killed_before_its_first_checkpoint_by_the_settings_it_can_still_go_on(tmp_path):
+    with pytest.raises(Stopped):
+        quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, progress=stop_after(3))
+    again = quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, resume=tmp_path)
+    assert weights(again) == weights(quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path / "whole"))
+
+
 def test_seeds_decide():
     train, settings = QUICK["ppo"]
     settings = replace(settings, total_steps=64)

@@ -13,6 +13,7 @@ from kilowait.envs.gpu.board import GpuAsking, asker
 from kilowait.envs.gpu.rewards import TERMS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
+from kilowait.jobs.segments import Outcome
 from tests.envs.gpu.support import (
     crowded,
     gpu_env,
@@ -61,6 +62,22 @@ def test_passes_at_ticks():
     vec = gpu_env(jobs, placing=placing)
     play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
     assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placing=placing))
+
+
+@pytest.mark.parametrize("costs", [{}, {"save_s": 11.0, "restore_s": 5.0, "checkpoint_s": 60.0}])
+def test_running_jobs_move_after_a_pass_as_under_a_rule(costs):
+    jobs = crowded(60, 6)
+    speeds = speeds_of(jobs, 6)
+    placing = usual(migrate=True, types="fastest", **costs)
+    vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=40)
+    for _ in range(2):
+        play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+        log = kw.simulate(jobs, machine(), "sjf", "skip", placing=placing, speeds=speeds)
+        assert same(log_of(vec, speeds), log) and (log.outcome == Outcome.MIGRATED).sum() > 3
+    vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=1)
+    play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+    log = log_of(vec, speeds)
+    assert np.bincount(log.job).max() == 2 and (log.job_outcome == Outcome.COMPLETED).all()
 
 
 def test_what_the_mask_allows_is_what_fits():

@@ -11,7 +11,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.report import write_report
-from tests.report.learning.conftest import explained, generations, judged, updates
+from tests.report.learning.conftest import NASTY, explained, generations, judged, updates
 from tests.report.test_page import read
 
 NETWORK = {"objective": "slowdown=1", "training": updates(), "explained": explained(), "judged": judged()}
@@ -127,6 +127,28 @@ def test_gpu_clusters_are_judged_by_completion_times(agent_folder, tmp_path):
     assert "× 0.500" in rows[0][1] and "–" in rows[1][1]
 
 
+def test_machines_with_power_are_judged_by_what_is_spent_too(agent_folder, tmp_path):
+    row = {"energy": 2.0, "slowdown": 1.5, "wait_s": 60.0, "p95_wait_s": 600.0}
+    told = {
+        "windows": 4,
+        "window_jobs": 100,
+        "spent": "energy",
+        "policies": {
+            "agent": {**row, "energy": 1.0},
+            "saf, none": {**row, "energy": 3.0},
+            "saf, levels=1.1": row,
+            "fcfs, levels=1.1": row,
+        },
+        "front": ["saf, levels=1.1"],
+        "beyond": {"spent": [0.5, 0.4, 0.6], "waited": [1.0, 0.9, 1.1], "outside": 1.0},
+    }
+    text = page_of(agent_folder("power", {**NETWORK, "judged": told}), tmp_path)
+    read(text)
+    rows = re.findall(r'<tr[^>]*><th scope="row">(agent|saf, [^<]*|fcfs, [^<]*)</th>', text)
+    assert rows == ["agent", "saf, levels=1.1", "saf, none"]
+    assert "The agent spends 0.500 times (0.400 – 0.600)" in plain(text) and "CO2e" not in plain(text)
+
+
 def test_several_agents_have_figures_of_their_own(agent_folder, tmp_path):
     from matplotlib.image import imread
 
@@ -175,3 +197,42 @@ def test_neither_torch_nor_numba_is_opened(agent_folder, tmp_path):
     )
     run = [sys.executable, "-c", code, str(folder), str(tmp_path / "x.html")]
     assert subprocess.run(run, check=False).returncode == 0
+
+
+def test_one_agent_under_every_preference(agent_folder, tmp_path):
+    def point(weight, figures, dominated=False, intervals=((1.0, 3.0), (4.0, 6.0))):
+        return {
+            "preference": {"slowdown": 1 - weight, "fairness": weight},
+            "figures": dict(zip(("slowdown", "fairness"), figures, strict=True)),
+            "intervals": dict(zip(("slowdown", "fairness"), intervals, strict=True)),
+            "dominated": dominated,
+        }
+
+    front = {
+        "terms": {"slowdown": f"mean {NASTY}", "fairness": "over users"},
+        "units": {"slowdown": 2.5, "fairness": 3.5},
+        "windows": 4,
+        "window_jobs": 100,
+        "points": [
+            point(0.0, (2.0, 5.0)),
+            point(0.5, (2.7, 5.5), True, ((None, None), (None, None))),
+            point(1.0, (2.5, 4.25)),
+        ],
+        "reference": {"name": "least work first", "figures": {"slowdown": 2.25, "fairness": 5.25}},
+    }
+    text = page_of(agent_folder("both", {**NETWORK, "front": front}), tmp_path)
+    assert ("3", "Under every preference") in headings(text) and "<b onload" not in text
+    words = plain(text)
+    for wanted in ("2.70 5.50 another is better in all", "in units of 2.50", "2.00 1.00 – 3.00", "(1 of 3)"):
+        assert wanted in words, wanted
+    drawings = [a["aria-label"] for tag, a in read(text).tags if tag == "svg" and a.get("role") == "img"]
+    assert "Slowdown against fairness under 3 preferences: from 2.00 and 5.00 to 2.50 and 4.25." in drawings
+    three = {**front, "terms": {**front["terms"], "sla": "late"}, "units": {**front["units"], "sla": 1.0}}
+    more = {"preference": 0.0, "figures": 0.1, "intervals": [0.0, 0.2]}
+    three["points"] = [
+        {**each, **{name: {**each[name], "sla": value} for name, value in more.items()}}
+        for each in front["points"]
+    ]
+    three["reference"] = {"name": "saf", "figures": {**front["reference"]["figures"], "sla": 0.3}}
+    table = page_of(agent_folder("three", {**NETWORK, "front": three}), tmp_path)
+    assert "prefers sla" in plain(table) and "under 3 preferences: from" not in plain(table)

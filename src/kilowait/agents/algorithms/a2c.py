@@ -15,7 +15,7 @@ from kilowait.agents.learning.advantages import n_step_returns
 from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_precision
 from kilowait.agents.learning.checking import check_settings
 from kilowait.agents.learning.episodes import Episodes, ReturnScale
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate
+from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
 from kilowait.agents.learning.masked import MaskedCategorical
 from kilowait.agents.learning.records import Trained
 from kilowait.agents.learning.rollout import Rollout
@@ -80,6 +80,7 @@ def train_a2c(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
+    warm: Warm | None = None,
 ) -> Trained:
     """Train by A2C; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`."""
     settings = settings or A2CSettings()
@@ -99,7 +100,7 @@ def train_a2c(
         keeper = Keeper(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
-            folder=checkpoint_dir, validate=validate, progress=progress,
+            folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
         while not keeper.over:

@@ -20,7 +20,7 @@ from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_p
 from kilowait.agents.learning.checking import check_settings
 from kilowait.agents.learning.distributional import projected
 from kilowait.agents.learning.episodes import Episodes, ReturnScale
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate
+from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
 from kilowait.agents.learning.masked import MaskedCategorical
 from kilowait.agents.learning.records import Trained
 from kilowait.agents.learning.replay import Drawn, Replay
@@ -102,6 +102,7 @@ def train_d3qn(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
+    warm: Warm | None = None,
 ) -> Trained:
     """Train by D3QN; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`."""
     settings = settings or D3QNSettings()
@@ -127,9 +128,11 @@ def train_d3qn(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"target": target, "optimizer": optimizer, "draws": draws, "scale": scale,
                    "episodes": episodes, "replay": replay},
-            folder=checkpoint_dir, validate=validate, progress=progress,
+            folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
+        if resume is None:
+            target.load_state_dict(agent.state_dict())  # a warm start has moved the agent
         while not keeper.over:
             done_share = keeper.number / updates
             epsilon = _epsilon(settings, done_share)

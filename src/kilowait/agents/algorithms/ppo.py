@@ -21,7 +21,7 @@ from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_p
 from kilowait.agents.learning.checking import check_settings
 from kilowait.agents.learning.dual import Dual
 from kilowait.agents.learning.episodes import Episodes, ReturnScale, step_cost
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate
+from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
 from kilowait.agents.learning.masked import MaskedCategorical
 from kilowait.agents.learning.records import Trained
 from kilowait.agents.learning.rollout import Rollout
@@ -99,6 +99,7 @@ def train_ppo(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
+    warm: Warm | None = None,
 ) -> Trained:
     """Train by PPO.
 
@@ -112,6 +113,7 @@ def train_ppo(
         resume: checkpoint, or its folder, to go on from.
         checkpoint_dir: where checkpoints and the agent are kept.
         validate: judges a network, smaller is better; the best is given back.
+        warm: what is done with the fresh network first, such as imitation.
     """
     settings = settings or PPOSettings()
     size = settings.rollout * vec.num_envs
@@ -135,7 +137,7 @@ def train_ppo(
         keeper = Keeper(
             "ppo", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes, "dual": dual},
-            folder=checkpoint_dir, validate=validate, progress=progress,
+            folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
         while not keeper.over:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_precision
 from kilowait.agents.learning.checking import check_settings
 from kilowait.agents.learning.episodes import Episodes, ReturnScale
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate
+from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
 from kilowait.agents.learning.masked import MaskedCategorical
 from kilowait.agents.learning.records import Trained
 from kilowait.agents.learning.replay import Replay
@@ -112,6 +112,7 @@ def train_sac(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
+    warm: Warm | None = None,
 ) -> Trained:
     """Train by SAC; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`.
 
@@ -141,7 +142,7 @@ def train_sac(
             parts={"twins": twins, "target": target, "actor_optimizer": actor_optimizer,
                    "critic_optimizer": critic_optimizer, "heat_optimizer": heat_optimizer, "draws": draws,
                    "scale": scale, "episodes": episodes, "replay": replay},
-            folder=checkpoint_dir, validate=validate, progress=progress,
+            folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
         while not keeper.over:

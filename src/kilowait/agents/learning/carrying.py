@@ -31,10 +31,16 @@ def computing(device: str | torch.device, threads: int | None) -> Iterator[torch
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise UnknownNameError("device", str(device), ["cpu", "cuda"]) from None
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda"):
+        raise UnknownNameError("device", str(device), ["cpu", "cuda"])
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch"
+        )
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on"
         )
     if threads is not None and threads < 1:
         raise InputError(f"{threads} threads; there must be at least 1")
@@ -43,6 +49,14 @@ def computing(device: str | torch.device, threads: int | None) -> Iterator[torch
         if threads is not None:
             torch.set_num_threads(threads)
         yield chosen
+    except RuntimeError as problem:
+        if not any(words in str(problem) for words in ("out of memory", "can't allocate memory")):
+            raise
+        first = str(problem).splitlines()[0]
+        raise TrainingError(
+            f"the memory of {device!r} is full ({first}); take fewer environments or slots, or smaller batches; "
+            "a checkpoint that was kept is as it was"
+        ) from None
     finally:
         torch.set_num_threads(before)
 

@@ -26,11 +26,13 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.sizes import described
 from kilowait.errors import InputError
 
-__all__ = ["AGENT", "LAST", "Keeper", "Progress", "Validate"]
+__all__ = ["AGENT", "LAST", "Keeper", "Progress", "Validate", "Warm"]
 
 FORMAT = "kilowait checkpoint"
 LAST = "last.safetensors"
 AGENT = "agent.pt"
+LOST_AT_MOST_S = 120.0
+"""Work that a crash may cost, seconds, however many updates the settings say."""
 
 Progress = Callable[[Update], None]
 Validate = Callable[[Any], float]
@@ -47,6 +49,17 @@ class Kept(Protocol):
         """Back to a state."""
 
 
+class Warm(Protocol):
+    """What is done with a fresh network before its first update; `learning.imitating.WarmStart` is one."""
+
+    @property
+    def settings(self) -> Any:
+        """A dataclass: a training goes on only with the same."""
+
+    def __call__(self, network: Any, algorithm: str, seed: int) -> None:
+        """Change the weights."""
+
+
 class Keeper:
     """Keeps the books of one training.
 
@@ -61,6 +74,7 @@ class Keeper:
         folder: where files go; None keeps none.
         validate: judges the network.
         progress: hears of every update.
+        warm: what is done with a fresh network first.
     """
 
     def __init__(
@@ -76,17 +90,19 @@ class Keeper:
         folder: str | PathLike[str] | None,
         validate: Validate | None,
         progress: Progress | None,
+        warm: Warm | None = None,
     ) -> None:
         check_vector(vec, kept=folder is not None)
         self.vec, self.settings, self.updates, self.network = vec, settings, updates, network
         self.parts: dict[str, Kept] = {"network": network, **parts}
         self.folder = None if folder is None else Path(folder)
-        self.validate, self.progress = validate, progress
+        self.validate, self.progress, self.warm = validate, progress, warm
         self.identity: dict[str, Any] = {
             "algorithm": algorithm,
             "seed": seed,
             "settings": asdict(settings),
             "envs": vec.num_envs,
+            "warm start": None if warm is None else asdict(warm.settings),
         }
         self.number = 0
         """Updates that are done."""
@@ -96,11 +112,14 @@ class Keeper:
         self.best_weights: dict[str, Any] | None = None
         self.kept: str | None = None
         """The last good checkpoint, in words."""
-        self._since = perf_counter()
+        self._since = self._kept_at = perf_counter()
 
     def begin(self, resume: str | PathLike[str] | None) -> Observed:
         """The first observation: of fresh environments, or of a checkpoint (file or folder) that is gone on from."""
         if resume is None:
+            if self.warm is not None:
+                self.warm(self.network, self.identity["algorithm"], self.identity["seed"])
+                self._validated()  # what is learned from here on has to beat it
             self._since = perf_counter()
             return self.vec.reset(seed=self.identity["seed"])[0]
         path = Path(resume)
@@ -149,10 +168,16 @@ class Keeper:
             dict(losses), entropy, kl, judged, self.best, rate,
         )  # fmt: skip
         self.history.append(record)
-        if self.folder is not None and (self.number % self.settings.checkpoint_every == 0 or self.over):
+        if self.folder is not None and self._due(now):
             self._keep(self.folder, observation)
+            self._kept_at = perf_counter()
         if self.progress is not None:
             self.progress(record)
+
+    def _due(self, now: float) -> bool:
+        """Whether it is time for a checkpoint: as the settings say, and lest a crash cost much in between."""
+        said = self.over or self.number % self.settings.checkpoint_every == 0
+        return said or self.number == 1 or now - self._kept_at > LOST_AT_MOST_S
 
     def trained(self) -> Trained:
         """The result; the network has its best weights, if any were validated."""

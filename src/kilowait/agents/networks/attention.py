@@ -83,7 +83,7 @@ class AttentionBody(Body):
         return weights
 
     def _tokens(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        jobs, there, _ = cropped(observation)
+        jobs, there, _ = cropped(observation, self.whole)
         whole: Tensor = self.summary(observation["summary"])
         tokens = torch.cat([whole[:, None], self.job(jobs) + whole[:, None]], dim=1)
         return tokens, nn.functional.pad(there, (1, 0), value=True)

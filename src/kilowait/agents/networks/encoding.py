@@ -32,6 +32,8 @@ class Body(nn.Module):
     """The part of a network that looks; see `Encoded`."""
 
     width: int
+    whole = False
+    """Whether every slot is looked at, whoever is there: what is computed then hangs on shapes alone, for export."""
 
     def forward(self, observation: Observation) -> Encoded:
         """Look at a batch."""
@@ -60,13 +62,15 @@ def present(jobs: Tensor) -> Tensor:
     return (jobs != 0).any(-1)
 
 
-def cropped(observation: Observation) -> tuple[Tensor, Tensor, Tensor | None]:
+def cropped(observation: Observation, whole: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
     """Jobs, whether they are there, and edges, without the last slots that no queue of the batch fills.
 
-    Attention costs the square of the slots. At least one slot stays.
+    Attention costs the square of the slots. At least one slot stays; all of them do with `whole`.
     """
     jobs, edges = observation["jobs"], observation.get("edges")
     there = present(jobs)
+    if whole:
+        return jobs, there, edges
     used = int((there.any(0) * torch.arange(1, jobs.shape[1] + 1, device=jobs.device)).amax().clamp(min=1))
     return jobs[:, :used], there[:, :used], None if edges is None else edges[:, :used, :used]
 

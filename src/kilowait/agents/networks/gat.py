@@ -88,7 +88,7 @@ class DenseGATv2(nn.Module):
         target: Tensor = self.target(nodes)
         batch, count, width = source.shape
         piece = max(1, PAIRS_AT_A_TIME // (count * count * width))
-        if piece >= batch:
+        if torch.compiler.is_exporting() or piece >= batch:
             scores = self._scores(source, target, edges)
         else:
             cut = zip(*(torch.split(one, piece) for one in (source, target, edges)), strict=True)
@@ -154,7 +154,7 @@ class GraphBody(Body):
         return self._looked(observation)[1]
 
     def _looked(self, observation: Observation) -> tuple[Encoded, list[Tensor]]:
-        jobs, there, bits = cropped(observation)
+        jobs, there, bits = cropped(observation, self.whole)
         assert bits is not None
         whole: Tensor = self.summary(observation["summary"])
         adjacent, edges = self._edges(jobs, there, bits)

@@ -28,7 +28,7 @@ class Outputs(nn.Module):
 
     def forward(self, seen: Encoded) -> tuple[Tensor, Tensor]:
         """(B, actions, numbers) and (B, numbers), in float32 whatever the body computes in."""
-        batch = len(seen.context)
+        batch = seen.context.shape[0]  # len() would be a constant in an exported network
         actions = spread(self.job(seen.rows), seen.places, batch, self.slots)
         actions = actions.reshape(batch, self.slots * self.choices, self.numbers)
         whole = self.whole(torch.cat([seen.context, seen.pooled], dim=-1))

@@ -31,7 +31,7 @@ class KernelBody(Body):
         jobs = observation["jobs"]
         there = present(jobs)
         joined: Tensor = self.summary(observation["summary"])
-        if jobs.is_cuda:
+        if jobs.is_cuda or self.whole:
             return self._dense(jobs, there, joined)
         return self._gathered(jobs, there, joined)
 

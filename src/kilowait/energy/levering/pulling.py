@@ -96,9 +96,9 @@ def pull(
         steps: Steps | None = None
         if asked.slowdown is not None:
             preferred = _each(_preferred(asked.slowdown, tables, few, cluster, fitted, sleep), kind)
+            unless = "" if asked.always else " unless more nodes are asked for than are free"
             words.append(
-                f"jobs run up to {asked.slowdown:g} times as long at their level of least energy unless more nodes are "
-                "asked for than are free"
+                f"jobs run up to {asked.slowdown:g} times as long at their level of least energy{unless}"
             )
         if asked.budget is not None:
             limit = asked.budget.of(fitted)
@@ -118,7 +118,7 @@ def pull(
             factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),
             watts=watts,
             preferred=preferred,
-            crowd=-1 if preferred is None else 0,
+            crowd=-1 if preferred is None or asked.always else 0,
             budget=steps,
         )
     if asked.hold is not None:

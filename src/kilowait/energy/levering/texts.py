@@ -6,8 +6,8 @@
   nodes fall asleep after that time. Break-even is the idle time from which sleeping pays. Predictive waits as long (or
   as told), wakes nodes ahead of reservations, and keeps as many awake as are asked for while a node wakes, by the same
   hour of the seven days before.
-- ``levels=SLOWDOWN``: each job runs at its level of least energy among those at most so many times as long, unless
-  more nodes are asked for than are free.
+- ``levels=SLOWDOWN[:always]``: each job runs at its level of least energy among those at most so many times as long,
+  unless more nodes are asked for than are free; always: then too.
 - ``hold=RULE:SLACK``, ``hold=price:RULE:SLACK``: jobs wait for clean (or cheap) power, by a rule of
   `kilowait.energy.holding` and for at most a span such as 6h, or ``gaia``.
 - ``budget=WATTS``, ``budget=80%`` (of full IT power; also 500kW, 1.5MW): IT power never goes above it. With
@@ -83,6 +83,8 @@ class LeverSet:
 
     sleep: SleepRule | None = None
     slowdown: float | None = None
+    always: bool = False
+    """Whether jobs are slowed down even where more nodes are asked for than are free."""
     hold: HoldRule | None = None
     budget: Budget | None = None
     everything: bool = False
@@ -126,9 +128,11 @@ def parse_levers(text: str) -> LeverSet:
         if name in given:
             raise InputError(f"levers {text!r} name {name} twice; name each once")
         given[name] = value
+    slowdown, always = _slowdown(given["levels"]) if "levels" in given else (None, False)
     return LeverSet(
         _sleep(given["sleep"]) if "sleep" in given else None,
-        _slowdown(given["levels"]) if "levels" in given else None,
+        slowdown,
+        always,
         _hold(given["hold"]) if "hold" in given else None,
         _budget(given["budget"]) if "budget" in given else None,
         everything,
@@ -156,16 +160,18 @@ def _sleep(value: str) -> SleepRule:
     return SleepRule(kind, timeout_s, reserve)
 
 
-def _slowdown(value: str) -> float:
+def _slowdown(value: str) -> tuple[float, bool]:
+    number, colon, when = value.partition(":")
     try:
-        slowdown = float(value)
+        slowdown = float(number)
     except ValueError:
         slowdown = math.nan
-    if not (1 <= slowdown < math.inf):
+    if not (1 <= slowdown < math.inf) or (colon and when != "always"):
         raise InputError(
-            f"levels={value}: give the most times as long a job may run, 1 or more, such as levels=1.1"
+            f"levels={value}: give the most times as long a job may run, 1 or more, such as levels=1.1; "
+            "levels=1.1:always slows jobs down even where more nodes are asked for than are free"
         )
-    return slowdown
+    return slowdown, bool(colon)
 
 
 def _hold(value: str) -> HoldRule:

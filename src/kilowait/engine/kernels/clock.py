@@ -28,6 +28,7 @@ from kilowait.engine.kernels.waiting import enqueue, forget, remove
 __all__ = ["advance", "next_event_s", "run", "run_conservative"]
 
 NOBODY = -1
+STARTED = -1.0
 HEAP, STREAM, CHANGES = 0, 1, 2
 
 
@@ -77,6 +78,8 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         if code < CHANGE:
             left = natural(s.segments[natural(code)])
             finish(s, left)
+            if k.remembering:
+                tell(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
@@ -129,6 +132,25 @@ def finish(s: Any, job: int) -> None:
             k.tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
+
+
+@kernel
+def tell(s: Any, job: int, score: Any, parameters: Any) -> None:
+    """Let a policy that remembers know that a job has just ended, and how long it ran."""
+    k = s.clock[0]
+    seen = s.jobs[job]
+    seen.ran_s = max(k.now - s.fate[job].start_s, 1e-9)
+    score(seen, k.now, parameters)
+
+
+@outlined
+def tell_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
+    """Let a policy that remembers know which jobs a pass has started: all but the first `before` ever."""
+    k = s.clock[0]
+    for i in range(before, k.segments):
+        seen = s.jobs[natural(s.segments[i])]
+        seen.ran_s = STARTED
+        score(seen, k.now, parameters)
 
 
 @outlined
@@ -188,7 +210,10 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
             if k.moving and anything_free(s):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
+            before = k.segments
             schedule(s, all_applied, own_score, own_parameters)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)
 
 
 def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
@@ -199,4 +224,7 @@ def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_pa
         if k.queue_hi > k.queue_lo:
             if k.moving:
                 score_waiting(s, score, parameters)
+            before = k.segments
             conserve(s, not k.per_event or next_event_s(s) > k.now)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)

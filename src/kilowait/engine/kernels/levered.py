@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels import passes
-from kilowait.engine.kernels.clock import NOBODY, greet, next_event_s, send_for_dependents
+from kilowait.engine.kernels.clock import NOBODY, greet, next_event_s, send_for_dependents, tell, tell_starts
 from kilowait.engine.kernels.compiling import kernel, natural, outlined
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.levels import take
@@ -197,6 +197,8 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif code < CHANGE:
             left = natural(s.segments[natural(code)])
             finish(s, left)
+            if k.remembering:
+                tell(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
@@ -264,8 +266,11 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
         if k.queue_hi > k.queue_lo:
             if k.moving and passes.anything_free(s):
                 passes.score_waiting(s, score, parameters)
+            before = k.segments
             open_pass(s)
             schedule(s, not k.per_event or next_any_s(s) > k.now, own_score, own_parameters)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)
 
 
 def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
@@ -276,5 +281,8 @@ def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_pa
         if k.queue_hi > k.queue_lo:
             if k.moving:
                 passes.score_waiting(s, score, parameters)
+            before = k.segments
             open_pass(s)
             conserve(s, not k.per_event or next_any_s(s) > k.now)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)

@@ -54,6 +54,7 @@ SLEEPER = np.dtype(
         ("wake_hi", np.int64),
         ("reserve_at", np.int64),  # the step of the reserve that holds now
         ("reserve_end", np.int64),
+        ("spare", np.int64),  # nodes kept awake besides the reserve, by who steers the run
         ("check_s", np.float64),  # when the group is to be looked at again
     ],
     align=True,

@@ -68,7 +68,7 @@ def settle(s: Any, g: int) -> None:
     group = s.sleepers[g]
     step = group.reserve_at + 1
     change_s = s.reserve[step].time_s if step < group.reserve_end else np.inf
-    kept = s.reserve[group.reserve_at].nodes
+    kept = s.reserve[group.reserve_at].nodes + group.spare
     expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
     if group.ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
         wake_and_fall(s, g)
@@ -83,7 +83,7 @@ def wake_and_fall(s: Any, g: int) -> None:
     group = s.sleepers[g]
     while group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= k.now:
         group.reserve_at += 1
-    kept = s.reserve[group.reserve_at].nodes
+    kept = s.reserve[group.reserve_at].nodes + group.spare
     want = kept
     due_s = np.inf
     needed = 0

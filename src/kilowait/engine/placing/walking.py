@@ -14,6 +14,9 @@ from kilowait.engine.placing.working import begin, close, done_at, kept_of, pree
 
 __all__ = ["migrate", "move_up", "start", "start_now", "walk"]
 
+ANY = 1 << 62
+"""As often as may be."""
+
 
 @kernel
 def walk(s: Any, score: Any, parameters: Any) -> None:
@@ -40,7 +43,7 @@ def walk(s: Any, score: Any, parameters: Any) -> None:
         give_back(s, s.claimed[i])
         k.gives += 1
     if k.migrate:
-        move_up(s)
+        move_up(s, ANY)
 
 
 @apart
@@ -203,14 +206,14 @@ def _bring_back(s: Any, job: int) -> None:
 
 
 @apart
-def move_up(s: Any) -> None:
-    """Move running jobs, by number, to where they are believed to end sooner."""
+def move_up(s: Any, starts: int) -> None:
+    """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
     s = lend(s)
     k = s.clock[0]
     many = 0
     for i in range(k.running):
         fate = s.fate[s.runners[i]]
-        if fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now:
+        if fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now and fate.starts < starts:
             s.order[many].key = 0.0 + s.runners[i]
             s.order[many].job = s.runners[i]
             many += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,15 +15,24 @@ from kilowait.envs.board import whoever
 from kilowait.envs.copies import DISABLED, SET_OUT
 from kilowait.envs.deciding import BETWEEN
 from kilowait.envs.energy.board import EnergyAsking, EnergyBoard
-from kilowait.envs.energy.powering import Power
+from kilowait.envs.energy.powering import Power, Powered
 from kilowait.envs.energy.rewards import TERMS, USUAL
 from kilowait.envs.energy.stacking import roomy
+from kilowait.envs.energy.steering import Steering, steered_for
 from kilowait.envs.playing import Decide
 from kilowait.envs.rewards import Reward
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.segments import node_states
 
-__all__ = ["play"]
+__all__ = ["Steers", "play"]
+
+
+@runtime_checkable
+class Steers(Protocol):
+    """Numbers that decide inside the engine."""
+
+    def steering(self, jobs: JobTable, cluster: Cluster, powered: Powered) -> Steering:
+        """Those for the jobs of a log, which is sorted."""
 
 
 class _Played(Simulator):
@@ -38,7 +47,7 @@ class _Played(Simulator):
 def play(
     jobs: JobTable,
     cluster: Cluster,
-    decide: Decide,
+    decide: Decide | Steers,
     *,
     power: Power,
     asking: EnergyAsking | None = None,
@@ -46,6 +55,8 @@ def play(
     name: str = "agent",
 ) -> SegmentLog:
     """Replay `jobs` on `cluster`, asking `decide` at every choice; the log says what nodes did.
+
+    What `Steers` decides inside the engine.
 
     `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn and held
     jobs, outages and reservations of the cluster are as in `kilowait.simulate`.
@@ -96,8 +107,14 @@ def play(
             board.step(np.array([SET_OUT]))
 
     step(SET_OUT)
+    if isinstance(decide, Steers):
+        net = decide.steering(table, cluster, powered)
+        arrays = (board.stack, board.scene, board.source)
+        while not a.over[0]:
+            steered_for(*arrays, net)(*arrays, net, 0, 1)
+            _put_by(kept, state, a)
     while not a.over[0]:
-        step(int(decide(board.observed(copy=False))[0]))
+        step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]
     _put_by(kept, state, a)
     log = simulator.log()
     if not levers.sleep:

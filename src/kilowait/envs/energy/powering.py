@@ -121,6 +121,7 @@ class Drawing:
     """What jobs and nodes draw; R kinds of jobs, L levels."""
 
     above_w: Floats  # (G, R, L) a job, above its idle nodes
+    held: Floats  # (G, R) nodes that a job holds
     kind: npt.NDArray[np.int64]  # (N,) of each job
     may: npt.NDArray[np.uint8]  # (R, choices) whether a job may be given the level
     features: npt.NDArray[np.float32]  # (N, 3) draw, stretch, saving
@@ -247,6 +248,7 @@ def _drawing(
     rows = np.arange(len(jobs)) if kind is None else kind
     return Drawing(
         above_w=np.ascontiguousarray(watt - np.stack(held) * idle),
+        held=np.stack(held)[:, :, 0],
         kind=np.ascontiguousarray(rows, np.int64),
         may=np.ascontiguousarray(may, np.uint8),
         features=np.ascontiguousarray(features[rows], np.float32),

@@ -19,7 +19,7 @@ def kept_awake(s: Any, g: int) -> int:
         group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now
     ):
         group.reserve_at += 1
-    return s.reserve[group.reserve_at].nodes
+    return s.reserve[group.reserve_at].nodes + group.spare
 
 
 @outlined

@@ -15,7 +15,7 @@ from kilowait.envs.energy.board import EnergyAsking, EnergyBoard
 from kilowait.envs.energy.powering import Power, Signal
 from kilowait.envs.energy.rewards import TERMS, USUAL
 from kilowait.envs.rewards import Reward
-from kilowait.envs.vector import MODES, CopiesVectorEnv, check_sizes, plain_jobs
+from kilowait.envs.vector import MODES, CopiesVectorEnv, check_sizes, plain_jobs, rewarded
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -49,6 +49,8 @@ class EnergyVectorEnv(CopiesVectorEnv):
     ((4, 128, 13), 3, 3)
     """
 
+    term_names = tuple(TERMS)
+
     def __init__(
         self,
         num_envs: int = 1,
@@ -66,6 +68,7 @@ class EnergyVectorEnv(CopiesVectorEnv):
         wrap: bool = False,
         episode_jobs: int = 256,
         reward: Mapping[str, float] | None = None,
+        preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
@@ -94,6 +97,8 @@ class EnergyVectorEnv(CopiesVectorEnv):
                 value holds.
             episode_jobs: jobs in an episode.
             reward: weights of energy.rewards.TERMS; None: {"turnaround": 1, "energy": 1}.
+            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
+                each (`envs.preferring`).
             sla_s: wait beyond which the agreement is violated, seconds.
             autoreset_mode: as Gymnasium defines them.
             threads: of the engine; None: one a core.
@@ -108,7 +113,7 @@ class EnergyVectorEnv(CopiesVectorEnv):
                 "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
             )
         self.cluster, self.asking = cluster, EnergyAsking(**asking)
-        self.reward = Reward(USUAL if reward is None else reward, sla_s, TERMS)
+        self.reward = Reward(rewarded(reward, preferences, USUAL), sla_s, TERMS)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         if "hold_until_s" in table:
             table = table.with_columns(hold_until_s=None)
@@ -139,4 +144,5 @@ class EnergyVectorEnv(CopiesVectorEnv):
             autoreset_mode=mode,
             copy=copy,
             seed=seed,
+            preferences=preferences,
         )

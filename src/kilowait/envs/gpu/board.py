@@ -58,7 +58,7 @@ class GpuAsking:
     victims: int = 16
     """Running jobs shown at once, where they may be."""
     restarts: int = 4
-    """How often a job may be put out."""
+    """How often a job may be put out or moved."""
     max_wait_s: float = np.inf
     """Until a job that has waited longer than this, seconds, has started, nobody else does on types it may use."""
 
@@ -77,10 +77,9 @@ class GpuAsking:
                 "only one"
             )
 
-    @property
-    def starts(self) -> int:
+    def starts(self, placing: Placing) -> int:
         """How often a job may start."""
-        return 1 + self.restarts if self.preempt else 1
+        return 1 + self.restarts if self.preempt or placing.migrate else 1
 
     @property
     def rows(self) -> int:
@@ -130,13 +129,13 @@ class GpuBoard(Copies):
             views: list[Any] = [array[None] for array in whole]
             stack = Placed(*views)
         else:
-            stack = stack_of(window_of(whole, episode_jobs, asking.starts, copies), copies)
+            stack = stack_of(window_of(whole, episode_jobs, asking.starts(placing), copies), copies)
         how = np.zeros(1, HOW).view(np.recarray)
         how["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
         how["widest"] = max(int(whole.nodes["gpus"].max()), 1)
         how["max_wait_s"], how["sla_s"], how["horizon_s"] = asking.max_wait_s, reward.sla_s, horizon_s
         how["choices"], how["by_type"], how["hold"] = seen.choices, asking.by_type, seen.extra
-        how["victims"], how["starts"] = seen.slots - asking.slots, asking.starts
+        how["victims"], how["starts"] = seen.slots - asking.slots, asking.starts(placing)
         how["autoreset"] = autoreset
         n = stack.fate.shape[1]
         shape = (copies, seen.slots, len(seen.features))
@@ -163,7 +162,7 @@ class GpuBoard(Copies):
             last_summary=np.zeros((copies, len(seen.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
-        scene.copies["squeeze"] = 1.0
+        scene.copies["pace"] = 1.0
         scene.copies["until_s"] = np.inf
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 

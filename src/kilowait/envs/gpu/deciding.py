@@ -6,6 +6,8 @@ question comes at every pass at which jobs wait; one that started in this instan
 
 A job that has waited longer than the bound goes before all others: until it fits, nobody else starts on types that
 it may use.
+
+Where running jobs may move (`migrate` of the settings), they do when a pass is over, as they do under a rule.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.placing.clock import END, FULL, advance, due
 from kilowait.engine.placing.holding import fits as fits_node
 from kilowait.engine.placing.state import ARRIVAL, ENDING, KIND, REFUSED, RELEASE, RUNNING, WAITING, lend
-from kilowait.engine.placing.walking import start_now
+from kilowait.engine.placing.walking import move_up, start_now
 from kilowait.engine.placing.working import preempt, settle
 from kilowait.envs.gpu.stacking import lend_source
 
@@ -42,8 +44,8 @@ __all__ = [
     "wanted_types",
 ]
 
-BETWEEN, PASS = 0, 1
-"""Phases: between passes; within one."""
+BETWEEN, PASS, PASSED = 0, 1, 2
+"""Phases: between passes; within one; at the end of one, when running jobs may move."""
 OVER, ASK, CUT = 0, 1, 2
 """Every job has finished; there is something to choose; the episode is cut off."""
 
@@ -169,7 +171,7 @@ def take(s: Any, copy: Any, job: int, only: int) -> None:
     """Start a waiting job, on type `only` unless that is -1."""
     copy.moment += 1
     if not start_now(s, job, only):
-        copy.phase = BETWEEN
+        copy.phase = PASSED
 
 
 @kernel
@@ -183,7 +185,7 @@ def give_notice(s: Any, copy: Any, owed: Any, job: int) -> None:
 @kernel
 def hold_on(s: Any, copy: Any) -> None:
     """The pass is over."""
-    copy.phase = BETWEEN
+    copy.phase = PASSED
 
 
 @apart
@@ -224,8 +226,9 @@ def _go_on(s: Any) -> int:
 
 @apart
 def until_asked(
-    s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, starts: int, max_wait_s: float
-) -> int:
+    s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
+    max_wait_s: float,
+) -> int:  # fmt: skip
     """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
     s = lend(s)
     source = lend_source(source)
@@ -233,6 +236,10 @@ def until_asked(
     k = s.clock[0]
     swept = False
     while True:
+        if copy.phase == PASSED:
+            if k.migrate:
+                move_up(s, starts)
+            copy.phase = BETWEEN
         if copy.phase == BETWEEN:
             if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not coming(s):
                 return OVER
@@ -273,10 +280,10 @@ def until_asked(
         ways = many > 1 or (many == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
         if ways or (many == 1 and hold and may_hold(s, late_fits)):
             return ASK
-        if starts > 1 and not late_fits and someone_in_the_way(s, source.may, starts):
+        if victims and not late_fits and someone_in_the_way(s, source.may, starts):
             return ASK
         if many == 0:
-            copy.phase = BETWEEN
+            copy.phase = PASSED
         else:
             k.placement = source.codes[0]
             bits = on_types(s, found, copy.moment, job)

@@ -87,8 +87,9 @@ def go(s: Any, a: Any, source: Any, b: int) -> int:
     source = lend_source(source)
     how = a.how[0]
     return until_asked(
-        s, a.copies[b], source, a.found[b], how.by_type != 0, how.hold != 0, how.starts, how.max_wait_s
-    )
+        s, a.copies[b], source, a.found[b], how.by_type != 0, how.hold != 0, how.victims > 0, how.starts,
+        how.max_wait_s,
+    )  # fmt: skip
 
 
 @apart

@@ -60,7 +60,7 @@ def play(
     simulator = _Played(
         jobs, cluster, asking.settings(placing), rule=asker(name), speeds=speeds, preference=preference
     )
-    state = simulator.handed(asking.starts)
+    state = simulator.handed(asking.starts(placing))
     board = GpuBoard(
         state,
         cluster,

@@ -44,7 +44,7 @@ COPY = np.dtype(
         ("over", np.int64),
         ("first_s", np.float64),
         ("until_s", np.float64),  # when the episode is cut off
-        ("squeeze", np.float64),  # arrivals come this many times as fast as in the log
+        ("pace", np.float64),  # arrivals come this many times as fast as in the log
         ("weight", np.float64),  # of all jobs together in the term `priority`
         ("total", np.float64),  # reward of the episode so far
     ],
@@ -180,7 +180,7 @@ def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
         s.fate[job] = source.fate[lo + job]
         s.seen[job] = source.seen[lo + job]
         fate = s.fate[job]
-        fate.arrival_s = first_s + (fate.arrival_s - first_s) / copy.squeeze
+        fate.arrival_s = first_s + (fate.arrival_s - first_s) / copy.pace
         fate.place_lo -= piece_lo
         if fate.status == REFUSED:
             s.arrivals[refused] = job

@@ -16,7 +16,7 @@ from kilowait.engine.placing.settings import Placing
 from kilowait.envs.gpu.board import GpuAsking, GpuBoard, asker
 from kilowait.envs.gpu.rewards import TERMS
 from kilowait.envs.rewards import Reward
-from kilowait.envs.vector import MODES, CopiesVectorEnv, check_sizes, unbound
+from kilowait.envs.vector import MODES, CopiesVectorEnv, check_sizes, rewarded, unbound
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -52,6 +52,7 @@ class GpuVectorEnv(CopiesVectorEnv):
         episode_jobs: int = 256,
         horizon_s: float | None = None,
         reward: Mapping[str, float] | None = None,
+        preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
@@ -68,13 +69,16 @@ class GpuVectorEnv(CopiesVectorEnv):
             cluster: the machine, of placed groups.
             speeds: how fast each job runs on each type; None: all alike. Rows as of `jobs`.
             preference: (types, jobs) which types each job tries first, with ``placing.types="given"``.
-            placing: how nodes are chosen, what preemption costs, interference, rounds; migration is not known here.
+            placing: how nodes are chosen, what preemption costs, interference, rounds; with `migrate` running jobs move
+                to where they are believed to end sooner after every pass, each at most `restarts` times.
                 Jobs that no nodes can hold are left out. Where a placement looks at the mix of jobs (fgd, room), it is
                 that of the whole log.
             episode_jobs: jobs in an episode.
             horizon_s: seconds after which an episode is cut off, jobs that have not finished counting with what they
                 have cost so far; None: never.
             reward: weights of rewards.TERMS; None: {"jct": 1}.
+            preferences: instead of a reward, terms whose weights are drawn anew for every episode, and the unit of
+                each (`envs.preferring`).
             sla_s: time without a place beyond which the agreement is violated, seconds.
             autoreset_mode: as Gymnasium defines them.
             threads: of the engine; None: one a core.
@@ -93,7 +97,7 @@ class GpuVectorEnv(CopiesVectorEnv):
             raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no end")
         self.cluster, self.asking = cluster, GpuAsking(**asking)
         self.placing = check_placing(placing)
-        self.reward = Reward({"jct": 1.0} if reward is None else reward, sla_s, TERMS)
+        self.reward = Reward(rewarded(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
         settings = self.asking.settings(self.placing)
         mode, table = AutoresetMode(autoreset_mode), unbound(jobs)
         if table.order is not None:
@@ -123,16 +127,17 @@ class GpuVectorEnv(CopiesVectorEnv):
             autoreset_mode=mode,
             copy=copy,
             seed=seed,
+            preferences=preferences,
         )
 
 
 def check_placing(placing: Placing | None) -> Placing:
     """The settings, or the usual ones; an error for what a run that is asked cannot have."""
     placing = Placing() if placing is None else placing
-    if placing.preempt or placing.migrate:
+    if placing.preempt:
         raise InputError(
-            "placing has preempt or migrate, by which the engine itself puts jobs out and moves them; leave them out, "
-            "and give preempt=True to be asked who is put out"
+            "placing has preempt, by which the engine itself puts jobs out; leave it out, and give preempt=True to be "
+            "asked who is put out"
         )
     return placing
 

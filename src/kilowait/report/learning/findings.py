@@ -38,6 +38,8 @@ class Training:
     settings: Mapping[str, Any] = field(default_factory=dict)
     plain: str | None = None
     """The rule that the agent is, where a search found nothing better."""
+    front: Mapping[str, Any] = field(default_factory=dict)
+    """Of an agent that weighs terms as it is told: what it reaches under each preference."""
 
     @property
     def updates(self) -> bool:

@@ -117,6 +117,43 @@ def gpu_judged_table(told: Mapping[str, Any]) -> str:
     return f'{table(caption, list(map(text, head)), rows, marked=marked)}<p class="note">{text(note)}</p>'
 
 
+def energy_judged_table(told: Mapping[str, Any]) -> str:
+    """Agent and rules with levers on a machine with power: those on the front, and the rules without levers."""
+    policies, spent = {name: known(row) for name, row in told["policies"].items()}, str(told["spent"])
+    shown = {"agent", *told["front"], *(name for name in policies if name.endswith(", none"))}
+    order = sorted(shown, key=lambda name: policies[name].get(spent, math.nan))
+    columns: tuple[tuple[str, str, Cell], ...] = (
+        ("energy", "kWh per job", number),
+        ("co2", "kg CO2e per job", number),
+        ("cost", "cost per job", number),
+        ("slowdown", "mean bounded slowdown", number),
+        ("wait_s", "mean wait", format_span),
+        ("p95_wait_s", "95 % wait less than", format_span),
+    )
+    used = [column for column in columns if column[0] in policies["agent"]]
+    cells = []
+    for figure, _, cell in used:
+        values = [policies[name].get(figure, math.nan) for name in order]
+        best = best_of(values, list(range(len(order))), "less")
+        cells.append([marked_cell(cell(value), who in best) for who, value in enumerate(values)])
+    rows = [[escape(name), *(column[who] for column in cells)] for who, name in enumerate(order)]
+    caption = (
+        f"On {int(told['windows']):,} windows of {int(told['window_jobs']):,} jobs, later than the training"
+    )
+    value, low, high = told["beyond"]["spent"]
+    other, lower, higher = told["beyond"]["waited"]
+    note = (
+        f"Of {len(policies) - 1:,} rules with levers written by hand those on the front of {spent} and slowdown are "
+        f"shown, and the rules without levers. The agent spends {number(value)} times ({number(low)} – {number(high)}) "
+        f"the least of those with no larger slowdown, and its slowdown is {number(other)} times ({number(lower)} – "
+        f"{number(higher)}) the least of those that spend no more; 95 % intervals over windows. The slowdown is by the "
+        "run time at full speed."
+    )
+    marked = [who for who, name in enumerate(order) if name == "agent"]
+    head = ["contender", *(words for _, words, _ in used)]
+    return f'{table(caption, list(map(text, head)), rows, marked=marked)}<p class="note">{text(note)}</p>'
+
+
 def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not isinstance(value, (list, tuple))}
 

@@ -1,0 +1,374 @@
+"""Learning on a mixed GPU cluster: D3QN, SAC, PPO and an evolution strategy against FCFS, SJF, SRTF and LAS.
+
+The jobs of each load are cut in time: 60 % to learn from, 20 % to choose on, 20 % to judge on. On the first part every
+rule is tried with every placement and order of types, and with and without moving running jobs, and so comes with the
+best way it has. Windows begin on the empty machine and run until their last job has finished, and all jobs count;
+utilization is over the time in which jobs arrive. A learner's figure is the mean over its seeds, window by window.
+
+Trainings are apart from the table, for a machine with more cores: each leaves its agent and its figures in a folder.
+
+    python -m benchmarks.reproduce.gpu_learning --train --out runs/gpu-learning --processes 16 --minutes 8
+    python -m benchmarks.reproduce.gpu_learning --agents runs/gpu-learning
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kilowait as kw
+from benchmarks.reproduce.layout import table
+from benchmarks.reproduce.side_by_side import side_by_side
+from benchmarks.reproduce.sources import Sources
+from kilowait.agents.placed_training import best_rule
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation import by_priority
+from kilowait.evaluation.judging import split
+from kilowait.evaluation.judging.bootstrap import ratio_interval
+from kilowait.experiments.gpu_judging import RIVALS, played
+from kilowait.experiments.gpu_search import GpuSearch, search_on_gpus
+from kilowait.experiments.learning import Learning, learn
+from kilowait.experiments.placing import run_speeds
+from kilowait.jobs import JobTable
+from kilowait.seeding import stream
+from kilowait.synth import gpu_workload
+from kilowait.units import format_span
+
+__all__ = ["judge", "judge_rules", "results", "text", "train"]
+
+CLUSTER = "gpu-mixed"
+LOADS = (0.7, 0.9, 1.1)
+SEEDS = (1, 2, 3)
+NETWORKS = ("d3qn", "sac", "ppo")
+LEARNERS = (*NETWORKS, "es")
+JOBS, JOBS_SEED, WINDOW_JOBS = 100_000, 11, 1024
+STEPS = {"d3qn": 200_000, "sac": 200_000, "ppo": 500_000}
+"""Decisions a network learns from after its warm start, unless the clock stops it before."""
+FOLDER = "runs/gpu-learning"
+FIGURES = ("mean_jct_s", "makespan_s", "gpu_utilization", "flops_utilization", "high_jct_s", "low_jct_s")
+Say = Callable[[str], None]
+
+RECIPE: dict[str, Any] = {
+    "envs": 32,
+    "episode_jobs": 1024,
+    "slots": 32,
+    "windows": 12,
+    "window_jobs": 512,
+    "teacher": "srtf",
+    "teacher_steps": 60_000,
+}
+"""The same for all networks and loads: they imitate SRTF first, then learn; the best on validation jobs is kept."""
+SMALL_STEPS: dict[str, dict[str, Any]] = {
+    "d3qn": {"learning_rate": 1e-4, "capacity": 30_000, "learning_starts": 2_000, "validate_every": 60},
+    "sac": {
+        "learning_rate": 3e-5,
+        "capacity": 30_000,
+        "learning_starts": 2_000,
+        "validate_every": 60,
+        "temperature": 0.02,
+        "target_entropy": 0.05,
+    },
+    "ppo": {"learning_rate": 3e-4, "entropy": 0.002, "validate_every": 8},
+}
+"""A network that imitates already is not to be thrown far from it by its first updates."""
+NEVER = 1_000_000_000
+SEARCH: dict[str, Any] = {"generations": 30, "windows": 10, "window_jobs": WINDOW_JOBS}
+
+
+def workload(load: float, jobs: int = JOBS) -> JobTable:
+    """The jobs of a load; run times depend on the type of GPU."""
+    return gpu_workload(jobs, Cluster.preset(CLUSTER), load=load, seed=JOBS_SEED)
+
+
+def train(
+    load: float,
+    algo: str,
+    seed: int,
+    folder: Path,
+    *,
+    steps: int | None = None,
+    seconds: float = math.inf,
+    device: str = "cpu",
+    jobs: int = JOBS,
+    **changed: Any,
+) -> Path:
+    """Train one agent, and give back its file in the folder.
+
+    Args:
+        load: of the jobs.
+        algo: one of `LEARNERS`.
+        seed: of the training.
+        folder: where the file goes.
+        steps: of a network; None: as many as `STEPS` has.
+        seconds: after which a network is what validated best so far.
+        device: of a network.
+        jobs: of all parts together.
+        changed: fields of `Learning` or `GpuSearch` that are not to be as here.
+    """
+    parts, cluster = split(workload(load, jobs)), Cluster.preset(CLUSTER)
+    stem = folder / f"{load}-{algo}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if algo == "es":
+        how = GpuSearch(**{"seed": seed, **SEARCH, **changed})
+        agent, _ = search_on_gpus(workload(load, jobs), cluster, how, trace=f"load {load}")
+        return agent.save(stem.with_name(stem.name + ".json"))
+    settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
+    learning = Learning(
+        **{
+            **RECIPE,
+            "algo": algo,
+            "seed": seed,
+            "steps": STEPS[algo] if steps is None else steps,
+            "seconds": seconds,
+            "device": device,
+            "settings": settings,
+            **changed,
+        }
+    )
+    state = stem.with_name(stem.name + ".training")
+    learn(parts.train, parts.validation, cluster, learning, folder=state)
+    return (state / "agent.pt").replace(stem.with_name(stem.name + ".pt"))
+
+
+def judge(load: float, agent: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS) -> dict[str, Any]:
+    """An agent's figures on the last jobs of a load, window by window; also written beside its file."""
+    found = _figures(kw.load_agent(agent), {}, _windows(workload(load, jobs), window_jobs))
+    _write(agent.with_suffix(".judged.json"), found)
+    return found
+
+
+def judge_rules(
+    load: float, folder: Path, *, jobs: int = JOBS, window_jobs: int = WINDOW_JOBS
+) -> dict[str, Any]:
+    """Every rule in its best way on the training jobs, with and without moving jobs, on the last jobs; also written."""
+    cluster, table_ = Cluster.preset(CLUSTER), workload(load, jobs)
+    windows = _windows(table_, window_jobs)
+    found = {}
+    for rule in RIVALS:
+        for moves in (False, True):
+            chosen = best_rule(
+                split(table_).train, cluster, rules=(rule,), migrate=(moves,), window_jobs=window_jobs,
+                speeds=lambda some: run_speeds("auto", some, cluster),
+            )  # fmt: skip
+            types, placement = chosen.provenance["types"], chosen.provenance["placement"]
+            name = f"{rule}, {types}, {placement}{', moved' if moves else ''}"
+            way = {"types": types, "placement": placement, "migrate": moves}
+            found[name] = _figures(rule, way, windows)
+    _write(folder / f"{load}-rules.judged.json", found)
+    return found
+
+
+def results(
+    sources: Sources | None, say: Say, folder: Path = Path(FOLDER), loads: Sequence[float] = LOADS
+) -> dict[str, Any]:
+    """All figures: of what is in the folder, and what is missing there is trained, one after another, for hours."""
+    for load, algo, seed in tasks(loads):
+        if not _judged_file(folder, load, algo, seed).exists():
+            say(f"no figures of {algo}, load {load}, seed {seed}, in {folder}: training it, with one process")
+            work(load, algo, seed, folder, math.inf, "cpu")
+    found: dict[str, Any] = {"loads": {}}
+    for load in loads:
+        rules = json.loads(_judged_file(folder, load, "rules", 0).read_text(encoding="utf-8"))
+        learned = {}
+        for algo in LEARNERS:
+            files = [_judged_file(folder, load, algo, seed) for seed in SEEDS]
+            runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+            learned[algo] = {name: np.mean([run[name] for run in runs], axis=0).tolist() for name in FIGURES}
+            learned[algo]["by_seed"] = [float(np.mean(run["mean_jct_s"])) for run in runs]
+        found["loads"][str(load)] = _compared(rules, learned)
+    return found
+
+
+def _compared(rules: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
+    """Figures as means, and ratios of the mean completion time to those of the best rule, and of the best unmoved."""
+    rows = {**rules, **learned}
+    mean = {name: float(np.mean(row["mean_jct_s"])) for name, row in rows.items()}
+    best = min(rules, key=lambda name: mean[name])
+    still = min((name for name in rules if not name.endswith("moved")), key=lambda name: mean[name])
+
+    def ratio(name: str, other: str) -> list[float]:
+        ours, theirs = rows[name]["mean_jct_s"], rows[other]["mean_jct_s"]
+        interval = ratio_interval(ours, theirs, random=stream(0, "gpu learning"))
+        return [mean[name] / mean[other], *map(float, interval)]
+
+    return {
+        "windows": len(rules[best]["mean_jct_s"]),
+        "best_rule": best,
+        "best_rule_unmoved": still,
+        "rows": {
+            name: {
+                **{figure: float(np.mean(row[figure])) for figure in FIGURES},
+                "learned": name in learned,
+                "by_seed": row.get("by_seed"),
+                "ratio": ratio(name, best),
+                "ratio_unmoved": ratio(name, still),
+            }
+            for name, row in rows.items()
+        },
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """The tables, and after each whether learning did at least as well as the best rule."""
+    parts = []
+    for load, one in found["loads"].items():
+        heads = ["", "mean JCT", "of the best rule", "95 % interval", "makespan", "GPUs held", "by FLOPS"]
+        heads += ["JCT, priority 1", "priority 0"]
+        rows = []
+        for name, row in sorted(one["rows"].items(), key=lambda item: item[1]["mean_jct_s"]):
+            value, low, high = row["ratio"]
+            rows.append(
+                [
+                    name.upper() if row["learned"] else name,
+                    format_span(row["mean_jct_s"]),
+                    f"{value:.3f}",
+                    "" if name == one["best_rule"] else f"{low:.3f} to {high:.3f}",
+                    format_span(row["makespan_s"]),
+                    f"{row['gpu_utilization']:.1%}",
+                    f"{row['flops_utilization']:.1%}",
+                    format_span(row["high_jct_s"]),
+                    format_span(row["low_jct_s"]),
+                ]
+            )
+        head = f"load {load}: {one['windows']} windows of later jobs, all counted"
+        parts.append("\n".join([head, "", table(heads, rows), "", *_verdicts(load, one)]))
+    return "\n\n".join(parts)
+
+
+def _verdicts(load: str, one: dict[str, Any]) -> list[str]:
+    lines = []
+    for key, rule in (("ratio", one["best_rule"]), ("ratio_unmoved", one["best_rule_unmoved"])):
+        said = [
+            f"{name.upper()} {_verdict(*row[key])}" for name, row in one["rows"].items() if row["learned"]
+        ]
+        lines.append(f"load {load}, against {rule}: {', '.join(said)}")
+    return lines
+
+
+def _verdict(value: float, low: float, high: float) -> str:
+    """In words.
+
+    >>> _verdict(0.98, 0.97, 0.99), _verdict(1.0, 0.99, 1.01), _verdict(1.1, 1.02, 1.2)
+    ('is better (0.980)', 'is as good (1.000)', 'is NOT as good (1.100)')
+    """
+    if low == high == value == 1.0:
+        return "is that rule"
+    words = "is better" if high < 1 else "is NOT as good" if low > 1 else "is as good"
+    return f"{words} ({value:.3f})"
+
+
+# -- the trainings, on many cores -----------------------------------------------------------------------------------
+
+
+def tasks(loads: Sequence[float] = LOADS) -> list[tuple[float, str, int]]:
+    """What is to be done: load, learner (or "rules") and seed; the longest first."""
+    learned = [(load, algo, seed) for algo in ("es", *NETWORKS) for load in loads for seed in SEEDS]
+    return [*((load, "rules", 0) for load in loads), *learned]
+
+
+def work(load: float, algo: str, seed: int, folder: Path, seconds: float, device: str) -> str:
+    """One of the tasks; what came out, in words."""
+    began = time.perf_counter()
+    if algo == "rules":
+        judge_rules(load, folder)
+        return f"load {load}, rules: {time.perf_counter() - began:.0f} s"
+    agent = train(load, algo, seed, folder, seconds=seconds, device=device)
+    trained = time.perf_counter()
+    found = judge(load, agent)
+    return (
+        f"load {load}, {algo}, seed {seed}: mean JCT {format_span(float(np.mean(found['mean_jct_s'])))}; training "
+        f"{trained - began:.0f} s, judging {time.perf_counter() - trained:.0f} s"
+    )
+
+
+def train_all(folder: Path, processes: int, minutes: float, device: str, say: Say) -> None:
+    """All tasks side by side; networks share what time is left after kernels are compiled, a third held back."""
+    ends = time.perf_counter() + 60 * minutes
+    folder.mkdir(parents=True, exist_ok=True)
+    say("compiling, once")
+    scratch = folder / "compiled"
+    tiny: dict[str, Any] = {
+        "windows": 2,
+        "window_jobs": 40,
+        "episode_jobs": 40,
+        "teacher_steps": 512,
+        "envs": 4,
+    }
+    agent = train(0.9, "ppo", 0, scratch, steps=512, jobs=1000, **tiny)
+    judge(0.9, agent, jobs=1000, window_jobs=100)
+    kw.simulate(workload(0.9, 100), Cluster.preset(CLUSTER), "las", "skip")
+    todo = tasks()
+    rounds = math.ceil(len(todo) / processes)
+    seconds = max(20.0, (ends - time.perf_counter()) / 1.5 / rounds)
+    say(f"{len(todo)} trainings in {processes} processes, each network for {seconds:.0f} s at most")
+    side_by_side(work, [(*task, folder, seconds, device) for task in todo], processes, say)
+
+
+def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
+    later = split(jobs).test
+    return [later[i * window_jobs : (i + 1) * window_jobs] for i in range(len(later) // window_jobs)]
+
+
+def _figures(policy: Any, way: dict[str, Any], windows: Sequence[JobTable]) -> dict[str, list[float]]:
+    """`FIGURES`, a value a window; high and low are the jobs of priority 1 and 0."""
+    found: dict[str, list[float]] = {name: [] for name in FIGURES}
+    for jobs in windows:
+        log, measured = played(policy, jobs, Cluster.preset(CLUSTER), **way)
+        classes = {row["priority"]: float(row["mean_jct_s"]) for row in by_priority(log)}
+        measured |= {"high_jct_s": classes.get(1.0, math.nan), "low_jct_s": classes.get(0.0, math.nan)}
+        for name in FIGURES:
+            found[name].append(measured[name])
+    return found
+
+
+def _judged_file(folder: Path, load: float, algo: str, seed: int) -> Path:
+    return folder / (f"{load}-rules.judged.json" if algo == "rules" else f"{load}-{algo}-{seed}.judged.json")
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found) + "\n", encoding="utf-8")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 0: the trainings or the table are done; 2: they could not be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.gpu_learning")
+    parser.add_argument("--train", action="store_true", help="train all agents and judge them")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for what is trained")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="trainings at a time")
+    parser.add_argument("--minutes", type=float, default=60.0, metavar="N", help="for all of it, about")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, for networks")
+    parser.add_argument("--agents", metavar="DIR", help="print the table of what was trained there")
+    parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    given = parser.parse_args(words)
+    try:
+        if given.train:
+            train_all(Path(given.out), given.processes, given.minutes, given.device, _say)
+            return 0
+        folder = Path(given.agents or given.out)
+        if not folder.is_dir():
+            raise InputError(f"there is no folder {folder}; make one with --train --out {folder}")
+        found = results(None, _say, folder)
+    except KilowaitError as problem:
+        _say(f"error: {' '.join(str(problem).split())}")
+        return 2
+    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,40 @@
+"""The judge of a learned policy beside levers written by hand, on a small workload."""
+
+from benchmarks.reproduce.energy_learning import LOGS, judged, text
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+
+
+def test_a_small_log_is_trained_tuned_and_judged():
+    jobs = kw.lublin(jobs=1000, nodes=32, seed=3, load=0.5).sorted()
+    machine = Cluster((NodeGroup("taurus", 32),), name="taurus")
+    said = []
+    found = judged(
+        jobs,
+        machine,
+        "sleep=timeout:600+levels=2",
+        said.append,
+        rules=("fcfs", "saf"),
+        sets=["none", "sleep=timeout:300", "sleep=timeout:300+levels=1.1"],
+        seeds=(0, 1),
+        window_jobs=50,
+        generations=2,
+    )
+    assert found["windows"] == 6 and found["by_hand"] == 6
+    promise = found["promises"][0]
+    assert promise["tuned"]["name"] in {
+        f"{rule}, {levers}"
+        for rule in ("fcfs", "saf")
+        for levers in ("none", "sleep=timeout:300", "sleep=timeout:300+levels=1.1")
+    }
+    assert [agent["seed"] for agent in promise["agents"]] == [0, 1]
+    for agent in promise["agents"]:
+        value, low, high = agent["beyond"]["spent"]
+        assert low <= value <= high
+    shown = text({"small": found})
+    assert "agent, seed 1" in shown and "beyond the front" in shown and "kept by" in shown
+
+
+def test_the_logs_are_those_of_the_machines():
+    assert {log.cluster for log in LOGS.values()} == {"theta", "mira", "polaris"}

@@ -1,0 +1,43 @@
+"""kilowait export."""
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from kilowait.agents.learning import save_network
+from kilowait.agents.networks import network
+from kilowait.agents.player import asked_as
+from kilowait.envs.board import Asking
+
+
+@pytest.fixture
+def agent(tmp_path):
+    asking = Asking(slots=8)
+    told = {"env": "kilowait/Batch-v0", "asking": asked_as(asking)}
+    return save_network(network(asking.seen, width=8), tmp_path / "run" / "agent.pt", provenance=told)
+
+
+def test_a_network_is_written_and_runs_elsewhere(kilowait, agent):
+    said = kilowait("export", agent.parent, "--json").json()
+    assert said["inputs"]["mask"] == "int8 (batch, 8)" and said["outputs"] == ["scores"]
+    session = onnxruntime.InferenceSession(
+        agent.parent.with_name("run.onnx"), providers=["CPUExecutionProvider"]
+    )
+    jobs = np.ones((3, 8, 10), np.float32)
+    mask = np.eye(8, dtype=np.int8)[:3]
+    scores = session.run(None, {"jobs": jobs, "mask": mask, "summary": np.zeros((3, 11), np.float32)})[0]
+    assert scores.argmax(axis=1).tolist() == [0, 1, 2]
+    assert [file.name for file in agent.parent.iterdir()] == ["agent.pt"]  # the folder can be trained on
+    assert "replace it with --force" in kilowait("export", agent, "--to", "onnx").error()
+    plain = kilowait("export", agent, "--to", "torchscript", "--out", agent.parent / "x.ts")
+    assert plain.status == 0 and "-> scores float32 (batch, 8)" in plain.out
+    assert (agent.parent / "x.ts").exists()
+
+
+def test_what_is_wrong_is_told(kilowait, agent, tmp_path):
+    assert "did you mean 'torchscript'" in kilowait("export", agent, "--to", "torchscrip").error()
+    assert "holds no agent.pt" in kilowait("export", tmp_path).error()
+    (tmp_path / "broken.pt").write_bytes(b"\x00" * 64)
+    assert "cut off" in kilowait("export", tmp_path / "broken.pt").error()
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in kilowait("export", agent, "--out", tmp_path / "file" / "x.onnx").error()
