@@ -1,0 +1,30 @@
+"""LightGBM, loaded when it is needed, with words where it is not installed or cannot read a model."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from kilowait.errors import InputError, MissingExtraError
+
+__all__ = ["booster_of", "library"]
+
+
+def library() -> Any:
+    """The module lightgbm."""
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingExtraError("lightgbm", "predict") from None
+    return lightgbm
+
+
+def booster_of(text: str, source: str | PathLike[str]) -> Any:
+    """The trees that LightGBM's own text describes."""
+    lgb = library()
+    if not text.startswith("tree"):
+        raise InputError(f"{source} holds no trees of LightGBM; fit it again with kilowait predict fit")
+    try:
+        return lgb.Booster(model_str=text)
+    except lgb.basic.LightGBMError as problem:
+        raise InputError(f"{source} is damaged ({problem}); fit it again with kilowait predict fit") from None

@@ -1,0 +1,133 @@
+"""Predictions through time: fitted on schedule on jobs that had ended by then, and asked about the next days' jobs.
+
+Every job is predicted by a model that knows nothing of what ended after the model's date, from features that know
+nothing of what happened after the job's submission. So the whole log can be predicted and replayed, and nobody has
+looked ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.predict.features import Features
+from kilowait.predict.world import World
+
+__all__ = ["Online", "Refit", "Told", "through_time"]
+
+Floats = npt.NDArray[np.float64]
+
+Learned = Callable[[Floats], npt.NDArray[Any]]
+"""(n, features) in, (n, width) out."""
+Learn = Callable[[Floats, Floats], Learned]
+"""Rows of features and what came out, ln(value) less the anchor; gives what was learned."""
+
+
+@dataclass(frozen=True)
+class Online:
+    """How a predictor is kept up to date."""
+
+    every_s: float = 7 * 86400.0
+    """Between fits, seconds."""
+    jobs: int = 12_000
+    """Ended jobs a fit learns from at most, the latest."""
+    least: int = 200
+    """Ended jobs before the first fit; until then the anchor is the prediction."""
+    calibrate: int = 2_000
+    """Ended jobs the levels of quantiles are calibrated on at most, the latest."""
+
+    def __post_init__(self) -> None:
+        if not (self.every_s > 0 and self.jobs >= self.least >= 2 and self.calibrate >= 1):
+            raise InputError(
+                f"fits every {self.every_s:g} s on {self.least} to {self.jobs} jobs, calibrated on {self.calibrate}; "
+                "the time must be above 0, and the jobs at least 2 and in order"
+            )
+
+
+@dataclass(frozen=True)
+class Refit:
+    """One fit that was made."""
+
+    number: int
+    of: int
+    jobs: int
+    """It learned from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What the models said of all jobs."""
+
+    values: npt.NDArray[Any]
+    """(n, width); rows of jobs before the first fit are 0."""
+    fit: npt.NDArray[np.int64]
+    """(n,) which fit said it, -1: none yet."""
+    known: tuple[npt.NDArray[np.int64], ...]
+    """Of each fit: the jobs that had ended by its date, the latest last."""
+
+
+def through_time(
+    features: Features,
+    difference: Floats,
+    submit_s: Floats,
+    world: World,
+    learn: Learn,
+    width: int,
+    how: Online | None = None,
+    *,
+    threads: int = 1,
+    progress: Callable[[Refit], None] | None = None,
+) -> Told:
+    """Let every job be predicted by the latest model before its submission.
+
+    Args:
+        features: of the jobs, in order of submission.
+        difference: what came out, ln(value) less the anchor; NaN: not known, not learned from. It is looked at only of
+            jobs that have ended by the date of a fit.
+        submit_s: of the jobs, seconds.
+        world: when they ended.
+        learn: makes a model.
+        width: numbers a model says of a job.
+        how: see `Online`.
+        threads: fits at a time; they do not change the result.
+        progress: hears of every fit.
+    """
+    how = how or Online()
+    jobs = len(features)
+    values = np.zeros((jobs, width), np.float32)
+    fit = np.full(jobs, -1, np.int64)
+    by_end = np.argsort(world.end_s, kind="stable")
+    by_end = by_end[np.isfinite(difference[by_end])]
+    plan = list(_plan(submit_s, world.end_s[by_end], how))
+
+    def asked(one: tuple[int, int, int]) -> npt.NDArray[Any]:
+        begin, end, known = one
+        rows = by_end[max(0, known - how.jobs) : known]
+        return learn(features.values[rows], difference[rows])(features.values[begin:end])
+
+    with ThreadPoolExecutor(threads) as pool:
+        for number, ((begin, end, known), said) in enumerate(zip(plan, pool.map(asked, plan), strict=True)):
+            values[begin:end] = said
+            fit[begin:end] = number
+            if progress is not None:
+                progress(Refit(number + 1, len(plan), min(known, how.jobs)))
+    return Told(values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan))
+
+
+def _plan(submit_s: Floats, ends: Floats, how: Online) -> Iterator[tuple[int, int, int]]:
+    """For every fit: the jobs it is asked of (from, to), and how many had ended by its date."""
+    if len(submit_s) == 0:
+        return
+    date = submit_s[0] + how.every_s
+    while date <= submit_s[-1]:
+        begin, end = np.searchsorted(submit_s, [date, date + how.every_s])
+        known = int(np.searchsorted(ends, date))
+        if known >= how.least and end > begin:
+            yield int(begin), int(end), known
+        date += how.every_s

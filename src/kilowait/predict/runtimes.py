@@ -1,0 +1,106 @@
+"""Run times of all jobs of a log, each predicted from what was known at its submission: the usual recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs import JobTable
+from kilowait.predict.distribution import BINS, Distribution, bin_of
+from kilowait.predict.features import Features, feature_table
+from kilowait.predict.forest import ForestSettings, grow
+from kilowait.predict.prequential import Online, Refit, Told, through_time
+from kilowait.predict.world import World, request_s
+
+__all__ = ["Foreseen", "foresee"]
+
+Floats = npt.NDArray[np.float64]
+
+FEWEST = 100
+"""Predictions whose truth is known before levels are calibrated."""
+SAFE, LATER = 0.9, 0.97
+"""Levels that reservations are made with, first and when the first is outlived."""
+
+
+@dataclass(frozen=True, eq=False)
+class Foreseen:
+    """What is expected of every job's run time."""
+
+    distribution: Distribution
+    told: Told
+    features: Features
+    place: Floats
+    """(n,) level of its distribution at which the truth lay."""
+
+    def quantile(self, level: float) -> Floats:
+        """What each run time is at most with a probability of `level`, calibrated, seconds.
+
+        Of jobs predicted before, whose truth was known when a model was fitted, it is known at which level it lay; the
+        level that held for a part `level` of them is the one that is asked for (distributional conformal prediction).
+        """
+        levels = np.full(len(self.distribution), level)
+        for fit, known in enumerate(self.told.known):
+            asked = known[self.told.fit[known] >= 0]
+            if len(asked) >= FEWEST:
+                rank = min(1.0, level * (len(asked) + 1) / len(asked))
+                levels[self.told.fit == fit] = np.quantile(self.place[asked], rank)
+        found = self.distribution.quantile(levels)
+        # Before the first fit nothing is known of how sure a guess is: the user's limit is safe.
+        limit_s = self.distribution.most_s
+        return np.where((self.told.fit < 0) & np.isfinite(limit_s), limit_s, found)
+
+    def columns(self) -> dict[str, Floats]:
+        """The predictions as columns of a job table, seconds.
+
+        ``estimate_s``, which rules order by, is the geometric mean; ``planned_s`` and ``later_s``, which reservations
+        are made with, safe bounds; ``quickness`` what a second of waiting weighs; ``limit_s`` the user's request.
+        """
+        request = np.exp(self.features.request)
+        return {
+            "estimate_s": self.distribution.centre(),
+            "planned_s": self.quantile(SAFE),
+            "later_s": self.quantile(LATER),
+            "quickness": self.distribution.quickness(),
+            "limit_s": request,
+        }
+
+
+def foresee(
+    jobs: JobTable,
+    world: World,
+    nodes: int,
+    *,
+    seed: int = 0,
+    online: Online | None = None,
+    forest: ForestSettings | None = None,
+    threads: int = 1,
+    progress: Callable[[Refit], None] | None = None,
+) -> Foreseen:
+    """Predict the run time of every job by a forest that is fitted anew every week.
+
+    Args:
+        jobs: by (submit_s, job_id).
+        world: when they started and ended; what is learned from.
+        nodes: of the machine.
+        seed: of the forests.
+        online: when to fit, on how many jobs.
+        forest: how trees are grown.
+        threads: fits at a time.
+        progress: hears of every fit.
+    """
+    features = feature_table(jobs, world, nodes)
+    difference = np.log(np.maximum(jobs["runtime_s"], 1.0)) - features.anchor
+
+    def learn(values: Floats, came: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
+        return grow(values, came, forest, seed=seed).weights
+
+    told = through_time(
+        features, difference, jobs["submit_s"], world, learn, BINS, online, threads=threads, progress=progress
+    )
+    told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: as always
+    most_s = np.nan_to_num(request_s(jobs), nan=np.inf)
+    distribution = Distribution(told.values, features.anchor, most_s)
+    return Foreseen(distribution, told, features, distribution.place_of(jobs["runtime_s"]))

@@ -1,0 +1,79 @@
+"""When each job started and ended: a predictor may know of a job only what had happened by then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["World", "recorded", "request_s", "simulated"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Starts and ends of the jobs of a table, in its order, seconds on the log's clock; inf: never."""
+
+    name: str
+    """recorded, or how it was simulated."""
+    start_s: Floats
+    end_s: Floats
+
+    def __getitem__(self, rows: slice) -> World:
+        """The world of some of the jobs."""
+        return World(self.name, self.start_s[rows], self.end_s[rows])
+
+
+def recorded(jobs: JobTable) -> World:
+    """The world as the log says it was: jobs start after the wait it recorded.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], nodes=[1], wait_s=[10])
+    >>> recorded(jobs).end_s.tolist()
+    [75.0]
+    """
+    wait_s = jobs.column("wait_s")
+    unknown = int(np.isnan(wait_s).sum())
+    if unknown:
+        raise InputError(
+            f"the log does not say how long {unknown:,} of {len(jobs):,} jobs waited, so not when they ended; "
+            "take the world of a simulation instead"
+        )
+    start_s = jobs["submit_s"] + wait_s
+    return World("recorded", start_s, start_s + jobs["runtime_s"])
+
+
+def simulated(log: SegmentLog) -> World:
+    """The world as a simulation had it.
+
+    Jobs that never started neither start nor end.
+    """
+    records = log.jobs()
+    start_s, end_s = (
+        np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
+    )
+    run = log.run
+    return World(f"simulated: {run['policy']}, backfill {run['backfill']}", start_s, end_s)
+
+
+def request_s(jobs: JobTable) -> Floats:
+    """What users asked for, seconds, at least 1; NaN where the log does not say.
+
+    It is ``limit_s`` where the table has that, else ``estimate_s``, unless every estimate is the run time itself: so
+    logs without requests are read, and nothing may be learned from it.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[60, 9], nodes=[1, 1])
+    >>> request_s(jobs).tolist(), request_s(jobs.with_columns(estimate_s=[60, 10])).tolist()
+    ([nan, nan], [60.0, 10.0])
+    """
+    if "limit_s" in jobs:
+        asked = jobs["limit_s"]
+    elif len(jobs) > 1 and (jobs["estimate_s"] == jobs["runtime_s"]).all():
+        asked = np.full(len(jobs), np.nan)
+    else:
+        asked = jobs["estimate_s"]
+    return np.asarray(np.maximum(asked, 1.0), np.float64)  # keeps NaN

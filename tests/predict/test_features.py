@@ -1,0 +1,121 @@
+"""Features: the law that nothing looks ahead, by every column; and what the columns say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.predict.features import Features, chosen, feature_table, meaning
+from kilowait.predict.world import World, recorded
+from tests.predict.law import broken, random_log
+
+
+def made(jobs: JobTable, world: World) -> Features:
+    return feature_table(jobs, world, 16)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_feature_looks_ahead(seed):
+    jobs, world = random_log(seed)
+    for last in (0, 1, 17, 60, 118):
+        assert broken(made, jobs, world, last, seed) == []
+
+
+def with_leak(peek):
+    def leaking(jobs: JobTable, world: World) -> Features:
+        table = feature_table(jobs, world, 16)
+        return replace(
+            table,
+            names=(*table.names, "leak"),
+            values=np.column_stack([table.values, peek(jobs, world)]),
+        )
+
+    return leaking
+
+
+LEAKS = {
+    "its own run time": lambda jobs, world: jobs["runtime_s"],
+    "mean of the log": lambda jobs, world: np.full(len(jobs), jobs["runtime_s"].mean()),
+    "last by submission, ended or not": lambda jobs, world: np.roll(jobs["runtime_s"], 1),
+    "how long it will wait": lambda jobs, world: world.start_s - jobs["submit_s"],
+    "number of users": lambda jobs, world: np.full(len(jobs), float(len(np.unique(jobs["user"])))),
+    "jobs still to come": lambda jobs, world: np.arange(len(jobs))[::-1].astype(float),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_planted_leak_is_caught(name):
+    caught = set()
+    for seed in range(4):
+        jobs, world = random_log(seed)
+        for last in (3, 60):
+            caught |= set(broken(with_leak(LEAKS[name]), jobs, world, last, seed))
+    assert caught == {"leak"}
+
+
+def log(**columns):
+    usual = {"estimate_s": [3600, 3600, 3600], "user": [1, 1, 2], "wait_s": [0, 0, 0]}
+    return JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 500, 500],
+        runtime_s=[100, 40, 7],
+        nodes=[4, 4, 4],
+        **{**usual, **columns},
+    )
+
+
+def column(table, name):
+    return table.values[:, table.names.index(name)]
+
+
+def test_what_the_columns_say():
+    table = made(log(), recorded(log()))
+    assert np.exp(table.anchor).round().tolist() == [1324, 100, 1324]  # a guess, the job before, a guess
+    assert column(table, "user_count").round(3).tolist() == [0, 0.693, 0]
+    assert column(table, "user_last")[1] == 0.0
+    assert np.isnan(column(table, "user_last")[[0, 2]]).all()
+    assert column(table, "user_since")[1] == pytest.approx(np.log1p(400))
+    assert column(table, "everyone_quick")[2] == pytest.approx(0.1)
+    assert column(table, "again").tolist() == [0, 1, 0]
+    assert column(table, "busy").tolist() == [0, 0, 0.25]  # the second job started before the third came
+    assert column(table, "user_running").tolist() == [0, 0, 0]
+    running = recorded(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
+    table = made(log(), running)
+    assert column(table, "user_running").tolist() == [0, 1, 0]
+    assert column(table, "user_elapsed")[1] == pytest.approx(np.log1p(500))
+
+
+def test_logs_without_users_requests_or_jobs():
+    bare = JobTable(job_id=[1, 2], submit_s=[0, 50], runtime_s=[10, 20], nodes=[1, 1], wait_s=[0, 0])
+    table = made(bare, recorded(bare))
+    assert np.isnan(table.request).all()
+    assert np.exp(table.anchor).round().tolist() == [3600, 10]  # all jobs are one user's
+    assert len(made(bare[:0], recorded(bare[:0]))) == 0
+
+
+def test_a_model_gets_its_columns_by_name():
+    table = made(log(), recorded(log()))
+    found = chosen(table, ["nodes", "gpus"])
+    assert found[:, 0] == pytest.approx(np.log([4, 4, 4]))
+    assert np.isnan(found[:, 1]).all()
+
+
+def test_every_feature_has_a_meaning():
+    jobs, world = random_log(0)
+    table = made(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), world)
+    for name in table.names:
+        assert meaning(name)
+    with pytest.raises(UnknownNameError, match="user_lost"):
+        meaning("user_lost")
+
+
+def test_words():
+    jobs = log()
+    with pytest.raises(InputError, match=r"jobs.sorted\(\)"):
+        made(jobs[[2, 1, 0]], recorded(jobs))
+    with pytest.raises(InputError, match="1 of 3 jobs waited.*simulation"):
+        recorded(log(wait_s=[0, np.nan, 0]))
