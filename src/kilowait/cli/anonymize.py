@@ -101,7 +101,10 @@ def anonymize(
     if out is not None:
         privacy.refuse_source(trace, out)
     with show.busy(f"reading {trace} ..."):
-        log = workload_of(trace, format=format, columns=columns, rows=jobs).jobs
+        read = workload_of(trace, format=format, columns=columns, rows=jobs)
+    log = read.jobs
+    if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
+        show.note("; ".join(read.ledger.lines()))
     plan = privacy.make_plan(
         log,
         hashed=privacy.parse_names(hash),
@@ -213,6 +216,8 @@ def _show_check(made: Anonymized) -> None:
     if made.remedies:
         print()
         _show_remedies(check, made.remedies)
+    elif check.jobs_below:
+        print("\nno coarsening that was tried would help; --enforce leaves these jobs out")
 
 
 def _show_remedies(check: Check, remedies: tuple[Remedy, ...]) -> None:

@@ -6,13 +6,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces.privacy import Key, Plan, anonymize, check_classes, make_plan, parse_coarsening
-from kilowait.traces.privacy.classes import choose_quasi, known_of
+from kilowait.traces.privacy.classes import choose_quasi, coded, counted, known_of
 from kilowait.traces.privacy.remedies import find_remedies
 
 HOUR, DAY = 3600.0, 86400.0
@@ -56,9 +56,14 @@ def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
     assert [(c.people, c.jobs) for c in check.smallest] == [pair for pair in sizes if pair[0] < k]
 
 
-@given(jobs=tables(), k=st.integers(2, 4))
-def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int) -> None:
-    quasi = ["nodes", "estimate_s", "queue", "hour"]
+@settings(max_examples=40)
+@given(
+    jobs=tables(),
+    k=st.integers(2, 4),
+    moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
+)
+def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: list[str]) -> None:
+    quasi = ["nodes", "estimate_s", "queue", *moments]
     check = check_classes(jobs, jobs["user"], k, quasi)
     done: dict[str, str] = {}
     dropped: list[str] = []
@@ -71,6 +76,13 @@ def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int) -> None:
         left = [name for name in quasi if name not in dropped]
         made = anonymize(jobs, KEY, make_plan(jobs, drop=dropped, coarsen=steps), k=k, quasi=left)
         assert (made.check.jobs_below, made.check.users_below) == (remedy.jobs_below, remedy.users_below)
+
+
+def test_more_kinds_than_one_number_holds() -> None:
+    rows = np.arange(3000)
+    many = coded(rows)
+    class_of, size, people = counted([many] * 8, rows // 2)
+    assert class_of.tolist() == rows.tolist() and (size == 1).all() and (people == 1).all()
 
 
 KEY = Key(bytes(range(32)))

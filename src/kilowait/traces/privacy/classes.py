@@ -19,7 +19,17 @@ from kilowait.jobs.columns import COLUMNS, LABELLED, ColumnArray
 from kilowait.traces.privacy.plan import Plan
 from kilowait.units import format_span
 
-__all__ = ["MOMENTS", "QUASI", "Check", "SmallClass", "check_classes", "choose_quasi", "counted", "known_of"]
+__all__ = [
+    "MOMENTS",
+    "QUASI",
+    "Check",
+    "SmallClass",
+    "check_classes",
+    "choose_quasi",
+    "coded",
+    "counted",
+    "known_of",
+]
 
 QUASI = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
 """What others may know of a job, unless somebody names other things; those of them that the log has."""
@@ -35,6 +45,8 @@ SHOWN = 5
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 Codes = npt.NDArray[np.int64]
+Coded = tuple[Codes, int]
+"""Values as numbers from 0, and how many kinds there are."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +163,7 @@ def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[st
     if k < 1:
         raise InputError(f"k is {k}; it must be at least 1, and 5 is usual")
     known = [known_of(jobs, name) for name in quasi]
-    class_of, size, people = counted(known, users)
+    class_of, size, people = counted([coded(values) for values in known], users)
     has_users = bool((users >= 0).any())
     small = people < k
     below = small[class_of]
@@ -184,24 +196,36 @@ def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[st
     )
 
 
-def counted(known: Sequence[ColumnArray], users: ColumnArray) -> tuple[Codes, Codes, Codes]:
+def coded(values: ColumnArray) -> Coded:
+    """Values as numbers from 0, and how many kinds there are.
+
+    >>> coded(np.array([2.5, np.nan, 2.5]))[0].tolist()
+    [0, 1, 0]
+    """
+    kinds, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), len(kinds)
+
+
+def counted(known: Sequence[Coded], users: ColumnArray) -> tuple[Codes, Codes, Codes]:
     """Class of each job; jobs of each class; users of each class (jobs, where no user is known).
 
     Jobs whose user is not known count as one user together, for they may be.
 
-    >>> [part.tolist() for part in counted([np.array([4, 1, 4])], np.array([7, 8, 7]))]
+    >>> [part.tolist() for part in counted([coded(np.array([4, 1, 4]))], np.array([7, 8, 7]))]
     [[1, 0, 1], [1, 2], [1, 1]]
     """
-    class_of = np.zeros(len(users), np.int64)
-    for values in known:
-        kinds, code = np.unique(values, return_inverse=True)
-        class_of = np.unique(class_of * len(kinds) + code, return_inverse=True)[1]
+    class_of, classes = np.zeros(len(users), np.int64), 1
+    for codes, kinds in known:
+        if classes * kinds >= 2**62:  # no room in one number: number anew the classes that there are
+            class_of, classes = coded(class_of)
+        class_of, classes = class_of * kinds + codes, classes * kinds
+    class_of = coded(class_of)[0]
     size = np.bincount(class_of)
     if not (users >= 0).any():
         return class_of, size, size
-    names, user = np.unique(users, return_inverse=True)
-    pairs = np.unique(class_of * len(names) + user)
-    return class_of, size, np.bincount(pairs // len(names), minlength=len(size))
+    user, names = coded(users)
+    pairs = np.unique(class_of * names + user)
+    return class_of, size, np.bincount(pairs // names, minlength=len(size))
 
 
 def _distinct(users: ColumnArray) -> int:

@@ -129,7 +129,10 @@ def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *
 def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
     """Refuse a key file that lies in the folder of what is published, or in a folder of that folder."""
     folder = Path(out).resolve().parent
-    if folder in (*Path(key).resolve().parents, *Path(key).absolute().parents):  # a link there is as bad
+    if folder in (
+        *Path(key).resolve().parents,
+        *Path(os.path.abspath(key)).parents,
+    ):  # a link there is as bad
         raise InputError(
             f"the key file {key} lies in {folder}, the folder of what is published, and would be published with it; "
             "keep the key elsewhere, or write to a folder of its own: --out public/log.parquet"
