@@ -1,4 +1,4 @@
-"""docs/command-line.md and docs/gpu.md: what they show is what comes out."""
+"""docs/command-line.md, docs/gpu.md and docs/privacy.md: what they show is what comes out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE, GPU_PAGE = DOCS / "command-line.md", DOCS / "gpu.md"
+PAGE, GPU_PAGE, PRIVACY_PAGE = DOCS / "command-line.md", DOCS / "gpu.md", DOCS / "privacy.md"
 
 
 def blocks(page: Path) -> list[str]:
@@ -22,7 +22,7 @@ def files(page: Path) -> list[tuple[str, str]]:
     return re.findall(named, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-BLOCKS = [(page, block) for page in (PAGE, GPU_PAGE) for block in blocks(page)]
+BLOCKS = [(page, block) for page in (PAGE, GPU_PAGE, PRIVACY_PAGE) for block in blocks(page)]
 
 
 def calls(block: str) -> list[tuple[str, list[str]]]:
@@ -38,6 +38,7 @@ def calls(block: str) -> list[tuple[str, list[str]]]:
 
 def test_there_are_examples():
     assert len(blocks(PAGE)) >= 8 and len(blocks(GPU_PAGE)) >= 6
+    assert blocks(PRIVACY_PAGE)
     assert [name for name, _ in files(GPU_PAGE)] == ["nodes.csv", "jobs.csv"]
 
 
@@ -63,6 +64,7 @@ def test_every_verb_is_spoken_of(kilowait):
         "compare",
         "traces describe",
         "traces convert",
+        "traces anonymize",
         "traces list",
         "traces fetch",
         "bench",

@@ -1,4 +1,4 @@
-"""``kilowait traces``: describe, convert, list and fetch job logs."""
+"""``kilowait traces``: describe, convert, anonymize, list and fetch job logs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.anonymize import EXAMPLES, anonymize
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Job logs: describe, convert, list, fetch.", **show.PLAIN
+    add_completion=False,
+    no_args_is_help=True,
+    help="Job logs: describe, convert, anonymize, list, fetch.",
+    **show.PLAIN,
 )
 
 _DESCRIBE = """\b
@@ -91,6 +95,9 @@ def convert(
     if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
         show.note("; ".join(read.ledger.lines()))
     print(f"{show.count(len(read.jobs), 'job')} written to {target}")
+
+
+app.command(epilog=EXAMPLES)(anonymize)
 
 
 @app.command("list", epilog=_LIST)

@@ -18,7 +18,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["WRITERS", "write_trace"]
+__all__ = ["WRITERS", "write_trace", "written_format"]
 
 SHORTEST_S = 0.001
 """Batsim refuses a delay or a wall time of 0; this is written instead."""
@@ -52,15 +52,8 @@ def write_trace(
     [4, 1]
     """
     path = Path(path)
-    suffixes = path.suffixes[-2:]
-    packed = suffixes[-1] if suffixes and suffixes[-1] in (".gz", ".zst") else ""
-    plain = next((s for s in reversed(suffixes) if s != packed), "")
-    if format is None:
-        if plain not in _SUFFIXES:
-            raise UnknownNameError("suffix to write jobs to", plain, _SUFFIXES)
-        format = _SUFFIXES[plain]
-    if format not in WRITERS:
-        raise UnknownNameError("format to write jobs in", format, WRITERS)
+    packed = _packed(path)
+    format = written_format(path, format)
     if format == "parquet":
         if packed:
             raise TraceError(f"Parquet packs itself; write to {path.with_suffix('')} without {packed}")
@@ -85,6 +78,28 @@ def write_trace(
     except OSError as problem:
         half.unlink(missing_ok=True)
         raise TraceError(f"cannot write {path}: {problem.strerror or problem}") from None
+
+
+def written_format(path: str | PathLike[str], format: str | None = None) -> str:
+    """The format in which `write_trace` will write: `format`, or that of the suffix.
+
+    >>> written_format("log.swf.gz"), written_format("log.txt", "csv")
+    ('swf', 'csv')
+    """
+    path = Path(path)
+    if format is None:
+        packed = _packed(path)
+        plain = next((s for s in reversed(path.suffixes[-2:]) if s != packed), "")
+        if plain not in _SUFFIXES:
+            raise UnknownNameError("suffix to write jobs to", plain, _SUFFIXES)
+        format = _SUFFIXES[plain]
+    if format not in WRITERS:
+        raise UnknownNameError("format to write jobs in", format, WRITERS)
+    return format
+
+
+def _packed(path: Path) -> str:
+    return path.suffix if path.suffix in (".gz", ".zst") else ""
 
 
 def _machine(jobs: JobTable, cluster: Cluster | None) -> int:
@@ -165,6 +180,8 @@ def _header_lines(jobs: JobTable) -> Iterable[tuple[str, str]]:
         yield "UnixStartTime", str(jobs.meta["unix_start_s"])
     if "time_zone" in jobs.meta:
         yield "TimeZoneString", " ".join(str(jobs.meta["time_zone"]).split())
+    for what, names in jobs.meta.get("anonymized", {}).items():
+        yield "Note", f"anonymized; {what}: {names}"
 
 
 def _csv(jobs: JobTable, cluster: Cluster | None) -> str:

@@ -1,0 +1,88 @@
+"""What happens to each column, and to each field of a table's meta, when a log is published.
+
+Every column of `jobs.columns` has a rule here; a column without one is an error and not published by accident.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["HEADER_KEYS", "META_RULES", "RULES", "Action", "ColumnRule", "Rounding"]
+
+Action = Literal["keep", "drop", "hash", "renumber"]
+Rounding = Literal["down", "near", "some", "up"]
+"""How values are coarsened: down, to the nearest, to the nearest but never to nothing, up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """What is done unless somebody asks for something else, and what may be asked for."""
+
+    action: Action
+    rounding: Rounding | None = None
+    """None: cannot be coarsened by itself."""
+    clock: bool = False
+    """A moment on the log's clock: it moves with a shift and is coarsened as `submit_s` is."""
+
+
+RULES: dict[str, ColumnRule] = {
+    "job_id": ColumnRule("renumber"),
+    "submit_s": ColumnRule("keep", "down", clock=True),
+    "runtime_s": ColumnRule("keep", "some"),
+    "estimate_s": ColumnRule("keep", "up"),
+    "nodes": ColumnRule("keep", "some"),
+    "cores": ColumnRule("keep", "some"),
+    "memory_mb": ColumnRule("keep", "some"),
+    "gpus": ColumnRule("keep", "some"),
+    "cpu_milli": ColumnRule("keep", "some"),
+    "gpu_milli": ColumnRule("keep", "some"),
+    "gpu_types": ColumnRule("keep"),  # kinds of hardware
+    "model": ColumnRule("hash"),  # kinds of work: may be a project's own words
+    "spread": ColumnRule("keep"),
+    "priority": ColumnRule("keep", "near"),
+    "checkpoint_s": ColumnRule("keep", "near"),
+    "restore_s": ColumnRule("keep", "near"),
+    "user": ColumnRule("hash"),
+    "account": ColumnRule("hash"),
+    "queue": ColumnRule("keep"),  # names that a site publishes anyway; the plan shows them
+    "qos": ColumnRule("keep"),
+    "name": ColumnRule("drop"),  # free text
+    "status": ColumnRule("keep"),
+    "wait_s": ColumnRule("keep", "near"),
+    "after_id": ColumnRule("renumber"),
+    "think_s": ColumnRule("keep", "near"),
+    "begin_s": ColumnRule("keep", clock=True),
+    "cancel_s": ColumnRule("keep", clock=True),
+    "energy_j": ColumnRule("keep", "some"),
+    "power_w": ColumnRule("keep", "some"),
+    "beta": ColumnRule("keep", "near"),
+    "cpu_utilization": ColumnRule("keep", "near"),
+    "gpu_utilization": ColumnRule("keep", "near"),
+    "slack_s": ColumnRule("keep", "near"),
+    "hold_until_s": ColumnRule("keep", clock=True),
+}
+
+META_RULES: dict[str, Literal["keep", "drop"]] = {
+    "format": "keep",
+    "max_procs": "keep",
+    "max_nodes": "keep",
+    "unix_start_s": "keep",
+    "time_zone": "keep",
+    "largest_machine": "keep",
+    "reference_gpu": "keep",
+    "rescaled_load": "keep",
+    "source": "drop",
+    "header": "drop",
+    "ledger": "drop",
+    "workload": "drop",
+    "cluster": "drop",
+    "model": "drop",
+    "seed": "drop",
+    "jobs_per_hour": "drop",
+    "anonymized": "drop",  # of an earlier time; the new one takes its place
+}
+"""Fields of `JobTable.meta`. One that is not listed is dropped."""
+
+HEADER_KEYS = ("Computer", "Installation", "Acknowledge", "Information", "Conversion", "Copyright")
+"""What stays of an SWF header that is asked for: the rest repeats dates and sizes."""
