@@ -26,6 +26,9 @@ class TwinJob:
     begin: float | None = None
     cancel: float | None = None
     hold: float | None = None
+    planned: float | None = None
+    limit: float | None = None
+    later: float | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,10 @@ class State:
 
     job: TwinJob
     number: int
-    e: float
+    planned: float
+    """P of the page."""
+    limit: float | None
+    """L of the page."""
     run: float
     need: dict[int, tuple[int, ...]]
     """By group it may use; the keys stand in order of preference."""

@@ -16,7 +16,10 @@ JOB = np.dtype(
     [
         ("submit_s", np.float64),  # when it joined the queue
         ("since_first_s", np.float64),  # the same, since the first submission of the log
-        ("estimate_s", np.float64),  # at least 1
+        ("estimate_s", np.float64),  # at least 1: what rules order by
+        ("planned_s", np.float64),  # at least 1: what planners reserve and backfill with
+        ("limit_s", np.float64),  # infinite: none is known
+        ("later_s", np.float64),  # believed once planned_s is outlived; 0: not known
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),

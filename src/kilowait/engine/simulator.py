@@ -234,7 +234,7 @@ class Simulator:
         reserved = np.full(len(waiting), np.nan)
         if self.settings.depth == UNLIMITED:
             rare = self._state.rare[waiting]
-            reserved[rare["planned_on"] > 0] = rare["planned_s"][rare["planned_on"] > 0]
+            reserved[rare["reserved_on"] > 0] = rare["reserved_s"][rare["reserved_on"] > 0]
         return reserved
 
     def can_start(self, job: int, group: int = -1, level: int = -1) -> bool:
@@ -340,7 +340,7 @@ class Simulator:
         }
         seen = self._state.jobs[job]
         return (
-            f"it needs {int(seen.nodes)} nodes for {float(seen.estimate_s):g} s; free are {free}, "
+            f"it needs {int(seen.nodes)} nodes for {float(seen.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 
@@ -394,6 +394,7 @@ class Simulator:
                 "backfill": self.settings.backfill,
                 "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
                 "walltime": self.settings.walltime,
+                "outlived": self.settings.outlived,
                 "passes": self.settings.passes,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,

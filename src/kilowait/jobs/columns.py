@@ -37,6 +37,18 @@ COLUMNS: dict[str, Column] = {
     "submit_s": Column(np.float64, -1e15, None, "submission, seconds on the log's own clock"),
     "runtime_s": Column(np.float64, 0, None, "true run time, seconds; deciders never see it"),
     "estimate_s": Column(np.float64, 0, None, "the user's request or a prediction, seconds"),
+    "planned_s": Column(
+        np.float64, 0, np.nan, "what planners reserve and backfill with, seconds; the estimate where unknown"
+    ),
+    "limit_s": Column(
+        np.float64,
+        0,
+        np.nan,
+        "the user's limit, seconds: killed then, never planned beyond while it lies ahead; none where unknown",
+    ),
+    "later_s": Column(
+        np.float64, 0, np.nan, "what it is believed to take once it has outlived planned_s, seconds"
+    ),
     "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
     "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
     "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),

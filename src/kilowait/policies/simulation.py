@@ -35,6 +35,7 @@ def simulate(
     placement: str | None = None,
     dependencies: bool = True,
     oversized: str = "error",
+    outlived: str | None = None,
     levers: Levers | None = None,
     placing: Placing | None = None,
     speeds: Speeds | None = None,
@@ -44,9 +45,11 @@ def simulate(
 
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
     candidates ("sjf" makes EASY into EASY-SJBF). `walltime`: extend lets jobs run as long as the log says, kill ends
-    them at their estimate. `passes`: one scheduling pass per instant, or per event. `placement` among several groups:
-    first that fits (so it is without a word, unless the policy brings its own), or balance. `oversized` jobs: error,
-    or reject. `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
+    them at their limit (`limit_s`) or, without one, at their estimate. `passes`: one scheduling pass per instant, or
+    per event. `placement` among several groups: first that fits (so it is without a word, unless the policy brings
+    its own), or balance. `oversized` jobs: error, or reject. `outlived`: what planners believe of a job that runs on
+    past what was planned: double (so it is without a word, unless the policy brings its own), steps or later.
+    `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
 
     On a cluster of placed nodes (GPU presets such as gpu-mixed) `placement` chooses the node (first, best, fgd, ...),
     `backfill` is none (the first job that does not fit keeps the others waiting) or skip, and `placing` says all else:
@@ -61,6 +64,7 @@ def simulate(
         for name, value, usual in (
             ("backfill_order", backfill_order, None),
             ("passes", passes, "instant"),
+            ("outlived", outlived, None),
             ("levers", levers, None),
         ):
             if value is not usual and value != usual:
@@ -101,6 +105,7 @@ def simulate(
         placement="first" if placement is None else placement,
         dependencies=dependencies,
         oversized=oversized,
+        outlived="double" if outlived is None else outlived,
     )
     if isinstance(policy, Player):
         if backfill_order is not None:

@@ -217,10 +217,12 @@ def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
     """Jobs with delay profiles; a profile is shared by all jobs of one run time."""
     _no_negative_times(jobs, "Batsim")
     runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
+    limit = jobs.column("limit_s")
+    limit = np.where(np.isnan(limit), jobs["estimate_s"], limit)
     rows = zip(
         jobs["job_id"].tolist(),
         jobs["submit_s"].tolist(),
-        np.maximum(jobs["estimate_s"], SHORTEST_S).tolist(),
+        np.maximum(limit, SHORTEST_S).tolist(),
         jobs["nodes"].tolist(),
         runtime,
         strict=True,

@@ -122,7 +122,7 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
     while at < hi:
         place_here = s.queue[at]
         need = place_here.need
-        if need <= free and (need <= extra or now + place_here.estimate_s <= latest):
+        if need <= free and (need <= extra or now + place_here.planned_s <= latest):
             break
         at += 1
     return at
