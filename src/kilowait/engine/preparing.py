@@ -294,6 +294,7 @@ def _view(jobs: JobTable, times: Times) -> npt.NDArray[Any]:
     view["estimate_s"], view["planned_s"], view["limit_s"] = times.estimate_s, times.planned_s, times.limit_s
     if "later_s" in jobs:
         view["later_s"] = times.later_s
+    view["quickness"] = times.quickness
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos"):
         if name in jobs:
             view[name] = jobs[name]

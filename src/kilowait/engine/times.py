@@ -29,6 +29,8 @@ class Times(NamedTuple):
     """Infinite: none."""
     later_s: Floats
     """What a job is believed to take that has outlived planned_s; 0: not known."""
+    quickness: Floats
+    """Expected 10 s over its run time, at most 1; without unit."""
 
 
 def times_of(jobs: JobTable, walltime: str = "extend", *, limited: bool = False) -> Times:
@@ -58,7 +60,10 @@ def times_of(jobs: JobTable, walltime: str = "extend", *, limited: bool = False)
     if walltime == "kill":
         run = np.minimum(run, np.where(limit < np.inf, limit, estimate))
     later = _known(jobs["later_s"], 0.0) if "later_s" in jobs else np.broadcast_to(0.0, len(jobs))
-    return Times(run, estimate, planned, limit, later)
+    quickness = 10.0 / np.maximum(estimate, 10.0)
+    if "quickness" in jobs:
+        quickness = _known(jobs["quickness"], quickness)
+    return Times(run, estimate, planned, limit, later, quickness)
 
 
 def _known(values: Floats, otherwise: Floats | float) -> Floats:

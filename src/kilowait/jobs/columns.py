@@ -49,6 +49,9 @@ COLUMNS: dict[str, Column] = {
     "later_s": Column(
         np.float64, 0, np.nan, "what it is believed to take once it has outlived planned_s, seconds"
     ),
+    "quickness": Column(
+        np.float64, 0, np.nan, "expected 10 s / run time, at most 1; of the estimate where unknown", 1
+    ),
     "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
     "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
     "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),

@@ -192,7 +192,7 @@ def _seen(jobs: JobTable, times: Times) -> Any:
             seen[name] = jobs[name]
         elif name in ("user", "account", "queue", "qos"):
             seen[name] = -1
-    for name in ("estimate_s", "planned_s", "limit_s", "later_s"):
+    for name in ("estimate_s", "planned_s", "limit_s", "later_s", "quickness"):
         seen[name] = getattr(times, name)
     seen["number"] = np.arange(len(jobs))
     seen["gpu_share"] = seen["gpus"] * jobs.column("gpu_milli") / WHOLE

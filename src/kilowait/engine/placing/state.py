@@ -158,6 +158,7 @@ SEEN = np.dtype(
         ("planned_s", np.float64),
         ("limit_s", np.float64),
         ("later_s", np.float64),
+        ("quickness", np.float64),
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),
