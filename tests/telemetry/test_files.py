@@ -163,6 +163,8 @@ def test_what_a_crash_left_is_packed_by_the_next_run(tmp_path):
     crash(path, row(0), row(1))
     with (path / "_2026-11-18.csv").open("a") as file:
         file.write("2026-11-18T12:00:02.000000Z,102,n1,gpu0,5")  # half of 50
+    lines = (path / "_2026-11-18.csv").read_bytes().split(b"\n")
+    (path / "_2026-11-18.csv").write_bytes(b"\n".join((*lines[:2], b"\0" * 40, *lines[2:])))
     (path / ".2026-11-18.parquet.part").write_bytes(b"PAR1half")
     record(path, row(9))
     assert times(path) == [0.0, 1.0, 9.0]

@@ -114,7 +114,7 @@ def label_energy(
         raise InputError(_apart(samples, jobs, begin, end, usable, places))
     labelled = usable & (covered >= coverage * (1 - 1e-9))
     energy = np.divide(measured, seen, out=np.full(len(jobs), np.nan), where=labelled)
-    energy = np.where(labelled & (seen >= 1 - 1e-9), measured, energy)
+    energy = np.where(labelled & (seen >= 1 - 1e-6), measured, energy)
     power = np.divide(energy, jobs["runtime_s"], out=np.full(len(jobs), np.nan), where=labelled)
     reasons = _reasons(jobs, usable, begin, places, seen, covered, coverage)
     notes += [f"stretches between samples that are not known: {_listed(trouble)}"] if +trouble else []

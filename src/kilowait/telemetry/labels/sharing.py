@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,9 @@ Floats = npt.NDArray[np.float64]
 class Sharing:
     """How a node's energy is divided among jobs that hold it at the same time."""
 
-    nodes: Literal["exclusive", "shared"] = "exclusive"
+    nodes: str = "exclusive"
     """exclusive: all of it is the one job's that holds the node; shared: by cores, that of GPUs by GPUs held."""
-    idle: Literal["jobs", "nobody"] = "jobs"
+    idle: str = "jobs"
     """What idle cores and GPUs draw while others work: the running jobs' by what they hold, or nobody's."""
     node_cores: int | None = None
     """Cores and GPUs of a node, for idle="nobody"."""

@@ -66,7 +66,8 @@ class CpuMeter:
 
     def describe(self) -> str:
         """What there is, in words."""
-        return ", ".join(f"{zone.meter} ({zone.name})" for zone in self._zones)
+        summed = [zone.name for zone in self._zones if zone.summed]
+        return f"{len(self._zones)} RAPL counters, {', '.join(summed)} make up the machine"
 
     def read(self, now: Callable[[], Moment]) -> list[Row]:
         """One row for every counter that can be read."""

@@ -214,11 +214,13 @@ def _pack(path: Path, columns: tuple[str, ...]) -> None:
     try:
         if not target.exists():
             options = pc.ConvertOptions(column_types=types, strings_can_be_null=True)
+            # A machine that lost its power may leave a line of zeros; it must not keep the next run from starting.
+            parse = pc.ParseOptions(invalid_row_handler=lambda row: "skip")
             rows = 0
             # Batch by batch: a day of eight GPUs takes a few megabytes, not its own size.
             with (
-                pc.open_csv(path, convert_options=options) as reader,
-                pq.ParquetWriter(half, pa.schema(types)) as out,
+                pc.open_csv(path, parse_options=parse, convert_options=options) as reader,
+                pq.ParquetWriter(half, pa.schema(types), compression="zstd") as out,
             ):
                 for batch in reader:
                     out.write_batch(batch)

@@ -19,10 +19,15 @@ __all__ = ["Heard", "Meter", "Sampled", "sample", "this_host"]
 class Meter(Protocol):
     """Something that can be read again and again."""
 
-    columns: tuple[str, ...]
-    """Of a row: time, monotonic_s, host and meter first."""
-    missing: frozenset[str]
-    """Names of those parts that could not be read the last time, and could before."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of a row: time, monotonic_s, host and meter first."""
+        ...
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Names of those parts that could not be read the last time, and could before."""
+        ...
 
     def read(self, now: Callable[[], Moment]) -> list[Row]:
         """A row for every part that answers; one that has vanished has no row until it is back."""
