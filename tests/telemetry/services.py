@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -43,7 +44,8 @@ class Web:
                 for name, value in ({"Content-Length": str(len(body))} | headers).items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body)
+                with suppress(ConnectionError):  # Whoever asked may have lost patience.
+                    self.wfile.write(body)
 
             def log_message(self, *args: object) -> None:
                 pass

@@ -314,6 +314,22 @@ def test_time_around_a_set_clock_is_not_known(tmp_path, by_s):
     assert "the clock was set" in " ".join(found.notes) or "a gap" in " ".join(found.notes)
 
 
+def test_samples_that_a_small_step_back_put_out_of_order_say_nothing(tmp_path):
+    """Ten a second, and the clock is set back by 0.35 s after 5 s: four pairs stand the wrong way round."""
+    at = np.arange(100) / 10
+    rows = [line(t - 0.35 * (t > 5), energy=100 * t, full=1000, mono=t) for t in at]
+    found = label_energy(table([(0.0, 4.0, 0, 1)]), files(tmp_path, *rows))
+    assert 990 - 35 - 50 < found.node_j < 990
+    assert "the clock was set" in found.notes[0]
+
+
+def test_a_reset_is_not_taken_for_the_end_of_the_range(tmp_path):
+    energy = [700, 710, 720, 0, 10, 20]
+    rows = [line(k, energy=e, full=1000) for k, e in enumerate(energy)]
+    found = label_energy(table([(0.0, 2.0, 0, 1)]), files(tmp_path, *rows))
+    assert found.node_j == pytest.approx(40.0) and "1 the counter was reset" in found.notes[0]
+
+
 def test_a_restart_of_the_machine_is_no_rise_of_its_counter(tmp_path):
     rows = [line(at, energy=900 + at, full=1000, mono=5000 + at) for at in range(10)]
     rows += [line(at, energy=at, full=1000, mono=at) for at in range(10, 20)]

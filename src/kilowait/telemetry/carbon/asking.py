@@ -69,7 +69,7 @@ class Asking:
         """The JSON at `url`; kept if it is about the past: where `whole` is given and says the answer is final."""
         kept = None if self.cache is None or whole is None else self._place(url)
         if kept is not None:
-            found = _recalled(kept, url)
+            found = _recalled(kept)
             if found is not None:
                 self.remembered += 1
                 return found
@@ -163,11 +163,10 @@ class Asking:
             self.heard(text)
 
 
-def _recalled(place: Path, url: str) -> Any:
+def _recalled(place: Path) -> Any:
     """A kept answer; None where there is none, or none that can be read: it is then asked for again."""
     try:
-        kept = json.loads(place.read_text())
-        return kept["answer"] if kept["url"] == url else None
+        return json.loads(place.read_text())["answer"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -105,7 +105,8 @@ def _steady(monotonic_s: Floats, step: Floats) -> Flags:
     """Where both clocks moved alike; two samples out of order, or of two starts of the machine, are not so."""
     passed = np.diff(monotonic_s)
     with np.errstate(invalid="ignore"):
-        alike = (passed > 0) & (np.abs(step - passed) <= STEADY_S + 0.001 * np.abs(passed))
+        leeway = np.minimum(STEADY_S, passed / 2) + 0.001 * passed
+        alike = (passed > 0) & (np.abs(step - passed) <= leeway)
     return alike | np.isnan(passed)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 __all__ = ["Clock", "Moment", "jumped"]
 
-STEADY_S = 0.5
-"""Wall clock and monotonic clock may drift apart by this between two samples, and by a thousandth of the time."""
+STEADY_S = 0.05
+"""Between two samples both clocks may move apart by this (never by half of the time that passed: so samples keep their
+order), and by a thousandth of the time, which is faster than clocks are slewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +43,4 @@ def jumped(before: Moment, after: Moment) -> float:
     """
     passed = after.monotonic_s - before.monotonic_s
     apart = after.utc_s - before.utc_s - passed
-    return apart if abs(apart) > STEADY_S + 0.001 * abs(passed) else 0.0
+    return apart if abs(apart) > min(STEADY_S, passed / 2) + 0.001 * passed else 0.0
