@@ -21,7 +21,7 @@ from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace
 from tests.telemetry.services import NOW, Web, said
-from tests.telemetry.support import powercap
+from tests.telemetry.support import FakeNvml, TestClock, powercap
 
 T0 = 1_760_000_000
 
@@ -66,6 +66,18 @@ def test_gpu_without_a_driver_is_one_line(kilowait, tmp_path, monkeypatch):
     error = kilowait("telemetry", "gpu", "--out", tmp_path / "x.csv", "--host", "n1").error()
     assert "the GPUs of n1 cannot be read: " in error and "nvidia-smi must work there" in error
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_gpus_are_sampled_through_the_library_that_is_installed(kilowait, tmp_path, monkeypatch):
+    """The library stands in for a driver, which no test machine has; how it is loaded and asked is real."""
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(TestClock(), [300.0, 75.5]))
+    out = tmp_path / "n1.csv"
+    told = kilowait(
+        "telemetry", "gpu", "--duration", "0.02s", "--interval", "0.01s", "--out", out, "--host", "n1"
+    )
+    assert told.status == 0 and told.out.startswith("n1: 2 x NVIDIA H200\n"), told.err
+    first = dict(zip(*(line.split(",") for line in out.read_text().splitlines()[:2]), strict=True))
+    assert (first["host"], first["meter"], first["uuid"], first["power_w"]) == ("n1", "gpu0", "GPU-0", "300")
 
 
 @pytest.mark.parametrize(
