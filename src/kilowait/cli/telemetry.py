@@ -115,7 +115,7 @@ def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str
             for event in now.events:
                 show.note(event)
             power = "" if now.power_w != now.power_w else f", {show.number(now.power_w)} W"
-            tell(f"{meter.host}: {meter.describe()}{power}; {_counted(now)}; Ctrl-C ends it")
+            tell(f"{meter.host}{power}; {_counted(now)}; Ctrl-C ends it")
 
         try:
             told = sample(meter, recorder, interval_s=every_s, duration_s=for_s, stop=stop, heard=heard)
