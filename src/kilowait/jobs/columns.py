@@ -73,6 +73,7 @@ COLUMNS: dict[str, Column] = {
     "queue": Column(np.int32, -1, -1, "queue or partition"),
     "qos": Column(np.int32, -1, -1, "quality of service"),
     "name": Column(np.int32, -1, -1, "job name or executable"),
+    "node_list": Column(np.int32, -1, -1, "nodes it ran on, a label as Slurm writes it: 'node[01-04],gpu7'"),
     "status": Column(np.int8, -1, -1, "how it ended in the log: 0 failed, 1 ok, 5 cancelled"),
     "wait_s": Column(np.float64, 0, np.nan, "wait the log recorded, seconds"),
     "after_id": Column(np.int64, -1, -1, "job_id that must end before this one is submitted"),
@@ -96,5 +97,5 @@ COLUMNS: dict[str, Column] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABELLED = ("user", "account", "queue", "qos", "name", "gpu_types", "model")
+LABELLED = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
 """Columns whose whole numbers may stand for names."""

@@ -17,6 +17,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
+from kilowait.jobs.columns import LABELLED
 
 __all__ = ["WRITERS", "write_trace", "written_format"]
 
@@ -195,7 +196,7 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
         elif values.dtype.kind == "f":
             columns.append([_said(v) if np.isfinite(v) else "" for v in values.tolist()])
         else:
-            optional = name in ("user", "account", "queue", "qos", "name", "status", "after_id")
+            optional = name in LABELLED or name in ("status", "after_id")
             columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -52,6 +52,7 @@ RULES: dict[str, ColumnRule] = {
     "queue": ColumnRule("keep"),  # names that a site publishes anyway; the plan shows them
     "qos": ColumnRule("keep"),
     "name": ColumnRule("drop"),  # free text
+    "node_list": ColumnRule("hash"),
     "status": ColumnRule("keep"),
     "wait_s": ColumnRule("keep", "near"),
     "after_id": ColumnRule("renumber"),
