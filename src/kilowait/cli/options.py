@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
     "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
-    "Oversized", "Passes", "Placement", "Power", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
+    "Oversized", "Passes", "Placement", "Power", "Predict", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
     "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
     "levers_asked", "scenario_asked",
 ]  # fmt: skip
@@ -185,6 +185,16 @@ ByOption = Annotated[
     str | None,
     typer.Option(metavar="KIND", help="Also by class of job: size, runtime, user, account, queue, qos."),
 ]
+Predict = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]) "
+        "or last2. Rules order by predictions, reservations are made with safe ones; jobs are killed by the user's "
+        "limit alone.",
+        show_default=False,
+    ),
+]
 Power = Annotated[
     str | None,
     typer.Option(
@@ -250,7 +260,7 @@ _POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast
 _PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
 _PLAIN = (
     "cluster", "backfill_order", "walltime", "passes", "placement", "oversized", "load", "jobs", "format", "columns",
-    "strict",
+    "strict", "predict",
 )  # fmt: skip
 
 

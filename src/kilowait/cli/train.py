@@ -175,6 +175,7 @@ def train(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    predict: options.Predict = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:

@@ -86,9 +86,9 @@ class Prepared:
         return Store(out, self.cases, self.contenders)
 
 
-def prepare(plan: Plan) -> Prepared:
-    """Read every log and cut its windows."""
-    made = [prepared(scenario) for scenario in plan.scenarios]
+def prepare(plan: Plan, progress: Callable[[Any], None] | None = None) -> Prepared:
+    """Read every log and cut its windows; `progress` hears of every fit of a predictor."""
+    made = [prepared(scenario, progress) for scenario in plan.scenarios]
     for _, cluster, _ in made:
         for who in plan.contenders:
             check_levers_on(who.levers, cluster)
