@@ -36,6 +36,7 @@ def plain_score(
 
 def waiting(number=0, **known):
     job = np.zeros(1, JOB).view(np.recarray)[0]  # attributes, compiled or not
+    job.limit_s = np.inf
     for name, value in {"number": number, **known}.items():
         job[name] = value
     return job

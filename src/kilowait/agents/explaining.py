@@ -226,7 +226,9 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
     def score(job: Any, now: float, parameters: Any) -> float:
         if job["ran_s"] != 0:
             return float(remember(job, now, parameters))
-        known = (float(job["estimate_s"]), float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        limit_s = float(job["limit_s"])
+        asked_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
+        known = (asked_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
         told = recall(job, now, parameters)
         instants.setdefault(now, {})[int(job["number"])] = (*known, *told)
         return float(features(*known, nodes, told)[0] @ weights)

@@ -104,8 +104,10 @@ def _users(jobs: JobTable) -> tuple[list[str], npt.NDArray[np.int64]]:
 
 
 def _times(jobs: JobTable) -> tuple[Floats, Floats]:
-    estimate = np.maximum(jobs["estimate_s"], 1.0).astype(np.float64)
-    return estimate, np.array(jobs["runtime_s"], np.float64)
+    asked = jobs["estimate_s"]
+    if "limit_s" in jobs:  # then the estimate may be a prediction
+        asked = np.where(np.isnan(jobs["limit_s"]), asked, jobs["limit_s"])
+    return np.maximum(asked, 1.0).astype(np.float64), np.array(jobs["runtime_s"], np.float64)
 
 
 def _layout(

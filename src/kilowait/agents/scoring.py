@@ -5,6 +5,9 @@ estimate, every user and every class: how many there were, the logarithm of the 
 and how quick they were (1 for one over within 10 s, 1/60 for one that took ten minutes). Older ones fade. Of running
 jobs of a class it is known for how long they have been running: that long, at least, do such jobs take.
 
+The estimate here is the user's own, also where run times are predicted: what ends while a job waits tells more of it
+than a prediction that was made when it came. Planners use predictions all the same.
+
 Everything here is compiled into the engine; `kilowait.agents.memory` lays the numbers out.
 """
 
@@ -146,34 +149,41 @@ def user_of(job: Any, parameters: Any) -> int:
     return int(parameters[HEADER + MOMENTS * (BUCKETS + users + users * BUCKETS) + job.number])
 
 
+@kernel
+def asked_of(job: Any) -> float:
+    """What the user asked for, seconds: the limit where it is known, as the estimate may be a prediction."""
+    return job.limit_s if job.limit_s < np.inf else job.estimate_s
+
+
 def _recalled(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
     """What memory says of a job: see `recall`."""
-    return recall(parameters, user_of(job, parameters), job.estimate_s, now)
+    return recall(parameters, user_of(job, parameters), asked_of(job), now)
 
 
 def _score(job: Any, now: float, parameters: Any) -> Any:
     """Smaller goes first; a job that has started or ended is remembered."""
     user = user_of(job, parameters)
+    asked_s = asked_of(job)
     if job.ran_s < 0.0:
-        run_along(parameters, user, job.estimate_s, now, 1.0)
+        run_along(parameters, user, asked_s, now, 1.0)
         return 0.0
     if job.ran_s > 0.0:
-        run_along(parameters, user, job.estimate_s, now - job.ran_s, -1.0)
-        remember(parameters, user, job.estimate_s, job.ran_s)
+        run_along(parameters, user, asked_s, now - job.ran_s, -1.0)
+        remember(parameters, user, asked_s, job.ran_s)
         return 0.0
     wait_s = max(now - job.submit_s, 0.0)
     if wait_s > parameters[BOUND]:
         return AHEAD_OF_ALL - wait_s
-    usual, used, quick_usual, quick = recall(parameters, user, job.estimate_s, now)
+    usual, used, quick_usual, quick = recall(parameters, user, asked_s, now)
     nodes = float(job.nodes)
     machine = parameters[NODES]
-    length = log(job.estimate_s / 3600.0) / 3.0
+    length = log(asked_s / 3600.0) / 3.0
     total = parameters[0] * length + parameters[1] * log(nodes) / 3.0
     total += parameters[2] * length * length + parameters[3] * length * log(nodes / machine) / 3.0
     total += parameters[4] * nodes / machine
     total += parameters[5] * log1p(wait_s / 3600.0) / 3.0
-    total += parameters[6] * log1p(wait_s / job.estimate_s) / 3.0
-    total += parameters[7] * log1p(wait_s / max(job.estimate_s * exp(used), 10.0)) / 3.0
+    total += parameters[6] * log1p(wait_s / asked_s) / 3.0
+    total += parameters[7] * log1p(wait_s / max(asked_s * exp(used), 10.0)) / 3.0
     total += parameters[8] * usual / 3.0 + parameters[9] * (used - usual) / 3.0
     return total + parameters[10] * log(quick_usual) / 3.0 + parameters[11] * log(quick / quick_usual) / 3.0
 
