@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender
 from kilowait.experiments.capping import check_levers
@@ -29,7 +30,7 @@ def contenders_of(
     """Every policy with every kind of backfilling, every placement and every set of levers.
 
     Without placements all have that of the scenario; a policy that is written with its own (las@fgd) keeps it. Each
-    rule takes part once more with perfect estimates, without levers.
+    rule takes part once more with perfect estimates, without levers, but those that predict: they would not use them.
 
     Names are checked here, before anything runs.
 
@@ -42,11 +43,14 @@ def contenders_of(
     ['fcfs@best', 'fcfs@fgd', 'las@best', 'las@fgd']
     """
     written = listed("policies", policies)
-    names, pulling = [], set()
+    names, pulling, predicting = [], set(), set()
     for text in written:
         policy, own = policy_and_placement(text)
-        if isinstance(resolve_policy(policy), PowerAgent):
+        rule = resolve_policy(policy)
+        if isinstance(rule, PowerAgent):
             pulling.add(text)
+        if isinstance(rule, Rule) and rule.predicts:
+            predicting.add(policy)
         names += [text] if own is not None or not placements else [text + AT + place for place in placements]
     for place in placements:
         check_placement(place)
@@ -67,7 +71,9 @@ def contenders_of(
         found += [
             Contender(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
-            if who.kind == "rule" and who.levers == "none"
+            if who.kind == "rule"
+            and who.levers == "none"
+            and policy_and_placement(who.policy)[0] not in predicting
         ]
     return tuple(found)
 

@@ -105,7 +105,7 @@ def simulate(
         placement="first" if placement is None else placement,
         dependencies=dependencies,
         oversized=oversized,
-        outlived="double" if outlived is None else outlived,
+        outlived=outlived or "double",
     )
     if isinstance(policy, Player):
         if backfill_order is not None:
@@ -119,9 +119,11 @@ def simulate(
             f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
             "take a preset such as gpu-mixed, or groups with placed = true"
         )
-    order = None if backfill_order is None else resolve(backfill_order)
+    order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
+    if rule.outlived is not None and outlived is None:
+        plain = replace(plain, outlived=rule.outlived)
     return replay(jobs, cluster, rule, plain, order, levers)
 
 

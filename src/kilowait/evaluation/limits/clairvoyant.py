@@ -10,8 +10,8 @@ __all__ = ["with_perfect_estimates"]
 def with_perfect_estimates(jobs: JobTable) -> JobTable:
     """The same jobs with their true run times as estimates: what a rule could do if it knew them.
 
-    What planners plan with (`planned_s`, `later_s`) and limits go: nobody runs longer than was foreseen. The difference a
-    policy makes on the two tables is what better estimates could be worth to it.
+    What planners plan with (`planned_s`, `later_s`) and limits go: nobody runs longer than was foreseen. The
+    difference a policy makes on the two tables is what better estimates could be worth to it.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], estimate_s=[3600, 3600], nodes=[4, 1]
