@@ -20,6 +20,7 @@ from tests.oracle.model import (
     need_of,
     pools_per_node,
 )
+from tests.oracle.rules import PREDICTING
 from tests.oracle.workloads import Case
 
 STARTED = ("completed", "killed")
@@ -167,7 +168,8 @@ def kept(case: Case) -> Case:
     and cancellations only free, and held or dependent jobs come in like any others.
     """
     jobs = tuple(_as_long_as_believed(job) for job in case.jobs)
-    return replace(case, jobs=jobs, outages=(), reservations=(), depth=None)
+    policy = "fcfs" if case.policy in PREDICTING else case.policy  # predictions do not hold
+    return replace(case, jobs=jobs, outages=(), reservations=(), depth=None, policy=policy)
 
 
 def exact(case: Case) -> Case:

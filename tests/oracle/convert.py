@@ -31,6 +31,8 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
     for name in ("cores", "memory_mb", "gpus"):
         if any(getattr(job, name) is not None for job in jobs):
             columns[name] = [getattr(job, name) for job in jobs]
+    if any(job.user is not None for job in jobs):
+        columns["user"] = [-1 if job.user is None else job.user for job in jobs]
     if names:
         columns["queue"] = [-1 if job.queue is None else names.index(job.queue) for job in jobs]
     if any(job.after is not None for job in jobs):

@@ -18,13 +18,14 @@ from tests.oracle.workloads import (
     draw_wishes,
     snap,
     with_beliefs,
+    with_predictions,
 )
 
 
 def lever_case(seed: int, whole: bool = False) -> Case:
     """The case of this seed; `whole`: every group has whole nodes, and everything happens at whole seconds."""
     case = _lever_case(seed, whole)
-    return case if whole else with_beliefs(case)
+    return case if whole else with_predictions(with_beliefs(case))
 
 
 def _lever_case(seed: int, whole: bool) -> Case:

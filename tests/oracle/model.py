@@ -21,6 +21,7 @@ class TwinJob:
     memory_mb: float | None = None
     gpus: int | None = None
     queue: str | None = None
+    user: int | None = None
     after: int | None = None
     think: float = 0.0
     begin: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from itertools import chain, repeat
 
 from tests.oracle.model import Change, Promise, Rule, State, TwinGroup, TwinLevers, pools_per_node
@@ -129,6 +130,19 @@ class Planner:
     def first_level(self, state: State) -> int:
         return 0 if self.crowded else state.preferred
 
+    def predict(self, state: State) -> bool:
+        """A policy that predicts says of a waiting job what it is ordered by and planned with; whether P changed."""
+        says = getattr(self.rules[0][0], "predict", None)
+        if says is None:
+            return False
+        before = state.planned
+        estimate, planned = says(state.job, self.now, state.eligible)
+        state.job = replace(state.job, estimate=max(estimate, 1.0), planned=planned)
+        state.planned = max(planned, 1.0)
+        if state.limit is not None:
+            state.planned = min(state.planned, state.limit)
+        return state.planned != before
+
     # -- a pass ----------------------------------------------------------------------------------
 
     def ordered(self, jobs: list[State], which: int) -> list[State]:
@@ -175,6 +189,9 @@ class Planner:
         self.pass_number += 1
         if not self.waiting:
             return
+        if not self.rules[0][1]:
+            changed = [self.predict(state) for state in sorted(self.waiting, key=lambda state: state.number)]
+            self.changed = self.changed or any(changed)
         renewed = last and self.renew_beliefs()
         self.crowded = self.is_crowded()
         order = self.ordered(self.waiting, 0)

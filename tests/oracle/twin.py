@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tests.oracle.model import (
     Change,
@@ -164,6 +165,7 @@ class _Clock(Planner):
 
     def arrive(self, state: State) -> None:
         state.eligible = self.now
+        self.predict(state)
         if not state.need:
             state.outcome = "rejected"
             self.leave(state)
@@ -243,6 +245,8 @@ def simulate(
 ) -> Run:
     """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
     levers = TwinLevers() if levers is None else levers
+    if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
+        jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
     whole = all_groups(groups, reservations)
     states: list[State] = []
     for row, job in sorted(enumerate(jobs), key=lambda pair: (pair[1].submit, pair[1].job_id)):

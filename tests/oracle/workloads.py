@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.oracle.model import TwinLevers
-from tests.oracle.rules import NAMES, rule_for
+from tests.oracle.rules import BACKFILL_ORDER, NAMES, OUTLIVED, PREDICTING, rule_for
 from tests.oracle.twin import Outage, Reservation, Run, TwinGroup, TwinJob, simulate
 
 
@@ -29,14 +29,16 @@ class Case:
     walltime: str = "extend"
     passes: str = "instant"
     placement: str = "first"
-    outlived: str = "double"
+    outlived: str | None = None
+    """None: as the policy brings it, or double."""
     levers: TwinLevers | None = None
 
 
 def run_twin(case: Case) -> Run:
     """The twin's answer."""
     rule, fixed = rule_for(case.policy, case.jobs)
-    own = (None, True) if case.backfill_order is None else rule_for(case.backfill_order, case.jobs)
+    order = case.backfill_order or BACKFILL_ORDER.get(case.policy)
+    own = (None, True) if order is None else rule_for(order, case.jobs)
     return simulate(
         case.jobs,
         case.groups,
@@ -51,14 +53,14 @@ def run_twin(case: Case) -> Run:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
-        outlived=case.outlived,
+        outlived=case.outlived or OUTLIVED.get(case.policy, "double"),
         levers=case.levers,
     )
 
 
 def random_case(seed: int) -> Case:
     """The case of this seed; which features it has is part of the draw."""
-    return with_beliefs(plain_case(seed))
+    return with_predictions(with_beliefs(plain_case(seed)))
 
 
 def plain_case(seed: int) -> Case:
@@ -124,6 +126,21 @@ def with_beliefs(case: Case) -> Case:
     return replace(
         case, jobs=tuple(jobs), outlived=rng.choice(["double", "steps", "steps", "later", "later"])
     )
+
+
+PREDICTED = 0.15
+"""Share of the cases in which the policy predicts."""
+
+
+def with_predictions(case: Case) -> Case:
+    """In a share of the cases: a policy that predicts by users; drawn apart too."""
+    rng = Random(f"predictions {case.seed} {case.levers is not None}")
+    if rng.random() >= PREDICTED:
+        return case
+    users = [None, *range(rng.choice([1, 2, 5]))]
+    jobs = tuple(replace(job, user=rng.choice(users)) for job in case.jobs)
+    outlived, order = rng.choice([None, case.outlived]), rng.choice([None, case.backfill_order])
+    return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), outlived=outlived, backfill_order=order)
 
 
 def _believed_span(rng: Random, job: TwinJob) -> float:

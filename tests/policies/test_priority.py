@@ -97,8 +97,8 @@ def test_quick_area_looks_at_how_quick_a_job_is_expected_to_be() -> None:
 
 
 def test_no_policy_is_left_out_here() -> None:
-    """Those with weights are tested in test_shares, those for placed nodes in test_placed."""
+    """Others are tested in test_shares (weights), test_placed (placed nodes) and test_predicting."""
     here = {"fcfs", "sjf", "ljf", "saf", "quick_area", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
-    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"}
+    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"} | {"easy+", "easy++"}

@@ -55,7 +55,11 @@ class EnergyNetworkAgent(Preferring):
                 f"--power and --levers {self.levers}"
             )
         asking = replace(
-            self.asking, backfill=settings.backfill, walltime=settings.walltime, placement=settings.placement
+            self.asking,
+            backfill=settings.backfill,
+            walltime=settings.walltime,
+            placement=settings.placement,
+            outlived=settings.outlived,
         )
         shown = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
         wanted = described(self.network.spec)

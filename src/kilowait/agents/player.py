@@ -56,7 +56,11 @@ class NetworkAgent(Preferring):
             )
         self.check_preferred()
         asking = replace(
-            self.asking, backfill=settings.backfill, walltime=settings.walltime, placement=settings.placement
+            self.asking,
+            backfill=settings.backfill,
+            walltime=settings.walltime,
+            placement=settings.placement,
+            outlived=settings.outlived,
         )
         layers = exported(self.network)
         with computing("cpu", 1):

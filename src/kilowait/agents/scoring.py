@@ -150,7 +150,7 @@ def user_of(job: Any, parameters: Any) -> int:
 
 
 @kernel
-def asked_of(job: Any) -> float:
+def asked_of(job: Any) -> Any:
     """What the user asked for, seconds: the limit where it is known, as the estimate may be a prediction."""
     return job.limit_s if job.limit_s < np.inf else job.estimate_s
 

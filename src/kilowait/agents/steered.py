@@ -103,7 +103,10 @@ class SteeredAgent:
                 f"--power and --levers {self.levers}"
             )
         asking = EnergyAsking(
-            backfill=settings.backfill, walltime=settings.walltime, placement=settings.placement
+            backfill=settings.backfill,
+            walltime=settings.walltime,
+            placement=settings.placement,
+            outlived=settings.outlived,
         )
         return play(jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name)
 

@@ -97,6 +97,7 @@ def compare(
     cluster: options.Cluster = "auto",
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
+    outlived: options.Outlived = None,
     passes: options.Passes = "instant",
     placement: Annotated[
         str | None,

@@ -51,7 +51,17 @@ BackfillOrder = Annotated[
 Walltime = Annotated[
     str,
     typer.Option(
-        metavar="extend|kill", help="Jobs that run past their estimate: run on (extend) or end there (kill)."
+        metavar="extend|kill",
+        help="Jobs that run past their limit or estimate: run on (extend) or end there (kill).",
+    ),
+]
+Outlived = Annotated[
+    str | None,
+    typer.Option(
+        metavar="double|steps|later",
+        help="What planners believe of a job that runs on past what was planned: twice as long, again and again; a "
+        "minute more, then 5, 15, ...; or its later_s. By default double, or the policy's own.",
+        show_default=False,
     ),
 ]
 Passes = Annotated[
@@ -259,8 +269,8 @@ Wrap = Annotated[
 _POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast", "start", "wrap")
 _PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
 _PLAIN = (
-    "cluster", "backfill_order", "walltime", "passes", "placement", "oversized", "load", "jobs", "format", "columns",
-    "strict", "predict",
+    "cluster", "backfill_order", "walltime", "outlived", "passes", "placement", "oversized", "load", "jobs", "format",
+    "columns", "strict", "predict",
 )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ def simulate(
     ] = None,
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
+    outlived: options.Outlived = None,
     passes: options.Passes = "instant",
     placement: options.Placement = None,
     types: options.Types = None,

@@ -51,7 +51,7 @@ def state_of(
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
-    times = times_of(jobs, settings.walltime)
+    times = times_of(jobs, settings.walltime, limited=rule.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -76,6 +76,7 @@ def state_of(
     clock["dependents"] = dependents
     clock["cancels"] = cancels
     clock["remembering"] = rule.remembers
+    clock["predicting"] = rule.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 

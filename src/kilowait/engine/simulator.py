@@ -64,10 +64,14 @@ class Simulator:
     ) -> None:
         self.settings = settings or Settings()
         self.rule = rule or Rule("steps", entry.no_score_compiled())
-        if backfill_rule is not None and backfill_rule.remembers:
+        if backfill_rule is not None and (backfill_rule.remembers or backfill_rule.predicts):
             raise InputError(
-                f"the backfill order {backfill_rule.name!r} remembers what jobs did, and only a policy is told "
-                "of that; make it the policy, or take another order"
+                f"the backfill order {backfill_rule.name!r} remembers what jobs did or predicts what they will do, "
+                "which only a policy does; make it the policy, or take another order"
+            )
+        if self.rule.predicts and not self.rule.compiled:
+            raise InputError(
+                f"policy {self.rule.name!r} predicts and is not compiled; write it as Numba compiles it"
             )
         self.backfill_rule = backfill_rule
         self._given = jobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender
 from kilowait.experiments.capping import check_levers
@@ -31,8 +32,8 @@ def contenders_of(
     """Every policy with every kind of backfilling, every placement and every set of levers.
 
     Without placements all have that of the scenario; a policy that is written with its own (las@fgd) keeps it. Each
-    rule takes part once more with perfect estimates, without levers; with `users` every policy also without
-    predictions (users:saf).
+    rule takes part once more with perfect estimates, without levers, but those that predict: they would not use them.
+    With `users` every policy takes part without predictions too (users:saf).
 
     Names are checked here, before anything runs.
 
@@ -45,11 +46,14 @@ def contenders_of(
     ['fcfs@best', 'fcfs@fgd', 'las@best', 'las@fgd']
     """
     written = listed("policies", policies)
-    names, pulling = [], set()
+    names, pulling, predicting = [], set(), set()
     for text in written:
         policy, own = policy_and_placement(text)
-        if isinstance(resolve_policy(policy), PowerAgent):
+        rule = resolve_policy(policy)
+        if isinstance(rule, PowerAgent):
             pulling.add(text)
+        if isinstance(rule, Rule) and rule.predicts:
+            predicting.add(policy)
         names += [text] if own is not None or not placements else [text + AT + place for place in placements]
     if users:
         names += [USERS + name for name in names if not name.startswith(USERS)]
@@ -72,7 +76,10 @@ def contenders_of(
         found += [
             Contender(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
-            if who.kind == "rule" and who.levers == "none" and not who.policy.startswith(USERS)
+            if who.kind == "rule"
+            and who.levers == "none"
+            and policy_and_placement(who.policy)[0] not in predicting
+            and not who.policy.startswith(USERS)
         ]
     return tuple(found)
 

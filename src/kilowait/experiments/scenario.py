@@ -66,6 +66,8 @@ class Scenario:
     """None: easy, on placed nodes none."""
     backfill_order: str | None = None
     walltime: str = "extend"
+    outlived: str | None = None
+    """None: double, or the policy's own."""
     passes: str = "instant"
     placement: str | None = None
     """None: first, on placed nodes the policy's own."""
@@ -93,6 +95,7 @@ class Scenario:
         check_placement(self.placement)
         Settings(
             walltime=self.walltime,
+            outlived=self.outlived or "double",
             passes=self.passes,
             dependencies=self.dependencies,
             oversized=self.oversized,
@@ -117,6 +120,7 @@ class Scenario:
         return {
             "backfill_order": self.backfill_order,
             "walltime": self.walltime,
+            "outlived": self.outlived,
             "passes": self.passes,
             "placement": self.placement,
             "dependencies": self.dependencies,

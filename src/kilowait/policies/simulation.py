@@ -120,9 +120,11 @@ def simulate(
             f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
             "take a preset such as gpu-mixed, or groups with placed = true"
         )
-    order = None if backfill_order is None else resolve(backfill_order)
+    order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
+    if rule.outlived is not None and outlived is None:
+        plain = replace(plain, outlived=rule.outlived)
     return replay(jobs, cluster, rule, plain, order, levers)
 
 

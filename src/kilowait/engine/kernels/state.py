@@ -39,6 +39,7 @@ CLOCK = np.dtype(
         ("dependents", np.int64),  # some job waits for another's end
         ("cancels", np.int64),  # some job is withdrawn at a set time
         ("remembering", np.int64),  # the policy is told of every start and end
+        ("predicting", np.int64),  # the policy writes what jobs are estimated and planned with
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
         ("first_submit_s", np.float64),
         # where the run stands
