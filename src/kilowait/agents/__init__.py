@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         train_ppo,
         train_sac,
     )
+    from kilowait.agents.course import Generation
     from kilowait.agents.learning import (
         Trained,
         TrainingError,
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from kilowait.agents.linear import LinearAgent
     from kilowait.agents.loading import load_agent
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
+    from kilowait.agents.objectives import mean_bsld
     from kilowait.agents.scoring import FEATURES, features
     from kilowait.agents.search import EvolutionStrategy, minimise
-    from kilowait.agents.training import Generation, mean_bsld, train
+    from kilowait.agents.training import train
 
 _HOME = {
     "FEATURES": "scoring",
@@ -41,8 +43,8 @@ _HOME = {
     "load_agent": "loading",
     "EvolutionStrategy": "search",
     "minimise": "search",
-    "Generation": "training",
-    "mean_bsld": "training",
+    "Generation": "course",
+    "mean_bsld": "objectives",
     "train": "training",
     "KINDS": "networks",
     "Sizes": "networks",

@@ -19,7 +19,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import read_json
-from kilowait.experiments.begun import check_memory, mark_begun, world_of
+from kilowait.experiments.begun import check_memory, mark_begun, training_folder, world_of
 from kilowait.experiments.energy_learning import Powering
 from kilowait.experiments.stopping import Best
 from kilowait.experiments.worlds import Eased, World, world_for
@@ -30,7 +30,6 @@ __all__ = [
     "Learning",
     "learn",
     "save_learned",
-    "training_folder",
     "warm_updates",
 ]
 
@@ -200,7 +199,8 @@ def learn(
         )  # fmt: skip
     parts = {"training": jobs, "validation": validation}
     seen = world_of(world.name, world.asked, parts, cluster, how)
-    mark_begun(Path(folder), {**seen, **world.more}, resume=resume)
+    drawn = {} if power is None else power.world
+    mark_begun(Path(folder), {**seen, **world.more, **drawn}, resume=resume)
 
     def judge(network: Any) -> float:
         """What the network is worth on the validation jobs, less is better."""
@@ -242,15 +242,6 @@ def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
     return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
-
-
-def training_folder(out: str | PathLike[str]) -> Path:
-    """Where the state of a training is kept while it runs, and after: beside the folder of the agent.
-
-    >>> training_folder("runs/first").name
-    'first.training'
-    """
-    return Path(out).with_name(f"{Path(out).name}.training")
 
 
 def warm_updates(how: Learning) -> int:

@@ -121,8 +121,7 @@ def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
     def agent(network: Any) -> Any:
         return EnergyNetworkAgent(network, asking, power.levers)
 
-    told = {"levers": power.levers, "power": power.settings.to_dict()}
-    return World("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), told)
+    return World("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
 
 
 class Eased:
