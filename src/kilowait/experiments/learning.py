@@ -171,7 +171,8 @@ def learn(
         pass  # a device that is not there is told before anything is begun
     few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
     kept = getattr(settings, "capacity", settings.rollout * how.envs)
-    shown = replace(few.spec_of_observation, slots=how.slots)
+    shown = few.spec_of_observation
+    shown = replace(shown, slots=shown.slots - 1 + how.slots)
     check_memory(shown, envs=how.envs + how.windows, kept=kept, settings=settings)
     few.close()
     checks = world.envs(validation, how.windows, window_jobs, False)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError
 from kilowait.experiments.energy_learning import Powering, power_of
 from kilowait.jobs import JobTable
 
@@ -83,11 +82,7 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
     from kilowait.envs.gpu.vector import GpuVectorEnv
     from kilowait.experiments.placing import run_speeds
 
-    if how.net == "gat":
-        raise InputError(
-            "the environment of placed nodes shows no graph of jobs; take --net kernel or attention"
-        )
-    asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), **GPU_ASKING)
+    asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
     placing = Placing(blocking=False, **GPU_PLACING)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
