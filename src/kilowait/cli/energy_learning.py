@@ -30,7 +30,7 @@ def train_steering(
     force: bool,
 ) -> None:
     """An evolution strategy on the weights that steer power; all of it in a folder."""
-    from kilowait.agents.steered import WEIGHTS
+    from kilowait.agents.steered.agent import WEIGHTS
     from kilowait.cluster.file import described
     from kilowait.evaluation.judging import split
     from kilowait.experiments import energy_learning

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.agents.course import FILE, Keeping
+from kilowait.agents.searching.course import FILE, Keeping
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.folders import plain_json

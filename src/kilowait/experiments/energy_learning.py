@@ -134,7 +134,7 @@ def train_es(
 
     In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
     """
-    from kilowait.agents.steered_training import Sla, train_steered
+    from kilowait.agents.steered.training import Sla, train_steered
 
     return train_steered(
         jobs,

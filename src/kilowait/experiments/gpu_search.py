@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kilowait.agents.course import Generation
-from kilowait.agents.placed_linear import FEATURES, TYPE_FEATURES, PlacedLinearAgent
-from kilowait.agents.placed_training import OBJECTIVES, train_placed
+from kilowait.agents.placed.agent import FEATURES, TYPE_FEATURES, PlacedLinearAgent
+from kilowait.agents.placed.training import OBJECTIVES, train_placed
+from kilowait.agents.searching.course import Generation
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.judging import split
@@ -72,7 +72,7 @@ def search_on_gpus(
 def rule_words(agent: PlacedLinearAgent) -> str:
     """The rule a search began with, in words.
 
-    >>> from kilowait.agents.placed_linear import rule_agent
+    >>> from kilowait.agents.placed.agent import rule_agent
     >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
     >>> rule_words(PlacedLinearAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'

@@ -150,13 +150,13 @@ def learn(
     The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
     what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0.
     """
-    from kilowait.agents.fronts import weighed
-    from kilowait.agents.judging import figures
     from kilowait.agents.learning.agent_file import save_network
     from kilowait.agents.learning.attributing import explained
     from kilowait.agents.learning.carrying import computing
     from kilowait.agents.learning.keeping import LAST
-    from kilowait.agents.preferring import preferred
+    from kilowait.agents.players.fronts import weighed
+    from kilowait.agents.players.judging import figures
+    from kilowait.agents.players.preferring import preferred
     from kilowait.experiments.teachers import warm_start
 
     window_jobs = min(how.window_jobs, len(validation))
@@ -236,7 +236,7 @@ def learn(
 
 def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
     """The units of the terms between which preferences are drawn, measured on windows of the training jobs."""
-    from kilowait.agents.fronts import units_of
+    from kilowait.agents.players.fronts import units_of
 
     if not how.preferences:
         return {}

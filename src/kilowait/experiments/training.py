@@ -12,7 +12,7 @@ from typing import Any
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.explaining import explained_weights
-from kilowait.agents.objectives import OBJECTIVES
+from kilowait.agents.searching.objectives import OBJECTIVES
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder

@@ -60,7 +60,7 @@ def _bound_s(how: Learning) -> float:
 
 
 def _batch_world(cluster: Cluster, how: Learning) -> World:
-    from kilowait.agents.player import NetworkAgent, asked_as
+    from kilowait.agents.players.batch import NetworkAgent, asked_as
     from kilowait.envs.board import Asking
     from kilowait.envs.vector import BatchVectorEnv
 
@@ -76,7 +76,7 @@ def _batch_world(cluster: Cluster, how: Learning) -> World:
 
 
 def _gpu_world(cluster: Cluster, how: Learning) -> World:
-    from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asked_as
+    from kilowait.agents.players.gpu import GpuNetworkAgent, gpu_asked_as
     from kilowait.engine.placing.settings import Placing
     from kilowait.envs.gpu.board import GpuAsking
     from kilowait.envs.gpu.vector import GpuVectorEnv
@@ -99,7 +99,7 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
 
 
 def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
-    from kilowait.agents.energy_player import EnergyNetworkAgent, energy_asked_as
+    from kilowait.agents.players.energy import EnergyNetworkAgent, energy_asked_as
     from kilowait.envs.energy.board import EnergyAsking
     from kilowait.envs.energy.vector import EnergyVectorEnv
 

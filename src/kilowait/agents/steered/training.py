@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.course import Course, Generation, Keeping
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.steered import WEIGHTS, SteeredAgent, by_hand
-from kilowait.agents.steered_windows import Sla, Tried, Windows
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.steered.agent import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.steered.windows import Sla, Tried, Windows
 from kilowait.cluster import Cluster
 from kilowait.envs.energy.powering import Power
 from kilowait.errors import InputError, UnknownNameError

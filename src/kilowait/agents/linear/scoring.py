@@ -5,7 +5,7 @@ estimate, every user and every class: how many there were, the logarithm of the 
 and how quick they were (1 for one over within 10 s, 1/60 for one that took ten minutes). Older ones fade. Of running
 jobs of a class it is known for how long they have been running: that long, at least, do such jobs take.
 
-Everything here is compiled into the engine; `kilowait.agents.memory` lays the numbers out.
+Everything here is compiled into the engine; `kilowait.agents.linear.memory` lays the numbers out.
 """
 
 from __future__ import annotations

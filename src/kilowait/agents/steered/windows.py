@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from kilowait.agents.objectives import mean_bsld
-from kilowait.agents.steered import SteeredAgent
+from kilowait.agents.searching.objectives import mean_bsld
+from kilowait.agents.steered.agent import SteeredAgent
 from kilowait.cluster import Cluster
 from kilowait.envs.energy.powering import Power
 from kilowait.envs.energy.rewards import TERMS

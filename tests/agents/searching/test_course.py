@@ -8,9 +8,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import EvolutionStrategy, train
-from kilowait.agents.course import FILE, Course, Generation, Keeping
-from kilowait.agents.placed_training import train_placed
-from kilowait.agents.steered_training import Sla, train_steered
+from kilowait.agents.placed.training import train_placed
+from kilowait.agents.searching.course import FILE, Course, Generation, Keeping
+from kilowait.agents.steered.training import Sla, train_steered
 from kilowait.envs.energy.powering import Power
 from kilowait.errors import InputError
 from kilowait.experiments.placing import run_speeds

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.search import EvolutionStrategy
+from kilowait.agents.searching.search import EvolutionStrategy
 from kilowait.errors import InputError
 
 __all__ = ["FILE", "Course", "Generation", "Keeping"]

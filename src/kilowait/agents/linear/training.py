@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.course import Course, Generation, Keeping
-from kilowait.agents.linear import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
-from kilowait.agents.memory import Memory, memories, parameters_for
-from kilowait.agents.objectives import OBJECTIVES, Objective, objective_of
-from kilowait.agents.scoring import COUNT, compiled
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.windows import drawn_starts, spread_starts
+from kilowait.agents.linear.agent import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
+from kilowait.agents.linear.memory import Memory, memories, parameters_for
+from kilowait.agents.linear.scoring import COUNT, compiled
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.objectives import OBJECTIVES, Objective, objective_of
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.searching.windows import drawn_starts, spread_starts
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.errors import InputError

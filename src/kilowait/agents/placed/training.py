@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.course import Course, Generation, Keeping
-from kilowait.agents.placed_linear import RULES, PlacedLinearAgent, rule_agent
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.windows import drawn_starts, spread_starts
+from kilowait.agents.placed.agent import RULES, PlacedLinearAgent, rule_agent
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.searching.windows import drawn_starts, spread_starts
 from kilowait.cluster import Cluster
 from kilowait.cluster.speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
