@@ -26,8 +26,8 @@ from benchmarks.reproduce.layout import table
 from benchmarks.reproduce.learning import LOGS, RULES, windows_of, workload
 from benchmarks.reproduce.sources import Sources
 from kilowait import agents
-from kilowait.agents.linear import load_agent
-from kilowait.agents.training import mean_bsld
+from kilowait.agents.linear.agent import load_agent
+from kilowait.agents.searching.objectives import mean_bsld
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.judging import Scores, split
 from kilowait.evaluation.judging import judge as judged_scores

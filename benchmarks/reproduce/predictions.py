@@ -55,7 +55,7 @@ class Reading(NamedTuple):
         return memory
 
 
-def _last_two(job: Any, now: float, parameters: Any) -> float:
+def _last_two(job: Any, now: float, parameters: Any) -> Any:
     """First come, first served. Of each user: run time and number (from 1) of the last job, and of the one before."""
     last = 2 + 4 * job.user
     if job.ran_s > 0.0:

@@ -88,7 +88,7 @@ def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
 
 def test_an_agent_at_several_placements(tmp_path):
     """It is called so, and a changed file is another agent."""
-    from kilowait.agents.placed_linear import rule_agent
+    from kilowait.agents.placed.agent import rule_agent
 
     path = tmp_path / "agent.json"
     for number, order in enumerate(("sjf", "fcfs", "fcfs")):

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear import FEATURES, LinearAgent
-from kilowait.agents.scoring import compiled, features, recalled
+from kilowait.agents.linear.agent import FEATURES, LinearAgent
+from kilowait.agents.linear.scoring import compiled, features, recalled
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.jobs import JobTable

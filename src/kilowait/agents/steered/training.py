@@ -9,30 +9,23 @@ over its latter half, and the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
 
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.steered import WEIGHTS, SteeredAgent, by_hand
-from kilowait.agents.training import Generation, mean_bsld
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.steered.agent import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.steered.windows import Sla, Tried, Windows
 from kilowait.cluster import Cluster
 from kilowait.envs.energy.powering import Power
-from kilowait.envs.energy.rewards import TERMS
-from kilowait.envs.energy.steering import steered_for
-from kilowait.envs.energy.vector import EnergyVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.policies import simulate
 from kilowait.seeding import stream
 
-__all__ = ["SPENT", "Sla", "Tried", "starts", "train_steered"]
+__all__ = ["SPENT", "Sla", "starts", "train_steered"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,83 +44,6 @@ UNIT: Floats = np.array([_UNIT.get(name, 1.0) for name in WEIGHTS])
 _LEVELS = ("longer", "longer_length", "longer_width", "crowded", "backlog", "behind")
 _SLEEP = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
 _SIGNAL = ("signal", "hold")
-
-
-@dataclass(frozen=True)
-class Sla:
-    """What users are promised: a mean slowdown of at most so many times that of a rule without levers."""
-
-    times: float = 1.1
-    rule: str = "saf"
-
-    def __post_init__(self) -> None:
-        if not self.times > 0:
-            raise InputError(f"a limit of {self.times} times the slowdown of {self.rule}; it must be above 0")
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What candidates spent on windows, one row a candidate: means over all jobs of a window."""
-
-    spent: Floats
-    """kWh, kg or money per job, (candidates, windows)."""
-    slowdown: Floats
-    """Mean bounded slowdown, of the run time at full speed."""
-
-
-class _Windows:
-    """Windows of a log on which candidates are tried, all in one call of the engine."""
-
-    def __init__(
-        self, jobs: JobTable, cluster: Cluster, power: Power, windows: int, window_jobs: int,
-        backfill: str | int, spent: str,
-    ) -> None:  # fmt: skip
-        if len(jobs) < window_jobs:
-            raise InputError(
-                f"a window of {window_jobs:,} jobs does not fit into a part of {len(jobs):,}; take shorter windows or "
-                "a longer log"
-            )
-        how: dict[str, Any] = {**vars(power), "reward": {spent: 1.0}, "backfill": backfill}
-        self.vec = EnergyVectorEnv(
-            windows,
-            jobs=jobs,
-            cluster=cluster,
-            episode_jobs=window_jobs,
-            autoreset_mode=AutoresetMode.DISABLED,
-            slots=1,
-            **how,
-        )
-        self.jobs, self.cluster, self.size, self.last = (
-            jobs.sorted(),
-            cluster,
-            window_jobs,
-            len(jobs) - window_jobs,
-        )
-        self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
-
-    def tried(self, agents: Sequence[SteeredAgent], first: npt.NDArray[np.int64], threads: int) -> Tried:
-        """Each agent on the windows that begin at these rows."""
-        board = self.vec.board
-        arrays = (board.stack, board.scene, board.source)
-        cuts = [self.count * i // threads for i in range(threads + 1)]
-        spent, slowdown = np.empty((2, len(agents), self.count))
-        with ThreadPoolExecutor(threads) as pool:
-            for row, agent in enumerate(agents):
-                net = agent.steering(self.jobs, self.cluster, self.vec.powered)
-                self.vec.reset(options={"first": first})
-                run = steered_for(*arrays, net)
-                list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
-                spent[row] = board.scene.finished[:, self.column]
-                slowdown[row] = 1.0 + board.scene.finished[:, 3]
-        return Tried(spent, slowdown)
-
-    def promised(self, first: npt.NDArray[np.int64], sla: Sla) -> float:
-        """The mean slowdown that is allowed on these windows."""
-        logs = [
-            simulate(self.jobs[row : row + self.size], self.cluster, sla.rule, self.backfill)
-            for row in first.tolist()
-        ]
-        return sla.times * float(np.mean([mean_bsld(log) for log in logs]))
 
 
 def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[SteeredAgent]:
@@ -167,10 +83,11 @@ def train_steered(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
+    keeping: Keeping | None = None,
 ) -> tuple[SteeredAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, later jobs of the same log.
 
-    Same arguments, same weights, to the bit, on any number of threads.
+    Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
 
     Args:
         jobs: what is learned from.
@@ -188,6 +105,7 @@ def train_steered(
         trace: name of the log, for the record.
         threads: of the engine.
         progress: hears of every generation.
+        keeping: where the search is kept, and whether it goes on from there; None: nowhere.
     """
     if spent not in SPENT:
         raise UnknownNameError("what is to be small", spent, SPENT)
@@ -197,15 +115,27 @@ def train_steered(
     signal = SPENT[spent]
     if signal is not None and getattr(power, signal) is None:
         raise InputError(f"{spent} needs the {signal} over time, and none was given; give it, or take energy")
-    inside = _Windows(jobs, cluster, power, windows, window_jobs, backfill, spent)
-    checks = _Windows(validation, cluster, power, windows, window_jobs, backfill, spent)
+    inside = Windows(jobs, cluster, power, windows, window_jobs, backfill, spent)
+    checks = Windows(validation, cluster, power, windows, window_jobs, backfill, spent)
     drawn = stream(seed, "agents.steered.windows")
     free = _free(inside, signal)
 
     first = np.linspace(0, inside.last, windows).astype(np.int64)
     allowed = inside.promised(first, sla)
     points = starts(cluster, _longest(inside), _break_even_s(inside))
-    start = points[int(np.argmin(_values(inside.tried(points, first, threads), allowed)))]
+    identity = {
+        "search": "of levers",
+        "seed": seed,
+        "objective": spent,
+        "promise": [sla.times, sla.rule],
+        "backfill": backfill,
+        "population": population,
+        "windows": windows,
+        "window_jobs": window_jobs,
+    }
+    course = Course(identity, generations, keeping)
+    tried = course.starts(points, lambda some: _values(inside.tried(some, first, threads), allowed))
+    start = points[int(np.argmin(tried))]
     start = replace(start, levers=power.levers, signal=signal)
 
     later = np.linspace(0, checks.last, windows).astype(np.int64)
@@ -213,16 +143,15 @@ def train_steered(
     reference = _values(checks.tried([start], later, threads), allowed_later)[0]
     search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
     every = max(1, generations // 16)
-    history: list[Generation] = []
-    path: list[Floats] = []
-    best, chosen = reference, start
+    best = reference if course.best is None else course.best[0]
+    path = course.path
 
     def agent(point: Floats) -> SteeredAgent:
         weights = start.weights / UNIT
         weights[free] = point
         return replace(start, weights=weights * UNIT)
 
-    for number in range(1, generations + 1):
+    for number in course.rest(search, drawn):
         first = drawn.integers(0, inside.last + 1, windows)
         allowed = inside.promised(first, sla)
         candidates = search.ask()
@@ -236,14 +165,16 @@ def train_steered(
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
             score = float(_values(checks.tried([averaged], later, threads), allowed_later)[0])
             if score < best:
-                best, chosen = score, averaged
+                best = score
+                course.best = (score, averaged.weights)
         training, checked, least = (
             float(np.exp(each))
             for each in (np.mean(values[1:]) - values[0], score - reference, best - reference)
         )
-        history.append(Generation(number, generations, training, checked, least, search.step))
+        course.close(Generation(number, generations, training, checked, least, search.step))
         if progress is not None:
-            progress(history[-1])
+            progress(course.history[-1])
+    chosen = start if course.best is None else replace(start, weights=course.best[1])
     provenance = {
         "trained_by": "kilowait.agents.train_steered (CMA-ES)",
         "env": "kilowait/Energy-v0",
@@ -255,14 +186,14 @@ def train_steered(
         "objective": spent,
         "sla": {"times": sla.times, "rule": sla.rule},
         "backfill": backfill,
-        "generations": generations,
+        "generations": len(course.history),
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
         "validation_relative_to_start": float(np.exp(best - reference)),
         "start": dict(zip(WEIGHTS, start.weights.tolist(), strict=True)),
     }
-    return replace(chosen, provenance=provenance), history
+    return replace(chosen, provenance=provenance), course.history
 
 
 def _values(tried: Tried, allowed: float) -> Floats:
@@ -272,7 +203,7 @@ def _values(tried: Tried, allowed: float) -> Floats:
     return np.asarray(spent + CHARGE * np.maximum(over, 0.0))
 
 
-def _free(windows: _Windows, signal: str | None) -> npt.NDArray[np.bool_]:
+def _free(windows: Windows, signal: str | None) -> npt.NDArray[np.bool_]:
     """Which weights matter on this machine."""
     powered = windows.vec.powered
     idle = set(() if powered.drawing.may.shape[1] > 1 else _LEVELS)
@@ -283,14 +214,14 @@ def _free(windows: _Windows, signal: str | None) -> npt.NDArray[np.bool_]:
     return np.array([name not in idle for name in WEIGHTS])
 
 
-def _longest(windows: _Windows) -> float:
+def _longest(windows: Windows) -> float:
     """How much longer the slowest level makes a job."""
     levers = windows.vec.powered.levers
     choices = windows.vec.powered.drawing.may.shape[1]
     return 0.0 if levers.factor is None else float(levers.factor[:, :, :choices].max()) - 1.0
 
 
-def _break_even_s(windows: _Windows) -> float:
+def _break_even_s(windows: Windows) -> float:
     powered = windows.vec.powered
     found = [
         group.sleep.break_even_s(group.idle_w)

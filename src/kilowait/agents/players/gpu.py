@@ -12,7 +12,7 @@ from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.sizes import described
-from kilowait.agents.preferring import Preferring
+from kilowait.agents.players.preferring import Preferring
 from kilowait.cluster import Cluster
 from kilowait.cluster.speeds import Speeds
 from kilowait.engine.placing.settings import Placing

@@ -5,14 +5,14 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import PPOSettings, Sizes, train_ppo
-from kilowait.agents.fronts import front_figures, units_of, weighed
-from kilowait.agents.gpu_player import GpuNetworkAgent
-from kilowait.agents.judging import figures_of
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import save_network
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.player import NetworkAgent, asked_as, exported, network_agent
-from kilowait.agents.preferring import preferred
+from kilowait.agents.players.batch import NetworkAgent, asked_as, exported, network_agent
+from kilowait.agents.players.fronts import front_figures, units_of, weighed
+from kilowait.agents.players.gpu import GpuNetworkAgent
+from kilowait.agents.players.judging import figures_of
+from kilowait.agents.players.preferring import preferred
 from kilowait.envs.board import Asking
 from kilowait.envs.gpu.board import GpuAsking
 from kilowait.envs.playing import play

@@ -11,7 +11,7 @@ from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.sizes import described
-from kilowait.agents.preferring import Preferring
+from kilowait.agents.players.preferring import Preferring
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine.settings import Settings
 from kilowait.envs.energy.board import EnergyAsking

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.judging import figures_of
 from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.sizes import Seen
-from kilowait.agents.preferring import preferred, terms_of
+from kilowait.agents.players.judging import figures_of
+from kilowait.agents.players.preferring import preferred, terms_of
 from kilowait.envs.preferring import Preferences, lattice
 
 __all__ = ["front_figures", "least_work_first", "preferences_for", "units_of", "weighed"]

@@ -8,11 +8,12 @@ jobs of a class it is known for how long they have been running: that long, at l
 The estimate here is the user's own, also where run times are predicted: what ends while a job waits tells more of it
 than a prediction that was made when it came. Planners use predictions all the same.
 
-Everything here is compiled into the engine; `kilowait.agents.memory` lays the numbers out.
+Everything here is compiled into the engine; `kilowait.agents.linear.memory` lays the numbers out.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from math import exp, log, log1p, log2
 from typing import Any
 
@@ -206,9 +207,13 @@ def recalled() -> Any:
 
 def replayed(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
     """Remember ended jobs one by one, in this order; user -1 is nobody, times in seconds."""
+    _compiled_replay()(order, user, estimate_s, ran_s, parameters)
+
+
+@cache
+def _compiled_replay() -> Any:
     whole, real = "int64[::1]", "float64[::1]"
-    loop = signed_kernel(_replayed, f"void({whole}, {whole}, {real}, {real}, {real})")
-    loop(order, user, estimate_s, ran_s, parameters)
+    return signed_kernel(_replayed, f"void({whole}, {whole}, {real}, {real}, {real})")
 
 
 NOTHING = (-1.0, -1.0, 0.02, 0.02)

@@ -9,8 +9,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import FEATURES, LinearAgent, features, load_agent
-from kilowait.agents.linear import saf_weights, usual_weights
-from kilowait.agents.memory import Memory, memories
+from kilowait.agents.linear.agent import saf_weights, usual_weights
+from kilowait.agents.linear.memory import Memory, memories
 from kilowait.engine.ports import JOB
 from kilowait.errors import InputError, UnknownNameError
 

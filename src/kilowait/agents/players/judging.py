@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.player import exported
+from kilowait.agents.players.batch import exported
 from kilowait.envs.board import Board
 from kilowait.envs.thinking import thought_for
 

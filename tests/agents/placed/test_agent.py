@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.placed_linear import FEATURES, RULES, TYPE_FEATURES, PlacedLinearAgent, rule_agent
-from kilowait.agents.placed_training import best_rule, train_placed
+from kilowait.agents.placed.agent import FEATURES, RULES, TYPE_FEATURES, PlacedLinearAgent, rule_agent
+from kilowait.agents.placed.training import best_rule, train_placed
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.placing import PlacedSettings, arguments, run_speeds
 from kilowait.synth import gpu_workload

@@ -7,7 +7,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import mean_bsld, train
-from kilowait.agents.training import _Known, _relative, mean_wait_s
+from kilowait.agents.linear.training import _Known, _relative
+from kilowait.agents.searching.objectives import mean_wait_s
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.judging import split
 

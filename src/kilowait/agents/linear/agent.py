@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.memory import Memory, parameters_for
-from kilowait.agents.scoring import COUNT, FEATURES, compiled, features
+from kilowait.agents.linear.memory import Memory, parameters_for
+from kilowait.agents.linear.scoring import COUNT, FEATURES, compiled, features
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.errors import InputError, UnknownNameError

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.loading import STEERING
-from kilowait.agents.standing import STANDING, saf_order, standing
+from kilowait.agents.steered.standing import STANDING, saf_order, standing
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine.settings import Settings
 from kilowait.envs.energy.board import EnergyAsking
@@ -150,7 +150,7 @@ def by_hand(
 
     Args:
         machine_nodes: nodes of the machine.
-        order: weights of `agents.standing.STANDING`, age and patience, those not named 0; None: smallest area first.
+        order: weights of `standing.STANDING`, age and patience, those not named 0; None: smallest area first.
         longer: jobs run at most so much longer, to save energy (levels=1.1: 0.1).
         always: whether also where more nodes are asked for than are free.
         timeout_s: idle seconds after which nodes sleep; None: they do not.

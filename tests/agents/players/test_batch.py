@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.judging import figures
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import save_network
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.player import NetworkAgent, asked_as, exported, network_agent
+from kilowait.agents.players.batch import NetworkAgent, asked_as, exported, network_agent
+from kilowait.agents.players.judging import figures
 from kilowait.engine.settings import Settings
 from kilowait.envs.board import Asking
 from kilowait.envs.playing import play

@@ -22,58 +22,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
-from kilowait.agents.memory import Memory, memories, parameters_for
-from kilowait.agents.scoring import COUNT, compiled
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.windows import drawn_starts, spread_starts
+from kilowait.agents.linear.agent import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
+from kilowait.agents.linear.memory import Memory, memories, parameters_for
+from kilowait.agents.linear.scoring import COUNT, compiled
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.objectives import OBJECTIVES, Objective, objective_of
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.searching.windows import drawn_starts, spread_starts
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
-from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.seeding import stream
 
-__all__ = ["OBJECTIVES", "Generation", "Objective", "mean_bsld", "mean_wait_s", "train"]
+__all__ = ["train"]
 
 Floats = npt.NDArray[np.float64]
-Objective = Callable[[SegmentLog], float]
-"""What a run is worth; smaller is better."""
-
-
-@dataclass(frozen=True)
-class Generation:
-    """What one generation found. Scores are relative to the start: below 1 is better."""
-
-    number: int
-    of: int
-    training: float
-    """Mean of the candidates on this generation's windows."""
-    validation: float
-    """Of the mean of the path on the validation windows; NaN in all generations but the last."""
-    best: float
-    """Of what is taken, on the validation windows; 1 is the start."""
-    step: float
-    """Step of the search."""
-
-
-def mean_bsld(log: SegmentLog) -> float:
-    """Mean bounded slowdown: wait plus run over run, run times below 10 s counting as 10 s, at least 1."""
-    records = log.jobs()
-    started = ~np.isnan(records["start_s"])
-    turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
-    return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
-
-
-def mean_wait_s(log: SegmentLog) -> float:
-    """Mean wait, seconds."""
-    wait_s = log.jobs()["wait_s"]
-    return float(np.nanmean(wait_s)) if np.isfinite(wait_s).any() else 0.0
-
-
-OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_wait_s}
-"""Objectives known by name."""
-
 
 STARTS: dict[str, Callable[[], Floats]] = {
     "usual": usual_weights,
@@ -112,12 +77,13 @@ def train(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
+    keeping: Keeping | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
 
     What it is to be judged on is not handed in, and so cannot be learned from.
 
-    Same arguments, same weights, to the bit, on any number of threads.
+    Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
 
     Args:
         jobs: what is learned from.
@@ -134,10 +100,11 @@ def train(
         trace: name of the log, for the record.
         threads: simulations at a time.
         progress: hears of every generation.
+        keeping: where the search is kept, and whether it goes on from there; None: nowhere.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
-    measure, measured = _objective(objective)
+    measure, measured = objective_of(objective)
     random = stream(seed, "agents.windows")
     known = _Known(jobs.sorted(), cluster, window_jobs, max_wait_s)
     length = min(window_jobs, len(validation))
@@ -146,8 +113,9 @@ def train(
         later.window(first, known.at_the_end)
         for first in spread_starts(validation, max(windows, 2 * len(validation) // length), length)
     ]
-    history: list[Generation] = []
-    path: list[Floats] = []
+    # Of an objective of one's own theory says nothing: the search goes far, and nothing pulls it back.
+    step, pull = (STEP, PULL) if measured in OBJECTIVES else (4 * STEP, 0.0)
+    search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
     with ThreadPoolExecutor(threads) as pool:
 
         def tried(candidates: Sequence[Floats | str], on: Sequence[_Window]) -> Floats:
@@ -162,24 +130,34 @@ def train(
             starts = drawn_starts(jobs, count, window_jobs, random)
             return [known.lagging(first, int(random.integers(0, len(jobs) // 2 + 1))) for first in starts]
 
-        values = tried([*(make() for make in STARTS.values()), *RULES], drawn(2 * windows))
+        training = drawn(2 * windows)
+        identity = {
+            "search": "of a score",
+            "seed": seed,
+            "objective": measured,
+            "backfill": backfill,
+            "population": population,
+            "windows": windows,
+            "window_jobs": window_jobs,
+            "max_wait_s": None if np.isinf(max_wait_s) else max_wait_s,
+        }
+        course = Course(identity, generations, keeping)
+        places: list[Floats | str] = [*(make() for make in STARTS.values()), *RULES]
+        values = course.starts(places, lambda some: tried(some, training))
         began, start, kept = _best_start(values)
         kept = kept if np.isinf(max_wait_s) else None
-        # Of an objective of one's own theory says nothing: the search goes far, and nothing pulls it back.
-        step, pull = (STEP, PULL) if measured in OBJECTIVES else (4 * STEP, 0.0)
-        search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
-        for number in range(1, generations + 1):
+        for number in course.rest(search, random):
             moves = search.ask()
             values = tried([start, *(start + moves)], drawn(windows))
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(moves, np.log(scores) + pull * (moves**2).sum(axis=1))
-            path.append(search.mean)
-            history.append(
+            course.path.append(search.mean)
+            course.close(
                 Generation(number, generations, float(np.mean(scores)), float("nan"), 1.0, search.step)
             )
             if progress is not None and number < generations:  # of the last when it has been validated
-                progress(history[-1])
-        found = np.mean(path[len(path) // 2 :], axis=0)
+                progress(course.history[-1])
+        found = np.mean(course.path[len(course.path) // 2 :], axis=0)
         ways: list[Floats] = [start, start + 0.5 * found, start + found]
         rivals: list[Floats | str] = [*ways, *([] if kept is None else [kept])]
         both = [
@@ -189,6 +167,7 @@ def train(
         taken = _taken(both)
         if kept is not None and max(again[taken] / again[-1] for again in both) < CLEARLY:
             kept = None  # the search has come out clearly ahead of the rule after all
+        history = course.history
         history[-1] = replace(history[-1], validation=both[1][2], best=both[1][taken])
         if progress is not None:
             progress(history[-1])
@@ -201,7 +180,7 @@ def train(
         "seed": seed,
         "objective": measured,
         "backfill": backfill,
-        "generations": generations,
+        "generations": len(history),
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
@@ -277,14 +256,6 @@ class _Known:
         """The window from job `first` on."""
         jobs = self._jobs[first : first + self._length]
         return _Window(jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, memory, TRUST, self._bound))
-
-
-def _objective(objective: str | Objective) -> tuple[Objective, str]:
-    if not isinstance(objective, str):
-        return objective, getattr(objective, "__name__", "own")
-    if objective not in OBJECTIVES:
-        raise UnknownNameError("objective", objective, OBJECTIVES)
-    return OBJECTIVES[objective], objective
 
 
 def _relative(values: Floats, reference: Floats) -> float:

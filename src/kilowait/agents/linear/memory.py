@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.scoring import BUCKETS, COUNT, HEADER, MOMENTS, replayed
+from kilowait.agents.linear.scoring import BUCKETS, COUNT, HEADER, MOMENTS, replayed
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -23,7 +23,7 @@ KEPT = 3
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Numbers of every estimate and of every user; see `kilowait.agents.scoring`."""
+    """Numbers of every estimate and of every user; see `kilowait.agents.linear.scoring`."""
 
     usual: Floats = field(default_factory=lambda: np.zeros((BUCKETS, KEPT)))
     """(64, 3): of each half octave of estimates: weight, sum of ln(part used), sum of quickness."""

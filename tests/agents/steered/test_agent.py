@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.steered import WEIGHTS, SteeredAgent, by_hand
-from kilowait.agents.steered_training import Sla, train_steered
+from kilowait.agents.steered.agent import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.steered.training import Sla, train_steered
 from kilowait.envs.energy.powering import Power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.energy import PowerSettings, meter_for
@@ -69,10 +69,10 @@ def test_training_is_the_same_on_any_number_of_threads(trained):
 
 def test_what_the_search_sees_is_what_is_judged(trained):
     """The engine's own account of a window equals that of a run that is played and accounted."""
-    from kilowait.agents.steered_training import _Windows
+    from kilowait.agents.steered.windows import Windows
 
     agent = trained[0]
-    seen = _Windows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried([agent], np.array([100, 400]), 1)
+    seen = Windows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried([agent], np.array([100, 400]), 1)
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
         told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.powered(POWER), "easy", LEVERS)

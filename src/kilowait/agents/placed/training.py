@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.placed_linear import RULES, PlacedLinearAgent, rule_agent
-from kilowait.agents.search import EvolutionStrategy
-from kilowait.agents.training import Generation
-from kilowait.agents.windows import drawn_starts, spread_starts
+from kilowait.agents.placed.agent import RULES, PlacedLinearAgent, rule_agent
+from kilowait.agents.searching.course import Course, Generation, Keeping
+from kilowait.agents.searching.search import EvolutionStrategy
+from kilowait.agents.searching.windows import drawn_starts, spread_starts
 from kilowait.cluster import Cluster
 from kilowait.cluster.speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
@@ -80,10 +80,11 @@ def train_placed(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
+    keeping: Keeping | None = None,
 ) -> tuple[PlacedLinearAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
 
-    Same arguments, same weights, to the bit, on any number of threads.
+    Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
 
     Args:
         jobs: what is learned from.
@@ -100,6 +101,7 @@ def train_placed(
         trace: name of the log, for the record.
         threads: simulations at a time.
         progress: hears of every generation.
+        keeping: where the search is kept, and whether it goes on from there; None: nowhere.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
@@ -116,14 +118,24 @@ def train_placed(
     with ThreadPoolExecutor(threads) as pool:
         tried = _trial(pool, cluster, speeds, objective)
         training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
-        start = _best(rule_agents(cluster, placements), training, tried)
+        identity = {
+            "search": "on placed nodes",
+            "seed": seed,
+            "objective": objective,
+            "placements": list(placements),
+            "population": population,
+            "windows": windows,
+            "window_jobs": window_jobs,
+        }
+        course = Course(identity, generations, keeping)
+        rules = rule_agents(cluster, placements)
+        start = _best(rules, course.starts(rules, lambda some: tried(some, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
         reference = tried([start], checks)[0]
         every = max(1, generations // 16)
-        history: list[Generation] = []
-        path: list[Floats] = []
-        best, chosen = 1.0, start
-        for number in range(1, generations + 1):
+        path = course.path
+        best = 1.0 if course.best is None else course.best[0]
+        for number in course.rest(search, random):
             drawn = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
             values = tried([start, *(PlacedLinearAgent(row, start.way) for row in candidates)], drawn)
@@ -132,14 +144,18 @@ def train_placed(
             path.append(_unit(search.mean))
             score = float("nan")
             if number % every == 0 or number == generations:
-                averaged = PlacedLinearAgent(_unit(np.mean(path[len(path) // 2 :], axis=0)), start.way)
-                score = _relative(tried([averaged], checks[::2])[0], reference[::2])
+                averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
+                score = _relative(
+                    tried([PlacedLinearAgent(averaged, start.way)], checks[::2])[0], reference[::2]
+                )
                 if score < best:
-                    best, chosen = score, averaged
+                    best = score
+                    course.best = (score, averaged)
             step = search.step / float(np.sqrt((search.mean**2).sum()))
-            history.append(Generation(number, generations, float(np.mean(scores)), score, best, step))
+            course.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
             if progress is not None:
-                progress(history[-1])
+                progress(course.history[-1])
+        chosen = start if course.best is None else PlacedLinearAgent(course.best[1], start.way)
         ratios = np.log(tried([chosen], checks[1::2])[0] / reference[1::2])
     kept = chosen is start or not _surely_below(ratios)
     provenance = {
@@ -150,7 +166,7 @@ def train_placed(
         "cluster": cluster.name,
         "seed": seed,
         "objective": objective,
-        "generations": generations,
+        "generations": len(course.history),
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
@@ -159,7 +175,7 @@ def train_placed(
         "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
     }
     found = start if kept else chosen
-    return PlacedLinearAgent(found.weights, found.way, provenance=provenance), history
+    return PlacedLinearAgent(found.weights, found.way, provenance=provenance), course.history
 
 
 def rule_agents(
@@ -194,7 +210,7 @@ def best_rule(
     with ThreadPoolExecutor(1) as pool:
         tried = _trial(pool, cluster, speeds, objective)
         training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
-        return _best(candidates, training, tried)
+        return _best(candidates, tried(candidates, training))
 
 
 Trial = Callable[[Sequence[PlacedLinearAgent], Sequence[JobTable]], Floats]
@@ -222,10 +238,7 @@ def _windows(jobs: JobTable, starts: Sequence[int], window_jobs: int) -> list[Jo
     return [jobs[first : first + window_jobs] for first in starts]
 
 
-def _best(
-    candidates: Sequence[PlacedLinearAgent], windows: Sequence[JobTable], tried: Trial
-) -> PlacedLinearAgent:
-    values = tried(candidates, windows)
+def _best(candidates: Sequence[PlacedLinearAgent], values: Floats) -> PlacedLinearAgent:
     scores = [_relative(value, values[0]) for value in values]
     return candidates[int(np.argmin(scores))]
 

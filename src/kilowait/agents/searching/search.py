@@ -9,7 +9,8 @@ Evolution Strategy: A Tutorial", arXiv:1604.00772, with its default constants; p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from kilowait.seeding import stream
 __all__ = ["EvolutionStrategy", "minimise"]
 
 Floats = npt.NDArray[np.float64]
+
+_ARRAYS = ("path", "step_path", "covariance", "axes", "widths")
+"""What changes from generation to generation, besides mean, step and random numbers."""
 
 
 class EvolutionStrategy:
@@ -107,8 +111,34 @@ class EvolutionStrategy:
         )
         self.step *= math.exp(min(1.0, self._c_step / self._damping * (length / self._length - 1)))
         self._covariance = (self._covariance + self._covariance.T) / 2
-        spread, self._axes = np.linalg.eigh(self._covariance)
+        spread, axes = np.linalg.eigh(self._covariance)
+        self._axes = np.ascontiguousarray(axes)
         self._widths = np.sqrt(np.maximum(spread, 1e-20))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, in plain lists and numbers: from there it goes on to the bit."""
+        arrays = {name: getattr(self, f"_{name}").tolist() for name in _ARRAYS}
+        return {
+            "mean": self.mean.tolist(),
+            "step": self.step,
+            "generation": self.generation,
+            "random": self._random.bit_generator.state,
+            **arrays,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Back to a state.
+
+        >>> search = EvolutionStrategy([3.0, -2.0], step=1.0, seed=0)
+        >>> kept, first = search.state_dict(), search.ask()
+        >>> search.load_state_dict(kept)
+        >>> bool((search.ask() == first).all())
+        True
+        """
+        self.mean, self.step, self.generation = np.array(state["mean"]), state["step"], state["generation"]
+        self._random.bit_generator.state = state["random"]
+        for name in _ARRAYS:
+            setattr(self, f"_{name}", np.array(state[name]))
 
 
 def minimise(

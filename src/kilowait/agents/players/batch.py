@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.agents.energy_player import EnergyNetworkAgent, energy_asking_from
-from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asking_from
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.agent_file import load_network
 from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelBody
 from kilowait.agents.networks.sizes import described
-from kilowait.agents.preferring import Preferring, plain_spec
+from kilowait.agents.players.energy import EnergyNetworkAgent, energy_asking_from
+from kilowait.agents.players.gpu import GpuNetworkAgent, gpu_asking_from
+from kilowait.agents.players.preferring import Preferring, plain_spec
 from kilowait.cluster import Cluster, Levers
 from kilowait.engine.settings import Settings
 from kilowait.envs.board import Asking

@@ -7,7 +7,7 @@ import numpy as np
 import kilowait as kw
 from kilowait.agents import LinearAgent
 from kilowait.agents.linear import usual_weights
-from kilowait.agents.memory import memories
+from kilowait.agents.linear.memory import memories
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(400, 32, load=1.0, seed=3, estimates="rounded").with_columns(user=np.arange(400) % 5)
