@@ -52,7 +52,7 @@ def test_without_requests():
         said("request", jobs)
 
 
-@pytest.mark.parametrize("name", SIMPLE)
+@pytest.mark.parametrize("name", sorted(set(SIMPLE) - {"rate"}))
 @pytest.mark.parametrize("seed", range(5))
 def test_the_future_changes_nothing(name, seed):
     jobs, world = random_log(seed)

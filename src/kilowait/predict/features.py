@@ -37,7 +37,7 @@ KINDS = {
 CLOSE = ("user", "user_request", "user_same", "user_name")
 """Kinds of which the latest jobs are looked at one by one."""
 NEAREST = ("user_same", "user_request", "user")
-"""Kinds, the nearest first, of which one gives the anchor."""
+"""Kinds, the nearest first, of which one gives the anchor of a run time."""
 MANY = {"request": 300, "everyone": 300}
 """Jobs whose mean is taken; of other kinds 30."""
 
@@ -160,10 +160,9 @@ def first_known(first: Floats, *others: Floats) -> Floats:
     return first
 
 
-def nearest_middle(known: Mapping[str, Happened], values: Floats) -> Floats:
+def nearest_middle(known: Mapping[str, Happened], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
     """The middle of the last five values of the nearest kind of jobs that has any; NaN where none has."""
-    fives = (middle(known[kind].several(values, 5)) for kind in NEAREST)
-    return first_known(*fives)
+    return first_known(*(middle(known[kind].several(values, 5)) for kind in kinds if kind in known))
 
 
 def keys_of(jobs: JobTable) -> dict[str, Ints]:
