@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from benchmarks.reproduce import (
     energy_learning,
+    foresight,
     gaia,
     gavel,
     gpu_learning,
@@ -33,6 +34,7 @@ TABLES = {
     "learning": learning,
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
+    "foresight": foresight,
 }
 
 HELP = """\
@@ -49,6 +51,8 @@ tables:
   energy-learning   ours: a learned policy that steers power beside levers written by hand, on three ALCF logs
   gpu-learning      ours: D3QN, SAC, PPO and a search against rules on a mixed GPU cluster, three loads;
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
+  foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
+                    less with --logs KTH-SP2
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
@@ -70,10 +74,14 @@ def main(words: Sequence[str] | None = None) -> int:
         "--oracles", metavar="DIR", help="folder of recorded results; else oracles/ beside the data"
     )
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    parser.add_argument("--logs", metavar="A,B", help="foresight: these logs alone")
     given = parser.parse_args(words)
     chosen = TABLES[given.table]
+    if given.logs is not None and chosen is not foresight:
+        parser.error(f"--logs is for foresight; {given.table} has its own")
+    some = {} if given.logs is None else {"logs": [name.strip() for name in given.logs.split(",")]}
     try:
-        found = chosen.results(Sources.find(given.data, given.oracles), _say)
+        found = chosen.results(Sources.find(given.data, given.oracles), _say, **some)
     except KilowaitError as problem:
         _say(f"error: {' '.join(str(problem).split())}")
         return 2

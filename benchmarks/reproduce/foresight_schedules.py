@@ -32,7 +32,7 @@ from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.judging import Scores, split
 from kilowait.evaluation.judging import judge as judged_scores
 from kilowait.evaluation.limits import with_perfect_estimates
-from kilowait.experiments.foresight import foreseen, with_requests
+from kilowait.experiments.foreseeing import foreseen, with_requests
 from kilowait.jobs import JobTable
 
 __all__ = ["figures", "result", "text"]

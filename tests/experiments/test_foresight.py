@@ -1,86 +1,93 @@
-"""Predictions of a log that is replayed: by rule and planner, not by the executioner; and without them again."""
+"""Models on one log: which jobs count, what is said of them, how sure it is."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-import kilowait as kw
+from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.contenders import contenders_of
-from kilowait.experiments.foresight import foreseen, with_requests
-from kilowait.experiments.plan import Plan, prepare, run
-from kilowait.experiments.scenario import Scenario, prepared, resolve_policy
+from kilowait.experiments.foresight import foresight, world_of
+from kilowait.predict.case import case_of
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.models import Model
+from kilowait.predict.prequential import Online
+from kilowait.predict.scores import score
+from kilowait.predict.world import recorded
+from tests.predict.logs import DAY, habits
 
-MACHINE = kw.Cluster.from_nodes(32)
+MACHINE = Cluster.from_nodes(16)
 
 
-def log(jobs: int = 700) -> kw.JobTable:
-    """A made log whose users have habits: the first half asks for ten times what it takes."""
-    made = kw.lublin(jobs, 32, load=0.9, seed=4)
-    user = np.arange(jobs) % 6
-    return made.with_columns(
-        user=user, estimate_s=np.maximum(made["runtime_s"], 1.0) * np.where(user < 3, 10.0, 1.1)
+def weeks_of_habits():
+    """The days of `habits` as weeks."""
+    jobs = habits()
+    return jobs.with_columns(submit_s=jobs["submit_s"] * 7)
+
+
+@pytest.fixture(scope="module")
+def done():
+    jobs = weeks_of_habits()
+    names = ("request", "last2", "forest:likely", "forest:middle")
+    return jobs, foresight(
+        case_of(jobs, recorded(jobs), 16),
+        [Model.of(name) for name in names],
+        part=0.5,
+        classes=("volume",),
+        online=Online(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
+        forest=ForestSettings(trees=10, leaves=31),
     )
 
 
-def test_the_users_words_come_back():
-    jobs = log()
-    told = foreseen(jobs, MACHINE, "forest")
-    assert not np.array_equal(told["estimate_s"], jobs["estimate_s"])
-    back = with_requests(told)
-    np.testing.assert_array_equal(back["estimate_s"], jobs["estimate_s"])
-    assert set(back.columns) == set(jobs.columns)
-    assert with_requests(jobs) is jobs
+def test_the_later_jobs_count(done):
+    jobs, found = done
+    assert (found.jobs, found.judged, found.weeks) == (900, 450, 5)
+    row = found.row("request")
+    assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
+    assert row.ratio == {} and row.scores.under < 0.01
+    assert sum(one.jobs for one in row.classes["volume"].values()) == 450
 
 
-def test_rows_stay_where_they_were():
-    jobs = log()
-    shuffled = jobs[np.random.default_rng(0).permutation(len(jobs))]
-    for predictor in ("last2", "forest"):
-        told, again = foreseen(jobs, MACHINE, predictor), foreseen(shuffled, MACHINE, predictor)
-        np.testing.assert_array_equal(again.sorted()["estimate_s"], told["estimate_s"])
+def test_intervals_lie_around_the_values(done):
+    _, found = done
+    for row in found.rows:
+        for name, (low, high) in row.intervals.items():
+            assert low <= getattr(row.scores, name) <= high
+    ratio, (low, high) = found.row("forest:likely").ratio["accuracy"]
+    last2 = found.row("last2").scores.accuracy
+    assert ratio == pytest.approx(found.row("forest:likely").scores.accuracy / last2)
+    assert 1 < low < ratio < high
+    assert found.row("forest:middle").ratio["log_rmse"][0] < 1
 
 
-def test_nobody_is_killed_by_a_prediction():
-    jobs = log()
-    told = foreseen(jobs, MACHINE, "last2")
-    assert (told["estimate_s"] < jobs["runtime_s"]).any()
-    killed = kw.simulate(told, MACHINE, "sjf", "easy", walltime="kill").jobs()
-    np.testing.assert_allclose(killed["run_s"], np.minimum(jobs["runtime_s"], jobs["estimate_s"]))
+def test_the_forest_is_timed_once_and_keeps_its_levels(done):
+    _, found = done
+    assert found.row("forest:likely").seconds == found.row("forest:middle").seconds > 0
+    assert list(found.held) == [0.5, 0.9, 0.97]
+    assert found.held[0.9] == pytest.approx(0.9, abs=0.06)
 
 
-def test_a_comparison_with_and_without():
-    scenario = Scenario("lublin:300:16:0.9:3", predict="last2")
-    who = contenders_of("saf,quick_area", "easy", clairvoyant=False, users=True)
-    assert [one.label for one in who] == ["saf", "quick_area", "saf (users)", "quick_area (users)"]
-    with pytest.raises(InputError, match="no requests"):
-        prepare(Plan((scenario,), who))
+def test_worlds():
+    jobs = habits()
+    assert world_of(jobs, MACHINE)[1].name == "recorded"
+    one = np.where(np.arange(900) == 7, np.nan, 0.0)
+    left, world, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
+    assert len(left) == len(world.end_s) == 899
+    assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
+    unknown = jobs.with_columns(wait_s=None)
+    _, world, notes = world_of(unknown, MACHINE)
+    assert world.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
+    assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
+    with pytest.raises(InputError, match="900 of 900 jobs waited"):
+        world_of(unknown, MACHINE, "recorded")
+    with pytest.raises(UnknownNameError, match="real"):
+        world_of(jobs, MACHINE, "real")
 
 
-def test_those_without_predictions_see_none(tmp_path):
-    jobs = log()
-    path = tmp_path / "log.parquet"
-    jobs.to_parquet(path)
-    who = contenders_of("saf", "easy", clairvoyant=False, users=True)
-    ready = prepare(Plan((Scenario(str(path), cluster="nodes:32", predict="forest"),), who))
-    contest = run(ready, workers=1)[0]
-    plain = kw.simulate(jobs, MACHINE, "saf", "easy").jobs()["start_s"]
-    np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], plain)
-    assert not np.array_equal(contest.logs(0, 0).jobs()["start_s"], plain)
-    assert any("predicted (forest)" in note for note in ready.notes[0])
-    assert resolve_policy("users:saf").name == "saf"
-
-
-def test_the_scenario_is_kept_and_checked():
-    assert Scenario("x.swf", predict="forest").to_dict()["predict"] == "forest"
-    assert "predict" not in Scenario("x.swf").to_dict()
-    with pytest.raises(UnknownNameError, match="predictor 'florist'; did you mean 'forest'"):
-        Scenario("x.swf", predict="florist")
-
-
-def test_gpu_clusters_too():
-    workload, cluster, _ = prepared(Scenario("gpu:120:gpu-mixed:0.9:1", cluster="gpu-mixed"))
-    jobs = workload.jobs.with_columns(estimate_s=workload.jobs["runtime_s"] * 2 + 60)
-    told = foreseen(jobs, cluster, "last2")
-    kw.simulate(told, cluster, "qssf", "skip")
+def test_words():
+    jobs = habits()
+    case = case_of(jobs, recorded(jobs), 16)
+    with pytest.raises(InputError, match="part of 0 of the jobs"):
+        foresight(case, [Model.of("last2")], part=0)
+    with pytest.raises(InputError, match="of 0 jobs none"):
+        foresight(case_of(jobs[:0], recorded(jobs[:0]), 16), [Model.of("last2")])

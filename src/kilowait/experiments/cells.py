@@ -26,7 +26,7 @@ from kilowait.evaluation.limits import with_perfect_estimates
 from kilowait.experiments.capping import cap_of
 from kilowait.experiments.contenders import policy_and_placement
 from kilowait.experiments.energy_learning import bound
-from kilowait.experiments.foresight import USERS, with_requests
+from kilowait.experiments.foreseeing import USERS, with_requests
 from kilowait.experiments.meter import Meter
 from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy

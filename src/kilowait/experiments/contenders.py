@@ -9,7 +9,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender
 from kilowait.experiments.capping import check_levers
 from kilowait.experiments.energy_learning import PowerAgent
-from kilowait.experiments.foresight import USERS
+from kilowait.experiments.foreseeing import USERS
 from kilowait.experiments.inputs import parse_backfill
 from kilowait.experiments.placing import check_placement
 from kilowait.experiments.scenario import AGENT, agent_and_preference, check_backfill, resolve_policy

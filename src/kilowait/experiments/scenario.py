@@ -20,7 +20,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.energy_learning import bound
-from kilowait.experiments.foresight import USERS, check_predictor, foreseen
+from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.placing import (
     BACKFILLS,
@@ -81,7 +81,7 @@ class Scenario:
     columns: str | None = None
     strict: bool = False
     predict: str | None = None
-    """Who predicts run times (`foresight.PREDICTORS`); None: the users' estimates are believed."""
+    """Who predicts run times (`foreseeing.PREDICTORS`); None: the users' estimates are believed."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"

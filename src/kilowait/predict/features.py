@@ -16,14 +16,11 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.history import Happened, Ints, keyed, middle
-from kilowait.predict.world import World, request_s
+from kilowait.predict.world import UNKNOWN_REQUEST_S, World, request_s
 
-__all__ = ["Features", "feature_table", "meaning"]
+__all__ = ["Features", "chosen", "feature_table", "first_known", "keys_of", "meaning", "nearest_middle"]
 
 Floats = npt.NDArray[np.float64]
-
-UNKNOWN_REQUEST_S = 3600.0
-"""What the anchor of a user's first job is where nothing was asked for, seconds."""
 
 KINDS = {
     "user": "of the user",
@@ -39,6 +36,8 @@ KINDS = {
 """Kinds of jobs that are like a job."""
 CLOSE = ("user", "user_request", "user_same", "user_name")
 """Kinds of which the latest jobs are looked at one by one."""
+NEAREST = ("user_same", "user_request", "user")
+"""Kinds, the nearest first, of which one gives the anchor of a run time."""
 MANY = {"request": 300, "everyone": 300}
 """Jobs whose mean is taken; of other kinds 30."""
 
@@ -136,12 +135,10 @@ def feature_table(jobs: JobTable, world: World, nodes: int) -> Features:
     submit_s, size = jobs["submit_s"], jobs["nodes"].astype(np.float64)
     request = np.log(request_s(jobs))
     took = np.log(np.maximum(jobs["runtime_s"], 1.0))
-    keys = _keys(jobs, request)
+    keys = keys_of(jobs)
     ended = {kind: Happened(key, world.end_s, submit_s) for kind, key in keys.items()}
-    recent = {kind: middle(ended[kind].several(took, 5)) for kind in keys if kind not in MANY}
     guess = np.where(np.isnan(request), np.log(UNKNOWN_REQUEST_S), request - 1.0)
-    anchor = _first_known(recent["user_same"], recent["user_request"], recent["user"], guess)
-    anchor = np.fmin(anchor, request)
+    anchor = np.fmin(first_known(nearest_middle(ended, took), guess), request)
     columns = _of_itself(jobs, request, anchor)
     for kind, key in keys.items():
         columns |= {
@@ -152,16 +149,33 @@ def feature_table(jobs: JobTable, world: World, nodes: int) -> Features:
     return Features(tuple(columns), np.stack(list(columns.values()), axis=1), anchor, request, world.name)
 
 
-def _first_known(first: Floats, *others: Floats) -> Floats:
+def first_known(first: Floats, *others: Floats) -> Floats:
+    """The first, where it is known, else the next that is.
+
+    >>> first_known(np.array([1.0, np.nan]), np.array([5.0, 6.0])).tolist()
+    [1.0, 6.0]
+    """
     for other in others:
         first = np.where(np.isnan(first), other, first)
     return first
 
 
-def _keys(jobs: JobTable, request: Floats) -> dict[str, Ints]:
-    """Which jobs are like which, for the kinds that this log can tell."""
+def nearest_middle(known: Mapping[str, Happened], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
+    """The middle of the last five values of the nearest kind of jobs that has any; NaN where none has."""
+    return first_known(*(middle(known[kind].several(values, 5)) for kind in kinds if kind in known))
+
+
+def keys_of(jobs: JobTable) -> dict[str, Ints]:
+    """Which jobs are like which, for the kinds that this log can tell: equal numbers are alike.
+
+    >>> jobs = JobTable(
+    ...     job_id=[1, 2], submit_s=[0, 5], runtime_s=[9, 9], estimate_s=[60, 90], nodes=[1, 1], user=[7, 7]
+    ... )
+    >>> keys_of(jobs)["user"].tolist(), keys_of(jobs)["user_request"].tolist()
+    ([0, 0], [0, 1])
+    """
     user, nodes = jobs.column("user"), jobs["nodes"]
-    asked = np.nan_to_num(request, nan=-1.0)
+    asked = np.nan_to_num(np.log(request_s(jobs)), nan=-1.0)
     octaves = np.rint(2.0 * asked / np.log(2.0))
     keys = {
         "user": keyed(user),

@@ -18,7 +18,7 @@ from kilowait.errors import InputError
 from kilowait.predict.distribution import BINS, bin_of
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["Forest", "ForestSettings", "grow"]
+__all__ = ["Forest", "ForestSettings", "grow", "tree_parameters"]
 
 Floats = npt.NDArray[np.float64]
 LARGEST = 6.0
@@ -93,6 +93,26 @@ class Forest:
         return cls(booster, leaves, first)
 
 
+def tree_parameters(
+    leaves: int, leaf_jobs: int, sample: float, features: float, bins: int, seed: int, threads: int
+) -> dict[str, Any]:
+    """LightGBM's names for how trees are grown, alike on any number of threads."""
+    return {
+        "num_leaves": leaves,
+        "min_data_in_leaf": leaf_jobs,
+        "bagging_fraction": sample,
+        "bagging_freq": 1,
+        "feature_fraction": features,
+        "max_bin": bins,
+        "min_data_in_bin": 1,
+        "seed": seed,
+        "num_threads": threads,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+
+
 def grow(
     features: Floats,
     difference: Floats,
@@ -108,21 +128,10 @@ def grow(
     how = settings or ForestSettings()
     lgb = library()
     parameters = {
+        **tree_parameters(how.leaves, how.leaf_jobs, how.sample, how.features, how.bins, seed, threads),
         "objective": "l2",
         "boosting": "rf",
-        "num_leaves": how.leaves,
-        "min_data_in_leaf": how.leaf_jobs,
-        "bagging_fraction": how.sample,
-        "bagging_freq": 1,
-        "feature_fraction": how.features,
         "feature_fraction_bynode": 0.7,
-        "max_bin": how.bins,
-        "min_data_in_bin": 1,
-        "seed": seed,
-        "num_threads": threads,
-        "deterministic": True,
-        "force_row_wise": True,
-        "verbosity": -1,
     }
     data = lgb.Dataset(features, np.clip(difference, -LARGEST, LARGEST), params={"verbosity": -1})
     booster = lgb.train(parameters, data, how.trees)

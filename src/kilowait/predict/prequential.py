@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.predict.features import Features
-from kilowait.predict.world import World
 
 __all__ = ["Online", "Refit", "Told", "through_time"]
 
@@ -69,18 +68,19 @@ class Told:
     fit: npt.NDArray[np.int64]
     """(n,) which fit said it, -1: none yet."""
     known: tuple[npt.NDArray[np.int64], ...]
-    """Of each fit: the jobs that had ended by its date, the latest last."""
+    """Of each fit: the jobs of which the truth was known by its date, the latest last."""
 
 
 def through_time(
     features: Features,
     difference: Floats,
     submit_s: Floats,
-    world: World,
+    known_s: Floats,
     learn: Learn,
     width: int,
     how: Online | None = None,
     *,
+    since: int = 0,
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
 ) -> Told:
@@ -89,12 +89,13 @@ def through_time(
     Args:
         features: of the jobs, in order of submission.
         difference: what came out, ln(value) less the anchor; NaN: not known, not learned from. It is looked at only of
-            jobs that have ended by the date of a fit.
+            jobs of which it was known by the date of a fit.
         submit_s: of the jobs, seconds.
-        world: when they ended.
+        known_s: since when it is known of each, seconds.
         learn: makes a model.
         width: numbers a model says of a job.
         how: see `Online`.
+        since: the first row that is asked of; fits for earlier rows alone are left out, which changes no later one.
         threads: fits at a time; they do not change the result.
         progress: hears of every fit.
     """
@@ -102,9 +103,9 @@ def through_time(
     jobs = len(features)
     values = np.zeros((jobs, width), np.float32)
     fit = np.full(jobs, -1, np.int64)
-    by_end = np.argsort(world.end_s, kind="stable")
+    by_end = np.argsort(known_s, kind="stable")
     by_end = by_end[np.isfinite(difference[by_end])]
-    plan = list(_plan(submit_s, world.end_s[by_end], how))
+    plan = [one for one in _plan(submit_s, known_s[by_end], how) if one[1] > since]
 
     def asked(one: tuple[int, int, int]) -> npt.NDArray[Any]:
         begin, end, known = one

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
+from kilowait.predict.case import Case, case_of
 from kilowait.predict.distribution import BINS, Distribution, bin_of
-from kilowait.predict.features import Features, feature_table
+from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, grow
 from kilowait.predict.prequential import Online, Refit, Told, through_time
-from kilowait.predict.world import World, request_s
+from kilowait.predict.world import World
 
-__all__ = ["Foreseen", "foresee"]
+__all__ = ["Foreseen", "foresee", "foresee_case"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,16 +92,38 @@ def foresee(
         threads: fits at a time.
         progress: hears of every fit.
     """
-    features = feature_table(jobs, world, nodes)
-    difference = np.log(np.maximum(jobs["runtime_s"], 1.0)) - features.anchor
+    case = case_of(jobs, world, nodes)
+    return foresee_case(case, seed=seed, online=online, forest=forest, threads=threads, progress=progress)
+
+
+def foresee_case(
+    case: Case,
+    *,
+    seed: int = 0,
+    online: Online | None = None,
+    forest: ForestSettings | None = None,
+    since: int = 0,
+    threads: int = 1,
+    progress: Callable[[Refit], None] | None = None,
+) -> Foreseen:
+    """The same for any target; `since` is the first row that is of interest (see `through_time`)."""
 
     def learn(values: Floats, came: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
         return grow(values, came, forest, seed=seed).weights
 
+    target, features = case.target, case.features
     told = through_time(
-        features, difference, jobs["submit_s"], world, learn, BINS, online, threads=threads, progress=progress
+        features,
+        case.difference,
+        case.jobs["submit_s"],
+        target.known_s,
+        learn,
+        BINS,
+        online,
+        since=since,
+        threads=threads,
+        progress=progress,
     )
     told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: as always
-    most_s = np.nan_to_num(request_s(jobs), nan=np.inf)
-    distribution = Distribution(told.values, features.anchor, most_s)
-    return Foreseen(distribution, told, features, distribution.place_of(jobs["runtime_s"]))
+    distribution = Distribution(told.values, features.anchor, target.most)
+    return Foreseen(distribution, told, features, distribution.place_of(target.values))

@@ -10,9 +10,12 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
 
-__all__ = ["World", "recorded", "request_s", "simulated"]
+__all__ = ["UNKNOWN_REQUEST_S", "World", "recorded", "request_s", "simulated"]
 
 Floats = npt.NDArray[np.float64]
+
+UNKNOWN_REQUEST_S = 3600.0
+"""What a first job is taken to run where nothing was asked for, seconds."""
 
 
 @dataclass(frozen=True, eq=False)

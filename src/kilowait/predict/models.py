@@ -1,0 +1,175 @@
+"""Models by name, each asked of every job through time: simple ones, the forest, boosted trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, boost, plain_forest
+from kilowait.predict.case import Case
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.prequential import Learn, Online, Refit, through_time
+from kilowait.predict.runtimes import Foreseen, foresee_case
+from kilowait.predict.simple import SIMPLE, simple
+
+__all__ = ["FAMILIES", "USUAL", "WAYS", "Model", "Said", "predictions"]
+
+Floats = npt.NDArray[np.float64]
+
+WAYS = {
+    "likely": "the value with the highest expected accuracy",
+    "middle": "as often below as above",
+    "centre": "the geometric mean",
+    "mean": "the mean",
+    "quantile": "quantile:Q, what it is at most with probability Q, calibrated",
+}
+"""What may be asked of the forest's distributions."""
+FAMILIES = {
+    "forest": "a random forest whose leaves keep distributions: forest or forest:WAY",
+    "boosting": "boosted trees, one number: boosting:LOSS",
+    "random-forest": "a random forest that says a mean of logarithms",
+}
+"""Models that learn."""
+USUAL = (
+    "request",
+    "last2",
+    "user-median",
+    "class-median",
+    "recent",
+    "random-forest",
+    "boosting:mean",
+    "boosting:median",
+    "boosting:asymmetric:3",
+    "forest:likely",
+    "forest:middle",
+    "forest:centre",
+)
+"""Those a table shows unless one says otherwise."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by name."""
+
+    text: str
+    family: str
+    """One of `FAMILIES`, or simple."""
+    way: str = ""
+    """Of the forest: one of `WAYS`."""
+    level: float | None = None
+    """Of the forest's quantile."""
+    loss: Loss | None = None
+    """Of boosted trees."""
+
+    @classmethod
+    def of(cls, text: str) -> Model:
+        """As people write it.
+
+        >>> Model.of("forest").way, Model.of("boosting:quantile:0.9").loss.number, Model.of("last2").family
+        ('likely', 0.9, 'simple')
+        """
+        text = text.strip().lower()
+        family, colon, rest = text.partition(":")
+        if family in SIMPLE and not colon:
+            return cls(text, "simple")
+        if family == "boosting":
+            if not rest:
+                raise InputError(
+                    f"the model is {text!r}; write boosting:LOSS with one of {', '.join(LOSSES)}"
+                )
+            return cls(text, family, loss=Loss.of(rest))
+        if family == "random-forest" and not colon:
+            return cls(text, family)
+        if family == "forest":
+            way, _, number = rest.partition(":")
+            if (way or "likely") not in WAYS:
+                raise UnknownNameError("way to ask the forest", way, WAYS)
+            level = Loss.of(rest).number if way == "quantile" else None
+            if number and way != "quantile":
+                raise InputError(f"the model is {text!r}; write forest:{way}")
+            return cls(text, family, way or "likely", level)
+        raise UnknownNameError("model", text, (*SIMPLE, *FAMILIES))
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What a model said of every job, in the target's unit."""
+
+    model: Model
+    values: Floats
+    foreseen: Foreseen | None = None
+    """The distributions, of the forest."""
+
+
+def predictions(
+    models: Sequence[Model],
+    case: Case,
+    *,
+    seed: int = 0,
+    online: Online | None = None,
+    forest: ForestSettings | None = None,
+    boosting: BoostingSettings | None = None,
+    since: int = 0,
+    threads: int = 1,
+    progress: Callable[[Model, Refit], None] | None = None,
+) -> Iterator[Said]:
+    """Let each model predict every job from what was known at its submission, in turn.
+
+    What is said of the forest in several ways is computed once. `since` is the first row that is of interest.
+    """
+    foreseen: Foreseen | None = None
+    for model in models:
+
+        def heard(refit: Refit, model: Model = model) -> None:
+            if progress is not None:
+                progress(model, refit)
+
+        if model.family == "simple":
+            yield Said(model, simple(model.text, case.jobs, case.target))
+        elif model.family == "forest":
+            foreseen = foreseen or foresee_case(
+                case, seed=seed, online=online, forest=forest, since=since, threads=threads, progress=heard
+            )
+            yield Said(model, answer(model, foreseen), foreseen)
+        else:
+            told = through_time(
+                case.features,
+                case.difference,
+                case.jobs["submit_s"],
+                case.target.known_s,
+                learner(model, seed=seed, forest=forest, boosting=boosting),
+                1,
+                online,
+                since=since,
+                threads=threads,
+                progress=heard,
+            )
+            values = np.exp(case.features.anchor + told.values[:, 0])
+            yield Said(model, np.minimum(values, case.target.most))
+
+
+def learner(
+    model: Model, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
+) -> Learn:
+    """How a model that says one number learns."""
+
+    def learn(values: Floats, came: Floats) -> Callable[[Floats], Floats]:
+        if model.loss is None:
+            made = plain_forest(values, came, forest, seed=seed)
+        else:
+            made = boost(values, came, model.loss, boosting, seed=seed)
+        return lambda rows: made.difference(rows)[:, None]
+
+    return learn
+
+
+def answer(model: Model, foreseen: Foreseen) -> Floats:
+    """The number that is asked of the forest's distributions."""
+    if model.level is not None:
+        return foreseen.quantile(model.level)
+    found: Floats = getattr(foreseen.distribution, model.way)()
+    return found

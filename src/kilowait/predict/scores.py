@@ -1,0 +1,145 @@
+"""How good predictions were: errors, accuracy, how often too short, whether bounds held; for all jobs or by class.
+
+No single number says it all. The mean absolute error is that of the longest jobs; accuracy and the error of logarithms
+weigh a job of a minute like one of a day; schedulers suffer from predictions that are too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.predict.history import Happened, Ints, keyed
+
+__all__ = ["CLASSES", "MEASURES", "Scores", "by_class", "classes", "held", "losses", "score"]
+
+Floats = npt.NDArray[np.float64]
+
+MEASURES = {
+    "accuracy": "mean of the smaller of prediction and truth over the larger; 1 is perfect",
+    "log_rmse": "root of the mean square of ln(1 + prediction) - ln(1 + truth)",
+    "mae": "mean absolute error, in the unit",
+    "under": "share of jobs whose prediction was too small",
+}
+"""Those that are means over jobs, so that weeks can be drawn again; and what they are."""
+CLASSES = {
+    "size": "nodes, in steps of 4",
+    "length": "true run time",
+    "volume": "jobs the user had submitted before",
+}
+"""Ways to part jobs, and by what."""
+_LENGTH_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
+_LENGTHS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
+_VOLUME_EDGES = np.array([1, 10, 100, 1000])
+_VOLUMES = ("none", "1-9", "10-99", "100-999", ">= 1,000")
+_SIZE_TOPS = [4**power for power in range(32)]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of predictions, over jobs whose truth is known; NaN where there are none."""
+
+    jobs: int
+    accuracy: float
+    log_rmse: float
+    mae: float
+    median_ae: float
+    under: float
+    mape: float
+    """Mean absolute error over the truth, as a share. Not to be ranked by: a few jobs that failed within a second make
+    it thousands of per cent, and it rewards predictions that are too short."""
+
+
+def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
+    """What each job adds to the mean behind each of `MEASURES`; log_rmse is the root of its mean.
+
+    >>> found = losses(np.array([60.0]), np.array([120.0]))
+    >>> {name: float(value[0].round(3)) for name, value in found.items()}
+    {'accuracy': 0.5, 'log_rmse': 0.469, 'mae': 60.0, 'under': 1.0}
+    """
+    larger = np.maximum(predicted, truth)
+    accuracy = np.minimum(predicted, truth) / np.where(larger > 0, larger, 1.0)
+    return {
+        "accuracy": np.where(larger > 0, accuracy, 1.0),
+        "log_rmse": (np.log1p(predicted) - np.log1p(truth)) ** 2,
+        "mae": np.abs(predicted - truth),
+        "under": (predicted < truth).astype(np.float64),
+    }
+
+
+def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Scores:
+    """Judge predictions by the truth; jobs whose truth is NaN are left out.
+
+    >>> found = score([60, 60], [120, 60])
+    >>> found.accuracy, found.mae, found.under
+    (0.75, 30.0, 0.5)
+    """
+    said, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
+    if said.shape != true.shape or said.ndim != 1:
+        raise InputError(
+            f"predictions of shape {said.shape} for truths of {true.shape}; give one for each job"
+        )
+    said, true = said[np.isfinite(true)], true[np.isfinite(true)]
+    wrong = int((~np.isfinite(said)).sum())
+    if wrong:
+        raise InputError(f"{wrong:,} of {len(said):,} predictions are no numbers; leave these jobs out")
+    if len(said) == 0:
+        return Scores(0, *[float("nan")] * 6)
+    means = {name: float(value.mean()) for name, value in losses(said, true).items()}
+    error, positive = np.abs(said - true), true > 0
+    return Scores(
+        jobs=len(said),
+        accuracy=means["accuracy"],
+        log_rmse=means["log_rmse"] ** 0.5,
+        mae=means["mae"],
+        median_ae=float(np.median(error)),
+        under=means["under"],
+        mape=float((error[positive] / true[positive]).mean()) if positive.any() else float("nan"),
+    )
+
+
+def held(bound: Floats, truth: Floats) -> float:
+    """The share of jobs that were not beyond their bound; of a quantile it should be the level.
+
+    >>> held(np.array([60.0, 60.0]), np.array([59.0, 61.0]))
+    0.5
+    """
+    known = np.isfinite(truth)
+    return float((truth <= bound)[known].mean()) if known.any() else float("nan")
+
+
+def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
+    """The class of each job, from 0, and the names of the classes; see `CLASSES`.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
+    >>> code, names = classes(jobs, "length")
+    >>> [names[one] for one in code]
+    ['1-10 min', '< 1 min']
+    """
+    if kind == "size":
+        names = ("1", *(f"{low + 1}-{top}" for low, top in pairwise(_SIZE_TOPS)), f"> {_SIZE_TOPS[-1]}")
+        return np.searchsorted(_SIZE_TOPS, jobs["nodes"], side="left").astype(np.int64), names
+    if kind == "length":
+        return np.searchsorted(_LENGTH_EDGES_S, jobs["runtime_s"], side="right").astype(np.int64), _LENGTHS
+    if kind == "volume":
+        before = Happened(keyed(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
+        return np.searchsorted(_VOLUME_EDGES, before, side="right").astype(np.int64), _VOLUMES
+    raise UnknownNameError("class of jobs", kind, CLASSES)
+
+
+def by_class(
+    jobs: JobTable, kind: str, predicted: Floats, truth: Floats, rows: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[str, Scores]]:
+    """Scores of each class that has jobs; of the jobs where `rows` is true, or of all."""
+    code, names = classes(jobs, kind)
+    counted = np.isfinite(truth) if rows is None else rows & np.isfinite(truth)
+    for number, name in enumerate(names):
+        mine = counted & (code == number)
+        if mine.any():
+            yield name, score(predicted[mine], truth[mine])

@@ -1,0 +1,66 @@
+"""Scores by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.predict.scores import CLASSES, by_class, classes, held, losses, score
+
+
+def test_by_hand():
+    found = score([100, 10, 5], [50, 20, 5])
+    assert found.jobs == 3
+    assert found.accuracy == pytest.approx((0.5 + 0.5 + 1) / 3)
+    assert found.mae == pytest.approx(20)
+    assert found.median_ae == 10
+    assert found.under == pytest.approx(1 / 3)
+    assert found.mape == pytest.approx((1 + 0.5) / 3)
+    squares = [np.log(101 / 51) ** 2, np.log(11 / 21) ** 2]
+    assert found.log_rmse == pytest.approx((sum(squares) / 3) ** 0.5)
+
+
+def test_zeros_and_unknown_truths():
+    assert losses(np.zeros(1), np.zeros(1))["accuracy"].tolist() == [1]
+    assert score([0, 9], [0, np.nan]).accuracy == 1
+    assert score([60, 3], [0, 3]).mape == 0  # nothing can be said of a truth of 0
+    assert np.isnan(score([0], [0]).mape)
+    nothing = score([1], [np.nan])
+    assert nothing.jobs == 0 and np.isnan(nothing.mae)
+    assert held(np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, np.nan])) == 0.5
+
+
+def test_by_class():
+    jobs = JobTable(
+        job_id=[1, 2, 3, 4],
+        submit_s=[0, 1, 2, 3],
+        runtime_s=[10, 100, 7200, 90000],
+        nodes=[1, 4, 5, 300],
+        user=[1, 1, 1, 2],
+    )
+    names = {}
+    for kind in CLASSES:
+        code, known = classes(jobs, kind)
+        names[kind] = [known[one] for one in code]
+    assert names["size"] == ["1", "2-4", "5-16", "257-1024"]
+    assert names["length"] == ["< 1 min", "1-10 min", "1-6 h", ">= 24 h"]
+    assert names["volume"] == ["none", "1-9", "1-9", "none"]
+    truth = jobs["runtime_s"]
+    parted = dict(by_class(jobs, "volume", truth * [1, 1, 2, 1], truth))
+    assert {name: (one.jobs, one.accuracy) for name, one in parted.items()} == {
+        "none": (2, 1.0),
+        "1-9": (2, 0.75),
+    }
+    few = dict(by_class(jobs, "volume", truth, truth, np.array([True, False, False, False])))
+    assert list(few) == ["none"] and few["none"].jobs == 1
+
+
+def test_words():
+    with pytest.raises(InputError, match=r"shape \(1,\) for truths of \(2,\)"):
+        score([1], [1, 2])
+    with pytest.raises(InputError, match="1 of 2 predictions are no numbers"):
+        score([1, np.nan], [1, 2])
+    with pytest.raises(UnknownNameError, match="sizes.*did you mean 'size'"):
+        classes(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), "sizes")

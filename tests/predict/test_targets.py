@@ -1,0 +1,156 @@
+"""Waits, watts and joules: since when they are known, what was dropped, and the law for their features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.energy.power import ConstantUse, PowerModel
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.predict.case import case_of
+from kilowait.predict.features import Features
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.models import Model, predictions
+from kilowait.predict.prequential import Online
+from kilowait.predict.scores import score
+from kilowait.predict.simple import simple
+from kilowait.predict.target_features import features_for, meaning
+from kilowait.predict.targets import energy, power, target_of, wait
+from kilowait.predict.world import World, recorded
+from tests.predict.law import another_future, broken, random_log
+from tests.predict.logs import DAY, habits
+
+
+def metered(jobs: JobTable) -> JobTable:
+    """Energy that follows from the run time, so that another future has another."""
+    joules = jobs["runtime_s"] * jobs["nodes"] * (100.0 + 10.0 * jobs["user"])
+    return jobs.with_columns(energy_j=np.where(jobs["job_id"] % 7 == 0, np.nan, joules))
+
+
+def waits(jobs: JobTable, world: World) -> Features:
+    return features_for(jobs, world, 16, wait(jobs, world))
+
+
+def joules(jobs: JobTable, world: World) -> Features:
+    jobs = metered(jobs)
+    return features_for(jobs, world, 16, energy(jobs, world))
+
+
+@pytest.mark.parametrize("make", [waits, joules])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_feature_looks_ahead(make, seed):
+    jobs, world = random_log(seed)
+    for last in (17, 60, 118):
+        assert broken(make, jobs, world, last, seed) == []
+
+
+@pytest.mark.parametrize("name", ["last2", "recent", "rate"])
+def test_no_simple_prediction_of_energy_looks_ahead(name):
+    jobs, world = random_log(3)
+    whole = simple(name, metered(jobs), energy(metered(jobs), world))
+    assert np.isfinite(whole).all()
+    for last in (17, 118):
+        later, other = another_future(jobs, world, last, jobs["submit_s"][last], 3)
+        found = simple(name, metered(later), energy(metered(later), other))
+        np.testing.assert_array_equal(found[: last + 1], whole[: last + 1])
+
+
+def column(table, name):
+    return table.values[:, table.names.index(name)]
+
+
+def test_a_wait_is_known_at_the_start():
+    jobs = JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 10, 100],
+        runtime_s=[1000, 1000, 5],
+        estimate_s=[3600, 3600, 60],
+        nodes=[4, 4, 4],
+        wait_s=[0, 20, 5],
+    )
+    table = waits(jobs, recorded(jobs))
+    assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(
+        np.log(20)
+    )
+    assert np.exp(table.anchor).round(3).tolist() == [1, 1, round(20**0.5, 3)]  # both still run
+    assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 0]
+    late = World("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
+    table = waits(jobs, late)
+    assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 1]
+    assert np.expm1(column(table, "oldest")).round().tolist() == [0, 0, 90]
+    # The first job has run for 100 of 3,600 s on 4 of 16 nodes.
+    assert np.expm1(column(table, "left"))[2] == pytest.approx(3500 / 3600 * 4 / 16, rel=1e-3)
+
+
+def test_every_feature_has_a_meaning():
+    jobs, world = random_log(0)
+    for name in waits(jobs, world).names:
+        assert meaning(name)
+    with pytest.raises(UnknownNameError, match="target_user_lost"):
+        meaning("target_user_lost")
+
+
+def test_labels_of_watts_and_joules():
+    jobs = JobTable(
+        job_id=[1, 2, 3, 4],
+        submit_s=[0, 0, 0, 0],
+        runtime_s=[10, 10, 10, 10],
+        nodes=[1, 2, 1, 1],
+        energy_j=[1000, 0, np.nan, 1e9],
+        wait_s=[0] * 4,
+    )
+    world, taurus = recorded(jobs), PowerModel.preset("taurus")
+    full_w = float(taurus.group().node_w(1.0))
+    measured = power(jobs, world)
+    assert measured.values.tolist() == [
+        100,
+        pytest.approx(np.nan, nan_ok=True),
+        *[pytest.approx(np.nan, nan_ok=True)] * 2,
+    ]
+    assert np.isinf(measured.known_s[1:]).all()
+    assert measured.labels == (
+        "measured: 1 with power from measured energy; 1 not measured; 1 measured as 0 J; 1 impossibly high"
+    )
+    model = power(jobs, world, labels="model", model=taurus)
+    assert model.values == pytest.approx(full_w * np.array([1, 2, 1, 1]))
+    assert model.labels == "power model taurus"
+    both = energy(jobs, world, labels="both", model=taurus, profile=ConstantUse(0.0))
+    assert both.values == pytest.approx([1000, *(10 * taurus.group().idle_w * np.array([2, 1, 1]))])
+    assert both.labels.endswith("impossibly high; else power model taurus")
+
+
+def test_an_energy_that_is_habit_is_found():
+    jobs = habits()
+    jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
+    case = case_of(jobs, recorded(jobs), 16, energy(jobs, recorded(jobs)))
+    models = [Model.of(name) for name in ("rate", "last2", "forest:likely")]
+    said = {
+        one.model.text: score(one.values[450:], case.target.values[450:])
+        for one in predictions(
+            models,
+            case,
+            online=Online(every_s=DAY, jobs=600, least=50),
+            forest=ForestSettings(trees=10, leaves=31),
+        )
+    }
+    assert said["forest:likely"].accuracy > max(said["last2"].accuracy, said["rate"].accuracy) + 0.05
+
+
+def test_words():
+    jobs = habits()[:60]
+    world = recorded(jobs)
+    with pytest.raises(
+        InputError, match="none of 60 jobs has measured energy.*60 not measured.*name a power model"
+    ):
+        energy(jobs, world)
+    with pytest.raises(InputError, match="'both', which needs a power model"):
+        power(jobs, world, labels="both")
+    with pytest.raises(UnknownNameError, match="guessed"):
+        power(jobs, world, labels="guessed")
+    with pytest.raises(UnknownNameError, match="did you mean 'energy'"):
+        target_of("enrgy", jobs, world)
+    with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
+        simple("rate", jobs, wait(jobs, world))
+    with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
+        simple("request", jobs, wait(jobs, world))
