@@ -57,14 +57,13 @@ def report(
     with show.telling() as tell:
         tell(f"reading {trace} ...")
         workload, machine, notes = prepared(scenario)
-        tell("replaying the log to learn when jobs end ...")
         found = foretold(
             workload.jobs,
             machine,
             trace=Path(trace).name,
             ids=job or (),
             seed=seed,
-            progress=lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."),
+            progress=tell,
         )
     for text in notes:
         show.note(text)

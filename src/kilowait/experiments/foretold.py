@@ -24,7 +24,7 @@ from kilowait.experiments.foresight import PREDICTORS, first_replay, last_two
 from kilowait.experiments.foretold_why import Grounds, explained_jobs, importance
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.prequential import Online, Refit
+from kilowait.predict.prequential import Online
 from kilowait.predict.runtimes import Foreseen, foresee
 from kilowait.predict.world import request_s
 
@@ -60,7 +60,7 @@ def foretold(
     seed: int = 0,
     online: Online | None = None,
     forest: ForestSettings | None = None,
-    progress: Callable[[Refit], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """What there is to tell of a log's predicted run times: for ``foresight`` in results.json.
 
@@ -72,10 +72,12 @@ def foretold(
         seed: of the forests and of samples.
         online: when forests are grown, from how many jobs.
         forest: how.
-        progress: hears of every fit.
+        progress: told in words what is being done.
     """
+    say = progress if progress is not None else _silent
     ordered, how = jobs.sorted(), online or Online()
     rows_of_ids = _rows_of(ordered, ids)  # told before minutes are spent
+    say("replaying the log to learn when jobs end ...")
     world = first_replay(ordered, cluster)
     threads = min(2, os.cpu_count() or 1)
     found = foresee(
@@ -86,7 +88,7 @@ def foretold(
         online=how,
         forest=forest,
         threads=threads,
-        progress=progress,
+        progress=lambda fit: say(f"growing forest {fit.number} of {fit.of} ..."),
     )
     judged = np.arange(round(len(ordered) * (1 - JUDGED)), len(ordered))
     asked = judged[found.told.fit[judged] >= 0]
@@ -102,6 +104,7 @@ def foretold(
         "anchor": np.exp(found.features.anchor),
         "request": request_s(ordered),
     }
+    say("asking the forests for their reasons ...")
     grounds = Grounds(ordered, world, found, how, forest, seed)
     submit_s = ordered["submit_s"]
     return {
@@ -269,3 +272,7 @@ def _plane(rows: Ints, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[st
             for at, jobs in zip(place.tolist(), count.tolist(), strict=True)
         ]
     return found
+
+
+def _silent(_: str) -> None:
+    pass
