@@ -11,6 +11,7 @@ from kilowait.evaluation.folders import open_folder, plain_json
 from kilowait.experiments.foresight import first_replay
 from kilowait.experiments.foretold import JUDGED, foretold, save_foretold, scores
 from kilowait.experiments.foretold_why import Grounds
+from kilowait.predict.distribution import Distribution
 from kilowait.predict.runtimes import foresee
 from kilowait.predict.world import request_s
 from tests.predict.test_runtimes import QUICK, habits
@@ -47,7 +48,9 @@ def test_classes_and_planes_hold_all_jobs_once(told):
     assert [row["label"] for row in found["classes"]["request"]] == ["10-60 min"]
     for cells in found["plane"]["cells"].values():
         assert sum(jobs for _, _, jobs in cells) == found["judged"]
-    assert {up for _, up, _ in found["plane"]["cells"]["request"]} == {21}  # 3,600 s, six cells a factor of ten
+    assert {up for _, up, _ in found["plane"]["cells"]["request"]} == {
+        21
+    }  # 3,600 s, six cells a factor of ten
     assert found["plane"]["edges_s"][21] <= 3600 < found["plane"]["edges_s"][22]
     assert sum(row["jobs"] for row in found["drift"]["rows"]) == found["jobs"]
     assert [row["start_s"] for row in found["drift"]["rows"]] == [0.0, 7 * 86400.0]
@@ -86,6 +89,14 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
         whole = case["start"] + sum(part["moved"] for part in case["parts"]) + case["rest"]
         assert whole == pytest.approx(float(forest.booster.predict(values)[0]))
         assert case["likely_s"] == seen.distribution.likely()[row]
+        assert case["centre_s"] == pytest.approx(seen.distribution.centre()[row])
+        for part in case["parts"]:
+            at = seen.features.names.index(part["name"])
+            other = values.copy()
+            other[0, at] = np.nanmedian(seen.features.values[grounds.learned_from(row), at])
+            weights = forest.weights(other)
+            again = Distribution(weights, seen.features.anchor[[row]], request_s(jobs)[[row]]).centre()
+            assert part["if_usual_s"] == pytest.approx(float(again[0]))
         assert case["request_s"] == request_s(jobs)[row]
         assert len(case["parts"]) == 8
     which = {case["which"]: case for case in found["explained"]}
@@ -129,9 +140,13 @@ def test_words():
     jobs = habits()
     with pytest.raises(InputError, match="there is no job 4711 in this log; its jobs are 0 to 899"):
         foretold(jobs, MACHINE, ids=[4711], **QUICK)
-    with pytest.raises(InputError, match="job 3 was submitted before the first forest was grown.*name a later"):
+    with pytest.raises(
+        InputError, match="job 3 was submitted before the first forest was grown.*name a later"
+    ):
         foretold(jobs, MACHINE, ids=[3], **QUICK)
-    with pytest.raises(InputError, match="no forest was grown from these 60 jobs: it takes 50 that have ended"):
+    with pytest.raises(
+        InputError, match="no forest was grown from these 60 jobs: it takes 50 that have ended"
+    ):
         foretold(jobs[:60], MACHINE, **QUICK)
     with pytest.raises(InputError, match="no forest was grown from these 0 jobs"):
         foretold(jobs[:0], MACHINE, **QUICK)

@@ -46,7 +46,7 @@ PER_DECADE = 6
 WORDS = {
     "forest": "the forest's likely value",
     "last2": "the mean of the user's last two",
-    "anchor": "the anchor: as jobs of this kind before",
+    "anchor": "as jobs like it before (the anchor)",
     "request": "what the user asked for",
 }
 
@@ -268,8 +268,7 @@ def _plane(rows: Ints, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[st
         )
         place, count = np.unique(across * cells + up, return_counts=True)
         found["cells"][name] = [
-            [at // cells, at % cells, jobs]
-            for at, jobs in zip(place.tolist(), count.tolist(), strict=True)
+            [at // cells, at % cells, jobs] for at, jobs in zip(place.tolist(), count.tolist(), strict=True)
         ]
     return found
 

@@ -52,7 +52,8 @@ class Grounds:
     @cached_property
     def difference(self) -> Floats:
         """(n,) ln(run time) less the anchor."""
-        return np.log(np.maximum(self.jobs["runtime_s"], 1.0)) - self.found.features.anchor
+        took: Floats = np.log(np.maximum(self.jobs["runtime_s"], 1.0))
+        return took - self.found.features.anchor
 
     def learned_from(self, row: int) -> Ints:
         """The jobs that the forest which predicted a job was grown from."""
@@ -72,8 +73,8 @@ class Grounds:
 def importance(grounds: Grounds, asked: Ints) -> dict[str, Any]:
     """Mean absolute contributions over some of the jobs that were asked of, by the forest of the first of them.
 
-    ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where the job's value lies among
-    the others, from 0 (smallest) to 1 (largest), and what it added.
+    ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where its value lies among the
+    others, from 0 (smallest) to 1 (largest), and what it added.
     """
     random = stream(grounds.seed, "experiments.foretold")
     sample = random.choice(asked, min(SAMPLE, len(asked)), replace=False)
@@ -134,7 +135,7 @@ def _explained(grounds: Grounds, which: str, row: int) -> dict[str, Any]:
     others[np.arange(len(first)), first] = usual
     anchor, most_s = found.distribution.anchor[row], found.distribution.most_s[row]
     count = len(first)
-    changed_s = Distribution(forest.weights(others), np.full(count, anchor), np.full(count, most_s)).likely()
+    changed_s = Distribution(forest.weights(others), np.full(count, anchor), np.full(count, most_s)).centre()
     own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([most_s]))
     return {
         "which": which,
@@ -144,6 +145,7 @@ def _explained(grounds: Grounds, which: str, row: int) -> dict[str, Any]:
         "request_s": float(request_s(jobs)[row]),
         "anchor_s": float(np.exp(anchor)),
         "likely_s": float(own.likely()[0]),
+        "centre_s": float(own.centre()[0]),
         "quantiles_s": {f"{level:g}": float(found.quantile(level)[row]) for level in (0.1, 0.5, 0.9)},
         "start": start,
         "parts": [

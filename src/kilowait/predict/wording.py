@@ -42,7 +42,11 @@ _BY_STATISTIC: dict[str, Callable[[float], str]] = {
 def value_words(name: str, value: float) -> str:
     """What a feature says of a job, in units people use.
 
-    >>> value_words("request", math.log(3600.0)), value_words("user_last", 0.0), value_words("user_ok", math.nan)
+    >>> (
+    ...     value_words("request", math.log(3600.0)),
+    ...     value_words("user_last", 0.0),
+    ...     value_words("user_ok", math.nan),
+    ... )
     ('1 h 0 min', '1 × the anchor', 'not known')
     """
     meaning(name)  # an unknown name is an error whatever the value

@@ -124,7 +124,9 @@ def _page(
     drawn: Figures,
 ) -> str:
     if not (found or training or foretold):
-        raise InputError("a report of nothing; give at least one run, comparison, agent or folder of predictions")
+        raise InputError(
+            "a report of nothing; give at least one run, comparison, agent or folder of predictions"
+        )
     figures.need_matplotlib()
     name = title if title is not None else _title(found, training, foretold)
     parts: list[tuple[str, str, str]] = []  # id, heading, content
@@ -192,9 +194,7 @@ def _scripts(found: Sequence[Findings]) -> list[str]:
     return scripts
 
 
-def _title(
-    found: Sequence[Findings], training: Sequence[Training], foretold: Sequence[Foresight]
-) -> str:
+def _title(found: Sequence[Findings], training: Sequence[Training], foretold: Sequence[Foresight]) -> str:
     if not found and not training:
         return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in foretold))}"
     if not found:

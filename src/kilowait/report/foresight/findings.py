@@ -97,29 +97,28 @@ def factor(moved: float) -> str:
 def job_sentences(case: Mapping[str, Any]) -> list[str]:
     """A job and its prediction, in words."""
     nodes = int(case["nodes"])
-    asked = "" if case["request_s"] is None else f", for which {format_span(case['request_s'])} were asked for"
+    asked = (
+        "" if case["request_s"] is None else f", for which {format_span(case['request_s'])} were asked for"
+    )
     true_s, likely_s = float(case["true_s"]), float(case["likely_s"])
     ratio = likely_s / true_s
-    far = (
-        "about right"
-        if 1 / SLIGHT < ratio < SLIGHT
-        else f"{number(ratio)} times the truth"
-        if ratio > 1
-        else f"{share(ratio)} of the truth"
-    )
+    far = f"{number(max(ratio, 1 / ratio))} times too {'long' if ratio > 1 else 'short'}"
+    far = "about right" if 1 / SLIGHT < ratio < SLIGHT else far
     low, middle, high = (float(case["quantiles_s"][level]) for level in ("0.1", "0.5", "0.9"))
     said = [
         f"Job {int(case['job_id'])}, of {nodes:,} node{'' if nodes == 1 else 's'}{asked}. It was predicted to take "
         f"{format_span(likely_s)} and took {format_span(true_s)}: the prediction was {far}.",
         f"The forest held that one such job in ten takes less than {format_span(low)}, half of them less than "
         f"{format_span(middle)}, and nine in ten less than {format_span(high)}.",
-        f"It began with the anchor, what jobs like it took before: {format_span(float(case['anchor_s']))}.",
+        f"It began with the anchor, what jobs like it took before: {format_span(float(case['anchor_s']))}. All that "
+        f"was known of the job together made {format_span(float(case['centre_s']))} of it on average, by which rules "
+        "put jobs in order.",
     ]
     parts = [part for part in case["parts"] if abs(float(part["moved"])) > math.log(SLIGHT)]
     for words, sign in (("longer", 1), ("shorter", -1)):
         named = [part for part in parts if sign * float(part["moved"]) > 0][:FEW]
         if named:
-            told = ", ".join(
+            told = "; ".join(
                 f"{part['name']}, {part['words']} ({factor(float(part['moved']))})" for part in named
             )
             said.append(f"What made it {words} most: {told}.")
@@ -127,21 +126,21 @@ def job_sentences(case: Mapping[str, Any]) -> list[str]:
 
 
 def what_if_sentences(case: Mapping[str, Any]) -> list[str]:
-    """What would have changed the prediction, in words."""
-    likely_s = float(case["likely_s"])
+    """What would have changed the prediction, its mean, in words."""
+    centre_s = float(case["centre_s"])
     changes = [
         part
         for part in case["parts"]
-        if abs(math.log(float(part["if_usual_s"]) / likely_s)) > math.log(SLIGHT)
+        if abs(math.log(float(part["if_usual_s"]) / centre_s)) > math.log(SLIGHT)
     ]
     if not changes:
         return [
             "No single one of these numbers would have changed it much, had it been as usual: they say the same thing "
             "together."
         ]
-    changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / likely_s)))
+    changes.sort(key=lambda part: -abs(math.log(float(part["if_usual_s"]) / centre_s)))
     return [
         f"Had {part['name']} been {part['usual']}, as is usual, instead of {part['words']}, and all else the same: "
-        f"{format_span(float(part['if_usual_s']))} instead of {format_span(likely_s)}."
+        f"{format_span(float(part['if_usual_s']))} instead of {format_span(centre_s)}."
         for part in changes[:FEW]
     ]

@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.report.content import number, share
-from kilowait.report.figures import AGENT, FAINT, INK, LINES, Drawn, drawing, line_style, need_matplotlib, plain
+from kilowait.report.content import share
+from kilowait.report.figures import (
+    AGENT,
+    FAINT,
+    INK,
+    LINES,
+    Drawn,
+    drawing,
+    line_style,
+    need_matplotlib,
+    plain,
+)
 from kilowait.report.foresight.findings import Foresight, factor
 from kilowait.units import format_span
 
@@ -30,7 +40,7 @@ def plane(found: Foresight) -> Drawn:
     """How many jobs lie where: predicted against true run time, of the forest and of the request."""
     told = found.told["plane"]
     edges = np.array(told["edges_s"], np.float64)
-    panels = {"forest": "predicted", "request": "asked for"}
+    panels = {"forest": "what was predicted", "request": "what was asked for"}
     shown = [(name, words) for name, words in panels.items() if told["cells"][name]]
     most = max(count for name, _ in shown for _, _, count in told["cells"][name])
     ticks = {at: words for at, words in _TICKS_S.items() if at <= edges[-1]}
@@ -48,7 +58,6 @@ def plane(found: Foresight) -> Drawn:
             axes.minorticks_off()
             axes.set_xlabel("true run time")
             axes.set_ylabel(words)
-            axes.set_title(f"{words} run time", loc="left", size=10)
     near = "; ".join(f"{words} {share(_near(told['cells'][name]))}" for name, words in shown)
     return Drawn(
         figure,
@@ -112,8 +121,8 @@ def drift(found: Foresight) -> Drawn:
     least, most = (pick(known, key=lambda row: float(row["accuracy"])) for pick in (min, max))
     return Drawn(
         figure,
-        f"Every {unit} by itself, over the whole log. Until enough jobs have ended the anchor is the prediction. A line "
-        "that falls says that users changed faster than the forest learned.",
+        f"Every {unit} by itself, over the whole log. Until enough jobs have ended the anchor is the prediction. A "
+        "line that falls says that users changed faster than the forest learned.",
         f"Accuracy by {unit}: from {share(float(least['accuracy']))} to {share(float(most['accuracy']))}, over "
         f"{len(rows)} of them.",
     )
@@ -123,9 +132,8 @@ def swarm(found: Foresight) -> Drawn:
     """What the weightiest features did to the predictions of single jobs: a mark a job."""
     told = found.told["importance"]["swarm"]
     rows = list(reversed(told))
-    every = np.concatenate([np.array(row["moved"], np.float64) for row in rows])
     # A few jobs far out would press the others together; they are drawn at the edge.
-    reach = max(float(np.quantile(np.abs(every), 0.995)), 0.1)
+    reach = max(0.1, *(float(np.quantile(np.abs(row["moved"]), 0.99)) for row in rows))
     with drawing(height_in=1.2 + 0.42 * len(rows)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
         for place, row in enumerate(rows):
@@ -145,7 +153,7 @@ def swarm(found: Foresight) -> Drawn:
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xlim(-1.05 * reach, 1.05 * reach)
         _factor_axis(axes, reach)
-        axes.set_xlabel("makes the prediction shorter (left) or longer (right), times")
+        axes.set_xlabel("made the prediction shorter (left) or longer (right)")
     first = found.importance[:5]
     return Drawn(
         figure,
@@ -177,12 +185,12 @@ def job(case: Mapping[str, Any]) -> Drawn:
         axes.set_xlim(-1.45 * reach, 1.45 * reach)
         axes.grid(axis="y", visible=False)
         _factor_axis(axes, reach)
-        axes.set_xlabel("shorter (left) or longer (right), times")
+        axes.set_xlabel("made the prediction shorter (left) or longer (right)")
     told = ", ".join(f"{part['name']} {factor(float(part['moved']))}" for part in case["parts"][:4])
     return Drawn(
         figure,
-        f"From the anchor, {format_span(float(case['anchor_s']))}, to the prediction, "
-        f"{format_span(float(case['likely_s']))}; the truth was {format_span(float(case['true_s']))}.",
+        f"From the anchor, {format_span(float(case['anchor_s']))}, to the mean, "
+        f"{format_span(float(case['centre_s']))}; the truth was {format_span(float(case['true_s']))}.",
         f"What made the prediction of job {int(case['job_id'])} longer or shorter: {told}.",
     )
 
@@ -221,8 +229,15 @@ def _stacked(moved: npt.NDArray[np.float64], reach: float) -> npt.NDArray[np.flo
 
 def _factor_axis(axes: Any, reach: float) -> None:
     """An axis of logarithms whose ticks are factors."""
-    ladder = (1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
-    fit = [step for step in ladder if math.log(step) <= reach] or [1.1]
-    chosen = fit[-1:] if len(fit) < 2 else [fit[len(fit) // 2 - 1], fit[-1]]
-    ticks = [1 / step for step in reversed(chosen)] + [1.0, *map(float, chosen)]
-    axes.set_xticks([math.log(tick) for tick in ticks], [number(tick).rstrip("0").rstrip(".") for tick in ticks])
+    chosen: list[float] = []
+    for step in (1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 300, 1000):
+        # Far enough from the one before for their words.
+        if (
+            0.35 * reach <= math.log(step) - math.log(chosen[-1] if chosen else 1.0)
+            and math.log(step) <= reach
+        ):
+            chosen.append(step)
+    ticks = {0.0: "1"}
+    for step in chosen:
+        ticks |= {math.log(step): f"× {step:g}", -math.log(step): f"÷ {step:g}"}
+    axes.set_xticks(list(ticks), list(ticks.values()))

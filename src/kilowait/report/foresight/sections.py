@@ -16,7 +16,6 @@ from kilowait.report.foresight.findings import (
     job_sentences,
     what_if_sentences,
 )
-from kilowait.report.learning.findings import signed
 from kilowait.report.sections import best_of, marked_cell, table, text
 from kilowait.units import format_span
 
@@ -66,7 +65,9 @@ def scores_table(found: Foresight) -> str:
         cells.append([marked_cell(cell(value), who in best) for who, value in enumerate(values)])
     cells.append([text(share(float(row["under"]))) for row in rows])
     cells.append([f"{int(row['jobs']):,}" for row in rows])
-    lines = [[text(capital(str(row["words"]))), *(column[who] for column in cells)] for who, row in enumerate(rows)]
+    lines = [
+        [text(capital(str(row["words"]))), *(column[who] for column in cells)] for who, row in enumerate(rows)
+    ]
     note = (
         "Bold with a dot: the best of its column. Accuracy: the shorter of prediction and truth over the longer, mean "
         "over jobs; 100 % is perfect. Log-RMSE: root of the mean squared difference of ln(1 + seconds), 0.69 is a "
@@ -105,13 +106,19 @@ def importance_table(found: Foresight) -> str:
         [escape(str(row["name"])), text(factor(float(row["mean"]))), text(str(row["meaning"]))]
         for row in found.importance
     ]
-    made = table(
-        f"Mean over {int(found.told['importance']['jobs']):,} jobs",
-        ["number", "moves a prediction by", "what it is"],
-        rows,
-        words=(2,),
+    drawn = len(found.told["importance"]["swarm"])
+    jobs = f"mean over {int(found.told['importance']['jobs']):,} jobs"
+    head = ["number", "moves a prediction by", "what it is"]
+    first = table(f"The {drawn} numbers that count most, {jobs}", head, rows[:drawn], words=(2,))
+    rest = table(f"All other numbers, {jobs}", head, rows[drawn:], words=(2,))
+    note = (
+        "× 1.20: on average it makes a prediction 1.2 times longer, or shorter. Where a number is given as a "
+        "difference of logarithms (ln) from the anchor, 0 is as always and 0.69 twice as long."
     )
-    return f"<details><summary>All {len(rows)} numbers, with what they are</summary>{made}</details>"
+    return (
+        f'{first}<p class="note">{text(note)}</p>'
+        f"<details><summary>The other {len(rows) - drawn} numbers</summary>{rest}</details>"
+    )
 
 
 def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
@@ -132,7 +139,7 @@ def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
     rows.append(["all other numbers", text(factor(float(case["rest"]))), "", "", "", ""])
     made = table(
         f"Job {int(case['job_id'])}",
-        ["number", "made it", "value", "usual", "prediction if it were usual", "what it is"],
+        ["number", "made it", "value", "usual", "mean if it were usual", "what it is"],
         rows,
         words=(2, 3, 5),
         faint=[len(rows) - 1],
@@ -140,8 +147,8 @@ def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
     total = float(case["start"]) + sum(float(part["moved"]) for part in case["parts"]) + float(case["rest"])
     note = (
         f"Factors multiply: the anchor, {format_span(float(case['anchor_s']))}, {factor(float(case['start']))} as for "
-        f"all jobs on average, then those above, make {factor(total)} ({signed(total)} in logarithms), the mean that "
-        "the trees give. What is predicted is the likeliest time of the whole distribution, and at most the request."
+        f"all jobs on average, then those above, make {factor(total)} of it in all: the mean that the trees give, "
+        "before it is held to the request. The likeliest time is another number: where most of the jobs like it lie."
     )
     state = " open" if opened else ""
     return (
@@ -155,7 +162,7 @@ def _how_to_read(found: Foresight) -> str:
     said = (
         "A prediction starts at the anchor, the middle of the last five run times of jobs like it (same user, request "
         "and size where there are such), and every number known of the job makes it longer or shorter by a factor. The "
-        "forest that is asked is the one that predicted the job; it had not seen how long it took. Usual: the middle of "
-        f"the jobs that forest learned from, at most {int(found.told['model']['online']['jobs']):,}."
+        "forest that is asked is the one that predicted the job; it had not seen how long it took. Usual: the middle "
+        f"of the jobs that forest learned from, at most {int(found.told['model']['online']['jobs']):,}."
     )
     return f'<p class="note">{text(said)}</p>'
