@@ -1,4 +1,4 @@
-"""``kilowait predict report``: how well the run times of a log can be foretold, and why, as a folder for a page."""
+"""``kilowait predict-report``: how well the run times of a log can be foretold, and why, as a folder for a page."""
 
 from __future__ import annotations
 
