@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kilowait.evaluation.folders import open_folder
 
-LOG = "lublin:600:32:0.3:1"
+LOG = "lublin:900:32:0.2:1"
 
 
 def test_a_log_is_foretold(kilowait, tmp_path):
     out = tmp_path / "foretold"
     said = kilowait("predict-report", LOG, "--job", 590, "--out", out)
     assert said.status == 0, said.err
-    assert said.out.startswith("the last 180 of 600 jobs, each predicted when it was submitted")
+    assert said.out.startswith("the last 270 of 900 jobs, each predicted when it was submitted")
     for words in ("the forest's likely value", "held for", f"kilowait report {out} makes a page of it"):
         assert words in said.out
     opened = open_folder(out)

@@ -86,12 +86,12 @@ class Foresight:
 
 
 def factor(moved: float) -> str:
-    """What a contribution does to a time.
+    """What a contribution does to a time; sign and number stay on one line.
 
     >>> factor(0.6931), factor(-0.6931), factor(0.0)
-    ('× 2.00', '× 0.500', '× 1.00')
+    ('×\\xa02.00', '×\\xa00.500', '×\\xa01.00')
     """
-    return f"× {number(math.exp(moved))}"
+    return f"×\N{NO-BREAK SPACE}{number(math.exp(moved))}"
 
 
 def job_sentences(case: Mapping[str, Any]) -> list[str]:

@@ -61,7 +61,7 @@ def plane(found: Foresight) -> Drawn:
     near = "; ".join(f"{words} {share(_near(told['cells'][name]))}" for name, words in shown)
     return Drawn(
         figure,
-        f"The last {int(found.told['judged']):,} jobs; the darker, the more of them (logarithmic). On the line the "
+        f"The last {int(found.told['judged']):,} jobs; the stronger the colour, the more of them. On the line the "
         "prediction was the truth; below it the job took longer than was said.",
         f"Predicted against true run times. Within a cell of the truth, about a factor of 1.5: {near}.",
     )
