@@ -21,7 +21,7 @@ from kilowait.predict.history import Happened, keyed
 from kilowait.predict.runtimes import foresee
 from kilowait.predict.world import World, request_s, simulated
 
-__all__ = ["PREDICTORS", "USERS", "check_predictor", "first_replay", "foreseen", "with_requests"]
+__all__ = ["PREDICTORS", "USERS", "check_predictor", "first_replay", "foreseen", "last_two", "with_requests"]
 
 USERS = "users:"
 """Before a policy of a comparison: it is told what the users asked for, whatever is predicted."""
@@ -72,7 +72,7 @@ def foreseen(
         )
     world = first_replay(ordered, cluster)
     if predictor == "last2":
-        columns = _last_two(ordered, world)
+        columns = last_two(ordered, world)
     else:
         found = foresee(
             ordered, world, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
@@ -101,7 +101,7 @@ def with_requests(jobs: JobTable) -> JobTable:
     return jobs.with_columns(estimate_s=asked, **dict.fromkeys(OWN))
 
 
-def _last_two(jobs: JobTable, world: World) -> dict[str, Any]:
+def last_two(jobs: JobTable, world: World) -> dict[str, Any]:
     """As EASY+ predicts: the mean of the last two ended jobs of the user, at most the request; else the request."""
     request = request_s(jobs)
     ended = Happened(keyed(jobs.column("user")), world.end_s, jobs["submit_s"])
