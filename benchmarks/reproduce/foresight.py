@@ -2,7 +2,7 @@
 
 Models are fitted anew every week on the latest 12,000 jobs whose value was known, and asked about the next week's.
 Judged are the last 30 % of the jobs of each log, which no setting was chosen on. Starts and ends are those the log
-recorded; jobs whose wait it does not say are left out (one of HPC2N's). 95 % intervals: weeks are drawn again.
+recorded; jobs whose wait it does not say are left out (one of HPC2N's). 95 % intervals come from weeks drawn again.
 """
 
 from __future__ import annotations

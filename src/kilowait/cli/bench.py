@@ -23,7 +23,8 @@ Examples:
   kilowait bench --data ../shared/data --json
   kilowait bench env
   kilowait bench latency --out latency.png
-  kilowait bench train --device cuda --envs 4096"""
+  kilowait bench train --device cuda --envs 4096
+  kilowait bench predict"""
 
 
 @app.callback(invoke_without_command=True, epilog=_EPILOG)
@@ -206,6 +207,30 @@ def latency(
         print(f"{name:<28}{queue:>10.2f}{nodes:>10.2f}")
     if out is not None:
         print(f"\ndrawn in {out}")
+
+
+@app.command("predict")
+def predicting(
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=500, help="Jobs of the made workload a predictor learns from.")
+    ] = 12_000,
+    json: options.Json = False,
+) -> None:
+    """How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
+    from kilowait.experiments.foresight_speed import predictor_speeds
+
+    left = predictor_speeds(jobs)
+    found = []
+    while True:
+        with show.busy("measuring ..."):
+            measure = next(left, None)
+        if measure is None:
+            break
+        found.append(measure)
+        if not json:
+            _show(measure)
+    if json:
+        show.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
 def _show(measure: Measure) -> None:

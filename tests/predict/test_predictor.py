@@ -1,0 +1,218 @@
+"""Predictors that are kept: the same before and after, honest about errors, clear about what they cannot do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.predict.boosting import BoostingSettings
+from kilowait.predict.calibrating import fit
+from kilowait.predict.case import Case, case_of
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.models import Model
+from kilowait.predict.predictor import Predictor, load
+from kilowait.predict.targets import energy, wait
+from kilowait.predict.world import recorded
+from tests.predict.logs import DAY, habits
+
+SETTINGS = {
+    "forest": ForestSettings(trees=10, leaves=31),
+    "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
+}
+
+
+def queued(jobs: JobTable, names=("short", "long")) -> JobTable:
+    """With two queues, by what the log calls them."""
+    columns = {name: jobs[name] for name in jobs.columns}
+    return JobTable(labels={"queue": names}, **{**columns, "queue": (jobs["user"] == 1).astype(int)})
+
+
+def case(jobs: JobTable) -> Case:
+    return case_of(jobs, recorded(jobs), 16)
+
+
+def made(name: str = "forest", jobs: JobTable | None = None) -> Predictor:
+    model = Model.of(name)
+    asked = case(habits() if jobs is None else jobs)
+    return fit(asked, model, nodes=16, data="habits", settings=SETTINGS.get(model.family))
+
+
+def later(seed: int = 1) -> JobTable:
+    """The same site, months later; four more users nobody has heard of."""
+    jobs = habits(seed)
+    return jobs.with_columns(
+        submit_s=jobs["submit_s"] + 90 * DAY, user=jobs["user"] + 4 * (jobs["user"] == 2)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["forest", "forest:quantile:0.9", "boosting:median", "random-forest", "last2"]
+)
+def test_what_is_kept_is_what_is_read(tmp_path, name):
+    predictor = made(name)
+    predictor.save(tmp_path)
+    again = load(tmp_path)
+    assert again.card == predictor.card
+    asked = case(later())
+    before, after = predictor.predict(asked), again.predict(asked)
+    for part in ("value", "low", "middle", "high"):
+        np.testing.assert_array_equal(getattr(after, part), getattr(before, part))
+        assert (getattr(after, part) <= 3600).all()
+    assert (after.low <= after.middle).all() and (after.middle <= after.high).all()
+
+
+@pytest.mark.parametrize("name", ["forest", "boosting:median", "last2"])
+def test_bounds_hold_on_later_jobs(name):
+    whole = case(habits(jobs=2700))
+    high = made(name, habits(jobs=2700)[:1350]).predict(whole).high
+    held = (whole.target.values <= high * 1.011)[1350:].mean()
+    assert held == pytest.approx(0.9, abs=0.05)
+
+
+def test_the_card_says_what_there_is_to_know():
+    card = made().card
+    assert (card.target, card.unit, card.data, card.nodes) == ("runtime", "s", "habits", 16)
+    assert card.calibrated == 90 and 700 < card.jobs <= 810
+    assert set(card.errors) == {"forest", "request", "last2", "class-median", "recent"}
+    assert card.errors["forest"]["accuracy"] > card.errors["last2"]["accuracy"]
+    assert card.held["0.9"] == pytest.approx(0.9, abs=0.1)
+    assert sum(card.importance.values()) == pytest.approx(1)
+    assert [row["month"] for row in card.drift] == [1] and card.drift[0]["jobs"] == 450
+    assert card.settings["trees"] == 10 and card.requests
+    assert "no names at all" in card.personal and "2 at least" in card.personal
+    assert made("last2").card.features == ()
+
+
+def test_nothing_of_the_last_tenth_is_learned():
+    jobs = habits()
+    spoilt = jobs.with_columns(runtime_s=np.where(jobs["job_id"] >= 810, 7.0, jobs["runtime_s"]))
+    one, other = made(jobs=jobs), made(jobs=spoilt)
+    values = case(jobs).features.values
+    np.testing.assert_array_equal(one.trees.weights(values), other.trees.weights(values))
+    assert one.card.errors["forest"] != other.card.errors["forest"]
+
+
+def test_queues_are_known_by_name():
+    predictor = made(jobs=queued(habits()))
+    assert predictor.card.codes == {"queue": ("short", "long")}
+    assert "names of queues" in predictor.card.personal
+    column = predictor.card.features.index("queue")
+    usual = predictor.rows(case(queued(habits())))[:, column]
+    assert set(usual) == {0.0, 1.0}
+    columns = {name: habits()[name] for name in habits().columns}
+    turned = JobTable(
+        labels={"queue": ("long", "short")}, **columns, queue=(habits()["user"] != 1).astype(int)
+    )
+    np.testing.assert_array_equal(predictor.rows(case(turned))[:, column], usual)
+    new = predictor.rows(case(queued(habits(), ("short", "huge"))))[:, column]
+    assert np.isnan(new[usual == 1]).all() and (new[usual == 0] == 0).all()
+
+
+def test_users_nobody_has_heard_of():
+    asked = case(later()[:1])
+    said = made().predict(asked)
+    assert 1 <= said.value[0] <= 3600
+    assert len(made().predict(case(later()[:0])).value) == 0
+
+
+def test_constant_and_zero_run_times():
+    for runtime_s in (0.0, 77.0):
+        constant = habits().with_columns(runtime_s=np.full(900, runtime_s))
+        for name in ("forest", "boosting:mean", "last2"):
+            said = made(name, constant).predict(case(constant))
+            assert said.value[-1] == pytest.approx(max(runtime_s, 1.0 if name != "last2" else 0.0), rel=0.02)
+
+
+def test_other_targets(tmp_path):
+    jobs = habits().with_columns(energy_j=habits()["runtime_s"] * 200.0)
+    world = recorded(jobs)
+    for target in (wait(jobs, world), energy(jobs, world)):
+        asked = case_of(jobs, world, 16, target)
+        predictor = fit(asked, Model.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"])
+        predictor.save(tmp_path)
+        said = load(tmp_path).predict(asked)
+        assert predictor.card.target == target.name
+        assert np.isfinite(said.value).all()
+    with pytest.raises(InputError, match="says energy, and runtime is asked for"):
+        predictor.predict(case(jobs))
+
+
+def test_words_for_jobs_it_cannot_be_asked_of():
+    with_queues = made(jobs=queued(habits()))
+    with pytest.raises(InputError, match=r"lack \d+ of \d+ features.*queue.*columns of habits"):
+        with_queues.predict(case(later()))
+    bare = later()
+    unasked = bare.with_columns(estimate_s=bare["runtime_s"])
+    with pytest.raises(InputError, match="nobody asked for a time in these jobs, and users of habits did"):
+        made().predict(case(unasked))
+    with pytest.raises(InputError, match="looks at no features; ask it of jobs"):
+        made("last2").of_rows(np.zeros((1, 0)), np.zeros(1), np.zeros(1))
+
+
+def test_words_for_logs_too_short():
+    with pytest.raises(InputError, match="of 10 of the last 10 jobs is known.*20 at least"):
+        made(jobs=habits()[:100])
+    with pytest.raises(InputError, match="runtime of 0 of the last 0 jobs"):
+        made(jobs=habits()[:0])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: (folder / "card.json").unlink(), "holds no predictor: it has no card.json"),
+        (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
+        (lambda folder: (folder / "card.json").write_text("{}"), "is not the card of a predictor"),
+        (
+            lambda folder: rewrite(folder, format=9, version="3.0"),
+            "format 9, written by kilowait 3.0.*fit it again",
+        ),
+        (lambda folder: rewrite(folder, drop="seed"), "damaged .it lacks seed"),
+        (
+            lambda folder: (folder / "trees.txt").write_text("tree"),
+            "trees.txt is not there or is not what was written",
+        ),
+        (lambda folder: (folder / "leaves.npz").unlink(), "leaves.npz is not there"),
+        (
+            lambda folder: rewrite(folder, features=["nodes"]),
+            "trees of 54 features and a card of 1|trees of .* card of 1",
+        ),
+    ],
+    ids=[
+        "no card",
+        "half a card",
+        "another file",
+        "another version",
+        "a field less",
+        "trees",
+        "leaves",
+        "features",
+    ],
+)
+def test_words_for_damaged_folders(tmp_path, spoil, words):
+    made().save(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(InputError, match=words):
+        load(tmp_path)
+
+
+def rewrite(folder, drop=None, **changes):
+    card = json.loads((folder / "card.json").read_text())
+    card |= changes
+    card.pop(drop, None)
+    (folder / "card.json").write_text(json.dumps(card))
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(InputError, match="there is no folder .*kilowait predict fit TRACE --out"):
+        load(tmp_path / "none")
+
+
+def test_a_card_is_plain():
+    card = made().card
+    json.dumps(card.errors)
+    assert replace(card, seed=1) != card
