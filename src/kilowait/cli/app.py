@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
     "front": ("kilowait.cli.front", "One agent under every preference between two terms or more."),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
+    "synth": ("kilowait.cli.synth", "Workloads learned from a log: fit, sample, score, list."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
     "clusters": ("kilowait.cli.clusters", "The machines known by name."),
     "bench": ("kilowait.cli.bench", "How fast this kilowait is on this machine."),
