@@ -223,9 +223,9 @@ def _cramer(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
 def classifier_auc(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> float:
     """How well trees of LightGBM tell generated jobs from real ones: area under the ROC curve over five folds.
 
-    0.5: not at all, 1: always. They see the columns of a job, hour and weekday, the time since the last submission,
-    and whether the job repeats what its user's job before asked for; with `history` also how long ago that came and
-    how its run time differed.
+    0.5: not at all, 1: always; well below 0.5 where the same jobs are in both. They see the columns of a job, hour
+    and weekday, the time since the last submission, and whether the job repeats what its user's job before asked
+    for; with `history` also how long ago that came and how its run time differed.
     """
     try:
         import lightgbm

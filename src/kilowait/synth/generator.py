@@ -29,7 +29,7 @@ from kilowait.seeding import stream
 from kilowait.synth.conditions import Conditions, Wanted
 from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
 
-__all__ = ["GENERATORS", "Generator", "State", "Told", "fit_generator", "load_generator"]
+__all__ = ["GENERATORS", "Generator", "State", "Told", "fit_generator", "load_generator", "settings_of"]
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
@@ -247,6 +247,15 @@ def _kind(name: str) -> type[Generator]:
     module, _, found = GENERATORS[name][0].partition(":")
     kind: type[Generator] = getattr(import_module(module), found)
     return kind
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """What can be set of a generator, and what it is otherwise.
+
+    >>> settings_of("bootstrap")
+    {'days': 7}
+    """
+    return asdict(_kind(name).settings_type())
 
 
 def _settings(kind: type[Generator], given: Mapping[str, Any]) -> Any:

@@ -3,8 +3,8 @@
 A *session* is a run of jobs of one user with no more than `session_s` between them. Sessions keep their user, their
 size and, but for some minutes, their beginning; the times within are generated. A *block* is one user's week (of
 the clock's weeks). Of a block the calendar keeps what a bystander would say of it: how many jobs there were, how
-heavy they were on average (in octaves), and its *menu*, the commonest kinds of job (account, queue, GPUs, nodes,
-request), each with its share and how long such jobs took (in octaves).
+heavy they were on average (in octaves), how quickly they came (in half octaves), and its *menu*, the commonest
+kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs took (in octaves).
 """
 
 from __future__ import annotations
@@ -23,12 +23,21 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-CONDITIONS = {"user": 0, "hour": 24, "weekday": 7, "since": 32, "left": 12, "block_jobs": 14, "work": 48}
+CONDITIONS = {
+    "user": 0,
+    "hour": 24,
+    "weekday": 7,
+    "since": 32,
+    "left": 12,
+    "block_jobs": 14,
+    "work": 48,
+    "pace": 24,
+}
 """What is known of a job before it is generated, and how many values that has; users are as many as there are.
 
-`since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session;
-`block_jobs`: jobs of the user in this week; `work`: node-seconds of such a job on average. The last three in
-octaves, `since` in half octaves."""
+`since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
+block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
+geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
 SHARES, LEVELS = 12, 40
 """Values of a menu's shares and levels; 0 is for an empty place."""
 
@@ -143,6 +152,7 @@ def calendar_of(
             _steps(left, CONDITIONS["left"]),
             _steps(block_jobs, CONDITIONS["block_jobs"])[block],
             _steps(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
+            _pace(away_s, start, block)[block],
         ],
         axis=1,
     )
@@ -161,6 +171,14 @@ def calendar_of(
         *menus,
         np.cumsum(daily, axis=1),
     )
+
+
+def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
+    """Half octaves of the mean time within the sessions of each block, from 1 on; 0 where there is none."""
+    inside = np.bincount(block, ~start)
+    total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
+    mean_s = np.exp(total / np.maximum(inside, 1.0))
+    return np.where(inside > 0, 1 + _steps(mean_s, CONDITIONS["pace"] - 1, per_octave=2), 0)
 
 
 def _steps(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
