@@ -27,6 +27,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
     "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
     "front": ("kilowait.cli.front", "One agent under every preference between two terms or more."),
+    "predict": (
+        "kilowait.cli.predict",
+        "What jobs will take, wait or draw: models compared, fitted, explained.",
+    ),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
     "clusters": ("kilowait.cli.clusters", "The machines known by name."),
