@@ -44,13 +44,6 @@ LOGS = {
 """Kabré's size is not known: that of its largest job is taken."""
 LEAST_W = 10.0
 """No node draws less on average; where Kabré's would, its run time is not what the file lets one compute."""
-_LEARNED = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle", "forest:mean")
-MODELS = {
-    "runtime": USUAL,
-    "wait": ("last2", "class-median", "recent", *_LEARNED),
-    "power": ("rate", "last2", "class-median", "recent", *_LEARNED),
-    "energy": ("rate", "last2", "class-median", "recent", *_LEARNED),
-}
 SHOWN = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle")
 """Models that are held against the best simple one."""
 
@@ -63,7 +56,7 @@ def results(
         if name not in LOGS:
             raise UnknownNameError("log", name, LOGS)
     return {
-        f"{name}, {target}": judged(sources, say, name, target, MODELS[target])
+        f"{name}, {target}": judged(sources, say, name, target, USUAL[target])
         for name in logs or LOGS
         for target in LOGS[name].targets
     }
@@ -102,10 +95,14 @@ def text(found: dict[str, Any]) -> str:
         f"measure:\n\n{table(heads, rows)}"
     )
     held = [
-        [name, *(f"{100 * share:.1f} %" for share in one["held"].values())] for name, one in found.items()
+        [name, *(f"{100 * ran:.1f} % ({100 * kept:.1f} %)" for ran, kept in one["held"].values())]
+        for name, one in found.items()
     ]
-    levels = [f"{100 * level:g} %" for level in next(iter(found.values()))["held"]]
-    parts.append(f"Jobs within the forest's calibrated quantiles:\n\n{table(['', *levels], held)}")
+    levels = [f"{100 * float(level):g} %" for level in next(iter(found.values()))["held"]]
+    parts.append(
+        "Jobs within the forest's calibrated quantiles (where one that ran past its request counts as the request):\n\n"
+        f"{table(['', *levels], held)}"
+    )
     return "\n\n".join(parts)
 
 

@@ -64,7 +64,8 @@ def test_the_forest_is_timed_once_and_keeps_its_levels(done):
     _, found = done
     assert found.row("forest:likely").seconds == found.row("forest:middle").seconds > 0
     assert list(found.held) == [0.5, 0.9, 0.97]
-    assert found.held[0.9] == pytest.approx(0.9, abs=0.06)
+    ran, kept = found.held[0.9]
+    assert ran == pytest.approx(0.9, abs=0.06) and ran <= kept <= 1
 
 
 def test_worlds():

@@ -22,7 +22,8 @@ QUICK = {
     "forest": ForestSettings(trees=10, leaves=31),
     "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
 }
-LEARNED = tuple(name for name in USUAL if ":" in name or name == "random-forest")
+RUNTIME = USUAL["runtime"]
+LEARNED = tuple(name for name in RUNTIME if ":" in name or name == "random-forest")
 
 
 def asked(names, jobs, world, **more):
@@ -36,7 +37,7 @@ def asked(names, jobs, world, **more):
 @pytest.fixture(scope="module")
 def told():
     jobs = habits()
-    names = (*USUAL, "boosting:quantile:0.9", "forest:quantile:0.9")
+    names = (*RUNTIME, "boosting:quantile:0.9", "forest:quantile:0.9")
     return jobs, asked(names, jobs, recorded(jobs))
 
 

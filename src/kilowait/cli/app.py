@@ -28,6 +28,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
     "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
     "front": ("kilowait.cli.front", "One agent under every preference between two terms or more."),
+    "predict": (
+        "kilowait.cli.predict",
+        "What jobs will take, wait or draw: models compared, fitted, explained.",
+    ),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
     "telemetry": ("kilowait.cli.telemetry", "Meters: GPUs, processors, the grid; and the energy of jobs."),
     "synth": ("kilowait.cli.synth", "Workloads learned from a log: fit, sample, score, list."),

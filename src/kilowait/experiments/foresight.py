@@ -73,8 +73,9 @@ class Foresight:
     """The later jobs that count, of which the truth is known."""
     weeks: int
     rows: tuple[Row, ...]
-    held: Mapping[float, float]
-    """Share of judged jobs within the forest's quantile, by its level; empty without a forest."""
+    held: Mapping[float, tuple[float, float]]
+    """Share of judged jobs within the forest's quantile, by its level: as they ran, and where a job that went beyond
+    what its user asked for counts as that, which no quantile exceeds; empty without a forest."""
 
     def row(self, model: str) -> Row:
         """Of a model by name."""
@@ -199,10 +200,13 @@ def foresight(
             )
             for said, seconds in told
         ),
-        held={}
-        if forest is None
-        else {level: held(forest.quantile(level)[rows], truth[rows]) for level in LEVELS},
+        held={} if forest is None else {level: _held(forest.quantile(level), case, rows) for level in LEVELS},
     )
+
+
+def _held(bound: Floats, case: Case, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    truth = case.target.values[rows]
+    return held(bound[rows], truth), held(bound[rows], np.minimum(truth, case.target.most[rows]))
 
 
 class _Weeks:

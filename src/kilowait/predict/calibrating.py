@@ -7,7 +7,7 @@ that tenth: there its errors are found, and at which levels the truth lay.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.predict.card import Card
 from kilowait.predict.case import Case
+from kilowait.predict.features import chosen
 from kilowait.predict.fitting import Fitted, Settings, fit_by, usual_settings
 from kilowait.predict.forest import Forest
 from kilowait.predict.models import Model
@@ -37,9 +38,11 @@ MONTH_S = 30 * 86400.0
 LABELLED = ("queue", "qos")
 """Features that are numbers of names."""
 PERSONAL = (
-    "no names of users, accounts or jobs, and no record of any single user; {names}. Leaves of the trees are counts of "
-    "jobs, {least} at least: whoever knows a user's habits may recognize them"
+    "no record of any single user, no names of users, accounts or jobs{names}. Leaves of the trees are counts of jobs, "
+    "{least} at least: whoever knows a user's habits may recognize them"
 )
+POSITION = ("everyone_count", "request_count")
+"""Features that tell how far on in its log a job stands, which means nothing in another."""
 
 
 def fit(
@@ -65,6 +68,7 @@ def fit(
         threads: of LightGBM; they do not change the result.
         power: where modelled watts come from, for the card.
     """
+    case = _without_position(case)
     target, jobs, features = case.target, case.jobs, case.features
     begin = len(case) - max(1, round(len(case) * CALIBRATION)) if len(case) else 0
     late = np.arange(begin, len(case))[np.isfinite(target.values[begin:])]
@@ -114,6 +118,12 @@ def fit(
         power=power or {},
     )
     return Predictor(card, model, None if fitted is None else fitted.trees, levels)
+
+
+def _without_position(case: Case) -> Case:
+    table = case.features
+    names = tuple(name for name in table.names if name not in POSITION)
+    return replace(case, features=replace(table, names=names, values=chosen(table, names)))
 
 
 def _levels(case: Case, model: Model, fitted: Fitted | None, late: Ints) -> tuple[Floats, Floats]:
@@ -180,7 +190,7 @@ def _personal(how: Settings, codes: Mapping[str, Any]) -> str:
     """What of persons a predictor that has learned holds."""
     words = {"queue": "queues", "qos": "qualities of service"}
     names = " and ".join(words[name] for name in codes)
-    return PERSONAL.format(names=f"names of {names}" if names else "no names at all", least=how.leaf_jobs)
+    return PERSONAL.format(names=f"; names of {names}" if names else "", least=how.leaf_jobs)
 
 
 def _version() -> str:

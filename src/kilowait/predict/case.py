@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,22 @@ class Case:
     def difference(self) -> Floats:
         """(n,) what models learn: ln(value) less the anchor; NaN where it is not known."""
         return np.log(np.maximum(self.target.values, 1.0)) - self.features.anchor
+
+    def first(self, count: int) -> Case:
+        """The first so many jobs; what was known of them does not depend on the others."""
+        target, features, rows = self.target, self.features, slice(0, count)
+        arrays = ("values", "known_s", "asked", "most", "scale")
+        return Case(
+            self.jobs[rows],
+            self.world[rows],
+            replace(target, **{name: getattr(target, name)[rows] for name in arrays}),
+            replace(
+                features,
+                values=features.values[rows],
+                anchor=features.anchor[rows],
+                request=features.request[rows],
+            ),
+        )
 
 
 def case_of(jobs: JobTable, world: World, nodes: int, target: Target | None = None) -> Case:

@@ -34,21 +34,27 @@ FAMILIES = {
     "random-forest": "a random forest that says a mean of logarithms",
 }
 """Models that learn."""
-USUAL = (
-    "request",
-    "last2",
-    "user-median",
-    "class-median",
-    "recent",
-    "random-forest",
-    "boosting:mean",
-    "boosting:median",
-    "boosting:asymmetric:3",
-    "forest:likely",
-    "forest:middle",
-    "forest:centre",
-)
-"""Those a table shows unless one says otherwise."""
+_LEARNED = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle", "forest:mean")
+USUAL = {
+    "runtime": (
+        "request",
+        "last2",
+        "user-median",
+        "class-median",
+        "recent",
+        "random-forest",
+        "boosting:mean",
+        "boosting:median",
+        "boosting:asymmetric:3",
+        "forest:likely",
+        "forest:middle",
+        "forest:centre",
+    ),
+    "wait": ("last2", "class-median", "recent", *_LEARNED),
+    "power": ("rate", "last2", "class-median", "recent", *_LEARNED),
+    "energy": ("rate", "last2", "class-median", "recent", *_LEARNED),
+}
+"""Those a table shows unless one says otherwise, by target."""
 
 
 @dataclass(frozen=True)

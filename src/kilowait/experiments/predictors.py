@@ -1,0 +1,238 @@
+"""Predictors from what people write: a log and a target become a case; fitted, kept, asked, explained, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.folders import save_folder
+from kilowait.experiments.energy import PowerSettings, meter_for
+from kilowait.experiments.foresight import world_of
+from kilowait.experiments.foresight_tuning import tune_predictor
+from kilowait.experiments.inputs import Workload, cluster_of, workload_of
+from kilowait.experiments.study import Trial
+from kilowait.predict.calibrating import CALIBRATION, fit
+from kilowait.predict.card import Card
+from kilowait.predict.case import Case, case_of
+from kilowait.predict.explaining import Explanation, explain
+from kilowait.predict.models import USUAL, Model
+from kilowait.predict.predictor import Predictor
+from kilowait.predict.targets import TARGETS, target_of
+
+__all__ = [
+    "Asked",
+    "Prepared",
+    "asked_again",
+    "check_table_name",
+    "explained",
+    "fit_predictor",
+    "models_for",
+    "predicted_columns",
+    "prepared_case",
+    "save_predictor",
+    "table_columns",
+    "write_columns",
+]
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to predict of which jobs, as people write it."""
+
+    trace: str
+    target: str = "runtime"
+    cluster: str = "auto"
+    world: str = "auto"
+    labels: str | None = None
+    """Of watts and joules; None: measured, with a power model both."""
+    power: str | None = None
+    profile: str | None = None
+    format: str | None = None
+    columns: str | None = None
+    strict: bool = False
+    jobs: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UnknownNameError("target", self.target, TARGETS)
+        if self.target not in ("power", "energy") and (self.power or self.labels):
+            raise InputError(
+                f"a power model and its labels are for the targets power and energy, not {self.target}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Jobs that a model can be asked of."""
+
+    case: Case
+    cluster: Cluster
+    workload: Workload
+    notes: tuple[str, ...]
+    power: Mapping[str, Any]
+    """Where watts come from, for the card."""
+
+
+def prepared_case(asked: Asked) -> Prepared:
+    """Read the log, find out when its jobs started and ended, and what was known at each submission.
+
+    >>> prepared_case(Asked("lublin:60:16")).case.target.name
+    'runtime'
+    """
+    workload = workload_of(
+        asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
+    )
+    cluster, note = cluster_of(asked.cluster, workload.jobs)
+    jobs, world, more = world_of(workload.jobs.sorted(), cluster, asked.world)
+    if asked.target not in ("power", "energy"):
+        case, power = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world)), {}
+    else:
+        power = {
+            "labels": asked.labels or ("measured" if asked.power is None else "both"),
+            "power": asked.power,
+            "profile": asked.profile,
+        }
+        watts: dict[str, Any] = {"labels": power["labels"]}
+        if asked.power is not None:
+            # Cooling has no part in what nodes draw, and may want the weather.
+            settings = PowerSettings(asked.power, profile=asked.profile, cooling="pue:1")
+            meter = meter_for(settings, jobs, cluster)
+            watts |= {"model": meter.model, "profile": meter.profile}
+        case = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world, **watts))
+    notes = tuple(words for words in (note, *more) if words is not None)
+    return Prepared(case, cluster, workload, notes, power)
+
+
+def asked_again(card: Card, asked: Asked) -> Asked:
+    """The question that a predictor answers, of other jobs."""
+    return replace(
+        asked,
+        target=card.target,
+        cluster=f"nodes:{card.nodes}" if asked.cluster == "auto" else asked.cluster,
+        labels=card.power.get("labels"),
+        power=card.power.get("power"),
+        profile=card.power.get("profile"),
+    )
+
+
+def models_for(text: str | None, case: Case) -> tuple[list[Model], tuple[str, ...]]:
+    """The models people name, with commas between; else the usual ones that this log can have, and notes."""
+    if text is not None:
+        return [Model.of(one) for one in text.split(",")], ()
+    names = USUAL[case.target.name]
+    if "request" in names and np.isnan(case.target.asked).any():
+        kept = [Model.of(name) for name in names if name != "request"]
+        return kept, ("not every job says what its user asked for: the request is left out",)
+    return [Model.of(name) for name in names], ()
+
+
+def fit_predictor(
+    prepared: Prepared,
+    model: Model,
+    *,
+    data: str,
+    tune: int = 0,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[Trial], None] | None = None,
+) -> Predictor:
+    """Fit a predictor, with settings that were searched for on the jobs before its last tenth where `tune` says."""
+    case, settings = prepared.case, None
+    if tune:
+        early = case.first(round(len(case) * (1 - CALIBRATION)))
+        settings, _ = tune_predictor(early, model, trials=tune, seed=seed, progress=progress)
+    return fit(
+        case,
+        model,
+        nodes=prepared.cluster.nodes,
+        data=data,
+        settings=settings,
+        seed=seed,
+        threads=threads,
+        power=prepared.power,
+    )
+
+
+def save_predictor(
+    predictor: Predictor, folder: str | PathLike[str], *, manifest: Mapping[str, Any], force: bool = False
+) -> Path:
+    """Keep a predictor in a folder, whole or not at all, with a manifest that says where it comes from."""
+    return save_folder(folder, predictor.save, kind="predictor", manifest=manifest, force=force)
+
+
+def explained(predictor: Predictor, case: Case, job: str) -> Explanation:
+    """What a predictor says of the job of this number, and why."""
+    ids = case.jobs["job_id"]
+    try:
+        row = int(np.flatnonzero(ids == int(job))[0])
+    except (ValueError, IndexError):
+        span = f"they go from {ids.min()} to {ids.max()}" if len(ids) else "it has none"
+        raise InputError(f"there is no job {job} in this log; its jobs have numbers, and {span}") from None
+    return explain(predictor, case, row)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def table_columns(case: Case) -> dict[str, npt.NDArray[Any]]:
+    """A row a job: its number, what was known at its submission, and what came out where it is known."""
+    features, jobs = case.features, case.jobs
+    columns: dict[str, npt.NDArray[Any]] = {"job_id": jobs["job_id"]}
+    columns |= {name: features.values[:, at] for at, name in enumerate(features.names)}
+    columns["runtime_s"] = jobs["runtime_s"]
+    if "energy_j" in jobs:
+        columns["energy_j"] = jobs["energy_j"]
+    if case.target.name not in ("runtime", "energy"):
+        columns[f"{case.target.name}_{case.target.unit.lower()}"] = case.target.values
+    return columns
+
+
+def predicted_columns(predictor: Predictor, case: Case) -> dict[str, npt.NDArray[Any]]:
+    """A row a job: its number, what is predicted with its bounds, and the truth where it is known."""
+    said, unit = predictor.predict(case), case.target.unit.lower()
+    return {
+        "job_id": case.jobs["job_id"],
+        f"{case.target.name}_{unit}": case.target.values,
+        f"predicted_{unit}": said.value,
+        f"p10_{unit}": said.low,
+        f"p50_{unit}": said.middle,
+        f"p90_{unit}": said.high,
+    }
+
+
+def write_columns(columns: Columns, path: str | PathLike[str]) -> None:
+    """Write a table as Parquet or CSV, by the ending of the name; what is not known is left empty."""
+    check_table_name(path)
+    import pyarrow as pa
+
+    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+    try:
+        if Path(path).suffix == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(table, path)
+        else:
+            from pyarrow import csv
+
+            csv.write_csv(table, path)
+    except OSError as problem:
+        raise InputError(f"cannot write {path}: {problem.strerror or problem}") from None
+
+
+def check_table_name(path: str | PathLike[str]) -> None:
+    """Raise unless a table may be written so: asked before a long read, not after it."""
+    suffix = Path(path).suffix
+    if suffix not in (".parquet", ".csv"):
+        raise InputError(f"the table is to be written to {path}; end its name in .parquet or .csv")
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"cannot write {path}: its folder is not there; make it first")
