@@ -21,7 +21,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "simulate": ("kilowait.cli.simulate", "Replay a job log under one rule and print what users would wait."),
     "compare": ("kilowait.cli.compare", "The same jobs under several rules, with a verdict."),
     "report": ("kilowait.cli.report", "A page with tables and pictures from run folders."),
-    "predict-report": ("kilowait.cli.predict_report", "How well run times are foretold, and why."),
     "energy": ("kilowait.cli.energy", "What a machine draws, and what levers save on a log."),
     "train": ("kilowait.cli.train", "Search for a rule that beats the known ones on a log."),
     "tune": ("kilowait.cli.tune", "Search for the settings of a learner, on the earlier jobs of a log."),

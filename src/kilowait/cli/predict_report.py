@@ -1,4 +1,4 @@
-"""``kilowait predict-report``: how well the run times of a log can be foretold, and why, as a folder for a page."""
+"""``kilowait predict report``: how well the run times of a log can be foretold, and why, as a folder for a page."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ import typer
 
 from kilowait.cli import options, show
 
-__all__ = ["app", "report"]
+__all__ = ["EPILOG", "report"]
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
-
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
-  kilowait predict-report log.swf.gz --out runs/foretold; kilowait report runs/foretold
-  kilowait predict-report log.swf.gz --jobs 8000 --job 4711 --job 4712 --out runs/why"""
+  kilowait predict report log.swf.gz --out runs/foretold; kilowait report runs/foretold
+  kilowait predict report log.swf.gz --jobs 8000 --job 4711 --job 4712 --out runs/why"""
 
 
-@app.command(epilog=_EPILOG)
 def report(
     context: typer.Context,
     trace: options.Trace,

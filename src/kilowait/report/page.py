@@ -74,7 +74,7 @@ def write_report(
     and predicted run times may be added. An earlier report at `out` is replaced, another file is not.
 
     Args:
-        folders: what `kilowait simulate`, `compare`, `train` or `predict-report` wrote.
+        folders: what `kilowait simulate`, `compare`, `train` or `predict report` wrote.
         out: the HTML file; folders above it are made.
         figures: a folder for the figures.
         title: of the page.
@@ -360,7 +360,7 @@ def _opened(
     folders: Sequence[str | PathLike[str]], say: Progress
 ) -> tuple[list[tuple[Contest, Mapping[str, float]]], list[Training], list[Foresight], list[Source]]:
     if not folders:
-        raise InputError("no folder to report on; give what simulate, compare, train or predict-report wrote")
+        raise InputError("no folder to report on; give what simulate, compare, train or predict report wrote")
     runs: list[Run] = []
     contests: list[tuple[Contest, Mapping[str, float]]] = []
     training: list[Training] = []
