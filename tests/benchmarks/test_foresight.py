@@ -11,7 +11,7 @@ from benchmarks.reproduce.sources import Sources
 
 from kilowait.predict.simple import SIMPLE
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "foresight.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "predicting.md"
 
 
 def without_seconds(line: str) -> list[str]:
