@@ -67,6 +67,12 @@ def test_every_verb_is_spoken_of(kilowait):
         "traces anonymize",
         "traces list",
         "traces fetch",
+        "predict features",
+        "predict score",
+        "predict fit",
+        "predict jobs",
+        "predict explain",
+        "predict describe",
         "bench",
     ):
         assert f"kilowait {verb}" in page

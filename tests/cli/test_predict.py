@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
@@ -149,3 +151,10 @@ def test_errors(kilowait, kept, log, tmp_path):
         in kilowait("predict", "score", log, "--power", "taurus").error()
     )
     assert "unknown world 'real'" in kilowait("predict", "score", log, "--world", "real").err
+
+
+def test_without_lightgbm(kilowait, log, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert kilowait("predict", "score", log, "-c", 16, "--models", "last2").status == 0
+    error = kilowait("predict", "fit", log, "-c", 16, "--out", tmp_path / "made").err
+    assert "this needs lightgbm, which is not installed: pip install 'kilowait[predict]'" in error

@@ -63,8 +63,8 @@ MEANINGS = {
 STATISTICS = {
     "count": "ln(1 + jobs {kind} that have ended)",
     "last": "ln(run time) of the last ended job {kind}, less the anchor",
-    "second": "ln(run time) of the last but one ended job {kind}, less the anchor",
-    "third": "ln(run time) of the last but two ended jobs {kind}, less the anchor",
+    "second": "ln(run time) of the ended job {kind} before the last, less the anchor",
+    "third": "ln(run time) of the ended job {kind} before these two, less the anchor",
     "middle": "median of ln(run time) of the last five ended jobs {kind}, less the anchor",
     "spread": "largest less smallest ln(run time) of the last five ended jobs {kind}",
     "since": "ln(1 + seconds since a job {kind} ended)",
@@ -72,7 +72,7 @@ STATISTICS = {
     "quick": "how quick many ended jobs {kind} were: mean of 10 s / run time, at most 1",
     "ok": "share of the last five ended jobs {kind} that ended well",
     "running": "jobs {kind} that run",
-    "elapsed": "ln(1 + seconds for which the latest job {kind} runs), -1: it does not run",
+    "elapsed": "ln(1 + seconds for which the latest job {kind} to start runs), -1: it does not run",
     "waiting": "jobs {kind} that wait",
     "gap": "ln(1 + seconds since a job {kind} was submitted)",
 }

@@ -35,9 +35,9 @@ MANY = 30
 """Jobs whose mean is taken."""
 STATISTICS = {
     "last": "ln(target) of the last job {kind} of which it is known, less the target's anchor",
-    "middle": "median of the last five {kind}, less the target's anchor",
-    "mean": "mean of the last 30 {kind}, less the target's anchor",
-    "spread": "largest less smallest of the last five {kind}",
+    "middle": "median of ln(target) of the last five jobs {kind}, less the target's anchor",
+    "mean": "mean of ln(target) of the last 30 jobs {kind}, less the target's anchor",
+    "spread": "largest less smallest ln(target) of the last five jobs {kind}",
 }
 MEANINGS = {
     "target_anchor": "ln of the middle of the last five values of the target of the nearest kind of jobs",
