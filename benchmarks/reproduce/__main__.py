@@ -17,6 +17,7 @@ from benchmarks.reproduce import (
     openb,
     rlscheduler,
     simulators,
+    synthetic,
     tsafrir,
 )
 from benchmarks.reproduce.sources import Sources
@@ -33,6 +34,7 @@ TABLES = {
     "learning": learning,
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
+    "synthetic": synthetic,
 }
 
 HELP = """\
@@ -49,6 +51,8 @@ tables:
   energy-learning   ours: a learned policy that steers power beside levers written by hand, on three ALCF logs
   gpu-learning      ours: D3QN, SAC, PPO and a search against rules on a mixed GPU cluster, three loads;
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
+  synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
+                    fits for half an hour (see python -m benchmarks.reproduce.synthetic)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
