@@ -21,8 +21,8 @@ Ints = npt.NDArray[np.int64]
 
 STRETCH = 128
 """Jobs of a stretch. Those of several users may lie in one; nobody sees another's."""
-BATCH = 8
-"""Stretches of a step."""
+BATCH, JOBS_A_STRETCH = 8, 2000
+"""Stretches of a step; fewer for a log with fewer jobs than this for each, so that it has steps enough to learn."""
 RATE = 4e-3
 DROPPED = 0.1
 """Share of what is known beforehand that is hidden in training."""
@@ -79,14 +79,15 @@ def train(calendar: Calendar, codes: Ints, shape: Shape, *, passes: float, seed:
         _begin_with_frequencies(network, codes)
         lesson = lesson_of(calendar, codes, shape)
         length = min(STRETCH, jobs)
-        steps = max(1, math.ceil(passes * jobs / (BATCH * length * 0.75)))
+        together = min(BATCH, max(1, jobs // JOBS_A_STRETCH))
+        steps = max(1, math.ceil(passes * jobs / (together * length * 0.75)))
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
         rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps + 1, pct_start=0.1)
         starts: list[int] = []
         for step in range(steps):
-            while len(starts) < BATCH:
+            while len(starts) < together:
                 starts += _stretches(jobs, length, rng)
-            batch, starts = starts[:BATCH], starts[BATCH:]
+            batch, starts = starts[:together], starts[together:]
             loss = _loss(network, lesson, torch.tensor(batch), length)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
