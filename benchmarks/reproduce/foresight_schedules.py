@@ -84,7 +84,7 @@ def figures(path: str, folder: Path, log: str, seeds: Sequence[int]) -> dict[str
     values = {rule: slowdowns(users, rule) for rule in RULES}
     values["easy++"] = slowdowns(users, "easy++")
     for rule in ("fcfs", "sjf", "saf", "quick_area"):
-        values[f"{rule}, predictions"] = slowdowns(windows, rule)
+        values[f"{rule}, predictions"] = slowdowns(windows, rule, outlived="later")
     trained = [agent_of(path, told, folder, log, seed) for seed in seeds]
     by_seed = [slowdowns(windows, agent.rule) for agent, _ in trained]
     values[AGENT] = np.mean(by_seed, axis=0).tolist()

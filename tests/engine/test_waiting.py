@@ -77,7 +77,7 @@ def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
 def test_a_place_in_the_queue_tells_need_and_estimate() -> None:
     s = fresh_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
     call_enqueue(s, 0)
-    assert (int(s.queue[0].need), float(s.queue[0].estimate_s)) == (3, 70.0)
+    assert (int(s.queue[0].need), float(s.queue[0].planned_s)) == (3, 70.0)
 
 
 @pytest.mark.parametrize("gone", range(4))

@@ -418,6 +418,7 @@ SCORES = {
     "sjf": 100.0,
     "ljf": -100.0,
     "saf": 400.0,
+    "quick_area": 400.0 / 0.1**0.5,
     "laf": -400.0,
     "smallest": 4.0,
     "largest": -4.0,

@@ -166,6 +166,8 @@ def arguments(
                 f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
                 "such as gpu-mixed, or leave it out"
             )
+        if "later_s" in jobs and plain.get("outlived") is None:
+            plain["outlived"] = "later"  # whoever predicted has said what is likely then
         return {**plain, "placement": "first" if placement is None else placement}
     own = {name: plain.pop(name) for name in ("walltime", "oversized")}
     plain.pop("dependencies")

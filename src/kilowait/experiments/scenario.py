@@ -67,7 +67,7 @@ class Scenario:
     backfill_order: str | None = None
     walltime: str = "extend"
     outlived: str | None = None
-    """None: double, or the policy's own."""
+    """None: later where a forest predicts, as it says what is likely then; else double, or the policy's own."""
     passes: str = "instant"
     placement: str | None = None
     """None: first, on placed nodes the policy's own."""

@@ -48,8 +48,7 @@ def simulate(
     them at their limit (`limit_s`) or, without one, at their estimate. `passes`: one scheduling pass per instant, or
     per event. `placement` among several groups: first that fits (so it is without a word, unless the policy brings
     its own), or balance. `oversized` jobs: error, or reject. `outlived`: what planners believe of a job that runs on
-    past what was planned: double, steps or later; without a word later where the jobs say what (`later_s`), else
-    double, unless the policy brings its own.
+    past what was planned: double (so it is without a word, unless the policy brings its own), steps or later.
     `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
 
     On a cluster of placed nodes (GPU presets such as gpu-mixed) `placement` chooses the node (first, best, fgd, ...),
@@ -106,7 +105,7 @@ def simulate(
         placement="first" if placement is None else placement,
         dependencies=dependencies,
         oversized=oversized,
-        outlived=outlived or ("later" if "later_s" in jobs else "double"),
+        outlived=outlived or "double",
     )
     if isinstance(policy, Player):
         if backfill_order is not None:

@@ -59,7 +59,8 @@ def simulated(log: SegmentLog) -> World:
     start_s, end_s = (
         np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
     )
-    return World(f"simulated: {log.run['policy']}", start_s, end_s)
+    backfill = f", backfill {log.run['backfill']}" if "backfill" in log.run else ""  # placed nodes know none
+    return World(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
 
 
 def request_s(jobs: JobTable) -> Floats:

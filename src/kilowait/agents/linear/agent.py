@@ -32,6 +32,8 @@ Floats = npt.NDArray[np.float64]
 FORMAT = "kilowait linear agent"
 VERSION = 2
 
+OUTLIVED = "later"
+"""What planners believe of a job that outlived a prediction: the next one, then the limit. Without either: double."""
 TRUST = 0.25
 """How much what is remembered of users counts, beside what a run teaches: they change their ways."""
 
@@ -110,7 +112,9 @@ class LinearAgent:
         """The agent as the engine takes it: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
         if self.kept is not None:
             return replace(resolve(self.kept), name=self.name)
-        return Rule(self.name, compiled(), moving=True, remembers=True, prepare=self.parameters)
+        return Rule(
+            self.name, compiled(), moving=True, remembers=True, outlived=OUTLIVED, prepare=self.parameters
+        )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """What the rule begins a run of these jobs with."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear.agent import TRUST, LinearAgent, saf_weights, usual_weights, weights_of
+from kilowait.agents.linear.agent import OUTLIVED, TRUST, LinearAgent, saf_weights, usual_weights, weights_of
 from kilowait.agents.linear.memory import Memory, memories, parameters_for
 from kilowait.agents.linear.scoring import COUNT, compiled
 from kilowait.agents.searching.course import Course, Generation, Keeping
@@ -229,6 +229,7 @@ class _Window:
             np.concatenate([candidate, self.parameters[COUNT:]]),
             moving=True,
             remembers=True,
+            outlived=OUTLIVED,
         )
 
 
