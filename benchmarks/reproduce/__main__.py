@@ -18,6 +18,7 @@ from benchmarks.reproduce import (
     openb,
     rlscheduler,
     simulators,
+    synthetic,
     tsafrir,
 )
 from benchmarks.reproduce.sources import Sources
@@ -35,6 +36,7 @@ TABLES = {
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
     "foresight": foresight,
+    "synthetic": synthetic,
 }
 
 HELP = """\
@@ -53,6 +55,8 @@ tables:
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
   foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
                     less with --logs KTH-SP2
+  synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
+                    fits for half an hour (see python -m benchmarks.reproduce.synthetic)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""

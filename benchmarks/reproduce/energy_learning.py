@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.reproduce.layout import table
 from benchmarks.reproduce.sources import Sources
-from kilowait.agents.steered_training import Sla, train_steered
+from kilowait.agents.steered.training import Sla, train_steered
 from kilowait.cluster import Cluster
 from kilowait.envs.energy.powering import Power
 from kilowait.experiments.energy import PowerSettings, meter_for

@@ -28,7 +28,7 @@ import kilowait as kw
 from benchmarks.reproduce.layout import table
 from benchmarks.reproduce.side_by_side import side_by_side
 from benchmarks.reproduce.sources import Sources
-from kilowait.agents.placed_training import best_rule
+from kilowait.agents.placed.training import best_rule
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation import by_priority

@@ -32,7 +32,7 @@ from benchmarks.reproduce.layout import table
 from benchmarks.reproduce.side_by_side import side_by_side
 from benchmarks.reproduce.sources import Sources
 from kilowait import agents
-from kilowait.agents.training import mean_bsld
+from kilowait.agents.searching.objectives import mean_bsld
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.judging import Scores, Windows, cut_windows, split

@@ -1,4 +1,4 @@
-"""Tsafrir, Etsion and Feitelson (TPDS'07): EASY, EASY-SJBF and perfect estimates on three logs.
+"""Tsafrir, Etsion and Feitelson (TPDS'07): EASY, predictions and perfect estimates on three logs.
 
 One set-up for all logs. The jobs are those of the archive's cleaned logs that ran, with the processors they asked
 for, where that is known; SDSC-BLUE has 1,152 processors. A job that ran longer than it asked for is taken to have
@@ -8,14 +8,16 @@ counted. Run times below 10 s count as 10 s in the bounded slowdown. PERFECT++ i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.reproduce.layout import percent, table
+from benchmarks.reproduce.predictions import READINGS, Reading
 from benchmarks.reproduce.sources import Sources
 from kilowait.cluster import Cluster
+from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -67,8 +69,9 @@ PUBLISHED = {
         "PERFECT++": Means(57, 10),
     },
 }
-ORDER = {"EASY": None, "EASY-SJBF": "sjf", "PERFECT++": "sjf"}
-"""Our rows, and the order of their candidates for backfilling; EASY+ and EASY++ need predictions."""
+ORDER = {"EASY": None, "EASY-SJBF": "sjf", "EASY+": None, "EASY++": None, "PERFECT++": "sjf"}
+"""Our rows, and the order of their candidates for backfilling; EASY+ and EASY++ bring their own."""
+PREDICTING = ("EASY+", "EASY++")
 VARIANTS = {
     "killed": "jobs are killed at the time they asked for",
     "allocated": "processors allocated, not asked for",
@@ -81,7 +84,7 @@ MONTHS = (6, 12, 18, 24, 30)
 
 def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
     """Means of every log, rule and variant; "" is the set-up itself."""
-    found: dict[str, Any] = {"rows": {}, "jobs": {}}
+    found: dict[str, Any] = {"rows": {}, "readings": {}, "jobs": {}}
     for name, log in LOGS.items():
         say(f"{name}, {log.processors:,} processors")
         jobs = sources.jobs(log.file)
@@ -92,6 +95,13 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
             taken = jobs if variant == "allocated" else asked
             for rule in ORDER:
                 found["rows"][name][rule][variant] = run(taken, log.processors, rule, variant)._asdict()
+        found["readings"][name] = {
+            rule: {
+                reading: run(asked, log.processors, rule, how.variant, how)._asdict()
+                for reading, how in READINGS.items()
+            }
+            for rule in PREDICTING
+        }
         if name == "SDSC-BLUE":
             since_first_s = asked["submit_s"] - asked["submit_s"][0]
             found["beginnings"] = {
@@ -106,8 +116,10 @@ def results(sources: Sources, say: Callable[[str], None]) -> dict[str, Any]:
     return found
 
 
-def run(jobs: JobTable, processors: int, rule: str, variant: str = "") -> Means:
-    """One simulation and its means.
+def run(
+    jobs: JobTable, processors: int, rule: str, variant: str = "", reading: Reading | None = None
+) -> Means:
+    """One simulation and its means; a reading is one of EASY+ and EASY++.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 60], runtime_s=[600, 60], nodes=[4, 2])
     >>> run(jobs, 4, "EASY", "all jobs")
@@ -119,8 +131,10 @@ def run(jobs: JobTable, processors: int, rule: str, variant: str = "") -> Means:
         jobs = jobs.with_columns(estimate_s=np.maximum(jobs["runtime_s"], jobs["estimate_s"]))
     if rule == "PERFECT++":
         jobs = jobs.with_columns(estimate_s=np.maximum(jobs["runtime_s"], 1.0))
-    order = ORDER[rule]
-    log = simulate(jobs, Cluster.from_nodes(processors), "fcfs", "easy", backfill_order=order).jobs()
+    policy: str | Rule = rule.lower() if rule in PREDICTING else "fcfs"
+    if reading is not None:
+        policy = reading.rule(rule)
+    log = simulate(jobs, Cluster.from_nodes(processors), policy, "easy", backfill_order=ORDER[rule]).jobs()
     run_s, end_s = jobs["runtime_s"], log["end_s"]
     wait_s = log["start_s"] - jobs["submit_s"]
     bsld = np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, 10.0))
@@ -149,19 +163,20 @@ def text(found: dict[str, Any]) -> str:
     for log, published in PUBLISHED.items():
         for rule, theirs in published.items():
             row = [f"{log} {rule}", f"{theirs.wait_min:g}"]
-            ours = Means(**found["rows"][log][rule][""]) if rule in ORDER else None
-            row += [f"{ours.wait_min:.1f}", percent(ours.wait_min, theirs.wait_min)] if ours else ["-", "-"]
-            row.append(f"{theirs.bsld:g}")
-            row += [f"{ours.bsld:.1f}", percent(ours.bsld, theirs.bsld)] if ours else ["-", "-"]
+            ours = Means(**found["rows"][log][rule][""])
+            row += [f"{ours.wait_min:.1f}", percent(ours.wait_min, theirs.wait_min)]
+            row += [f"{theirs.bsld:g}", f"{ours.bsld:.1f}", percent(ours.bsld, theirs.bsld)]
             rows.append(row)
     heads = ["", "wait, min: published", "here", "difference", "bsld: published", "here", "difference"]
     parts = [
         "Tsafrir, Etsion, Feitelson (TPDS'07): mean wait in minutes, mean bounded slowdown (10 s)",
         table(heads, rows),
-        "EASY+ and EASY++ plan with predicted run times: published values only.",
         "The same under other readings of the set-up, difference to print in wait / bounded slowdown:",
-        table(["", "as above", *VARIANTS], list(_variants(found))),
+        table(["", "as above", *VARIANTS], _differences(found["rows"])),
         "\n".join(f"{name}: {words}" for name, words in VARIANTS.items()),
+        "Predictions under other readings, difference to print in wait / bounded slowdown:",
+        table(["", *READINGS], _differences(found["readings"])),
+        "\n".join(f"{name}: {reading.words}" for name, reading in READINGS.items()),
     ]
     rows = [["KTH-SP2 published", *(_pair(PUBLISHED["KTH-SP2"][rule]) for rule in ORDER)]]
     rows.append(["as converted in 2006", *(_pair(Means(**means)) for means in found["earlier"].values())])
@@ -179,9 +194,10 @@ def _pair(means: Means) -> str:
     return f"{means.wait_min:.1f} / {means.bsld:.1f}"
 
 
-def _variants(found: dict[str, Any]) -> Sequence[list[str]]:
+def _differences(found: dict[str, Any]) -> list[list[str]]:
+    """By log, rule and variant or reading."""
     rows = []
-    for log, rules in found["rows"].items():
+    for log, rules in found.items():
         for rule, variants in rules.items():
             theirs = PUBLISHED[log][rule]
             cells = [

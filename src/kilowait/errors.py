@@ -9,6 +9,7 @@
     │   └── ClusterError      a cluster description is impossible
     ├── UnknownNameError      no such policy, preset, format, column ... (with "did you mean")
     ├── ChoiceError           a decider asked for something impossible; names job, time, reason
+    ├── MeterError            a meter or a service does not answer: no driver, no permission, no network
     └── MissingExtraError     an optional dependency is not installed; names the extra
 """
 
@@ -22,6 +23,7 @@ __all__ = [
     "ClusterError",
     "InputError",
     "KilowaitError",
+    "MeterError",
     "MissingExtraError",
     "TableError",
     "TraceError",
@@ -51,6 +53,10 @@ class ClusterError(InputError):
 
 class ChoiceError(KilowaitError):
     """A decider asked for something the machine cannot do now."""
+
+
+class MeterError(KilowaitError):
+    """A meter or a service cannot be read, or what it said cannot be kept."""
 
 
 class UnknownNameError(KilowaitError, LookupError):

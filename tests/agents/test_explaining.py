@@ -10,7 +10,7 @@ import kilowait as kw
 from kilowait.agents.explaining import TYPICAL, explained_weights, typical
 from kilowait.agents.learning import attributing
 from kilowait.agents.learning.attributing import attributed, explained, met
-from kilowait.agents.linear import FEATURES, LinearAgent
+from kilowait.agents.linear.agent import FEATURES, LinearAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.envs.vector import BatchVectorEnv
 from tests.envs.support import crowded

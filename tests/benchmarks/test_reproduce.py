@@ -10,6 +10,7 @@ import pytest
 from benchmarks.reproduce import rlscheduler, simulators, tsafrir
 from benchmarks.reproduce.__main__ import main
 from benchmarks.reproduce.commitment import RULES, Job, commitments_behind, starts_of
+from benchmarks.reproduce.predictions import Reading
 from benchmarks.reproduce.sources import Sources
 
 from kilowait.experiments import bench
@@ -150,8 +151,25 @@ def test_means_are_within_five_percent_of_print_but_where_the_docs_say(means):
             for name, theirs_ in tsafrir.PUBLISHED[log][rule]._asdict().items():
                 if abs(variants[""][name] / theirs_ - 1) > 0.05:
                     beyond.add((log, rule, name))
-    blue = {("SDSC-BLUE", rule, name) for rule in tsafrir.ORDER for name in ("wait_min", "bsld")}
-    assert beyond == blue | {("SDSC-SP2", "EASY", "bsld")}
+    names = ("wait_min", "bsld")
+    blue = {("SDSC-BLUE", rule, name) for rule in tsafrir.ORDER for name in names}
+    predicted = {(log, rule, name) for log in tsafrir.LOGS for rule in tsafrir.PREDICTING for name in names}
+    assert beyond == blue | predicted | {("SDSC-SP2", "EASY", "bsld")}
+
+
+def test_one_reading_of_the_predictions_comes_within_eight_percent(means):
+    for log in ("KTH-SP2", "SDSC-SP2"):
+        for rule in tsafrir.PREDICTING:
+            for name, theirs_ in tsafrir.PUBLISHED[log][rule]._asdict().items():
+                assert means["readings"][log][rule]["nearest"][name] == pytest.approx(theirs_, rel=0.08)
+
+
+def test_the_policies_are_the_reading_without_changes(sources):
+    log = tsafrir.LOGS["KTH-SP2"]
+    jobs = sources.jobs(log.file)[:3000]
+    for rule in tsafrir.PREDICTING:
+        plain = tsafrir.run(jobs, log.processors, rule)
+        assert tsafrir.run(jobs, log.processors, rule, "", Reading("as they are")) == plain
 
 
 # -- what is printed --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from kilowait.agents.learning import save_network
 from kilowait.agents.networks import network
-from kilowait.agents.player import asked_as
+from kilowait.agents.players.batch import asked_as
 from kilowait.envs.board import Asking
 
 

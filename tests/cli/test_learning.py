@@ -2,7 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
+
+import kilowait as kw
 
 TRACE = "lublin:1200:32:0.95:7"
 SMALL = ("--envs", "4", "--episode-jobs", "40", "--slots", "16", "--window-jobs", "100", "--windows", "2")
@@ -54,6 +57,17 @@ def test_one_agent_for_every_preference(kilowait, folder):
     few = ("--windows", "2", "--window-jobs", "100")
     assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
     assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--prefer", "slowdown=1+fairness=1").out
+
+
+def test_a_network_over_the_graph_of_jobs_of_a_gpu_cluster(kilowait, folder):
+    out, trace = folder / "graph", "gpu:400:gpu-mixed:1.2:0"
+    asked = ("--cluster", "gpu-mixed", "--algo", "ppo", "--net", "gat", "--steps", "128")
+    small = ("--envs", "2", "--episode-jobs", "20", "--slots", "8", "--window-jobs", "40", "--windows", "2")
+    said = kilowait("train", trace, *asked, *small, "--out", out)
+    assert "agent: " in said.out and "update 1," in said.err
+    cluster = kw.Cluster.preset("gpu-mixed")
+    jobs, player = kw.synth.gpu_workload(60, cluster, load=1.2, seed=1), kw.load_agent(out)
+    assert player.asking.graph and np.isfinite(kw.simulate(jobs, cluster, player).jobs()["end_s"]).all()
 
 
 def test_what_is_wrong_is_told(kilowait, folder):

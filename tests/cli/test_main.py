@@ -17,6 +17,7 @@ from kilowait.errors import InputError
 SHELL = [sys.executable, "-m", "kilowait.cli"]
 VERBS = ["simulate", "compare", "policies", "clusters", "bench"]
 TRACE_VERBS = ["describe", "convert", "list", "fetch"]
+METERS = ["gpu", "cpu", "carbon", "label"]
 
 
 def test_version(kilowait):
@@ -31,7 +32,12 @@ def test_help_lists_the_verbs(kilowait):
         assert f"\n  {verb} " in said.out
 
 
-@pytest.mark.parametrize("words", [[verb] for verb in VERBS] + [["traces", verb] for verb in TRACE_VERBS])
+@pytest.mark.parametrize(
+    "words",
+    [[verb] for verb in VERBS]
+    + [["traces", verb] for verb in TRACE_VERBS]
+    + [["telemetry", verb] for verb in METERS],
+)
 def test_every_verb_has_an_example(kilowait, words):
     said = kilowait(*words, "--help")
     assert said.status == 0

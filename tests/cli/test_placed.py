@@ -197,6 +197,10 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
         (("simulate", TRACE, "--passes", "event"), "passes"),
+        (
+            ("simulate", TRACE, "--outlived", "steps"),
+            "outlived is 'steps'; a cluster of placed nodes has no such",
+        ),
         (("simulate", TRACE, "--power", "auto", "--levers", "sleep=break-even"), "placed nodes have none"),
         (
             ("simulate", "lublin:50:8", "--power", "taurus", "--gpu-cap", "60%"),

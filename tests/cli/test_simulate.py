@@ -38,7 +38,8 @@ def test_what_was_dropped_is_told(kilowait, swf):
 def test_every_rule_of_the_run_arrives(kilowait):
     said = kilowait(
         "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
-        "--backfill-order", "sjf", "--walltime", "kill", "--passes", "event", "--placement", "balance",
+        "--backfill-order", "sjf", "--walltime", "kill", "--outlived", "steps",
+        "--passes", "event", "--placement", "balance",
         "--oversized", "reject", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
     ).json()  # fmt: skip
     scenario = said["scenario"]
@@ -49,6 +50,7 @@ def test_every_rule_of_the_run_arrives(kilowait):
         "balance",
         False,
     )
+    assert scenario["outlived"] == "steps"
     assert (scenario["load"], scenario["jobs"], said["metrics"]["jobs"]) == (0.7, "10:40", 30)
     assert scenario["cluster"]["group"][0]["nodes"] == 20
 
@@ -131,6 +133,7 @@ WRONG = {
     "backfill below 0": (["lublin:20:8", "--backfill", "-1"], "-1"),
     "unknown backfill order": (["lublin:20:8", "--backfill-order", "sjff"], "did you mean 'sjf'?"),
     "unknown walltime rule": (["lublin:20:8", "--walltime", "kil"], "did you mean 'kill'?"),
+    "unknown way to go on": (["lublin:20:8", "--outlived", "step"], "did you mean 'steps'?"),
     "unknown class": (["lublin:20:8", "--by", "sice"], "did you mean 'size'?"),
     "jobs in words": (["lublin:20:8", "--jobs", "some"], "the range of jobs is 'some'"),
     "jobs backwards": (["lublin:20:8", "--jobs", "9:3"], "the range of jobs is '9:3'"),

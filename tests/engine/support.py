@@ -79,6 +79,7 @@ def stepper(case: Case) -> Simulator:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        outlived=case.outlived or "double",
         oversized="reject",
     )
     levers = None if case.levers is None else convert.levers_of(case.levers)

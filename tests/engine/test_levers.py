@@ -57,6 +57,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             walltime=case.walltime,
             passes=case.passes,
             placement=case.placement,
+            outlived=case.outlived,
             oversized="reject",
             levers=convert.levers_of(case.levers),
         )

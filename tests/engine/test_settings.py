@@ -45,6 +45,10 @@ def test_depth(backfill: Any, depth: int) -> None:
             {"oversized": "rejct"},
             "unknown oversized rule 'rejct'; did you mean 'reject'? known: error, reject",
         ),
+        (
+            {"outlived": "step"},
+            "unknown outlived rule 'step'; did you mean 'steps'? known: double, later, steps",
+        ),
         ({"walltime": None}, "unknown walltime rule 'None'; known: extend, kill"),
     ],
 )

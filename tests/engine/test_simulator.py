@@ -247,6 +247,7 @@ def test_a_log_says_how_it_came_about() -> None:
         "backfill": "easy",
         "backfill_order": "saf",
         "walltime": "kill",
+        "outlived": "double",
         "passes": "event",
         "placement": "first",
         "dependencies": True,

@@ -29,6 +29,7 @@ def whole(case: Case, policy: str | Rule | None = None) -> SegmentLog:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        outlived=case.outlived,
         oversized="reject",
     )
 

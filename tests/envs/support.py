@@ -23,6 +23,17 @@ def crowded(jobs: int, seed: int, nodes: int = 16) -> JobTable:
     )
 
 
+def planned(jobs: JobTable, seed: int) -> JobTable:
+    """The jobs with times of their own for planners, limits and later times, each known of some."""
+    random = np.random.default_rng(seed)
+
+    def some(times: float) -> np.ndarray:
+        values = np.ceil(jobs["runtime_s"] * random.uniform(0.3, 1.2, len(jobs)) * times)
+        return np.where(random.random(len(jobs)) < 0.7, values, np.nan)
+
+    return jobs.with_columns(planned_s=some(1.0), later_s=some(1.5), limit_s=some(2.0))
+
+
 def two_groups() -> Cluster:
     return Cluster(
         name="two",

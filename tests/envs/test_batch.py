@@ -12,7 +12,7 @@ from kilowait.envs.observing import FEATURES, SUMMARY
 from kilowait.envs.rewards import TERMS
 from kilowait.envs.vector import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
-from tests.envs.support import crowded, play, started, two_groups
+from tests.envs.support import crowded, planned, play, started, two_groups
 
 MACHINE = Cluster.from_nodes(16)
 
@@ -47,6 +47,20 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
         started(window, cluster, policy="saf", backfill=backfill, backfill_order=order),
         equal_nan=True,
     )
+
+
+@pytest.mark.parametrize("walltime", ["extend", "kill"])
+@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+@pytest.mark.parametrize("backfill", ["easy", 2])
+def test_so_it_does_where_planners_have_times_of_their_own(walltime, outlived, backfill):
+    jobs = planned(crowded(90, 5), 5)
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    how = {"backfill": backfill, "walltime": walltime, "outlived": outlived}
+    asked = batch(jobs, backfill_order="agent", **how)
+    rule = started(jobs[20:80], MACHINE, policy="saf", **how)
+    assert np.array_equal(play(asked, saf, 20), rule, equal_nan=True)
+    plain = started(crowded(90, 5)[20:80], MACHINE, policy="saf", **how)
+    assert not np.array_equal(plain, rule)
 
 
 @pytest.mark.parametrize("backfill_order", ["agent", "saf"])

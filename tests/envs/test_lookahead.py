@@ -12,7 +12,7 @@ from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.policies.registry import Player
-from tests.envs.support import crowded, two_groups
+from tests.envs.support import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)
 
@@ -31,6 +31,29 @@ def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
     assert np.array_equal(looked, starts(jobs, cluster, base, backfill))
     if backfill == "easy":  # and of any other it is not
         assert not np.array_equal(looked, starts(jobs, cluster, LookAhead(base, width=8), backfill))
+
+
+@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+def test_so_it_is_where_planners_have_times_of_their_own(outlived):
+    jobs = planned(crowded(120, 3), 3)
+    rule = starts(jobs, MACHINE, "saf", outlived=outlived)
+    assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), outlived=outlived), rule)
+    looked = starts(jobs, MACHINE, LookAhead("saf", width=8), outlived=outlived)
+    assert np.isfinite(looked).all() and not np.array_equal(looked, rule)
+
+
+def test_rehearsals_run_as_planned():
+    """As "two jobs that saf takes in the wrong order", where only what is planned tells which is short."""
+    jobs = kw.JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 1, 1],
+        runtime_s=[10, 100, 60],
+        estimate_s=[10, 500, 500],
+        planned_s=[10, 100, 60],
+        nodes=[16, 9, 16],
+    )
+    assert starts(jobs, MACHINE, "saf").tolist() == [0, 10, 110]
+    assert starts(jobs, MACHINE, LookAhead("saf", width=2)).tolist() == [0, 70, 10]
 
 
 def test_dependencies_and_withdrawn_jobs_are_kept():
@@ -129,6 +152,7 @@ def test_bad_input_is_told():
         ("lookahead:width=0", "from 1 to"),
         ("lookahead:base=las", "cannot rehearse with 'las'"),
         ("lookahead:base=fair_share", "cannot rehearse with 'fair_share'"),
+        ("lookahead:base=easy+", "cannot rehearse with 'easy.'"),
         ("saf", "is no look-ahead"),
     ):
         with pytest.raises(InputError, match=words):

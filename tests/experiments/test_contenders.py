@@ -88,7 +88,7 @@ def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
 
 def test_an_agent_at_several_placements(tmp_path):
     """It is called so, and a changed file is another agent."""
-    from kilowait.agents.placed_linear import rule_agent
+    from kilowait.agents.placed.agent import rule_agent
 
     path = tmp_path / "agent.json"
     for number, order in enumerate(("sjf", "fcfs", "fcfs")):
@@ -97,3 +97,12 @@ def test_an_agent_at_several_placements(tmp_path):
         store = ready.store(tmp_path / "both")
         assert run(ready, store=store)[0].labels == ("agent@first", "agent@fgd")
         assert store.found == (2 if number == 2 else 0)
+
+
+def test_who_predicts_has_no_use_for_perfect_estimates():
+    who = contenders_of("fcfs,easy++", "easy")
+    assert [(each.policy, each.kind) for each in who] == [
+        ("fcfs", "rule"),
+        ("easy++", "rule"),
+        ("fcfs", "clairvoyant"),
+    ]

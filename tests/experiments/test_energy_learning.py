@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.steered import by_hand
+from kilowait.agents.steered.agent import by_hand
 from kilowait.errors import InputError
 from kilowait.experiments.contenders import contenders_of
 from kilowait.experiments.energy import PowerSettings

@@ -29,6 +29,7 @@ QUICK = Learning(
         "gradient_steps": 1,
         "capacity": 1000,
         "validate_every": 5,
+        "checkpoint_every": 2,
     },
 )
 
@@ -50,6 +51,38 @@ def test_it_plays_by_simulate_and_from_its_file(agent):
 def test_it_brings_the_way_it_was_trained_for(agent):
     log = kw.simulate(JOBS[320:], CLUSTER, agent[0])
     assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("updates", [(1,), (7, 15)])
+def test_killed_and_gone_on_with_it_comes_to_the_same_agent(agent, tmp_path, updates):
+    """Once before it begins to learn from what it replays; once on the way, twice."""
+
+    def kill_at(number):
+        def kill(update):
+            if update.number == number:
+                raise Killed
+
+        return kill
+
+    for number, resume in zip(updates, (False, True), strict=False):
+        with pytest.raises(Killed):
+            learn(
+                JOBS[:240],
+                JOBS[240:320],
+                CLUSTER,
+                QUICK,
+                folder=tmp_path,
+                resume=resume,
+                progress=kill_at(number),
+            )
+    told = []
+    learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=told.append)
+    assert told[0].number == (updates[-1] // 2 * 2 or 1) + 1 and told[-1].number == told[-1].of
+    assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
 
 
 def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
@@ -93,8 +126,6 @@ def test_it_is_judged_beside_the_rules(agent):
     assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
 
 
-def test_other_machines_and_networks_are_refused(agent, tmp_path):
+def test_other_machines_are_refused(agent):
     with pytest.raises(InputError, match="other GPU types"):
         kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0])
-    with pytest.raises(InputError, match="no graph"):
-        learn(JOBS[:240], JOBS[240:320], CLUSTER, replace(QUICK, net="gat"), folder=tmp_path)

@@ -7,8 +7,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.begun import training_folder
 from kilowait.experiments.curves import Curves
-from kilowait.experiments.learning import Learning, learn, training_folder
+from kilowait.experiments.learning import Learning, learn
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)

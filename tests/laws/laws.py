@@ -20,6 +20,7 @@ from tests.oracle.model import (
     need_of,
     pools_per_node,
 )
+from tests.oracle.rules import PREDICTING
 from tests.oracle.workloads import Case
 
 STARTED = ("completed", "killed")
@@ -28,7 +29,8 @@ UNSTARTED = ("cancelled", "rejected", "unstarted")
 
 def true_run(case: Case, job: TwinJob) -> float:
     """For how long the job runs once it has started."""
-    return min(job.runtime, max(job.estimate, 1.0)) if case.walltime == "kill" else job.runtime
+    allowed = max(job.estimate if job.limit is None else job.limit, 1.0)
+    return min(job.runtime, allowed) if case.walltime == "kill" else job.runtime
 
 
 # -- laws of every case --------------------------------------------------------------------------
@@ -49,7 +51,7 @@ def every_job_is_accounted_for(case: Case, results: Sequence[Result]) -> None:
         assert result.outcome == "rejected" or fitting or result.eligible is None, f"{what} fits nowhere"
         assert result.outcome != "rejected" or not fitting, f"{what} fits {fitting}"
         assert result.eligible is not None or result.outcome == "unstarted", what
-        short = case.walltime == "kill" and job.runtime > max(job.estimate, 1.0)
+        short = true_run(case, job) < job.runtime
         assert not ran or (result.outcome == "killed") == short, what
         assert result.outcome != "cancelled" or job.cancel is not None, what
 
@@ -139,12 +141,15 @@ GENERAL = (
 # -- promises ------------------------------------------------------------------------------------
 
 
+def _as_long_as_believed(job: TwinJob) -> TwinJob:
+    """The job with an estimate, a planned time and a limit, where it has them, that hold."""
+    spans = {"estimate": job.estimate, "planned": job.planned, "limit": job.limit}
+    return replace(job, **{name: max(span, job.runtime) for name, span in spans.items() if span is not None})
+
+
 def honest(case: Case, depth: int | None = 1) -> Case:
     """First come first served on a whole machine: no overruns, no dependencies, no cancellations."""
-    jobs = tuple(
-        replace(job, estimate=max(job.estimate, job.runtime), after=None, think=0.0, cancel=None)
-        for job in case.jobs
-    )
+    jobs = tuple(replace(_as_long_as_believed(job), after=None, think=0.0, cancel=None) for job in case.jobs)
     return replace(
         case,
         jobs=jobs,
@@ -162,8 +167,9 @@ def kept(case: Case) -> Case:
     Nothing then takes away what was reserved, whatever the order and wherever a job is placed: early finishes
     and cancellations only free, and held or dependent jobs come in like any others.
     """
-    jobs = tuple(replace(job, estimate=max(job.estimate, job.runtime)) for job in case.jobs)
-    return replace(case, jobs=jobs, outages=(), reservations=(), depth=None)
+    jobs = tuple(_as_long_as_believed(job) for job in case.jobs)
+    policy = "fcfs" if case.policy in PREDICTING else case.policy  # predictions do not hold
+    return replace(case, jobs=jobs, outages=(), reservations=(), depth=None, policy=policy)
 
 
 def exact(case: Case) -> Case:
@@ -176,7 +182,7 @@ def exact(case: Case) -> Case:
     jobs = []
     for job in honest(case).jobs:
         run = max(job.runtime, 1.0)
-        jobs.append(replace(job, runtime=run, estimate=run, begin=None))
+        jobs.append(replace(job, runtime=run, estimate=run, planned=None, limit=None, begin=None))
     return replace(
         honest(case, depth=None), jobs=tuple(jobs), backfill_order=None, passes="instant", placement="first"
     )

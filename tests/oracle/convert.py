@@ -31,6 +31,8 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
     for name in ("cores", "memory_mb", "gpus"):
         if any(getattr(job, name) is not None for job in jobs):
             columns[name] = [getattr(job, name) for job in jobs]
+    if any(job.user is not None for job in jobs):
+        columns["user"] = [-1 if job.user is None else job.user for job in jobs]
     if names:
         columns["queue"] = [-1 if job.queue is None else names.index(job.queue) for job in jobs]
     if any(job.after is not None for job in jobs):
@@ -40,6 +42,10 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
         columns["begin_s"] = [-math.inf if job.begin is None else job.begin for job in jobs]
     if any(job.cancel is not None for job in jobs):
         columns["cancel_s"] = [math.inf if job.cancel is None else job.cancel for job in jobs]
+    for name in ("planned", "limit", "later"):
+        if any(getattr(job, name) is not None for job in jobs):
+            spans = [getattr(job, name) for job in jobs]
+            columns[f"{name}_s"] = [math.nan if span is None else span for span in spans]
     if any(job.hold is not None for job in jobs):
         columns["hold_until_s"] = [-math.inf if job.hold is None else job.hold for job in jobs]
     return JobTable(labels={"queue": tuple(names)} if names else None, **columns)
@@ -87,6 +93,7 @@ def run_engine(case: Case) -> Run:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        outlived=case.outlived,
         oversized="reject",
         **pulled,
     )
@@ -132,7 +139,7 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
     """Words for the first job, in simulated time, that fared differently; None: all fared the same."""
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
-        f"walltime={case.walltime!r} passes={case.passes!r} placement={case.placement!r}; "
+        f"walltime={case.walltime!r} passes={case.passes!r} placement={case.placement!r} outlived={case.outlived!r}; "
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )

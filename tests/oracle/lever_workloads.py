@@ -17,11 +17,18 @@ from tests.oracle.workloads import (
     draw_sizes,
     draw_wishes,
     snap,
+    with_beliefs,
+    with_predictions,
 )
 
 
 def lever_case(seed: int, whole: bool = False) -> Case:
     """The case of this seed; `whole`: every group has whole nodes, and everything happens at whole seconds."""
+    case = _lever_case(seed, whole)
+    return case if whole else with_predictions(with_beliefs(case))
+
+
+def _lever_case(seed: int, whole: bool) -> Case:
     rng = Random(f"levers {seed}")
     unit = 1.0 if whole else rng.choice([1.0, 1.0, 1.0, 1.0, 1.0, 0.25, 0.0])
     groups = _groups(rng, whole)

@@ -21,11 +21,15 @@ class TwinJob:
     memory_mb: float | None = None
     gpus: int | None = None
     queue: str | None = None
+    user: int | None = None
     after: int | None = None
     think: float = 0.0
     begin: float | None = None
     cancel: float | None = None
     hold: float | None = None
+    planned: float | None = None
+    limit: float | None = None
+    later: float | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,10 @@ class State:
 
     job: TwinJob
     number: int
-    e: float
+    planned: float
+    """P of the page."""
+    limit: float | None
+    """L of the page."""
     run: float
     need: dict[int, tuple[int, ...]]
     """By group it may use; the keys stand in order of preference."""

@@ -62,6 +62,7 @@ MISSING: dict[str, Any] = {
     "restore_s": math.nan,
     "begin_s": -math.inf,
     "cancel_s": math.inf,
+    "limit_s": math.nan,
     "gpu_utilization": math.nan,
     "drawn": 0.0,
     "cores": 0,
@@ -125,7 +126,7 @@ class PlacedJob:
     e: float
     run: float
     too_long: bool
-    """It is killed at its estimate."""
+    """It is killed at its limit or estimate."""
     pieces: int
     k: int
     milli: int
@@ -233,6 +234,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
     has = {name: case.jobs[name][row] if name in case.jobs else MISSING[name] for name in MISSING}
     has |= {name: case.jobs[name][row] for name in ("submit_s", "runtime_s", "estimate_s", "nodes")}
     e = max(has["estimate_s"], 1.0)
+    allowed = e if math.isnan(has["limit_s"]) else max(has["limit_s"], 1.0)
     kill = settings["walltime"] == "kill"
     gpus = has["gpus"]
     spread = has["spread"] == 1 and gpus >= 1
@@ -254,8 +256,8 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
         arrival=max(has["submit_s"], has["begin_s"]),
         cancel=has["cancel_s"],
         e=e,
-        run=min(has["runtime_s"], e) if kill else has["runtime_s"],
-        too_long=kill and has["runtime_s"] > e,
+        run=min(has["runtime_s"], allowed) if kill else has["runtime_s"],
+        too_long=kill and has["runtime_s"] > allowed,
         pieces=pieces,
         k=gpus // pieces,
         milli=has["gpu_milli"] if gpus > 0 else 0,

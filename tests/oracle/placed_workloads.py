@@ -43,6 +43,7 @@ def placed_case(seed: int, queues: bool = False) -> PlacedCase:
     settings = _settings(rng, jobs, unit, rule, moves)
     settings |= _speeds(rng, names_of(groups), len(jobs["job_id"]), unit, moves)
     listed = _queues(rng, jobs, groups) if queues else {}
+    _limits(Random(f"limits {seed}"), jobs)
     return PlacedCase(seed, groups, layout if interleaved else None, jobs, settings, rule, listed)
 
 
@@ -145,6 +146,15 @@ def _lengths(rng: Random, jobs: Columns, unit: float) -> None:
         jobs["estimate_s"].append(
             snap(run * scale[guess], unit) if guess in scale else rng.choice([0.0, 1.5])
         )
+
+
+def _limits(rng: Random, jobs: Columns) -> None:
+    """In some cases: limits of some jobs. Drawn apart, so that all else is what the seed has always given."""
+    if rng.random() < 0.3:
+        jobs["limit_s"] = [
+            run * rng.choice([0.0, 0.5, 1.0, 2.0]) if rng.random() < 0.7 else math.nan
+            for run in jobs["runtime_s"]
+        ]
 
 
 def _submits(rng: Random, jobs: Columns, groups: list[dict[str, Any]], unit: float) -> float:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import chain, repeat
 
 from tests.oracle.model import Change, Promise, Rule, State, TwinGroup, TwinLevers, pools_per_node
 from tests.oracle.sleeping import Node, Sleepers
 
 FINISH, CHANGE, ARRIVAL, TIMER = range(4)
+MINUTE, HOUR = 60.0, 3600.0
+MORE = (
+    *(minutes * MINUTE for minutes in (1, 5, 15, 30)),
+    *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100)),
+)
+"""With outlived="steps": what is added to a belief each time it is outlived, the last for ever."""
 ALL = -1
 """The "group" whose only pool is the budget."""
 
@@ -25,10 +33,11 @@ class Planner:
         rules: list[tuple[Rule, bool]],
         depth: int | None,
         placement: str,
+        outlived: str,
         levers: TwinLevers,
     ) -> None:
         self.changes, self.rules, self.depth = changes, rules, depth
-        self.placement, self.levers = placement, levers
+        self.placement, self.outlived, self.levers = placement, outlived, levers
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
@@ -76,7 +85,7 @@ class Planner:
                 jumps.append((change.time, one, change.nodes))
         for s, (group, start, level) in self.reserved.items():
             if group == g or self.budget is not None:
-                amount, end = self.takes(s, group, level, g), start + s.e * s.factor[group][level]
+                amount, end = self.takes(s, group, level, g), start + s.planned * s.factor[group][level]
                 jumps += [(max(start, self.now), amount, -1), (max(end, self.now), amount, 1)]
         have = self.left(g)
         steps = []
@@ -97,7 +106,7 @@ class Planner:
 
     def earliest(self, state: State, g: int, level: int) -> float | None:
         """The first time at which the job fits the group: now, or one at which availability changes."""
-        need, planned = self.takes(state, g, level, g), state.e * state.factor[g][level]
+        need, planned = self.takes(state, g, level, g), state.planned * state.factor[g][level]
         steps = self.steps(g)
         return next((time for time, _ in steps if self.fits(need, time, time + planned, steps)), None)
 
@@ -109,7 +118,7 @@ class Planner:
         need = self.takes(state, g, level, g)
         if any(n > h for n, h in zip(need, self.left(g), strict=True)):
             return False
-        end = self.start_of(state, g) + state.e * state.factor[g][level]
+        end = self.start_of(state, g) + state.planned * state.factor[g][level]
         return self.fits(need, self.now, end, self.steps(g))
 
     def is_crowded(self) -> bool:
@@ -120,6 +129,19 @@ class Planner:
 
     def first_level(self, state: State) -> int:
         return 0 if self.crowded else state.preferred
+
+    def predict(self, state: State) -> bool:
+        """A policy that predicts says of a waiting job what it is ordered by and planned with; whether P changed."""
+        says = getattr(self.rules[0][0], "predict", None)
+        if says is None:
+            return False
+        before = state.planned
+        estimate, planned = says(state.job, self.now, state.eligible)
+        state.job = replace(state.job, estimate=max(estimate, 1.0), planned=planned)
+        state.planned = max(planned, 1.0)
+        if state.limit is not None:
+            state.planned = min(state.planned, state.limit)
+        return state.planned != before
 
     # -- a pass ----------------------------------------------------------------------------------
 
@@ -154,7 +176,7 @@ class Planner:
             self.nodes_of[state] = self.sleepers[g].take(state.need[g][0], self.now)
         state.group, state.level, state.taken = g, level, self.now
         state.start, state.end = start, start + state.run * factor
-        state.believed_end = start + state.e * factor
+        state.believed_end = start + state.planned * factor
         state.outcome = "killed" if state.run < state.job.runtime else "completed"
         self.waiting.remove(state)
         self.running.append(state)
@@ -167,6 +189,9 @@ class Planner:
         self.pass_number += 1
         if not self.waiting:
             return
+        if not self.rules[0][1]:
+            changed = [self.predict(state) for state in sorted(self.waiting, key=lambda state: state.number)]
+            self.changed = self.changed or any(changed)
         renewed = last and self.renew_beliefs()
         self.crowded = self.is_crowded()
         order = self.ordered(self.waiting, 0)
@@ -183,13 +208,42 @@ class Planner:
     def renew_beliefs(self) -> bool:
         outlived = [state for state in self.running if state.believed_end <= self.now]
         for state in outlived:
-            assert state.start is not None and state.group is not None
-            planned = state.e * state.factor[state.group][state.level]
-            k = 1
-            while state.start + planned * 2**k <= self.now:
-                k += 1
-            state.believed_end = state.start + planned * 2**k
+            assert state.start is not None
+            state.believed_end = state.start + self.now_believed(state)
         return bool(outlived)
+
+    def now_believed(self, state: State) -> float:
+        """How long a job that has outlived what was believed of it is believed to take now."""
+        assert state.start is not None and state.group is not None
+        begun, factor = state.start, state.factor[state.group][state.level]
+
+        def lies_ahead(span: float) -> bool:
+            return begun + span > self.now
+
+        def doubled(span: float) -> float:
+            k = 1
+            while not lies_ahead(span * 2**k):
+                k += 1
+            return span * 2**k
+
+        planned = state.planned * factor
+        limit = None if state.limit is None else state.limit * factor
+        later = None if state.job.later is None else state.job.later * factor
+        if limit is not None and not lies_ahead(limit):
+            return doubled(limit)
+        if self.outlived == "double":
+            believed = doubled(planned)
+        elif self.outlived == "steps":
+            believed, more = planned, chain(MORE, repeat(MORE[-1]))
+            while not lies_ahead(believed):
+                believed += next(more)
+        elif later is not None and lies_ahead(later):
+            believed = later
+        elif limit is not None:
+            believed = limit
+        else:
+            believed = doubled(planned if later is None else max(planned, later))
+        return believed if limit is None else min(believed, limit)
 
     def plan_anew(self, order: list[State], depth: int) -> None:
         self.reserved.clear()

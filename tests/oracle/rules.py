@@ -20,6 +20,7 @@ FIXED: dict[str, Formula] = {
     "sjf": lambda e, n, w, s, eligible: e,
     "ljf": lambda e, n, w, s, eligible: -e,
     "saf": lambda e, n, w, s, eligible: e * n,
+    "quick_area": lambda e, n, w, s, eligible: e * n / math.sqrt(10.0 / max(e, 10.0)),
     "laf": lambda e, n, w, s, eligible: -(e * n),
     "smallest": lambda e, n, w, s, eligible: float(n),
     "largest": lambda e, n, w, s, eligible: -float(n),
@@ -39,9 +40,39 @@ MOVING: dict[str, Formula] = {
 
 NAMES = (*FIXED, *MOVING)
 
+PREDICTING = ("easy+", "easy++")
+OUTLIVED = dict.fromkeys(PREDICTING, "steps")
+"""What a policy brings for jobs that outlive what is believed of them."""
+BACKFILL_ORDER = {"easy++": "sjf"}
+"""And for its backfill candidates."""
+
+
+class LastTwo:
+    """First come, first served; planned with the mean of the user's last two jobs that have ended."""
+
+    def __init__(self) -> None:
+        self.ran: dict[int, list[float]] = {}
+
+    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+        return eligible
+
+    def predict(self, job: TwinJob, now: float, eligible: float) -> tuple[float, float]:
+        estimate = max(job.estimate, 1.0)
+        if job.user is None or job.user not in self.ran:
+            return estimate, estimate if job.planned is None else job.planned
+        last = self.ran[job.user][-2:]
+        guess = max(min(sum(last) / len(last), estimate), 1.0)
+        return guess, guess
+
+    def told(self, job: TwinJob, ran: float | None) -> None:
+        if ran is not None and job.user is not None:
+            self.ran.setdefault(job.user, []).append(ran)
+
 
 def rule_for(name: str, jobs: Sequence[TwinJob]) -> tuple[Rule, bool]:
     """The rule for this table of jobs, and whether it is fixed."""
+    if name in PREDICTING:
+        return LastTwo(), True
     formula = FIXED[name] if name in FIXED else MOVING[name]
     first = min((job.submit for job in jobs), default=0.0)
 

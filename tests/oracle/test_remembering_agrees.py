@@ -55,7 +55,7 @@ def twin(case: Case, moving: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=Nearest(), fixed=not moving, depth=case.depth, walltime=case.walltime, passes=case.passes,
-        placement=case.placement,
+        placement=case.placement, outlived=case.outlived or "double",
     )  # fmt: skip
 
 
@@ -70,6 +70,7 @@ def engine(case: Case, moving: bool) -> Any:
             walltime=case.walltime,
             passes=case.passes,
             placement=case.placement,
+            outlived=case.outlived or "double",
             oversized="reject",
         )
     )
@@ -104,7 +105,7 @@ def test_memory_makes_a_difference() -> None:
         forgetful = simulate(
             case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
             rule=deaf, fixed=True, depth=case.depth, walltime=case.walltime, passes=case.passes,
-            placement=case.placement,
+            placement=case.placement, outlived=case.outlived or "double",
         )  # fmt: skip
         differing += convert.difference(case, forgetful, engine(case, False)) is not None
     assert differing > 10

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tests.oracle.model import (
     Change,
@@ -48,9 +49,10 @@ class _Clock(Planner):
         depth: int | None,
         passes: str,
         placement: str,
+        outlived: str,
         levers: TwinLevers,
     ) -> None:
-        super().__init__(groups, changes, empty, rules, depth, placement, levers)
+        super().__init__(groups, changes, empty, rules, depth, placement, outlived, levers)
         self.states, self.passes = states, passes
         self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
         for state in states:
@@ -163,6 +165,7 @@ class _Clock(Planner):
 
     def arrive(self, state: State) -> None:
         state.eligible = self.now
+        self.predict(state)
         if not state.need:
             state.outcome = "rejected"
             self.leave(state)
@@ -236,16 +239,25 @@ def simulate(
     walltime: str = "extend",
     passes: str = "instant",
     placement: str = "first",
+    outlived: str = "double",
     oversized: str = "reject",
     levers: TwinLevers | None = None,
 ) -> Run:
     """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
     levers = TwinLevers() if levers is None else levers
+    if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
+        jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
     whole = all_groups(groups, reservations)
     states: list[State] = []
     for row, job in sorted(enumerate(jobs), key=lambda pair: (pair[1].submit, pair[1].job_id)):
         e = max(job.estimate, 1.0)
-        run = min(job.runtime, e) if walltime == "kill" else job.runtime
+        limit = None if job.limit is None else max(job.limit, 1.0)
+        planned = e if job.planned is None else max(job.planned, 1.0)
+        if limit is not None:
+            planned = min(planned, limit)
+        run = job.runtime
+        if walltime == "kill":
+            run = min(run, e if limit is None else limit)
         need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
         factor = {g: levels_of(levers.factor, levers.levels, 1.0, groups, reservations, g, row) for g in need}
         watts = {g: levels_of(levers.watts, levers.levels, 0, groups, reservations, g, row) for g in need}
@@ -255,11 +267,13 @@ def simulate(
         if not need and oversized != "reject":
             raise ValueError(f"job {job.job_id} fits none of its groups")
         preferred = 0 if levers.preferred is None else levers.preferred[row]
-        states.append(State(job, len(states), e, run, need, factor, watts, preferred))
+        states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred))
     policy = (rule, fixed)
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
-    clock = _Clock(states, whole, changes, len(reservations), rules, depth, passes, placement, levers)
+    clock = _Clock(
+        states, whole, changes, len(reservations), rules, depth, passes, placement, outlived, levers
+    )
     clock.go()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}
     return Run(

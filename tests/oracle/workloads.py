@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.oracle.model import TwinLevers
-from tests.oracle.rules import NAMES, rule_for
+from tests.oracle.rules import BACKFILL_ORDER, NAMES, OUTLIVED, PREDICTING, rule_for
 from tests.oracle.twin import Outage, Reservation, Run, TwinGroup, TwinJob, simulate
 
 
@@ -29,13 +29,16 @@ class Case:
     walltime: str = "extend"
     passes: str = "instant"
     placement: str = "first"
+    outlived: str | None = None
+    """None: as the policy brings it, or double."""
     levers: TwinLevers | None = None
 
 
 def run_twin(case: Case) -> Run:
     """The twin's answer."""
     rule, fixed = rule_for(case.policy, case.jobs)
-    own = (None, True) if case.backfill_order is None else rule_for(case.backfill_order, case.jobs)
+    order = case.backfill_order or BACKFILL_ORDER.get(case.policy)
+    own = (None, True) if order is None else rule_for(order, case.jobs)
     return simulate(
         case.jobs,
         case.groups,
@@ -50,12 +53,18 @@ def run_twin(case: Case) -> Run:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        outlived=case.outlived or OUTLIVED.get(case.policy, "double"),
         levers=case.levers,
     )
 
 
 def random_case(seed: int) -> Case:
     """The case of this seed; which features it has is part of the draw."""
+    return with_predictions(with_beliefs(plain_case(seed)))
+
+
+def plain_case(seed: int) -> Case:
+    """The same without times of their own for the planner."""
     rng = Random(seed)
     unit = rng.choice([1.0, 1.0, 1.0, 0.25, 0.25, 0.0])
     groups = draw_groups(rng)
@@ -85,6 +94,60 @@ def random_case(seed: int) -> Case:
         passes=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
     )
+
+
+BELIEVING = 0.4
+"""Share of the cases in which planned, limit and later times are known of some jobs."""
+
+
+def with_beliefs(case: Case) -> Case:
+    """In a share of the cases: jobs with planned, limit and later times, and a rule for those that outlive them.
+
+    Drawn apart, so that the rest of a case is what its seed has always given.
+    """
+    rng = Random(f"beliefs {case.seed} {case.levers is not None}")
+    if rng.random() >= BELIEVING:
+        return case
+    shares = [rng.choice([0.0, 0.5, 1.0]) for _ in range(3)]
+    long = rng.choice([1.0, 1.0, 60.0, 3600.0])  # so that steps of minutes and hours are taken too
+    first = min(job.submit for job in case.jobs)
+    jobs = []
+    for job in case.jobs:
+        job = replace(
+            job,
+            submit=first + (job.submit - first) * long,
+            runtime=job.runtime * long,
+            estimate=job.estimate * long,
+        )
+        known = [rng.random() < share for share in shares]
+        spans = [_believed_span(rng, job) for _ in range(3)]
+        planned, limit, later = (span if yes else None for span, yes in zip(spans, known, strict=True))
+        jobs.append(replace(job, planned=planned, limit=limit, later=later))
+    return replace(
+        case, jobs=tuple(jobs), outlived=rng.choice(["double", "steps", "steps", "later", "later"])
+    )
+
+
+PREDICTED = 0.15
+"""Share of the cases in which the policy predicts."""
+
+
+def with_predictions(case: Case) -> Case:
+    """In a share of the cases: a policy that predicts by users; drawn apart too."""
+    rng = Random(f"predictions {case.seed} {case.levers is not None}")
+    if rng.random() >= PREDICTED:
+        return case
+    users = [None, *range(rng.choice([1, 2, 5]))]
+    jobs = tuple(replace(job, user=rng.choice(users)) for job in case.jobs)
+    outlived, order = rng.choice([None, case.outlived]), rng.choice([None, case.backfill_order])
+    return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), outlived=outlived, backfill_order=order)
+
+
+def _believed_span(rng: Random, job: TwinJob) -> float:
+    """Seconds: nothing, too little, just right, too much."""
+    some = rng.choice([job.runtime, job.estimate, rng.choice([0.0, 0.5, 1.0, 3.0, 61.0, 90.0, 361.0])])
+    scale = rng.choice([0.0, 0.1, 0.25, 0.5, 1.0, 1.0, 1.0, 1.5, 2.0, 4.0])
+    return round(4 * some * scale) / 4
 
 
 def snap(value: float, unit: float) -> float:

@@ -20,6 +20,7 @@ TOGETHER = waiting((50, 6, 200), (50, 9, 100), (50, 8, 110))
         ("sjf", "BCA"),
         ("ljf", "ACB"),
         ("saf", "CBA"),
+        ("quick_area", "BCA"),  # e n sqrt(e / 10): 5,367, 2,846, 2,919
         ("laf", "ABC"),
         ("smallest", "ACB"),
         ("largest", "BCA"),
@@ -90,9 +91,14 @@ def test_random_is_an_order_by_seed() -> None:
     assert all(sorted(one) == list("ABCDEFGH") for one in drawn)
 
 
+def test_quick_area_looks_at_how_quick_a_job_is_expected_to_be() -> None:
+    quick = ABC.with_columns(quickness=[1.0, 0.5, 0.05, float("nan")])
+    assert order(quick, "quick_area") == "ACB"  # 1,697, 4,025, and 2,919 by its estimate
+
+
 def test_no_policy_is_left_out_here() -> None:
-    """Those with weights are tested in test_shares, those for placed nodes in test_placed."""
-    here = {"fcfs", "sjf", "ljf", "saf", "laf", "smallest", "largest", "balance", "random"}
+    """Others are tested in test_shares (weights), test_placed (placed nodes) and test_predicting."""
+    here = {"fcfs", "sjf", "ljf", "saf", "quick_area", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
-    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"}
+    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"} | {"easy+", "easy++"}

@@ -113,6 +113,15 @@ def test_a_distribution_answers():
     ).tolist() == [pytest.approx(0.3)]
 
 
+def test_nothing_is_quicker_than_quick():
+    """Weights of 32 bits may add up to a little more than 1."""
+    random = np.random.default_rng(1)
+    weights = random.dirichlet(np.ones(BINS), 500).astype(np.float32)
+    weights *= np.float32(1.0000001)
+    at_once = Distribution(weights, np.full(500, -5.0), np.full(500, 5.0))
+    assert at_once.quickness().max() == 1.0
+
+
 def test_a_forest_is_kept_and_read(tmp_path):
     random = np.random.default_rng(0)
     values = random.normal(size=(300, 3))

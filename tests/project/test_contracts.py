@@ -67,6 +67,7 @@ PLANTED = {
     "rich outside cli": ("evaluation/planted.py", "import rich.table", "kilowait.evaluation.planted -> rich"),
     "typer outside cli": ("synth/planted.py", "import typer", "kilowait.synth.planted -> typer"),
     "pictures outside report": ("evaluation/planted.py", "import matplotlib", "planted -> matplotlib"),
+    "meters outside telemetry": ("report/planted.py", "import pynvml", "planted -> pynvml"),
     "gymnasium in the engine": ("engine/planted.py", "import gymnasium", "planted -> gymnasium"),
 }
 
@@ -94,6 +95,7 @@ def test_the_contracts_close(project, source, what):
         ("synth/planted.py", "import torch"),
         ("cli/planted.py", "import typer, rich, kilowait"),
         ("report/planted.py", "import matplotlib"),
+        ("telemetry/planted.py", "import pynvml"),
         ("evaluation/planted.py", "from kilowait.jobs import SegmentLog"),
     ],
 )

@@ -38,6 +38,20 @@ def row(
     return f"{job}|{name}|ann|acc|batch|normal|{submit}|{start}|{end}|{elapsed}|{limit}|{nodes}|{cpus}|{memory}|{state}"
 
 
+def test_the_nodes_it_ran_on_are_kept(tmp_path: Path) -> None:
+    other = row(job="9", state="CANCELLED by 5", start="Unknown", elapsed="00:00:00")
+    jobs, _ = read(
+        tmp_path,
+        HEAD + "|NodeList",
+        row() + "|node[01-02]",
+        row(job="8") + "|gpu7",
+        other + "|None assigned",
+        never_ran="keep",
+    )
+    assert jobs.labels["node_list"] == ("node[01-02]", "gpu7")
+    assert jobs["node_list"].tolist() == [0, 1, -1]
+
+
 def reasons(ledger: Ledger, kind: str) -> list[str]:
     return [entry.reason for entry in ledger.entries if entry.kind == kind]
 

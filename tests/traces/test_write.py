@@ -108,6 +108,23 @@ JOBS = JobTable(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+def test_what_planners_plan_with_and_limits_are_kept(tmp_path: Path, name: str) -> None:
+    told = {"planned_s": [7.5, np.nan, 1], "limit_s": [np.nan, 600, 0], "later_s": [90, np.nan, np.nan]}
+    jobs = JOBS.with_columns(**told, cancel_s=None)
+    write_trace(jobs, tmp_path / name)
+    back, ledger = read_trace_with_ledger(tmp_path / name)
+    for column, values in told.items():
+        np.testing.assert_array_equal(back[column], values)
+    assert ledger.dropped == ledger.mended == 0
+
+
+def test_batsim_kills_at_the_limit_where_there_is_one(tmp_path: Path) -> None:
+    write_trace(JOBS.with_columns(limit_s=[70, np.nan, 90]), tmp_path / "t.json")
+    made = json.loads((tmp_path / "t.json").read_text())
+    assert [job["walltime"] for job in made["jobs"]] == [70, 50, 90]
+
+
 def test_swf_keeps_header_queues_memory_and_withdrawn_jobs(tmp_path: Path) -> None:
     write_trace(JOBS, tmp_path / "t.swf", cluster=Cluster.from_nodes(64))
     back = read_trace(tmp_path / "t.swf", never_ran="keep")

@@ -27,23 +27,26 @@ if TYPE_CHECKING:
         load_network,
         save_network,
     )
-    from kilowait.agents.linear import LinearAgent
+    from kilowait.agents.linear.agent import LinearAgent
+    from kilowait.agents.linear.scoring import FEATURES, features
+    from kilowait.agents.linear.training import train
     from kilowait.agents.loading import load_agent
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
-    from kilowait.agents.scoring import FEATURES, features
-    from kilowait.agents.search import EvolutionStrategy, minimise
-    from kilowait.agents.training import Generation, mean_bsld, train
+    from kilowait.agents.searching.course import Generation, Keeping
+    from kilowait.agents.searching.objectives import mean_bsld
+    from kilowait.agents.searching.search import EvolutionStrategy, minimise
 
 _HOME = {
-    "FEATURES": "scoring",
-    "LinearAgent": "linear",
-    "features": "scoring",
+    "FEATURES": "linear.scoring",
+    "LinearAgent": "linear.agent",
+    "features": "linear.scoring",
     "load_agent": "loading",
-    "EvolutionStrategy": "search",
-    "minimise": "search",
-    "Generation": "training",
-    "mean_bsld": "training",
-    "train": "training",
+    "EvolutionStrategy": "searching.search",
+    "minimise": "searching.search",
+    "Generation": "searching.course",
+    "Keeping": "searching.course",
+    "mean_bsld": "searching.objectives",
+    "train": "linear.training",
     "KINDS": "networks",
     "Sizes": "networks",
     "network": "networks",
@@ -71,6 +74,7 @@ __all__ = [
     "FEATURES",
     "Generation",
     "KINDS",
+    "Keeping",
     "LinearAgent",
     "PPOSettings",
     "SACSettings",

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear import FEATURES, LinearAgent
-from kilowait.agents.scoring import compiled, features, recalled
+from kilowait.agents.linear.agent import FEATURES, LinearAgent
+from kilowait.agents.linear.scoring import compiled, features, recalled
 from kilowait.cluster import Cluster
 from kilowait.engine.ports import Rule
 from kilowait.jobs import JobTable
@@ -226,7 +226,9 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
     def score(job: Any, now: float, parameters: Any) -> float:
         if job["ran_s"] != 0:
             return float(remember(job, now, parameters))
-        known = (float(job["estimate_s"]), float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        limit_s = float(job["limit_s"])
+        asked_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
+        known = (asked_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
         told = recall(job, now, parameters)
         instants.setdefault(now, {})[int(job["number"])] = (*known, *told)
         return float(features(*known, nodes, told)[0] @ weights)

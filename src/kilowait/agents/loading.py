@@ -7,16 +7,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kilowait.agents import linear, placed_linear
+from kilowait.agents.linear import agent as linear
+from kilowait.agents.placed import agent as placed
 from kilowait.errors import InputError
 
 if TYPE_CHECKING:
-    from kilowait.agents.energy_player import EnergyNetworkAgent
-    from kilowait.agents.gpu_player import GpuNetworkAgent
-    from kilowait.agents.linear import LinearAgent
-    from kilowait.agents.placed_linear import PlacedLinearAgent
-    from kilowait.agents.player import NetworkAgent
-    from kilowait.agents.steered import SteeredAgent
+    from kilowait.agents.linear.agent import LinearAgent
+    from kilowait.agents.placed.agent import PlacedLinearAgent
+    from kilowait.agents.players.batch import NetworkAgent
+    from kilowait.agents.players.energy import EnergyNetworkAgent
+    from kilowait.agents.players.gpu import GpuNetworkAgent
+    from kilowait.agents.steered.agent import SteeredAgent
 
 __all__ = ["load_agent"]
 
@@ -44,7 +45,7 @@ def load_agent(
         beginning = b"{"  # the reader below has the words for it
     if beginning == b"{" or source.suffix == ".json":
         return _of_weights(source)
-    from kilowait.agents.player import network_agent
+    from kilowait.agents.players.batch import network_agent
 
     return network_agent(source)
 
@@ -52,10 +53,10 @@ def load_agent(
 def _of_weights(source: Path) -> LinearAgent | PlacedLinearAgent | SteeredAgent:
     """The agent of a JSON file: one that orders jobs, on placed nodes their GPU types, or steers power too."""
     data = _document(source)
-    if data.get("format") == placed_linear.FORMAT:
-        return placed_linear.agent_from(data, source)
+    if data.get("format") == placed.FORMAT:
+        return placed.agent_from(data, source)
     if data.get("format") == STEERING:
-        from kilowait.agents.steered import steered_agent  # envs want an extra
+        from kilowait.agents.steered.agent import steered_agent  # envs want an extra
 
         return steered_agent(data, source)
     return linear.load_agent(source)

@@ -32,6 +32,8 @@ VERBS: dict[str, tuple[str, str]] = {
         "What jobs will take, wait or draw: models compared, fitted, explained.",
     ),
     "traces": ("kilowait.cli.traces", "Job logs: describe, convert, anonymize, list, fetch."),
+    "telemetry": ("kilowait.cli.telemetry", "Meters: GPUs, processors, the grid; and the energy of jobs."),
+    "synth": ("kilowait.cli.synth", "Workloads learned from a log: fit, sample, score, list."),
     "policies": ("kilowait.cli.policies", "The rules one can simulate, one line each."),
     "clusters": ("kilowait.cli.clusters", "The machines known by name."),
     "bench": ("kilowait.cli.bench", "How fast this kilowait is on this machine."),

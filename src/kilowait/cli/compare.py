@@ -19,6 +19,7 @@ Examples:
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,las --placement first,best,fgd
   kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
+  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,quick_area --predict forest --windows 20
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
@@ -96,6 +97,7 @@ def compare(
     cluster: options.Cluster = "auto",
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
+    outlived: options.Outlived = None,
     passes: options.Passes = "instant",
     placement: Annotated[
         str | None,
@@ -123,6 +125,10 @@ def compare(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    predict: options.Predict = None,
+    users: Annotated[
+        bool, typer.Option(help="With --predict: run each policy with the users' own estimates too.")
+    ] = True,
     power: options.Power = None,
     levers: Annotated[
         str,
@@ -183,12 +189,15 @@ def compare(
         placements.pop() if len(placements) == 1 else None
     )  # then it is no contender's, but the scenario's
     pulls = options.levers_asked(levers, gpu_cap)
-    contenders = contenders_of(policies, backfill, pulls, placements, clairvoyant=clairvoyant)
+    contenders = contenders_of(
+        policies, backfill, pulls, placements, clairvoyant=clairvoyant, users=users and predict is not None
+    )
     protocol = protocol_of(windows, window, warmup, part, seed, contenders)
     scenarios = tuple(options.scenario_asked(context, trace, placement=alone) for trace in traces)
     plan = planning.Plan(scenarios, contenders, protocol, metric)
-    with show.busy(f"reading {', '.join(traces)} ..."):
-        ready = planning.prepare(plan)
+    with show.telling() as tell:
+        tell(f"reading {', '.join(traces)} ...")
+        ready = planning.prepare(plan, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
     store = None if out is None else ready.store(out)
     with steps(ready.cells) as step:
         try:

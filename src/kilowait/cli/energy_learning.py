@@ -9,6 +9,8 @@ from typing import Any
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.resuming import resumable, state_folder
+from kilowait.cli.search import LONGER
 
 __all__ = ["judged_on_windows", "judged_with_power", "show_on_energy", "train_steering"]
 
@@ -23,20 +25,20 @@ def train_steering(
     promise: float,
     backfill: str,
     how: Mapping[str, Any],
+    resume: bool,
     json: bool,
     force: bool,
 ) -> None:
     """An evolution strategy on the weights that steer power; all of it in a folder."""
-    from kilowait.agents.steered import WEIGHTS
+    from kilowait.agents.steered.agent import WEIGHTS
     from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
     from kilowait.evaluation.judging import split
     from kilowait.experiments import energy_learning
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepared
     from kilowait.experiments.weights_folder import save_weights
 
-    check_free(out, force=force)
+    state = state_folder(out, resume=resume, force=force)
     depth = parse_backfill(backfill)
     scenario = options.scenario_asked(context, trace, backfill=depth, levers=levers)
     assert scenario.power is not None
@@ -47,7 +49,7 @@ def train_steering(
         show.note(text)
     parts = split(workload.jobs)
     _windows_of(parts.test, how["window_jobs"])  # a log too short is told before the training
-    with show.steps(how["generations"]) as step:
+    with show.steps(how["generations"]) as step, resumable(state, resume=resume):
         agent, history = energy_learning.train_es(
             parts.train,
             parts.validation,
@@ -59,8 +61,10 @@ def train_steering(
             trace=trace,
             backfill=depth,
             progress=lambda done: step(
-                f"best so far {done.best:.3f} of the best by hand", done.number % 10 == 0
+                f"best so far {done.best:.3f} of the best by hand", done.number % 10 == 0, done.number
             ),
+            folder=state,
+            resume=resume,
             **how,
         )
     found = judged_with_power(
@@ -79,13 +83,14 @@ def train_steering(
         },
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how["seed"]}},
-        force=force,
+        force=force or resume,
     )
     if json:
         show.json_document({"agent": agent.provenance, "judged": found, "out": out})
         return
     show_on_energy(found)
     print(f"\nwritten to {out}; use it as: --policy agent:{out / 'agent.json'} --power ... --levers {levers}")
+    print(LONGER)
 
 
 def judged_with_power(

@@ -77,6 +77,7 @@ def evaluate(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    predict: options.Predict = None,
     json: options.Json = False,
 ) -> None:
     """Try an agent on the last part of a log, against rules on the same windows, and say whether the gain is real.

@@ -46,6 +46,8 @@ def show_run(done: Done) -> None:
         backfill += f" in the order of {run['backfill_order']}"
     rules = [f"policy {run['policy']}", f"backfill {backfill}", f"walltime {run['walltime']}"]
     rules += [f"a pass per {run['passes']}"]
+    if run["outlived"] != "double":
+        rules.append(f"outlived plans go on by {run['outlived']}")
     if len(done.log.groups) > 1:
         rules.append(f"placement {run['placement']}")
     if not run["dependencies"]:

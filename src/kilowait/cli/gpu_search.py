@@ -9,17 +9,25 @@ from typing import Any
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.resuming import resumable, state_folder
+from kilowait.cli.search import LONGER
 
 __all__ = ["train_score"]
 
 
 def train_score(
-    context: typer.Context, trace: str, out: Path, asked: Mapping[str, Any], *, json: bool, force: bool
+    context: typer.Context,
+    trace: str,
+    out: Path,
+    asked: Mapping[str, Any],
+    *,
+    resume: bool,
+    json: bool,
+    force: bool,
 ) -> None:
     """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.learning import show_on_gpus
     from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
     from kilowait.evaluation.judging import split
     from kilowait.experiments.gpu_judging import judged_on_gpus
     from kilowait.experiments.gpu_search import MEANINGS, GpuSearch, rule_words, search_on_gpus
@@ -27,20 +35,24 @@ def train_score(
     from kilowait.experiments.weights_folder import save_weights
 
     how = GpuSearch(**asked)
-    check_free(out, force=force)
+    state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_asked(context, trace, backfill="skip")
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     for text in notes:
         show.note(text)
     show.note("first every rule is tried with every placement, then the search begins from the best")
-    with show.steps(how.generations) as step:
+    with show.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = search_on_gpus(
             workload.jobs,
             machine,
             how,
             trace=trace,
-            progress=lambda done: step(f"best so far {done.best:.3f} of the rule", done.number % 10 == 0),
+            progress=lambda done: step(
+                f"best so far {done.best:.3f} of the rule", done.number % 10 == 0, done.number
+            ),
+            folder=state,
+            resume=resume,
         )
     later = split(workload.jobs).test
     count = len(later) // how.window_jobs
@@ -60,7 +72,7 @@ def train_score(
         },
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
-        force=force,
+        force=force or resume,
     )
     if json:
         show.json_document({"agent": agent.provenance, "judged": found, "out": out})
@@ -70,3 +82,4 @@ def train_score(
         print("the search found nothing that surely beats it on the validation jobs: the agent is that rule")
     show_on_gpus(found)
     print(f"\nwritten to {out}; use it as: --policies srtf,agent:{out / 'agent.json'}")
+    print(LONGER)

@@ -11,6 +11,7 @@ import typer
 
 from kilowait.cli import options, show
 from kilowait.cli.energy_learning import judged_with_power, show_on_energy
+from kilowait.cli.resuming import resumable, state_folder
 from kilowait.cli.search import RIVALS
 
 __all__ = ["show_on_gpus", "train_network"]
@@ -37,9 +38,8 @@ def train_network(
     from kilowait.cli.compared import show_contests
     from kilowait.cluster.file import described
     from kilowait.errors import InputError
-    from kilowait.evaluation.folders import check_free
     from kilowait.evaluation.judging import split
-    from kilowait.experiments import begun, energy_learning, fronts, learning, training
+    from kilowait.experiments import energy_learning, fronts, learning, training
     from kilowait.experiments.curves import Curves
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepared
@@ -53,14 +53,7 @@ def train_network(
         sla_s=parse_span(sla),
         max_wait_s=None if max_wait is None else parse_span(max_wait),
     )
-    state = learning.training_folder(out)
-    if begun.can_resume(state) and not resume and not force:
-        raise InputError(
-            f"{state} holds a training that was begun before; go on with --resume, or begin anew with --force"
-        )
-    if resume and not begun.can_resume(state):
-        raise InputError(f"{state} holds no training to resume; begin one without --resume")
-    check_free(out, force=force or resume)
+    state = state_folder(out, resume=resume, force=force)
     named = {**(how.reward or {}), **dict.fromkeys(how.preferences, 1.0), **how.limit}
     energy_learning.check_reward(named, levers is not None)
     scenario = options.scenario_asked(context, trace, backfill=how.backfill, levers=levers or "none")
@@ -80,17 +73,15 @@ def train_network(
     parts = split(workload.jobs)
     settings = how.algorithm_settings()
     updates = max(1, how.steps // (settings.rollout * how.envs))
-    if resume:
-        show.note(f"going on with the training of {state}")
     curves = Curves(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
     taught = learning.warm_updates(how)
-    with show.steps(taught + updates) as step:
+    with show.steps(taught + updates) as step, resumable(state, resume=resume):
 
         def progress(update: Any) -> None:
             if "imitation" in update.losses:
                 agreed = update.losses["agreement"]
                 text = f"imitating {how.teacher}, {update.steps:,} choices, {agreed:.1%} as the teacher"
-                step(text, update.number % max(1, taught // 10) == 0)
+                step(text, update.number % max(1, taught // 10) == 0, update.number)
                 return
             curves(update)
             ended = "" if math.isnan(update.metric) else f", episodes {update.metric:.3f}"
@@ -98,19 +89,13 @@ def train_network(
             step(
                 f"update {update.number}, {update.steps:,} steps, {update.steps_per_s:,.0f}/s{ended}{best}",
                 update.number % max(1, updates // 20) == 0,
+                taught + update.number,
             )
 
-        try:
-            agent, history = learning.learn(
-                parts.train, parts.validation, machine, how,
-                folder=state, resume=resume, progress=progress, power=power,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            ready = begun.can_resume(state)
-            show.note(
-                "to go on, give the same command with --resume" if ready else "there was no checkpoint yet"
-            )
-            raise
+        agent, history = learning.learn(
+            parts.train, parts.validation, machine, how,
+            folder=state, resume=resume, progress=progress, power=power,
+        )  # fmt: skip
     curves.close()
     front = None
     if how.preferences:

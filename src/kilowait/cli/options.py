@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
     "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
-    "Oversized", "Passes", "Placement", "Power", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
+    "Oversized", "Passes", "Placement", "Power", "Predict", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
     "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
     "levers_asked", "scenario_asked",
 ]  # fmt: skip
@@ -51,7 +51,17 @@ BackfillOrder = Annotated[
 Walltime = Annotated[
     str,
     typer.Option(
-        metavar="extend|kill", help="Jobs that run past their estimate: run on (extend) or end there (kill)."
+        metavar="extend|kill",
+        help="Jobs that run past their limit or estimate: run on (extend) or end there (kill).",
+    ),
+]
+Outlived = Annotated[
+    str | None,
+    typer.Option(
+        metavar="double|steps|later",
+        help="What planners believe of a job that runs on past what was planned: twice as long, again and again; a "
+        "minute more, then 5, 15, ...; or its later_s. By default double, or the policy's own.",
+        show_default=False,
     ),
 ]
 Passes = Annotated[
@@ -185,6 +195,16 @@ ByOption = Annotated[
     str | None,
     typer.Option(metavar="KIND", help="Also by class of job: size, runtime, user, account, queue, qos."),
 ]
+Predict = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]) "
+        "or last2. Rules order by predictions, reservations are made with safe ones; jobs are killed by the user's "
+        "limit alone.",
+        show_default=False,
+    ),
+]
 Power = Annotated[
     str | None,
     typer.Option(
@@ -249,8 +269,8 @@ Wrap = Annotated[
 _POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast", "start", "wrap")
 _PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
 _PLAIN = (
-    "cluster", "backfill_order", "walltime", "passes", "placement", "oversized", "load", "jobs", "format", "columns",
-    "strict",
+    "cluster", "backfill_order", "walltime", "outlived", "passes", "placement", "oversized", "load", "jobs", "format",
+    "columns", "strict", "predict",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import options, predict_report, show
 
 if TYPE_CHECKING:
     from kilowait.experiments.predictors import Asked, Prepared
@@ -18,6 +18,8 @@ app = typer.Typer(
     help="What jobs will take, wait or draw, from what is known when they are submitted: score, fit, explain.",
     **show.PLAIN,
 )
+
+app.command("report", epilog=predict_report.EPILOG)(predict_report.report)
 
 Target = Annotated[
     str,

@@ -9,11 +9,13 @@ from typing import Any
 import typer
 
 from kilowait.cli import options, show
+from kilowait.cli.resuming import resumable, state_folder
 
-__all__ = ["RIVALS", "train_rule"]
+__all__ = ["LONGER", "RIVALS", "train_rule"]
 
 RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
 """Rules that what was learned is judged beside."""
+LONGER = "longer: the same command with more --generations and --resume"
 
 
 def train_rule(
@@ -23,35 +25,37 @@ def train_rule(
     asked: Mapping[str, Any],
     *,
     backfill: str,
+    resume: bool,
     json: bool,
     force: bool,
 ) -> None:
     """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.compared import show_contests
     from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
     from kilowait.experiments import training
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.results import results_of
     from kilowait.experiments.scenario import prepared
 
     how = training.Training(**asked, backfill=parse_backfill(backfill))
-    check_free(out, force=force)
+    state = state_folder(out, resume=resume, force=force)
     scenario = options.scenario_asked(context, trace, backfill=how.backfill)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     for text in notes:
         show.note(text)
     training.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # a log too short is told before
-    with show.steps(how.generations) as step:
+    with show.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = training.train(
             workload.jobs,
             machine,
             how,
             trace=trace,
             progress=lambda done: step(
-                f"candidates at {done.training:.3f} of the start", done.number % 10 == 0
+                f"candidates at {done.training:.3f} of the start", done.number % 10 == 0, done.number
             ),
+            folder=state,
+            resume=resume,
         )
     with show.busy("trying it on later jobs ..."):
         contest = training.judged(agent, RIVALS, workload.jobs, machine, how, trace=trace, clairvoyant=True)
@@ -64,7 +68,7 @@ def train_rule(
         scenario={**scenario.to_dict(), "training": vars(how), "cluster": described(machine)},
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
-        force=force,
+        force=force or resume,
     )
     for text in found["notes"]:
         show.note(text)
@@ -74,6 +78,7 @@ def train_rule(
     show_contests([found], [workload])
     print(f"\n{taken_in_words(agent)}")
     print(f"written to {out}; use it as: --policies saf,agent:{out / 'agent.json'}")
+    print(LONGER)
 
 
 def taken_in_words(agent: Any) -> str:

@@ -298,14 +298,14 @@ def progress(steps: int) -> Iterator[Progress | None]:
 
 
 @contextmanager
-def steps(total: int) -> Iterator[Callable[[str, bool], None]]:
-    """Progress: a bar on a terminal; elsewhere a line for the steps that say so."""
+def steps(total: int) -> Iterator[Callable[..., None]]:
+    """Progress: a bar on a terminal; elsewhere a line for the steps that say so. A step may say which it is."""
     done = 0
     with progress(total) as bar:
 
-        def step(text: str, line: bool) -> None:
+        def step(text: str, line: bool, number: int | None = None) -> None:
             nonlocal done
-            done += 1
+            done = done + 1 if number is None else number
             if bar is not None:
                 bar.update(bar.task_ids[0], description=text, completed=done)
             elif line:

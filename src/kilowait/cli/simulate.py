@@ -44,6 +44,7 @@ def simulate(
     ] = None,
     backfill_order: options.BackfillOrder = None,
     walltime: options.Walltime = "extend",
+    outlived: options.Outlived = None,
     passes: options.Passes = "instant",
     placement: options.Placement = None,
     types: options.Types = None,
@@ -63,6 +64,7 @@ def simulate(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    predict: options.Predict = None,
     power: options.Power = None,
     levers: Annotated[
         str,
@@ -112,8 +114,9 @@ def simulate(
         backfill=None if backfill is None else parse_backfill(backfill),
         levers=options.levers_asked(levers, gpu_cap),
     )
-    with show.busy(f"simulating {trace} ..."):
-        done = run_scenario(scenario)
+    with show.telling() as tell:
+        tell(f"simulating {trace} ...")
+        done = run_scenario(scenario, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
         placed = done.cluster.placed
         found = metrics(done.log, cluster=done.cluster if placed else None)
         gpus = placed_results(done) if placed else None

@@ -142,7 +142,10 @@ def train(
     device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Networks: go on where a training of this folder was interrupted."),
+        typer.Option(
+            "--resume",
+            help="Go on where a training of this folder was interrupted, or with more --generations or --steps.",
+        ),
     ] = False,
     settings: Annotated[
         Path | None,
@@ -175,6 +178,7 @@ def train(
     columns: options.Columns = None,
     format: options.Format = None,
     strict: options.Strict = False,
+    predict: options.Predict = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -265,6 +269,7 @@ def train(
             promise=promise,
             backfill=backfill,
             how={"generations": 60, "windows": 16, **search},
+            resume=resume,
             json=json,
             force=force,
         )
@@ -273,13 +278,13 @@ def train(
     if is_placed(cluster, trace):
         from kilowait.cli.gpu_search import train_score
 
-        train_score(context, trace, out, search, json=json, force=force)
+        train_score(context, trace, out, search, resume=resume, json=json, force=force)
         return
     from kilowait.cli.search import train_rule
     from kilowait.units import parse_span
 
     search |= {} if max_wait is None else {"max_wait_s": parse_span(max_wait)}
-    train_rule(context, trace, out, search, backfill=backfill, json=json, force=force)
+    train_rule(context, trace, out, search, backfill=backfill, resume=resume, json=json, force=force)
 
 
 def made_for(cluster: str) -> str:

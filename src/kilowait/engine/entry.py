@@ -80,15 +80,15 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
     k = s.clock[0]
     reserved_on = 0
     if k.depth == UNLIMITED:
-        reserved_on = s.rare[job].planned_on
+        reserved_on = s.rare[job].reserved_on
         conserving.lift(s, job)
     g = planning.place(s, job, planning.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0 and really:
         planning.start(s, job, g)
         waiting.compact(s, k.queue_lo)
     elif reserved_on > 0:
-        conserving.keep_place(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
-        s.rare[job].planned_on = reserved_on
+        conserving.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
+        s.rare[job].reserved_on = reserved_on
     return g
 
 

@@ -74,7 +74,7 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
     k = s.clock[0]
     reserved_on = 0
     if k.depth == UNLIMITED:
-        reserved_on = s.rare[job].planned_on
+        reserved_on = s.rare[job].reserved_on
         levered_passes.lift(s, job)
     groups = planning.EVERY_GROUP if group < 0 else 1 << group
     g = levels.place(s, job, groups) if level < 0 else levels.place_at(s, job, groups, level)
@@ -84,8 +84,8 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
     else:
         trying.rest(s, job)
         if reserved_on > 0:
-            levered_passes.keep_place(s, job, reserved_on - 1, s.rare[job].planned_s, 1)
-            s.rare[job].planned_on = reserved_on
+            levered_passes.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
+            s.rare[job].reserved_on = reserved_on
     return g
 
 

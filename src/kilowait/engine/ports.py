@@ -16,7 +16,11 @@ JOB = np.dtype(
     [
         ("submit_s", np.float64),  # when it joined the queue
         ("since_first_s", np.float64),  # the same, since the first submission of the log
-        ("estimate_s", np.float64),  # at least 1
+        ("estimate_s", np.float64),  # at least 1: what rules order by
+        ("planned_s", np.float64),  # at least 1: what planners reserve and backfill with
+        ("limit_s", np.float64),  # infinite: none is known
+        ("later_s", np.float64),  # believed once planned_s is outlived; 0: not known
+        ("quickness", np.float64),  # expected 10 s / run time, at most 1: what a second of waiting weighs
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),
@@ -56,6 +60,14 @@ class Rule:
     """Whether it learns while it plays: `score` is called once more for every job that has started (``job.ran_s``
     below 0) and for every one that has ended (``job.ran_s``: how long it ran, above 0). What it returns then is not
     looked at; what it writes into `parameters` stays for the rest of the run, and for that run alone."""
+    predicts: bool = False
+    """Whether it says how long jobs will take: it is scored once when a job arrives, whether moving or not, and where
+    it is scored (``job.ran_s`` is 0) it may write `job.estimate_s` and `job.planned_s`, seconds. Without a column of
+    limits, the estimates of the table are the limits then. It must be compiled."""
+    outlived: str | None = None
+    """double, steps or later, for a rule that brings its own; used unless the run names another."""
+    backfill_order: Rule | None = None
+    """An own order of backfill candidates; used unless the run names another."""
     placement: str | None = None
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
     placed: bool = False

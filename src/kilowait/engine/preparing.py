@@ -22,13 +22,19 @@ from kilowait.engine.kernels.state import (
 )
 from kilowait.engine.machine import CORES, GPUS, MEMORY, NODES, WATTS, Machine
 from kilowait.engine.ports import JOB, Rule
-from kilowait.engine.settings import Settings
+from kilowait.engine.settings import OUTLIVED, Settings
+from kilowait.engine.times import Times, times_of
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
 __all__ = ["state_of"]
 
 Ints = npt.NDArray[np.int64]
+
+_UNKNOWN = np.zeros(1, JOB)
+"""A job of which nothing is known: copied whole, which is quicker than field by field."""
+for _name in ("user", "account", "queue", "qos"):
+    _UNKNOWN[_name] = -1
 
 
 def state_of(
@@ -45,8 +51,7 @@ def state_of(
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
-    estimate = np.maximum(jobs["estimate_s"], 1.0)
-    run = jobs["runtime_s"] if settings.walltime == "extend" else np.minimum(jobs["runtime_s"], estimate)
+    times = times_of(jobs, settings.walltime, limited=rule.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -63,6 +68,7 @@ def state_of(
     clock["moving"] = rule.moving
     clock["own_order"] = 0 if own is None else 1 + own.moving
     clock["per_event"] = settings.passes == "event"
+    clock["outlived"] = OUTLIVED[settings.outlived]
     clock["balance"] = settings.placement == "balance"
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
@@ -70,11 +76,12 @@ def state_of(
     clock["dependents"] = dependents
     clock["cancels"] = cancels
     clock["remembering"] = rule.remembers
+    clock["predicting"] = rule.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
     fate = _records(FATE, n)
-    fate["run_s"] = run
+    fate["run_s"] = times.run_s
     fate["earliest_s"] = earliest
     fate["allowed"] = allowed
     fate["least_need"] = least
@@ -101,7 +108,7 @@ def state_of(
     pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
     return State(
         clock=clock,
-        jobs=_view(jobs, estimate),
+        jobs=_view(jobs, times),
         fate=fate,
         rare=rare,
         need=need,
@@ -281,18 +288,15 @@ def _users(jobs: JobTable) -> tuple[Ints, int]:
     return number.astype(np.int64), len(names)
 
 
-def _view(jobs: JobTable, estimate: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+def _view(jobs: JobTable, times: Times) -> npt.NDArray[Any]:
     """The records policies may look at."""
-    view = _records(JOB, len(jobs))
-    # user, account, queue and qos lie side by side: all unknown, in one stroke
-    offset = JOB.fields["user"][1]  # type: ignore[index]
-    if len(jobs):
-        np.ndarray((len(jobs), 4), np.int32, view, offset, (JOB.itemsize, 4))[:] = -1
-    view["estimate_s"] = estimate  # submit_s, since_first_s and number are written when a job arrives
-    for name in ("nodes", "cores", "memory_mb", "gpus"):
-        if name in jobs:
-            view[name] = jobs[name]
-    for name in ("user", "account", "queue", "qos"):
+    view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
+    # submit_s, since_first_s and number are written when a job arrives
+    view["estimate_s"], view["planned_s"], view["limit_s"] = times.estimate_s, times.planned_s, times.limit_s
+    if "later_s" in jobs:
+        view["later_s"] = times.later_s
+    view["quickness"] = times.quickness
+    for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos"):
         if name in jobs:
             view[name] = jobs[name]
     return view

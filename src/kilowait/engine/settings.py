@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kilowait.engine.kernels.outliving import DOUBLE, LATER, STEPS
 from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["Settings"]
+__all__ = ["OUTLIVED", "Settings"]
 
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
+OUTLIVED = {"double": DOUBLE, "steps": STEPS, "later": LATER}
+"""What a planner believes of a running job that has outlived its belief, by name."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Settings:
     backfill: str | int = "none"
     """none, easy, conservative, or the number of reservations per group."""
     walltime: str = "extend"
-    """extend: jobs run as long as the log says; kill: they end at their estimate."""
+    """extend: jobs run as long as the log says; kill: they end at their limit, or at their estimate."""
     passes: str = "instant"
     """One scheduling pass per instant, or per event."""
     placement: str = "first"
@@ -30,6 +33,9 @@ class Settings:
     """Whether after_id and think_s hold jobs back."""
     oversized: str = "error"
     """Jobs no group can hold: error, or reject (they leave on arrival)."""
+    outlived: str = "double"
+    """A running job that outlived what planners believe is now believed to take: double, again and again; steps: a
+    minute more, then 5, ...; later: its later_s, then its limit. Never more than a limit that lies ahead."""
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -37,6 +43,7 @@ class Settings:
             ("passes", ("instant", "event")),
             ("placement", ("first", "balance")),
             ("oversized", ("error", "reject")),
+            ("outlived", tuple(OUTLIVED)),
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)

@@ -64,10 +64,14 @@ class Simulator:
     ) -> None:
         self.settings = settings or Settings()
         self.rule = rule or Rule("steps", entry.no_score_compiled())
-        if backfill_rule is not None and backfill_rule.remembers:
+        if backfill_rule is not None and (backfill_rule.remembers or backfill_rule.predicts):
             raise InputError(
-                f"the backfill order {backfill_rule.name!r} remembers what jobs did, and only a policy is told "
-                "of that; make it the policy, or take another order"
+                f"the backfill order {backfill_rule.name!r} remembers what jobs did or predicts what they will do, "
+                "which only a policy does; make it the policy, or take another order"
+            )
+        if self.rule.predicts and not self.rule.compiled:
+            raise InputError(
+                f"policy {self.rule.name!r} predicts and is not compiled; write it as Numba compiles it"
             )
         self.backfill_rule = backfill_rule
         self._given = jobs
@@ -234,7 +238,7 @@ class Simulator:
         reserved = np.full(len(waiting), np.nan)
         if self.settings.depth == UNLIMITED:
             rare = self._state.rare[waiting]
-            reserved[rare["planned_on"] > 0] = rare["planned_s"][rare["planned_on"] > 0]
+            reserved[rare["reserved_on"] > 0] = rare["reserved_s"][rare["reserved_on"] > 0]
         return reserved
 
     def can_start(self, job: int, group: int = -1, level: int = -1) -> bool:
@@ -340,7 +344,7 @@ class Simulator:
         }
         seen = self._state.jobs[job]
         return (
-            f"it needs {int(seen.nodes)} nodes for {float(seen.estimate_s):g} s; free are {free}, "
+            f"it needs {int(seen.nodes)} nodes for {float(seen.planned_s):g} s; free are {free}, "
             "and reservations and outages must not be delayed"
         )
 
@@ -394,6 +398,7 @@ class Simulator:
                 "backfill": self.settings.backfill,
                 "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
                 "walltime": self.settings.walltime,
+                "outlived": self.settings.outlived,
                 "passes": self.settings.passes,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,

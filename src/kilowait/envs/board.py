@@ -44,6 +44,8 @@ class Asking:
     """A rule for the candidates of backfilling, or "agent": it is asked for those too."""
     walltime: str = "extend"
     placement: str = "first"
+    outlived: str = "double"
+    """double, steps or later: what planners believe of a job that runs on past what was planned."""
     max_wait_s: float = np.inf
     """A job that has waited longer than this, seconds, is the only one that may be first."""
     hold: bool = False
@@ -64,7 +66,9 @@ class Asking:
     @property
     def settings(self) -> Settings:
         """The same as the engine takes it."""
-        return Settings(self.backfill, self.walltime, "instant", self.placement, False, "reject")
+        return Settings(
+            self.backfill, self.walltime, "instant", self.placement, False, "reject", self.outlived
+        )
 
     @property
     def seen(self) -> Seen:
@@ -150,7 +154,7 @@ def scores_of(
 ) -> npt.NDArray[np.float64]:
     """Scores of a rule whose order neither moves nor depends on the date, one a job."""
     found = []
-    if rule.compiled and not rule.moving:
+    if rule.compiled and not (rule.moving or rule.remembers or rule.predicts):
         values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
         for shift_s in (0.0, 86400.0):
             seen["submit_s"] = jobs["submit_s"] + shift_s
@@ -161,7 +165,8 @@ def scores_of(
     orders = [np.argsort(scores, kind="stable") for scores in found]
     if not orders or not np.array_equal(orders[0], orders[1]):
         raise InputError(
-            f"the backfill order {rule.name!r} changes with time, or is not compiled; take fcfs, sjf, saf or another "
+            f"the backfill order {rule.name!r} changes with time or with what happens, or is not compiled; take fcfs, "
+            "sjf, saf or another "
             'rule whose order stays, or "agent" to be asked'
         )
     return found[0]

@@ -40,7 +40,7 @@ def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     while at < k.queue_hi:
         place = s.queue[at]
         if eligible(s, copy.phase, at):
-            s.picks[count].key = place.need * place.estimate_s
+            s.picks[count].key = place.need * s.jobs[natural(place.job)].estimate_s
             s.picks[count].job = place.job
             count += 1
         at += 1
@@ -110,7 +110,7 @@ def look(
         mask[len(slots)] = copy.phase == HEAD and late < 0 and next_event_s(s) < np.inf
     work = 0.0
     for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        work += s.queue[i].need * s.queue[i].estimate_s
+        work += s.queue[i].need * s.jobs[natural(s.queue[i].job)].estimate_s
     release = max(s.beliefs[0].key - now, 0.0) if k.running > 0 else 0.0
     summary[0] = free / nodes
     summary[1] = log1p(float(waiting)) / 5.0

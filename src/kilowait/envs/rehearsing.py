@@ -1,6 +1,6 @@
 """Futures tried out: what is known at a decision is copied to a stage, and the engine runs on there.
 
-On the stage nobody arrives, running jobs end when they are believed to and waiting ones run for their estimates: the
+On the stage nobody arrives, running jobs end when they are believed to and waiting ones run as long as is planned: the
 truth is never copied. A choice is made, then a base rule decides everything, and what the waiting jobs pay is added up.
 """
 
@@ -90,10 +90,10 @@ def score_of(s: Any, job: int, moving: int, score: Any, parameters: Any) -> floa
 
 @kernel
 def bring(s: Any, job: int, t: Any, to: int) -> None:
-    """Copy a job to the stage; there it runs for its estimate."""
+    """Copy a job to the stage; there it runs for what planners plan with."""
     t.jobs[to] = s.jobs[job]
     t.fate[to] = s.fate[job]
-    t.fate[to].run_s = s.jobs[job].estimate_s
+    t.fate[to].run_s = s.jobs[job].planned_s
     for column in range(s.need.shape[1]):
         t.need[to, column] = s.need[job, column]
 
@@ -147,7 +147,7 @@ def set_stage(s: Any, a: Any, score: Any, parameters: Any) -> None:
         here.key = there.key  # whether it had its turn in this pass
         here.job = job
         here.need = there.need
-        here.estimate_s = there.estimate_s
+        here.planned_s = there.planned_s
     c = t.clock[0]
     c.events = running
     c.segments = running
@@ -205,10 +205,10 @@ def repeat(t: Any, w: Any) -> None:
 
 @kernel
 def pays(s: Any, job: int, start_s: float, waits: int) -> float:
-    """What a job pays for starting at that time, if it runs for its estimate."""
+    """What a job pays for starting at that time, if it runs as planned."""
     seen = s.jobs[job]
     wait_s = start_s - seen.submit_s
-    return wait_s if waits else slowdown(wait_s, seen.estimate_s)
+    return wait_s if waits else slowdown(wait_s, seen.planned_s)
 
 
 @apart

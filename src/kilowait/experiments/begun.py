@@ -1,6 +1,6 @@
 """What a training was begun with, kept in its folder, so that it is gone on with on the same jobs or not at all.
 
-Weights, settings and seed are looked at by the checkpoint itself; here it is the world: log, machine, reward.
+Weights, settings and seed are looked at by the checkpoint itself; here it is the world: log, machine, reward, power.
 Also: whether that world, with so many copies, fits into this machine's memory at all.
 """
 
@@ -9,28 +9,60 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kilowait.agents.searching.course import FILE, Keeping
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.folders import plain_json
 from kilowait.evaluation.folders.writing import read_json
 from kilowait.jobs import JobTable
 
-__all__ = ["can_resume", "check_memory", "mark_begun", "world_of"]
+__all__ = [
+    "can_resume",
+    "check_begun",
+    "check_memory",
+    "mark_begun",
+    "search_in",
+    "training_folder",
+    "world_of",
+]
 
 BEGUN = "begun.json"
-OLD = ("last.safetensors", "agent.pt", "explained.json", "warm.json", "warm/last.safetensors", BEGUN)
+STATES = ("last.safetensors", "warm/last.safetensors", FILE)
+"""Of a network, of its warm start, of a search."""
+OLD = (*STATES, "agent.pt", "explained.json", "warm.json", BEGUN)
 STEERING = ("reward", "preferences", "limit", "sla_s", "ease", "episode_jobs", "windows", "window_jobs")
 """Fields of `Learning` that make another training of it, and that no checkpoint knows."""
 
 
+def training_folder(out: str | PathLike[str]) -> Path:
+    """Where the state of a training is kept while it runs, and after: beside the folder of the agent.
+
+    >>> training_folder("runs/first").name
+    'first.training'
+    """
+    return Path(out).with_name(f"{Path(out).name}.training")
+
+
 def can_resume(folder: Path) -> bool:
     """Whether a folder holds a training that was begun, if only its warm start."""
-    return any((folder / name).exists() for name in ("last.safetensors", "warm/last.safetensors"))
+    return any((folder / name).exists() for name in STATES)
+
+
+def check_begun(folder: Path, *, resume: bool, force: bool) -> None:
+    """An error where a training would be lost that could be gone on with, or none is there to be gone on with."""
+    begun = can_resume(folder)
+    if begun and not resume and not force:
+        raise InputError(
+            f"{folder} holds a training that was begun before; go on with --resume, or begin anew with --force"
+        )
+    if resume and not begun:
+        raise InputError(f"{folder} holds no training to resume; begin one without --resume")
 
 
 def world_of(
@@ -39,10 +71,32 @@ def world_of(
     """What a training sees, in words and digests. `how` is a `Learning`."""
     return {
         "environment": env,
-        **{f"{name} jobs": f"{len(jobs):,} (digest {_digest(jobs)})" for name, jobs in parts.items()},
-        "machine": f"{cluster.name} (digest {hashlib.sha256(repr(cluster).encode()).hexdigest()[:12]})",
+        **_seen(parts, cluster),
         **{name: getattr(how, name) for name in STEERING},
         **{f"asking {name}": value for name, value in asked.items()},
+    }
+
+
+def search_in(
+    folder: Path | None,
+    parts: Mapping[str, JobTable],
+    cluster: Cluster,
+    *,
+    resume: bool,
+    more: Mapping[str, Any] | None = None,
+) -> Keeping | None:
+    """Where an evolution strategy is kept, in the world it was begun in; None, without a folder, is nowhere."""
+    if folder is None:
+        return None
+    world = {"environment": "none (es, a search of weights)", **_seen(parts, cluster), **(more or {})}
+    return Keeping(folder, resume, lambda: mark_begun(folder, world, resume=resume))
+
+
+def _seen(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
+    """Jobs and machine, with their digests."""
+    return {
+        **{f"{name} jobs": f"{len(jobs):,} (digest {_digest(jobs)})" for name, jobs in parts.items()},
+        "machine": f"{cluster.name} (digest {hashlib.sha256(repr(cluster).encode()).hexdigest()[:12]})",
     }
 
 

@@ -26,6 +26,7 @@ from kilowait.evaluation.limits import with_perfect_estimates
 from kilowait.experiments.capping import cap_of
 from kilowait.experiments.contenders import policy_and_placement
 from kilowait.experiments.energy_learning import bound
+from kilowait.experiments.foreseeing import USERS, with_requests
 from kilowait.experiments.meter import Meter
 from kilowait.experiments.placing import arguments
 from kilowait.experiments.scenario import Scenario, resolve_policy
@@ -81,9 +82,11 @@ def run_cell(
 ) -> SegmentLog:
     """Simulate one window; `rules` are those of a scenario, or what `simulate` takes.
 
-    A clairvoyant knows the run times; its log is of the jobs as they are.
+    A clairvoyant knows the run times, one of the users' knows no predictions; the log is of the jobs as they are.
     """
     seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
+    if contender.policy.startswith(USERS):
+        seen = with_requests(jobs)
     rule = bound(rule, meter, contender.levers)
     levers = None
     if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:

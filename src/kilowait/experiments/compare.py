@@ -41,7 +41,7 @@ def compare(
         cluster: the machine.
         policies: names, rules or agents; a mapping gives them names of its own.
         backfill: as in `kilowait.simulate`, which also takes `rules`; by default easy, on placed nodes none.
-        clairvoyant: run every named rule once more with perfect estimates.
+        clairvoyant: run every named rule that does not predict once more with perfect estimates.
         trace: what to call the log.
         progress: hears who is about to run.
 
@@ -63,7 +63,11 @@ def compare(
         for name, policy in named.items()
     ]
     if clairvoyant:
-        who += [(Contender(c.policy, c.backfill, "clairvoyant"), r) for c, r in who if c.kind == "rule"]
+        who += [
+            (Contender(c.policy, c.backfill, "clairvoyant"), rule)
+            for c, rule in who
+            if c.kind == "rule" and not (isinstance(rule, Rule) and rule.predicts)
+        ]
     logs: list[list[SegmentLog]] = []
     for contender, rule in who:
         if progress is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender
 from kilowait.experiments.capping import check_levers
 from kilowait.experiments.energy_learning import PowerAgent
+from kilowait.experiments.foreseeing import USERS
 from kilowait.experiments.inputs import parse_backfill
 from kilowait.experiments.placing import check_placement
 from kilowait.experiments.scenario import AGENT, agent_and_preference, check_backfill, resolve_policy
@@ -25,11 +27,13 @@ def contenders_of(
     placements: Sequence[str] = (),
     *,
     clairvoyant: bool = True,
+    users: bool = False,
 ) -> tuple[Contender, ...]:
     """Every policy with every kind of backfilling, every placement and every set of levers.
 
     Without placements all have that of the scenario; a policy that is written with its own (las@fgd) keeps it. Each
-    rule takes part once more with perfect estimates, without levers.
+    rule takes part once more with perfect estimates, without levers, but those that predict: they would not use them.
+    With `users` every policy takes part without predictions too (users:saf).
 
     Names are checked here, before anything runs.
 
@@ -42,12 +46,17 @@ def contenders_of(
     ['fcfs@best', 'fcfs@fgd', 'las@best', 'las@fgd']
     """
     written = listed("policies", policies)
-    names, pulling = [], set()
+    names, pulling, predicting = [], set(), set()
     for text in written:
         policy, own = policy_and_placement(text)
-        if isinstance(resolve_policy(policy), PowerAgent):
+        rule = resolve_policy(policy)
+        if isinstance(rule, PowerAgent):
             pulling.add(text)
+        if isinstance(rule, Rule) and rule.predicts:
+            predicting.add(policy)
         names += [text] if own is not None or not placements else [text + AT + place for place in placements]
+    if users:
+        names += [USERS + name for name in names if not name.startswith(USERS)]
     for place in placements:
         check_placement(place)
     depths = [parse_backfill(text) for text in listed("kinds of backfilling", backfills)]
@@ -57,7 +66,7 @@ def contenders_of(
     for text in sets:
         check_levers(text)
     found = [
-        Contender(name, depth, "agent" if name.startswith(AGENT) else "rule", _short(name, written), text)
+        Contender(name, depth, _kind(name), _short(name, written), text)
         for name in dict.fromkeys(names)
         for depth in depths
         for text in sets
@@ -67,9 +76,16 @@ def contenders_of(
         found += [
             Contender(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
-            if who.kind == "rule" and who.levers == "none"
+            if who.kind == "rule"
+            and who.levers == "none"
+            and policy_and_placement(who.policy)[0] not in predicting
+            and not who.policy.startswith(USERS)
         ]
     return tuple(found)
+
+
+def _kind(name: str) -> str:
+    return "agent" if name.removeprefix(USERS).startswith(AGENT) else "rule"
 
 
 def policy_and_placement(text: str) -> tuple[str, str | None]:
@@ -100,6 +116,9 @@ def listed(what: str, given: str | Sequence[str]) -> list[str]:
 
 def _short(name: str, written: Sequence[str]) -> str | None:
     """The only agent of a comparison is called agent, with what it is told to prefer."""
+    if name.startswith(USERS):
+        plain = name.removeprefix(USERS)
+        return f"{_short(plain, written) or plain} (users)"
     agents = {
         agent_and_preference(policy_and_placement(other)[0])[0]
         for other in written

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
+from kilowait.experiments.begun import search_in
 from kilowait.experiments.energy import PowerSettings, meter_for
 from kilowait.experiments.meter import Meter
 from kilowait.jobs import JobTable
@@ -51,6 +53,16 @@ class Powering:
     def of(cls, settings: PowerSettings, levers: str, jobs: JobTable, cluster: Cluster) -> Powering:
         """Everything the settings name, read and laid on the log's clock."""
         return cls(meter_for(settings, jobs, cluster), levers, settings)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What is pulled and what is drawn, for the record."""
+        return {"levers": self.levers, "power": self.settings.to_dict()}
+
+    @property
+    def world(self) -> dict[str, Any]:
+        """The same with what the files of power and signals hold: a training goes on with no other."""
+        return {**self.words, "content of power and signals": f"digest {self.meter.digest[:12]}"}
 
 
 def power_of(meter: Meter, levers: str) -> Any:
@@ -114,10 +126,15 @@ def train_es(
     times: float,
     rule: str,
     progress: Callable[[Any], None] | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
     **how: Any,
 ) -> tuple[Any, list[Any]]:
-    """Weights that steer power, by an evolution strategy; `times` the slowdown of `rule` is what users are promised."""
-    from kilowait.agents.steered_training import Sla, train_steered
+    """Weights that steer power, by an evolution strategy; `times` the slowdown of `rule` is what users are promised.
+
+    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
+    """
+    from kilowait.agents.steered.training import Sla, train_steered
 
     return train_steered(
         jobs,
@@ -127,5 +144,12 @@ def train_es(
         spent=spent,
         sla=Sla(times, rule),
         progress=progress,
+        keeping=search_in(
+            folder,
+            {"training": jobs, "validation": validation},
+            cluster,
+            resume=resume,
+            more=powering.world,
+        ),
         **how,
     )

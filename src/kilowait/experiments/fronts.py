@@ -49,8 +49,8 @@ def front(
         progress: hears what is about to be played.
         power: with what an agent of kilowait/Energy-v0 plays.
     """
-    from kilowait.agents.fronts import front_figures, least_work_first, preferences_for
-    from kilowait.agents.judging import figures_of
+    from kilowait.agents.players.fronts import front_figures, least_work_first, preferences_for
+    from kilowait.agents.players.judging import figures_of
 
     terms = agent.preferences
     if not terms:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from kilowait.agents.placed_linear import FEATURES, TYPE_FEATURES, PlacedLinearAgent
-from kilowait.agents.placed_training import OBJECTIVES, train_placed
-from kilowait.agents.training import Generation
+from kilowait.agents.placed.agent import FEATURES, TYPE_FEATURES, PlacedLinearAgent
+from kilowait.agents.placed.training import OBJECTIVES, train_placed
+from kilowait.agents.searching.course import Generation
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation.judging import split
+from kilowait.experiments.begun import search_in
 from kilowait.experiments.placing import run_speeds
 from kilowait.jobs import JobTable
 
@@ -44,8 +46,13 @@ def search_on_gpus(
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
 ) -> tuple[PlacedLinearAgent, list[Generation]]:
-    """Search on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched."""
+    """Search on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+
+    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
+    """
     parts = split(jobs)
     return train_placed(
         parts.train,
@@ -55,6 +62,9 @@ def search_on_gpus(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
+        keeping=search_in(
+            folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
+        ),
         **asdict(how),
     )
 
@@ -62,7 +72,7 @@ def search_on_gpus(
 def rule_words(agent: PlacedLinearAgent) -> str:
     """The rule a search began with, in words.
 
-    >>> from kilowait.agents.placed_linear import rule_agent
+    >>> from kilowait.agents.placed.agent import rule_agent
     >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
     >>> rule_words(PlacedLinearAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'

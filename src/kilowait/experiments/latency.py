@@ -157,7 +157,7 @@ def _rule_s(policy: Any, queue: int, nodes: int, seconds: float) -> float:
 def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
     """Inside the engine, from the first decision to the start of the last small job."""
     from kilowait.agents.networks import network
-    from kilowait.agents.player import exported
+    from kilowait.agents.players.batch import exported
     from kilowait.envs.thinking import thought_for
     from kilowait.envs.vector import BatchVectorEnv
 

@@ -19,7 +19,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import read_json
-from kilowait.experiments.begun import check_memory, mark_begun, world_of
+from kilowait.experiments.begun import check_memory, mark_begun, training_folder, world_of
 from kilowait.experiments.energy_learning import Powering
 from kilowait.experiments.stopping import Best
 from kilowait.experiments.worlds import Eased, World, world_for
@@ -30,7 +30,6 @@ __all__ = [
     "Learning",
     "learn",
     "save_learned",
-    "training_folder",
     "warm_updates",
 ]
 
@@ -151,13 +150,13 @@ def learn(
     The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
     what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0.
     """
-    from kilowait.agents.fronts import weighed
-    from kilowait.agents.judging import figures
     from kilowait.agents.learning.agent_file import save_network
     from kilowait.agents.learning.attributing import explained
     from kilowait.agents.learning.carrying import computing
     from kilowait.agents.learning.keeping import LAST
-    from kilowait.agents.preferring import preferred
+    from kilowait.agents.players.fronts import weighed
+    from kilowait.agents.players.judging import figures
+    from kilowait.agents.players.preferring import preferred
     from kilowait.experiments.teachers import warm_start
 
     window_jobs = min(how.window_jobs, len(validation))
@@ -172,7 +171,8 @@ def learn(
         pass  # a device that is not there is told before anything is begun
     few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
     kept = getattr(settings, "capacity", settings.rollout * how.envs)
-    shown = replace(few.spec_of_observation, slots=how.slots)
+    shown = few.spec_of_observation
+    shown = replace(shown, slots=shown.slots - 1 + how.slots)
     check_memory(shown, envs=how.envs + how.windows, kept=kept, settings=settings)
     few.close()
     checks = world.envs(validation, how.windows, window_jobs, False)
@@ -200,7 +200,8 @@ def learn(
         )  # fmt: skip
     parts = {"training": jobs, "validation": validation}
     seen = world_of(world.name, world.asked, parts, cluster, how)
-    mark_begun(Path(folder), {**seen, **world.more}, resume=resume)
+    drawn = {} if power is None else power.world
+    mark_begun(Path(folder), {**seen, **world.more, **drawn}, resume=resume)
 
     def judge(network: Any) -> float:
         """What the network is worth on the validation jobs, less is better."""
@@ -235,22 +236,13 @@ def learn(
 
 def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
     """The units of the terms between which preferences are drawn, measured on windows of the training jobs."""
-    from kilowait.agents.fronts import units_of
+    from kilowait.agents.players.fronts import units_of
 
     if not how.preferences:
         return {}
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
     return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
-
-
-def training_folder(out: str | PathLike[str]) -> Path:
-    """Where the state of a training is kept while it runs, and after: beside the folder of the agent.
-
-    >>> training_folder("runs/first").name
-    'first.training'
-    """
-    return Path(out).with_name(f"{Path(out).name}.training")
 
 
 def warm_updates(how: Learning) -> int:

@@ -26,7 +26,7 @@ from kilowait.experiments.placing import check_placement_on
 from kilowait.experiments.protocol import Protocol
 from kilowait.experiments.scenario import Scenario, check_power, prepared
 from kilowait.experiments.store import Store
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import JobTable, SegmentLog
 
 __all__ = ["Plan", "Prepared", "gpu_means", "prepare", "prepare_levers", "run", "save", "usual_metric"]
 
@@ -86,9 +86,9 @@ class Prepared:
         return Store(out, self.cases, self.contenders)
 
 
-def prepare(plan: Plan) -> Prepared:
-    """Read every log and cut its windows."""
-    made = [prepared(scenario) for scenario in plan.scenarios]
+def prepare(plan: Plan, progress: Callable[[Any], None] | None = None) -> Prepared:
+    """Read every log and cut its windows; `progress` hears of every fit of a predictor."""
+    made = [prepared(scenario, progress) for scenario in plan.scenarios]
     for _, cluster, _ in made:
         for who in plan.contenders:
             check_levers_on(who.levers, cluster)
@@ -98,12 +98,17 @@ def prepare(plan: Plan) -> Prepared:
         Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
-    exact = all(np.array_equal(w.jobs["estimate_s"], w.jobs["runtime_s"]) for w in workloads)
+    exact = all(_foreseen(workload.jobs) for workload in workloads)
     placed = all(cluster.placed for _, cluster, _ in made)
     contenders = tuple(
         replace(who, placed=placed) for who in plan.contenders if not (exact and who.kind == "clairvoyant")
     )
     return Prepared(plan, cases, workloads, tuple(notes for _, _, notes in made), contenders)
+
+
+def _foreseen(jobs: JobTable) -> bool:
+    """Whether estimates are the run times already, for rules and for planners."""
+    return np.array_equal(jobs["estimate_s"], jobs["runtime_s"]) and "planned_s" not in jobs
 
 
 def prepare_levers(

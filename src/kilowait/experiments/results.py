@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
+from kilowait.engine.times import times_of
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contest, EnergyRecord
 from kilowait.evaluation.limits import lower_bounds
@@ -116,9 +115,7 @@ def _bounds(contest: Contest) -> dict[str, float]:
     for window in contest.windows:
         jobs = window.jobs[window.warmup :]
         if kill:
-            jobs = jobs.with_columns(
-                runtime_s=np.minimum(jobs["runtime_s"], np.maximum(jobs["estimate_s"], 1))
-            )
+            jobs = jobs.with_columns(runtime_s=times_of(jobs, "kill").run_s)
         try:
             found.append(asdict(lower_bounds(jobs, contest.nodes)))
         except InputError:  # jobs that may be withdrawn, or are larger than the machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.energy_learning import bound
+from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.placing import (
     BACKFILLS,
@@ -64,6 +66,8 @@ class Scenario:
     """None: easy, on placed nodes none."""
     backfill_order: str | None = None
     walltime: str = "extend"
+    outlived: str | None = None
+    """None: double, or the policy's own."""
     passes: str = "instant"
     placement: str | None = None
     """None: first, on placed nodes the policy's own."""
@@ -76,6 +80,8 @@ class Scenario:
     format: str | None = None
     columns: str | None = None
     strict: bool = False
+    predict: str | None = None
+    """Who predicts run times (`foreseeing.PREDICTORS`); None: the users' estimates are believed."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
@@ -89,10 +95,13 @@ class Scenario:
         check_placement(self.placement)
         Settings(
             walltime=self.walltime,
+            outlived=self.outlived or "double",
             passes=self.passes,
             dependencies=self.dependencies,
             oversized=self.oversized,
         )
+        if self.predict is not None:
+            check_predictor(self.predict)
         check_levers(self.levers)
         check_power(self.levers, self.power)
 
@@ -111,6 +120,7 @@ class Scenario:
         return {
             "backfill_order": self.backfill_order,
             "walltime": self.walltime,
+            "outlived": self.outlived,
             "passes": self.passes,
             "placement": self.placement,
             "dependencies": self.dependencies,
@@ -147,14 +157,14 @@ class Done:
         return {**self.scenario.to_dict(), "cluster": described(self.cluster)}
 
 
-def run_scenario(scenario: Scenario) -> Done:
-    """Read, prepare, simulate.
+def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = None) -> Done:
+    """Read, prepare, simulate; `progress` hears of every fit of a predictor.
 
     >>> run_scenario(Scenario("lublin:20:8", policy="sjf")).log.run["policy"]
     'sjf'
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
-    workload, cluster, notes = prepared(scenario)
+    workload, cluster, notes = prepared(scenario, progress)
     jobs = workload.jobs
     backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
@@ -189,8 +199,13 @@ def check_power(levers: str, power: PowerSettings | None) -> None:
         raise InputError(f"{what} a power model; name one with --power")
 
 
-def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
-    """Jobs at the load asked for, the machine, and notes for people."""
+def prepared(
+    scenario: Scenario, progress: Callable[[Any], None] | None = None
+) -> tuple[Workload, Cluster, tuple[str, ...]]:
+    """Jobs at the load asked for, with predictions where those are, the machine, and notes for people.
+
+    `progress` hears of every fit of a predictor.
+    """
     workload = workload_of(
         scenario.trace,
         format=scenario.format,
@@ -208,6 +223,12 @@ def prepared(scenario: Scenario) -> tuple[Workload, Cluster, tuple[str, ...]]:
     if scenario.power is not None:
         jobs, more = dressed(scenario.power, jobs)
         notes += more
+    if scenario.predict is not None:
+        jobs = foreseen(jobs, cluster, scenario.predict, progress=progress)
+        notes.append(
+            f"run times are predicted ({scenario.predict}), from jobs that had ended in a first replay, fcfs with the "
+            "users' estimates"
+        )
     load = load_of(jobs, cluster)
     if load > OVERLOAD:
         size = f"{cluster.nodes:,} nodes" if not cluster.placed else f"the GPUs of {cluster.name}"
@@ -235,9 +256,12 @@ def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[st
 def resolve_policy(text: str) -> Rule | StepDecider | Player:
     """A rule by name with its parameters, one that plays in rounds, look-ahead, or a trained one from ``agent:PATH``.
 
+    That one is told of no predictions (``users:saf``) is for `cells.run_cell` to see to.
+
     >>> resolve_policy("multifactor:age=500:size=0").name
     'multifactor:age=500:size=0'
     """
+    text = text.removeprefix(USERS)
     if text.partition(":")[0].strip() == LOOKAHEAD:  # loaded when asked for, as envs want an extra
         ahead: Player = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
         return ahead

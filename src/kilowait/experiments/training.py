@@ -12,12 +12,13 @@ from typing import Any
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.explaining import explained_weights
-from kilowait.agents.training import OBJECTIVES
+from kilowait.agents.searching.objectives import OBJECTIVES
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder
 from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.judging import Contest, Windows, cut_windows, split
+from kilowait.experiments.begun import search_in
 from kilowait.experiments.compare import compare
 from kilowait.jobs import JobTable
 
@@ -55,10 +56,13 @@ def train(
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
 ) -> tuple[LinearAgent, list[Generation]]:
     """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
 
-    What the agent looks at on the validation jobs is ``agent.provenance["explained"]``.
+    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly. What the agent
+    looks at on the validation jobs is ``agent.provenance["explained"]``.
     """
     parts = split(jobs)
     agent, history = agents.train(
@@ -76,6 +80,9 @@ def train(
         trace=trace,
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
+        keeping=search_in(
+            folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
+        ),
     )
     looked = explained_weights(agent, parts.validation, cluster, how.backfill)
     told = {} if looked is None else looked.to_dict()

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.errors import InputError
 from kilowait.experiments.energy_learning import Powering, power_of
 from kilowait.jobs import JobTable
 
@@ -61,7 +60,7 @@ def _bound_s(how: Learning) -> float:
 
 
 def _batch_world(cluster: Cluster, how: Learning) -> World:
-    from kilowait.agents.player import NetworkAgent, asked_as
+    from kilowait.agents.players.batch import NetworkAgent, asked_as
     from kilowait.envs.board import Asking
     from kilowait.envs.vector import BatchVectorEnv
 
@@ -77,17 +76,13 @@ def _batch_world(cluster: Cluster, how: Learning) -> World:
 
 
 def _gpu_world(cluster: Cluster, how: Learning) -> World:
-    from kilowait.agents.gpu_player import GpuNetworkAgent, gpu_asked_as
+    from kilowait.agents.players.gpu import GpuNetworkAgent, gpu_asked_as
     from kilowait.engine.placing.settings import Placing
     from kilowait.envs.gpu.board import GpuAsking
     from kilowait.envs.gpu.vector import GpuVectorEnv
     from kilowait.experiments.placing import run_speeds
 
-    if how.net == "gat":
-        raise InputError(
-            "the environment of placed nodes shows no graph of jobs; take --net kernel or attention"
-        )
-    asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), **GPU_ASKING)
+    asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
     placing = Placing(blocking=False, **GPU_PLACING)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
@@ -104,7 +99,7 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
 
 
 def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
-    from kilowait.agents.energy_player import EnergyNetworkAgent, energy_asked_as
+    from kilowait.agents.players.energy import EnergyNetworkAgent, energy_asked_as
     from kilowait.envs.energy.board import EnergyAsking
     from kilowait.envs.energy.vector import EnergyVectorEnv
 
@@ -121,8 +116,7 @@ def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
     def agent(network: Any) -> Any:
         return EnergyNetworkAgent(network, asking, power.levers)
 
-    told = {"levers": power.levers, "power": power.settings.to_dict()}
-    return World("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), told)
+    return World("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
 
 
 class Eased:

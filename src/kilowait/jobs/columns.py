@@ -37,6 +37,21 @@ COLUMNS: dict[str, Column] = {
     "submit_s": Column(np.float64, -1e15, None, "submission, seconds on the log's own clock"),
     "runtime_s": Column(np.float64, 0, None, "true run time, seconds; deciders never see it"),
     "estimate_s": Column(np.float64, 0, None, "the user's request or a prediction, seconds"),
+    "planned_s": Column(
+        np.float64, 0, np.nan, "what planners reserve and backfill with, seconds; the estimate where unknown"
+    ),
+    "limit_s": Column(
+        np.float64,
+        0,
+        np.nan,
+        "the user's limit, seconds: killed then, never planned beyond while it lies ahead; none where unknown",
+    ),
+    "later_s": Column(
+        np.float64, 0, np.nan, "what it is believed to take once it has outlived planned_s, seconds"
+    ),
+    "quickness": Column(
+        np.float64, 0, np.nan, "expected 10 s / run time, at most 1; of the estimate where unknown", 1
+    ),
     "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
     "cores": Column(np.int64, 0, None, "cores in all, for shared groups"),
     "memory_mb": Column(np.float64, 0, None, "memory in all, MB (10^6 bytes), for shared groups"),
@@ -58,6 +73,7 @@ COLUMNS: dict[str, Column] = {
     "queue": Column(np.int32, -1, -1, "queue or partition"),
     "qos": Column(np.int32, -1, -1, "quality of service"),
     "name": Column(np.int32, -1, -1, "job name or executable"),
+    "node_list": Column(np.int32, -1, -1, "nodes it ran on, a label as Slurm writes it: 'node[01-04],gpu7'"),
     "status": Column(np.int8, -1, -1, "how it ended in the log: 0 failed, 1 ok, 5 cancelled"),
     "wait_s": Column(np.float64, 0, np.nan, "wait the log recorded, seconds"),
     "after_id": Column(np.int64, -1, -1, "job_id that must end before this one is submitted"),
@@ -81,5 +97,5 @@ COLUMNS: dict[str, Column] = {
 REQUIRED = ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes")
 """Columns every table has."""
 
-LABELLED = ("user", "account", "queue", "qos", "name", "gpu_types", "model")
+LABELLED = ("user", "account", "queue", "qos", "name", "node_list", "gpu_types", "model")
 """Columns whose whole numbers may stand for names."""

@@ -33,6 +33,11 @@ def saf(job: Any, now: float, parameters: Any) -> float:
     return job.estimate_s * job.nodes
 
 
+def quick_area(job: Any, now: float, parameters: Any) -> float:
+    """Smallest area, over the root of how quick such jobs are, first."""
+    return job.estimate_s * job.nodes / sqrt(max(job.quickness, 1e-6))
+
+
 def laf(job: Any, now: float, parameters: Any) -> float:
     """Largest area first."""
     return -(job.estimate_s * job.nodes)
@@ -88,7 +93,7 @@ def random(job: Any, now: float, parameters: Any) -> float:
     return parameters[job.number]
 
 
-FIXED = (fcfs, sjf, ljf, saf, laf, smallest, largest, f1, f2, f3, f4)
+FIXED = (fcfs, sjf, ljf, saf, quick_area, laf, smallest, largest, f1, f2, f3, f4)
 """Rules whose order is settled when a job arrives."""
 
 MOVING = (lxf, wfp3, unicef)

@@ -18,7 +18,7 @@ from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies import placed, priority, shares
+from kilowait.policies import placed, predicting, priority, shares
 from kilowait.policies.compiled import compiled_score
 from kilowait.seeding import stream
 
@@ -60,6 +60,8 @@ POLICIES: dict[str, Callable[..., Rule]] = {
     "capability": shares.capability,
     "balance": balance,
     "random": random,
+    "easy+": predicting.easy_plus,
+    "easy++": predicting.easy_plus_plus,
     "priority": placed.priority,
     "srtf": placed.srtf,
     "srsf": placed.srsf,

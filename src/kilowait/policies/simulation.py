@@ -35,6 +35,7 @@ def simulate(
     placement: str | None = None,
     dependencies: bool = True,
     oversized: str = "error",
+    outlived: str | None = None,
     levers: Levers | None = None,
     placing: Placing | None = None,
     speeds: Speeds | None = None,
@@ -44,9 +45,12 @@ def simulate(
 
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
     candidates ("sjf" makes EASY into EASY-SJBF). `walltime`: extend lets jobs run as long as the log says, kill ends
-    them at their estimate. `passes`: one scheduling pass per instant, or per event. `placement` among several groups:
-    first that fits (so it is without a word, unless the policy brings its own), or balance. `oversized` jobs: error,
-    or reject. `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
+    them at their limit (`limit_s`) or, without one, at their estimate. `passes`: one scheduling pass per instant, or
+    per event. `placement` among several groups: first that fits (so it is without a word, unless the policy brings
+    its own), or balance. `oversized` jobs: error, or reject. `outlived`: what planners believe of a job that runs on
+    past what was planned: double, steps or later; without a word later where the jobs say what (`later_s`), else
+    double, unless the policy brings its own.
+    `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
 
     On a cluster of placed nodes (GPU presets such as gpu-mixed) `placement` chooses the node (first, best, fgd, ...),
     `backfill` is none (the first job that does not fit keeps the others waiting) or skip, and `placing` says all else:
@@ -61,6 +65,7 @@ def simulate(
         for name, value, usual in (
             ("backfill_order", backfill_order, None),
             ("passes", passes, "instant"),
+            ("outlived", outlived, None),
             ("levers", levers, None),
         ):
             if value is not usual and value != usual:
@@ -101,6 +106,7 @@ def simulate(
         placement="first" if placement is None else placement,
         dependencies=dependencies,
         oversized=oversized,
+        outlived=outlived or ("later" if "later_s" in jobs else "double"),
     )
     if isinstance(policy, Player):
         if backfill_order is not None:
@@ -114,9 +120,11 @@ def simulate(
             f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
             "take a preset such as gpu-mixed, or groups with placed = true"
         )
-    order = None if backfill_order is None else resolve(backfill_order)
+    order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
+    if rule.outlived is not None and outlived is None:
+        plain = replace(plain, outlived=rule.outlived)
     return replay(jobs, cluster, rule, plain, order, levers)
 
 

@@ -86,7 +86,8 @@ class Distribution:
 
     def quickness(self) -> Floats:
         """Expected 10 s / time, at most 1: what a second of waiting weighs in a bounded slowdown, times 10."""
-        return np.asarray((self.weights * (10.0 / np.maximum(self._times(), 10.0))).sum(axis=1), np.float64)
+        found = (self.weights * (10.0 / np.maximum(self._times(), 10.0))).sum(axis=1)
+        return np.minimum(np.asarray(found, np.float64), 1.0)  # weights are rounded
 
     def place_of(self, time_s: Floats) -> Floats:
         """The level at which each time lies, 0 to 1, the middle of its own bin's part."""

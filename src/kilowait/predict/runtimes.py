@@ -59,13 +59,13 @@ class Foreseen:
         ``estimate_s``, which rules order by, is the geometric mean; ``planned_s`` and ``later_s``, which reservations
         are made with, safe bounds; ``quickness`` what a second of waiting weighs; ``limit_s`` the user's request.
         """
-        request = np.exp(self.features.request)
+        limit_s = self.distribution.most_s
         return {
             "estimate_s": self.distribution.centre(),
             "planned_s": self.quantile(SAFE),
             "later_s": self.quantile(LATER),
             "quickness": self.distribution.quickness(),
-            "limit_s": request,
+            "limit_s": np.where(np.isfinite(limit_s), limit_s, np.nan),
         }
 
 

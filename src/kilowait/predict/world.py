@@ -59,8 +59,7 @@ def simulated(log: SegmentLog) -> World:
     start_s, end_s = (
         np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
     )
-    run = log.run
-    return World(f"simulated: {run['policy']}, backfill {run['backfill']}", start_s, end_s)
+    return World(f"simulated: {log.run['policy']}", start_s, end_s)
 
 
 def request_s(jobs: JobTable) -> Floats:

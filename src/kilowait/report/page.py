@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.folders import Comparison, Run, Trained, contest_of_runs, open_folder
+from kilowait.evaluation.folders import Comparison, Foretold, Run, Trained, contest_of_runs, open_folder
 from kilowait.evaluation.judging import WORDS, Contest
 from kilowait.report import charts, figures, pictures, sections
 from kilowait.report.content import Findings, pairs_against
@@ -26,6 +26,8 @@ from kilowait.report.energy import pictures as energy_pictures
 from kilowait.report.energy import sections as energy_sections
 from kilowait.report.energy.findings import Drew
 from kilowait.report.figures import Drawn
+from kilowait.report.foresight.findings import Foresight
+from kilowait.report.foresight.sections import foresight_parts
 from kilowait.report.gpu import charts as gpu_charts
 from kilowait.report.gpu import pictures as gpu_pictures
 from kilowait.report.gpu import sections as gpu_sections
@@ -68,11 +70,11 @@ def write_report(
 ) -> Path:
     """Write the page on some run folders; with `figures` every figure as SVG and PNG too.
 
-    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons and trained
-    agents may be added. An earlier report at `out` is replaced, another file is not.
+    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons, trained agents
+    and predicted run times may be added. An earlier report at `out` is replaced, another file is not.
 
     Args:
-        folders: what `kilowait simulate`, `compare` or `train` wrote.
+        folders: what `kilowait simulate`, `compare`, `train` or `predict report` wrote.
         out: the HTML file; folders above it are made.
         figures: a folder for the figures.
         title: of the page.
@@ -85,10 +87,10 @@ def write_report(
     target = Path(out)
     check_page(target)
     say = progress if progress is not None else _silent
-    contests, training, sources = _opened(folders, say)
+    contests, training, foretold, sources = _opened(folders, say)
     found = [Findings(contest, seed, bounds) for contest, bounds in contests]
     drawn: Figures = {}
-    text = _page(found, training, sources, title, say, drawn)
+    text = _page(found, training, foretold, sources, title, say, drawn)
     if figures is not None:
         say("writing the figures")
         _save_figures(drawn, Path(figures))
@@ -106,7 +108,7 @@ def page(
     seed: int = 0,
 ) -> str:
     """The page as HTML."""
-    return _page([Findings(contest, seed) for contest in contests], training, sources, title, _silent, {})
+    return _page([Findings(contest, seed) for contest in contests], training, (), sources, title, _silent, {})
 
 
 # -- the page ----------------------------------------------------------------------------------------
@@ -115,15 +117,18 @@ def page(
 def _page(
     found: Sequence[Findings],
     training: Sequence[Training],
+    foretold: Sequence[Foresight],
     sources: Sequence[Source],
     title: str | None,
     say: Progress,
     drawn: Figures,
 ) -> str:
-    if not found and not training:
-        raise InputError("a report of nothing; give at least one run, comparison or agent")
+    if not (found or training or foretold):
+        raise InputError(
+            "a report of nothing; give at least one run, comparison, agent or folder of predictions"
+        )
     figures.need_matplotlib()
-    name = title if title is not None else _title(found, training)
+    name = title if title is not None else _title(found, training, foretold)
     parts: list[tuple[str, str, str]] = []  # id, heading, content
     short = {}  # headings that are too long for a link
     if found:
@@ -136,6 +141,9 @@ def _page(
         parts.append((f"trace-{number}", heading, "".join(_contest(each, number, prefix, drawn))))
     if training:
         parts.append(("training", "Training", "".join(_training(training, drawn))))
+    if foretold:
+        say("drawing predictions")
+        parts.append(("foresight", "Predicted run times", "".join(_foresight(foretold, drawn))))
     ledgers = [each for each in found if each.contest.ledger is not None]
     if ledgers:
         read = "".join(
@@ -186,7 +194,9 @@ def _scripts(found: Sequence[Findings]) -> list[str]:
     return scripts
 
 
-def _title(found: Sequence[Findings], training: Sequence[Training]) -> str:
+def _title(found: Sequence[Findings], training: Sequence[Training], foretold: Sequence[Foresight]) -> str:
+    if not found and not training:
+        return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in foretold))}"
     if not found:
         return f"Training of {training[0].name}"
     traces = ", ".join(dict.fromkeys(each.trace for each in found))
@@ -323,6 +333,16 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
                 yield add(f"attention-{place + 1}", learning_pictures.attention(case["attention"]))
 
 
+def _foresight(foretold: Sequence[Foresight], drawn: Figures) -> Iterator[str]:
+    several = len(foretold) > 1
+    for number, each in enumerate(foretold):
+        prefix = f"{number + 1}-{_slug(each.name)}-" if several else ""
+        if several:
+            yield f"<h3>{escape(each.name)}</h3>"
+        add = partial(_added, drawn, f"{prefix}foresight-", f"p{number}")
+        yield from foresight_parts(each, add, 4 if several else 3)
+
+
 def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: Drawn) -> str:
     """The figure in the page, and by name for files."""
     drawn[f"{prefix}{name}"] = partial(_same, figure)
@@ -338,12 +358,13 @@ def _asset(name: str) -> str:
 
 def _opened(
     folders: Sequence[str | PathLike[str]], say: Progress
-) -> tuple[list[tuple[Contest, Mapping[str, float]]], list[Training], list[Source]]:
+) -> tuple[list[tuple[Contest, Mapping[str, float]]], list[Training], list[Foresight], list[Source]]:
     if not folders:
-        raise InputError("no folder to report on; give what simulate, compare or train wrote")
+        raise InputError("no folder to report on; give what simulate, compare, train or predict report wrote")
     runs: list[Run] = []
     contests: list[tuple[Contest, Mapping[str, float]]] = []
     training: list[Training] = []
+    foretold: list[Foresight] = []
     sources: list[Source] = []
     for folder in folders:
         say(f"opening {os.fspath(folder)}")
@@ -358,10 +379,12 @@ def _opened(
             runs.append(opened)
         elif isinstance(opened, Comparison):
             contests += zip(opened.contests, _bounds(opened), strict=True)
+        elif isinstance(opened, Foretold):
+            foretold.append(Foresight(opened.path.name, opened.results["foresight"]))
         else:
             training.append(_trained(opened))
     of_runs: list[tuple[Contest, Mapping[str, float]]] = [(contest_of_runs(runs), {})] if runs else []
-    return of_runs + contests, training, sources
+    return of_runs + contests, training, foretold, sources
 
 
 def _check_finished(folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Workloads made by rule: the Lublin-Feitelson model, GPU jobs, users' estimates, and logs brought to another load."""
+"""Workloads made by rule (Lublin-Feitelson, GPU jobs) or learned from a log; users' estimates; logs at another load."""
 
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.gavel import gavel_jobs
+from kilowait.synth.generator import GENERATORS, Generator, fit_generator, load_generator
 from kilowait.synth.gpu_jobs import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
 from kilowait.synth.parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters
@@ -10,11 +11,15 @@ from kilowait.synth.rescale import offered_load, rescale_load
 __all__ = [
     "BATCH",
     "COMBINED",
+    "GENERATORS",
+    "Generator",
     "INTERACTIVE",
     "LublinParameters",
+    "fit_generator",
     "gavel_jobs",
     "gpu_load",
     "gpu_workload",
+    "load_generator",
     "lublin",
     "offered_load",
     "rescale_load",

@@ -31,10 +31,14 @@ MOST = 1e12
 """And a count of nodes, cores or GPUs, or megabytes, beyond this."""
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
+_LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "later_s": LONGEST_S}
 _LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
 _LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "spread": 1, "priority": 1e15}
 _LIMIT |= {"checkpoint_s": LONGEST_S, "restore_s": LONGEST_S}
 _OPTIONAL: tuple[str, ...] = (
+    "planned_s",
+    "limit_s",
+    "later_s",
     "cores",
     "memory_mb",
     "gpus",

@@ -17,6 +17,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
+from kilowait.jobs.columns import LABELLED
 
 __all__ = ["WRITERS", "write_trace", "written_format"]
 
@@ -195,7 +196,7 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
         elif values.dtype.kind == "f":
             columns.append([_said(v) if np.isfinite(v) else "" for v in values.tolist()])
         else:
-            optional = name in ("user", "account", "queue", "qos", "name", "status", "after_id")
+            optional = name in LABELLED or name in ("status", "after_id")
             columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -217,10 +218,12 @@ def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
     """Jobs with delay profiles; a profile is shared by all jobs of one run time."""
     _no_negative_times(jobs, "Batsim")
     runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
+    limit = jobs.column("limit_s")
+    limit = np.where(np.isnan(limit), jobs["estimate_s"], limit)
     rows = zip(
         jobs["job_id"].tolist(),
         jobs["submit_s"].tolist(),
-        np.maximum(jobs["estimate_s"], SHORTEST_S).tolist(),
+        np.maximum(limit, SHORTEST_S).tolist(),
         jobs["nodes"].tolist(),
         runtime,
         strict=True,

@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.agents.learning.acting import greedy_actions
 from kilowait.agents.learning.imitating import HISTORY, ImitationSettings, _choice_loss, imitate
 from kilowait.agents.networks import network, q_network
-from kilowait.agents.player import NetworkAgent
+from kilowait.agents.players.batch import NetworkAgent
 from kilowait.envs.gpu.vector import GpuVectorEnv
 from kilowait.envs.vector import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError

@@ -41,6 +41,7 @@ def simulated(case: Case) -> tuple[SegmentLog, Cluster]:
         walltime=case.walltime,
         passes=case.passes,
         placement=case.placement,
+        outlived=case.outlived,
         oversized="reject",
         levers=levers_of(case.levers),
         **settings,

@@ -170,6 +170,40 @@ def test_carbon_aware_sdk_answers_and_several_places(put):
         read_carbon(put([sdk_row("2022-01-01T00:00", 10)], "sdk.json"))
 
 
+def maps_row(hour, value, **more):
+    return {"zone": "DE", "carbonIntensity": value, "datetime": f"2022-01-01T{hour:02}:00:00.000Z", **more}
+
+
+def test_electricity_maps_api(put):
+    rows = [
+        maps_row(0, 300, isEstimated=True),
+        maps_row(1, None),
+        maps_row(2, 200, emissionFactorType="direct"),
+    ]
+    series = read_carbon(put({"zone": "DE", "history": rows}, "em.json"))
+    assert series.value.tolist() == [300.0, 200.0] and series.edge_s[1] - series.edge_s[0] == 7200
+    assert series.meta["location"] == "DE" and series.meta["format"] == "electricity-maps-api"
+    assert (series.meta["kind"], series.meta["scope"], series.meta["estimated"]) == ("average", "direct", 1)
+    plain = [
+        {key: row[key] for key in ("carbonIntensity", "datetime")} for row in (maps_row(0, 1), maps_row(1, 2))
+    ]
+    series = read_carbon(put({"zone": "FR", "temporalGranularity": "hourly", "data": plain}, "em.json"))
+    assert series.meta["location"] == "FR" and series.meta["scope"] == "life-cycle"
+
+
+def test_one_hour_of_electricity_maps_holds_for_an_hour(put):
+    series = read_carbon(put(maps_row(5, 250), "em.json"))
+    assert series.end_s - series.start_s == 3600 and series.value.tolist() == [250.0]
+
+
+def test_electricity_maps_api_refusals(put):
+    with pytest.raises(InputError, match=r"mixes 2 zones \(DE, FR\)"):
+        read_carbon(put({"data": [maps_row(0, 1), {**maps_row(1, 1), "zone": "FR"}]}, "em.json"))
+    mixed = [maps_row(0, 1, emissionFactorType="direct"), maps_row(1, 1, emissionFactorType="lifecycle")]
+    with pytest.raises(InputError, match="mixes 2 emissionFactorTypes"):
+        read_carbon(put({"data": mixed}, "em.json"))
+
+
 def watttime(units=None, **meta):
     rows = [{"point_time": f"2022-01-01T00:0{minute}:00+00:00", "value": 1000} for minute in (0, 5)]
     named = {} if units is None else {"units": units}

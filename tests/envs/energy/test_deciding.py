@@ -16,7 +16,7 @@ from tests.envs.energy.support import (
     signals,
     window_levers,
 )
-from tests.envs.support import started, two_groups
+from tests.envs.support import planned, started, two_groups
 
 LEVERS = [
     "none",
@@ -57,6 +57,19 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
         levers=window_levers(vec, first, 0),
     )
     assert np.array_equal(play_rule(ordered, saf, 0, first), rule, equal_nan=True)
+
+
+@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+def test_so_it_does_where_planners_have_times_of_their_own(outlived):
+    jobs = planned(crowded(90, 2), 2)
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    vec = energy(
+        jobs, levers="sleep=predictive:60+levels=1.5", backfill="easy", outlived=outlived, hold_s=NEVER
+    )
+    for level in {0, vec.seen.choices - 1}:
+        own = window_levers(vec, 14, level)
+        rule = started(jobs[14:74], MACHINE, policy="saf", backfill="easy", outlived=outlived, levers=own)
+        assert np.array_equal(play_rule(vec, saf, level, 14), rule, equal_nan=True)
 
 
 def test_the_levels_of_the_test_above_are_not_all_left_out():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear import LinearAgent, weights_of
-from kilowait.agents.standing import saf_order
-from kilowait.agents.steered import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.linear.agent import LinearAgent, weights_of
+from kilowait.agents.steered.agent import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.steered.standing import saf_order
 from kilowait.energy.levering import pull
 from kilowait.energy.power import PowerModel
 from kilowait.envs.energy.powering import Power

@@ -19,7 +19,7 @@ def test_gymnasium_checks_it():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
         check_env(made().unwrapped)
-        check_env(made(horizon_s=600.0).unwrapped)
+        check_env(made(horizon_s=600.0, graph=True).unwrapped)
 
 
 def test_make_vec_takes_the_native_one():

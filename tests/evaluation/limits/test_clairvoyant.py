@@ -15,6 +15,11 @@ def test_only_the_estimates_change():
     assert jobs["estimate_s"].tolist() == [9, 7]
 
 
+def test_what_planners_were_told_goes():
+    jobs = table((0, 60, 4), estimate_s=[9], planned_s=[7], limit_s=[8], later_s=[20])
+    assert with_perfect_estimates(jobs).columns == table((0, 60, 4)).columns
+
+
 def test_who_knows_backfills():
     """The narrow job fits before the wide one may start, and only its true run time shows it."""
     jobs = table((0, 100, 3), (1, 10, 4), (2, 50, 1), estimate_s=[100, 10, 500])

@@ -22,6 +22,7 @@ Scope = Literal["direct", "life-cycle"]
 
 CARBON_FORMATS: dict[str, str] = {
     "electricity-maps": "yearly CSV of Electricity Maps, direct and life-cycle",
+    "electricity-maps-api": "JSON of the Electricity Maps API",
     "electricity-maps-academic": "its older CSV with carbon_intensity_avg",
     "gb-api": "JSON of the GB Carbon Intensity API",
     "carbon-aware-sdk": "JSON of the carbon-aware SDK",
@@ -118,6 +119,8 @@ def _read(
         found = format or services.find_service(content)
         if found == "gb-api":
             return found, services.read_gb_api(content, zone)
+        if found == "electricity-maps-api":
+            return found, services.read_electricity_maps_api(content, zone, location)
         if found == "carbon-aware-sdk":
             return found, services.read_carbon_aware_sdk(content, zone, location)
         if found == "watttime":

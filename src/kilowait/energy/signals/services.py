@@ -1,4 +1,4 @@
-"""JSON as services and tools give it: the GB Carbon Intensity API, the carbon-aware SDK, WattTime."""
+"""JSON as services and tools give it: the GB Carbon Intensity API, Electricity Maps, the carbon-aware SDK, WattTime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from kilowait.energy.signals.reading.quantities import find_intensity_unit
 from kilowait.energy.signals.reading.readings import NOT_STATED, Readings
 from kilowait.errors import InputError
 
-__all__ = ["find_service", "read_carbon_aware_sdk", "read_gb_api", "read_watttime"]
+__all__ = [
+    "find_service",
+    "read_carbon_aware_sdk",
+    "read_electricity_maps_api",
+    "read_gb_api",
+    "read_watttime",
+]
 
 _DURATION = re.compile(r"(?:(\d+)\.)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?")
 
@@ -27,6 +33,8 @@ def find_service(content: Any) -> str | None:
     keys = {str(key).lower() for key in rows[0]} if rows else set()
     if {"from", "to"} <= keys and keys & {"intensity", "regions"}:
         return "gb-api"
+    if {"datetime", "carbonintensity"} <= keys:
+        return "electricity-maps-api"
     if {"time", "rating"} <= keys:
         return "carbon-aware-sdk"
     if {"point_time", "value"} <= keys:
@@ -51,6 +59,33 @@ def read_gb_api(content: Any, zone: str | None) -> Readings:
     location = "GB" if region is None else f"GB, {region}"
     value = np.where(np.isnan(actual), forecast, actual)
     return Readings(start, value, "g/kWh", location, "average", "direct", _usual(end - start), facts)
+
+
+def read_electricity_maps_api(content: Any, zone: str | None, location: str | None) -> Readings:
+    """Hours of a zone, or one hour; life-cycle unless it says direct."""
+    rows = _rows(content)
+    place = only_one(
+        [str(row.get("zone") or _at(content, "zone")) for row in rows], location, "zone", "give location="
+    )
+    kinds = [str(row.get("emissionFactorType", "")) for row in rows]
+    kind = only_one(kinds, None, "emissionFactorType", "keep one")
+    estimated = sum(bool(row.get("isEstimated")) for row in rows)
+    facts: dict[str, Any] = {"estimated": estimated}
+    if estimated:
+        facts["note"] = f"{estimated} of {len(rows)} values are estimates of the publisher"
+    step = {"hourly": 3600.0, "15_minutes": 900.0, "5_minutes": 300.0}.get(
+        _at(content, "temporalGranularity")
+    )
+    return Readings(
+        unix_seconds([_text(row, "datetime") for row in rows], zone),
+        _values([row.get("carbonIntensity") for row in rows], "carbonIntensity"),
+        "g/kWh",
+        place,
+        "average",
+        "direct" if kind == "direct" else "life-cycle",
+        3600.0 if step is None and len(rows) == 1 else step,
+        facts,
+    )
 
 
 def read_carbon_aware_sdk(content: Any, zone: str | None, location: str | None) -> Readings:
@@ -86,8 +121,11 @@ def read_watttime(content: Any, zone: str | None) -> Readings:
 
 def _rows(content: Any) -> list[dict[str, Any]]:
     """The list of rows in an answer, however deep it lies."""
+    if isinstance(content, dict) and "carbonIntensity" in content:  # Electricity Maps' latest is one row.
+        return [content]
     while isinstance(content, dict):
-        content = next((content[key] for key in ("data", "Emissions", "emissions") if key in content), None)
+        lists = ("data", "history", "Emissions", "emissions")
+        content = next((content[key] for key in lists if key in content), None)
         if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
             content = content[0] if "data" in content[0] else content
     if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
@@ -95,6 +133,10 @@ def _rows(content: Any) -> list[dict[str, Any]]:
             "there is no list of values in this JSON; see the docs for the formats that are read"
         )
     return content
+
+
+def _at(content: Any, key: str) -> str:
+    return str(content.get(key, "")) if isinstance(content, dict) else ""
 
 
 def _region(content: Any) -> str | None:

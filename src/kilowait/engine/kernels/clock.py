@@ -11,6 +11,7 @@ from kilowait.engine.kernels.conserving import conserve
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.passes import anything_free, schedule, score_waiting
 from kilowait.engine.kernels.planning import charge, share_of, show_usage
+from kilowait.engine.kernels.predicting import heed
 from kilowait.engine.kernels.state import (
     ARRIVAL,
     CANCELLED,
@@ -167,7 +168,7 @@ def apply_change(s: Any) -> None:
 
 @kernel
 def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
-    """A job arrives: it is scored where orders are fixed, and its cancellation is set."""
+    """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
     k = s.clock[0]
     fate = s.fate[job]
     seen = s.jobs[job]
@@ -176,10 +177,12 @@ def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_par
     seen.number = job
     if k.half_life_s > 0:
         seen.usage_share = share_of(s, job)
-    if not k.moving:
+    if not k.moving or k.predicting:
         fate.key = score(seen, k.now, parameters)
         if fate.key != fate.key:
             k.bad_score = job + 1
+    if k.predicting:
+        heed(s, job)
     if k.own_order == 1:
         s.rare[job].own_key = own_score(seen, k.now, own_parameters)
         if s.rare[job].own_key != s.rare[job].own_key:
@@ -207,7 +210,7 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving and anything_free(s):
+            if k.moving and (k.predicting or anything_free(s)):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             before = k.segments

@@ -47,8 +47,8 @@ def conserve(s: Any, all_applied: bool) -> None:
             at += 1
         left -= 1
         rare = s.rare[job]
-        group_before = rare.planned_on
-        time_before = rare.planned_s
+        group_before = rare.reserved_on
+        time_before = rare.reserved_s
         if group_before > 0 and time_before > k.now and not every:
             continue
         lift(s, job)
@@ -59,7 +59,7 @@ def conserve(s: Any, all_applied: bool) -> None:
             same = g + 1 == group_before and time_before == k.now
         else:
             reserve_among(s, job)
-            same = rare.planned_on == group_before and rare.planned_s == time_before
+            same = rare.reserved_on == group_before and rare.reserved_s == time_before
         if group_before > 0 and not same:
             moved = True  # its old place may serve those behind it
             every = freed
@@ -97,8 +97,8 @@ def lay_out_plan(s: Any) -> None:
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
         rare = s.rare[job]
-        if rare.planned_on > 0:
-            keep_place(s, job, rare.planned_on - 1, rare.planned_s, 1)
+        if rare.reserved_on > 0:
+            keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, 1)
 
 
 @kernel
@@ -106,7 +106,7 @@ def void_plan(s: Any) -> None:
     """Beliefs or capacity are no longer what they were: every reservation is dropped."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
-        s.rare[s.queue[i].job].planned_on = 0
+        s.rare[s.queue[i].job].reserved_on = 0
     k.freed = 1
     k.tight = 0
 
@@ -114,13 +114,13 @@ def void_plan(s: Any) -> None:
 @kernel
 def keep_place(s: Any, job: int, g: int, start: float, times: int) -> None:
     """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
-    occupy(s, job, g, start, start + s.jobs[job].estimate_s, times)
+    occupy(s, job, g, start, start + s.jobs[job].planned_s, times)
 
 
 @kernel
 def lift(s: Any, job: int) -> None:
     """Take the job's reservation, if it has one, off the timeline."""
     rare = s.rare[job]
-    if rare.planned_on > 0:
-        keep_place(s, job, rare.planned_on - 1, rare.planned_s, -1)
-        rare.planned_on = 0
+    if rare.reserved_on > 0:
+        keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, -1)
+        rare.reserved_on = 0

@@ -16,7 +16,7 @@ from kilowait.engine.kernels.planning import charge, shadow
 from kilowait.engine.kernels.sleeping import claim, ready_s
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import earliest, fits_until
-from kilowait.engine.kernels.trying import first_level, place_on_one, put, reserve_on_one, rest
+from kilowait.engine.kernels.trying import factor_of, first_level, place_on_one, put, reserve_on_one, rest
 from kilowait.engine.kernels.waiting import believe
 
 __all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
@@ -33,7 +33,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
             return False
     if k.depth == 0 and not k.timeline:
         return True
-    end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].estimate_s
+    end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].planned_s
     if k.timeline:
         return fits_until(s, job, g, k.line_lo, end) < 0
     if end <= group.shadow_s:
@@ -147,7 +147,12 @@ def start(s: Any, job: int, g: int) -> None:
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
     begins = claim(s, g, nodes)
-    end = begins + s.jobs[job].estimate_s
+    seen = s.jobs[job]
+    factor = factor_of(s, job, g, fate.level)
+    seen.estimate_s *= factor
+    seen.limit_s *= factor
+    seen.later_s *= factor
+    end = begins + seen.planned_s
     take(s, job, g, 1)
     if k.timeline:
         occupy(s, job, g, k.now, end, 1)
@@ -212,7 +217,7 @@ def reserve_among(s: Any, job: int) -> float:
         put(s, job, best, best_level)
         group = s.groups[best]
         if k.timeline:
-            occupy(s, job, best, best_s, best_s + s.jobs[job].estimate_s, 1)
+            occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
         else:
             earliest_on(s, job, best)  # what is left over is that of the last one tried
         if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
@@ -221,9 +226,9 @@ def reserve_among(s: Any, job: int) -> float:
             group.first_job = job
         if k.depth == UNLIMITED:
             rare = s.rare[job]
-            rare.planned_s = best_s
-            rare.planned_on = best + 1
-            s.planned_level[job] = best_level
+            rare.reserved_s = best_s
+            rare.reserved_on = best + 1
+            s.reserved_level[job] = best_level
         group.reserved += 1
         if group.reserved >= k.depth:
             k.open_groups &= ~(1 << best)

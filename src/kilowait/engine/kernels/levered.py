@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels import passes
-from kilowait.engine.kernels.clock import NOBODY, greet, next_event_s, send_for_dependents, tell, tell_starts
-from kilowait.engine.kernels.compiling import kernel, natural, outlined
+from kilowait.engine.kernels import clock, passes
+from kilowait.engine.kernels.clock import NOBODY, next_event_s, send_for_dependents, tell, tell_starts
+from kilowait.engine.kernels.compiling import kernel, natural, outlined, over
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.levels import take
 from kilowait.engine.kernels.levered_passes import conserve, open_pass, schedule
 from kilowait.engine.kernels.levers import lend
 from kilowait.engine.kernels.planning import charge, show_usage
+from kilowait.engine.kernels.predicting import heed_at_rest
 from kilowait.engine.kernels.sleeping import come_free, fall_asleep, take_away
 from kilowait.engine.kernels.state import (
     ARRIVAL,
@@ -32,6 +33,9 @@ from kilowait.engine.kernels.waking import next_look_s, settle, wake_up
 __all__ = ["advance", "next_any_s", "room", "run", "run_conservative"]
 
 HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
+
+greet = over(clock.greet, heed=heed_at_rest)
+score_waiting = over(passes.score_waiting, heed=heed_at_rest)
 
 
 @kernel
@@ -264,8 +268,8 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
     k = s.clock[0]
     while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving and passes.anything_free(s):
-                passes.score_waiting(s, score, parameters)
+            if k.moving and (k.predicting or passes.anything_free(s)):
+                score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
             schedule(s, not k.per_event or next_any_s(s) > k.now, own_score, own_parameters)
@@ -280,7 +284,7 @@ def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_pa
     while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
             if k.moving:
-                passes.score_waiting(s, score, parameters)
+                score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
             conserve(s, not k.per_event or next_any_s(s) > k.now)

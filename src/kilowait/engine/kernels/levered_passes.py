@@ -38,8 +38,8 @@ def open_pass(s: Any) -> None:
 @outlined
 def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
     """As `conserving.keep_place`, at the level the place was reserved with."""
-    put(s, job, g, s.planned_level[job])
-    occupy(s, job, g, start_s, start_s + s.jobs[job].estimate_s, times)
+    put(s, job, g, s.reserved_level[job])
+    occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
     rest(s, job)
 
 
@@ -58,9 +58,9 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
     while at < hi:
         waiting = s.queue[at]
         need = waiting.need
-        if need <= free and (need <= extra or now + waiting.estimate_s <= latest):
+        if need <= free and (need <= extra or now + waiting.planned_s <= latest):
             watts = s.least_watts[natural(waiting.job)]
-            if watts <= free_w and (watts <= extra_w or now + waiting.estimate_s <= latest):
+            if watts <= free_w and (watts <= extra_w or now + waiting.planned_s <= latest):
                 break
         at += 1
     return at

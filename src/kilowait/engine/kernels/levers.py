@@ -106,9 +106,9 @@ class LeveredState(NamedTuple):
     least_watts: Ints  # (n,) over groups and levels, or (0,)
     preferred: Ints  # (n,)
     run_s: npt.NDArray[np.float64]  # (n,) at factor 1
-    estimate_s: npt.NDArray[np.float64]  # (n,) at factor 1
+    planned_s: npt.NDArray[np.float64]  # (n,) at factor 1
     hold_s: npt.NDArray[np.float64]  # (n,), or (0,) where no job is held
-    planned_level: Ints  # (n,) conservative: the level a job is reserved at
+    reserved_level: Ints  # (n,) conservative: the level a job is reserved at
     sleepers: Records  # (G,) SLEEPER
     idle: Records  # (G, B) BATCH
     fallers: Records  # (G, B) BATCH
@@ -147,9 +147,9 @@ def lend(s: Any) -> LeveredState:
         lent(s.least_watts),
         lent(s.preferred),
         lent(s.run_s),
-        lent(s.estimate_s),
+        lent(s.planned_s),
         lent(s.hold_s),
-        lent(s.planned_level),
+        lent(s.reserved_level),
         lent(s.sleepers),
         lent(s.idle),
         lent(s.fallers),

@@ -17,6 +17,7 @@ from kilowait.engine.kernels.planning import (
     reserve,
     start,
 )
+from kilowait.engine.kernels.predicting import heed
 from kilowait.engine.kernels.state import QUEUED
 from kilowait.engine.kernels.timeline import move_up
 from kilowait.engine.kernels.waiting import close_gaps, end_pass, rank_waiting, renew_stale
@@ -26,7 +27,7 @@ __all__ = ["anything_free", "schedule", "score_waiting"]
 
 @kernel
 def score_waiting(s: Any, score: Any, parameters: Any) -> None:
-    """Score every waiting job as of now."""
+    """Score every waiting job as of now; a plan with other times than these is void."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
         waiting = s.queue[i]
@@ -34,6 +35,11 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
         if value != value:
             k.bad_score = waiting.job + 1
         waiting.key = value
+        if k.predicting:
+            planned = heed(s, waiting.job)
+            if planned != waiting.planned_s:
+                waiting.planned_s = planned
+                k.void = 1
 
 
 @kernel
@@ -122,7 +128,7 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
     while at < hi:
         place_here = s.queue[at]
         need = place_here.need
-        if need <= free and (need <= extra or now + place_here.estimate_s <= latest):
+        if need <= free and (need <= extra or now + place_here.planned_s <= latest):
             break
         at += 1
     return at

@@ -74,8 +74,8 @@ def fits_now(s: Any, job: int, g: int) -> bool:
         if s.need[job, pool.need] > pool.free:
             return False
     if k.timeline:
-        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].estimate_s) < 0
-    if k.now + s.jobs[job].estimate_s <= group.shadow_s:
+        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].planned_s) < 0
+    if k.now + s.jobs[job].planned_s <= group.shadow_s:
         return True
     for p in range(group.pool_lo, group.pool_hi):
         pool = s.pools[p]
@@ -116,7 +116,7 @@ def place(s: Any, job: int, groups: int) -> int:
     pool = s.pools[0]
     if need > pool.free or groups & 1 == 0:
         return -1
-    in_time = k.now + s.jobs[job].estimate_s <= s.groups[0].shadow_s
+    in_time = k.now + s.jobs[job].planned_s <= s.groups[0].shadow_s
     return 0 if in_time or need <= pool.extra else -1
 
 
@@ -174,7 +174,7 @@ def start(s: Any, job: int, g: int) -> None:
     k = s.clock[0]
     job = natural(job)
     fate = s.fate[job]
-    end = k.now + s.jobs[job].estimate_s
+    end = k.now + s.jobs[job].planned_s
     late = end > s.groups[g].shadow_s
     if k.one_pool:
         pool = s.pools[0]
@@ -264,13 +264,13 @@ def reserve_among(s: Any, job: int) -> float:
                 best_s = time
     if best >= 0:
         if k.timeline:
-            occupy(s, job, best, best_s, best_s + s.jobs[job].estimate_s, 1)
+            occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
         else:
             s.groups[best].shadow_s = best_s
         if k.depth == UNLIMITED:
             rare = s.rare[job]
-            rare.planned_s = best_s
-            rare.planned_on = best + 1
+            rare.reserved_s = best_s
+            rare.reserved_on = best + 1
         group = s.groups[best]
         group.reserved += 1
         if group.reserved >= k.depth:

@@ -31,6 +31,7 @@ CLOCK = np.dtype(
             np.int64,
         ),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
         ("per_event", np.int64),  # a pass after every single event
+        ("outlived", np.int64),  # what is believed of a job that outlived its belief; see outliving
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
         ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
         ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
@@ -38,6 +39,7 @@ CLOCK = np.dtype(
         ("dependents", np.int64),  # some job waits for another's end
         ("cancels", np.int64),  # some job is withdrawn at a set time
         ("remembering", np.int64),  # the policy is told of every start and end
+        ("predicting", np.int64),  # the policy writes what jobs are estimated and planned with
         ("half_life_s", np.float64),  # of usage for fair share; 0: usage is not kept
         ("first_submit_s", np.float64),
         # where the run stands
@@ -90,8 +92,8 @@ FATE = np.dtype(
 RARE = np.dtype(
     [
         ("own_key", np.float64),  # score on arrival in the own order of backfilling
-        ("planned_s", np.float64),  # conservative: the start reserved for it,
-        ("planned_on", np.int64),  # 1 + the group it is reserved on; 0 none
+        ("reserved_s", np.float64),  # conservative: the start reserved for it,
+        ("reserved_on", np.int64),  # 1 + the group it is reserved on; 0 none
         ("cancel_s", np.float64),  # infinite: never
         ("think_s", np.float64),
         ("first_dependent", np.int64),  # 1 + first of the jobs that wait for this one's end; 0 none
@@ -137,7 +139,7 @@ RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
 """Something in order of (key, job): an event (time, code), a running job (believed end, number), a candidate."""
 
 PLACE = np.dtype(
-    [("key", np.float64), ("job", np.int64), ("need", np.int64), ("estimate_s", np.float64)], align=True
+    [("key", np.float64), ("job", np.int64), ("need", np.int64), ("planned_s", np.float64)], align=True
 )
 """A place in the queue: as RANKED, with what the search for backfill candidates looks at first."""
 

@@ -85,7 +85,7 @@ def earliest(s: Any, job: int, g: int) -> float:
     k = s.clock[0]
     at = k.line_lo
     while at < k.line_hi:
-        blocked = fits_until(s, job, g, at, s.line_s[at] + s.jobs[job].estimate_s)
+        blocked = fits_until(s, job, g, at, s.line_s[at] + s.jobs[job].planned_s)
         if blocked < 0:
             return s.line_s[at]
         at = blocked + 1

@@ -14,7 +14,7 @@ from kilowait.engine.kernels.compiling import kernel, natural
 from kilowait.engine.kernels.planning import shadow_of_one
 from kilowait.engine.kernels.sleeping import ready_s
 
-__all__ = ["first_level", "place_on_one", "put", "reserve_on_one", "rest"]
+__all__ = ["factor_of", "first_level", "place_on_one", "put", "reserve_on_one", "rest"]
 
 
 @kernel
@@ -30,7 +30,7 @@ def put(s: Any, job: int, g: int, level: int) -> None:
     fate = s.fate[job]
     fate.run_s = s.run_s[job] * factor
     fate.level = level
-    s.jobs[job].estimate_s = s.estimate_s[job] * factor
+    s.jobs[job].planned_s = s.planned_s[job] * factor
     if s.lever[0].budget:
         s.need[job, s.lever[0].watts_column] = s.watts[g, job, level]
 
@@ -38,7 +38,7 @@ def put(s: Any, job: int, g: int, level: int) -> None:
 @kernel
 def rest(s: Any, job: int) -> None:
     """As policies see a waiting job."""
-    s.jobs[job].estimate_s = s.estimate_s[job]
+    s.jobs[job].planned_s = s.planned_s[job]
     s.fate[job].level = 0
 
 
@@ -57,7 +57,7 @@ def place_on_one(s: Any, job: int) -> int:
     if need > nodes.free:
         return -1
     ready = ready_s(s, 0, need)
-    estimate = s.estimate_s[job]
+    planned = s.planned_s[job]
     level = first_level(s, job)
     last = lever.levels - 1 if lever.budget else level
     while level <= last:
@@ -67,7 +67,7 @@ def place_on_one(s: Any, job: int) -> int:
             watts = s.watts[0, job, level]
             free = watts <= s.pools[1].free
             extra = extra and watts <= s.pools[1].extra
-        if free and (extra or ready + estimate * factor_of(s, job, 0, level) <= s.groups[0].shadow_s):
+        if free and (extra or ready + planned * factor_of(s, job, 0, level) <= s.groups[0].shadow_s):
             put(s, job, 0, level)
             return 0
         level += 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from kilowait.engine.kernels.compiling import kernel, move, natural, outlined
 from kilowait.engine.kernels.heap import heapify
+from kilowait.engine.kernels.outliving import renewed_end_s
 from kilowait.engine.kernels.state import QUEUED
 
 __all__ = [
@@ -55,7 +56,7 @@ def enqueue(s: Any, job: int) -> None:
     place.key = key
     place.job = job
     place.need = fate.least_need
-    place.estimate_s = s.jobs[job].estimate_s
+    place.planned_s = s.jobs[job].planned_s
     if at < k.closed_at:
         k.settled = 0
     k.queue_hi += 1
@@ -150,15 +151,12 @@ def rank_waiting(s: Any) -> int:
 
 @outlined
 def renew_beliefs(s: Any) -> None:
-    """Jobs that outlived their believed end are believed to double their estimate until it lies ahead."""
+    """Jobs that outlived their believed end are believed to end later, by the rule of the run."""
     k = s.clock[0]
     while k.running > 0 and s.beliefs[0].key <= k.now:
         job = s.beliefs[0].job
         forget(s, job)
-        span = 2.0 * s.jobs[job].estimate_s
-        while s.fate[job].start_s + span <= k.now:
-            span *= 2.0
-        believe(s, job, s.fate[job].start_s + span)
+        believe(s, job, renewed_end_s(s, job))
         k.settled = 0
 
 

@@ -45,10 +45,10 @@ def look_ahead(s: Any, g: int) -> tuple[float, int]:
         for i in range(k.queue_lo, k.queue_hi):
             job = s.queue[i].job
             rare = s.rare[job]
-            if rare.planned_on == g + 1 and (
-                rare.planned_s < time or (rare.planned_s == time and job < first)
+            if rare.reserved_on == g + 1 and (
+                rare.reserved_s < time or (rare.reserved_s == time and job < first)
             ):
-                time = rare.planned_s
+                time = rare.reserved_s
                 first = job
                 need = s.need[job, pool.need]
     if time == np.inf:

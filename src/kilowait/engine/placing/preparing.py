@@ -26,6 +26,7 @@ from kilowait.engine.placing.state import (
 )
 from kilowait.engine.placing.targets import LIKELY, usual_pieces
 from kilowait.engine.ports import Rule
+from kilowait.engine.times import Times, times_of
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
@@ -53,7 +54,8 @@ def state_of(
         raise TableError(_too_large(jobs, want, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
-    fate = _fate(jobs, want, settings)
+    times = times_of(jobs, settings.walltime)
+    fate = _fate(jobs, want, settings, times)
     fate["status"] = np.where(fits, 0, REFUSED)
     tiers, rank = _tiers(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
@@ -80,7 +82,7 @@ def state_of(
         by_type=by_type,
         type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
         fate=_records(fate),
-        seen=_records(_seen(jobs, fate)),
+        seen=_records(_seen(jobs, times)),
         arrivals=np.lexsort((np.arange(n), fate["arrival_s"])),
         places=np.zeros((int(want.pieces.sum()), 2), np.int64),
         spare=np.zeros((most, 2), np.int64),
@@ -165,11 +167,9 @@ def _clock(jobs: JobTable, settings: Placing, rule: Rule, nodes: Any, likes: int
     return _records(clock)
 
 
-def _fate(jobs: JobTable, want: Demand, settings: Placing) -> Any:
+def _fate(jobs: JobTable, want: Demand, settings: Placing, times: Times) -> Any:
     fate = np.zeros(len(jobs), FATE)
-    fate["estimate_s"] = np.maximum(jobs["estimate_s"], 1.0)
-    run = jobs["runtime_s"]
-    fate["run_s"] = np.minimum(run, fate["estimate_s"]) if settings.walltime == "kill" else run
+    fate["estimate_s"], fate["run_s"] = times.estimate_s, times.run_s
     fate["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
     fate["cancel_s"] = jobs.column("cancel_s")
     for name in ("checkpoint_s", "restore_s"):
@@ -185,14 +185,15 @@ def _fate(jobs: JobTable, want: Demand, settings: Placing) -> Any:
     return fate
 
 
-def _seen(jobs: JobTable, fate: Any) -> Any:
+def _seen(jobs: JobTable, times: Times) -> Any:
     seen = np.zeros(len(jobs), SEEN)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:
             seen[name] = jobs[name]
         elif name in ("user", "account", "queue", "qos"):
             seen[name] = -1
-    seen["estimate_s"] = fate["estimate_s"]
+    for name in ("estimate_s", "planned_s", "limit_s", "later_s", "quickness"):
+        seen[name] = getattr(times, name)
     seen["number"] = np.arange(len(jobs))
     seen["gpu_share"] = seen["gpus"] * jobs.column("gpu_milli") / WHOLE
     return seen

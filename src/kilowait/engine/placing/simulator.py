@@ -214,7 +214,7 @@ class PlacedSimulator:
         fate = s.fate
         job_outcome = _OUTCOME[fate["status"]]
         if self.settings.walltime == "kill":
-            killed = (self.table["runtime_s"] > fate["estimate_s"]) & (job_outcome == Outcome.COMPLETED)
+            killed = (self.table["runtime_s"] > fate["run_s"]) & (job_outcome == Outcome.COMPLETED)
             job_outcome[killed] = Outcome.KILLED
             outcome[(outcome == Outcome.COMPLETED) & killed[segments["job"]]] = Outcome.KILLED
         lengths = segments["piece_hi"] - segments["piece_lo"]

@@ -68,7 +68,7 @@ class Source(NamedTuple):
     watts: npt.NDArray[np.int64]  # (G, N, L), or (0, 0, 0) without a budget
     least_watts: npt.NDArray[np.int64]  # (N,) or (0,)
     run_s: npt.NDArray[np.float64]  # (N,)
-    estimate_s: npt.NDArray[np.float64]  # (N,)
+    planned_s: npt.NDArray[np.float64]  # (N,)
     sleepers: npt.NDArray[Any]  # (G,) SLEEPER before the first event
     above_w: npt.NDArray[np.float64]  # as in powering.Drawing
     kind: npt.NDArray[np.int64]
@@ -133,7 +133,7 @@ def source_of(
         watts=state.watts,
         least_watts=state.least_watts,
         run_s=state.run_s,
-        estimate_s=state.estimate_s,
+        planned_s=state.planned_s,
         sleepers=state.sleepers.copy(),
         above_w=drawing.above_w,
         kind=drawing.kind,
@@ -154,7 +154,7 @@ def lend_source(a: Any) -> Source:
     return Source(
         lent(a.jobs), lent(a.fate), lent(a.need), lent(a.features), lent(a.user), lent(a.account), lent(a.order),
         lent(a.clock), lent(a.pools), lent(a.by_user), lent(a.user_weight), lent(a.lever), lent(a.factor),
-        lent(a.watts), lent(a.least_watts), lent(a.run_s), lent(a.estimate_s), lent(a.sleepers), lent(a.above_w),
+        lent(a.watts), lent(a.least_watts), lent(a.run_s), lent(a.planned_s), lent(a.sleepers), lent(a.above_w),
         lent(a.kind), lent(a.may), lent(a.state_w), lent(a.building), lent(a.edge_s), lent(a.value), lent(a.area),
         lent(a.told), lent(a.choosable),
     )  # fmt: skip
@@ -169,7 +169,7 @@ def one(t: Any, copy: int) -> LeveredState:
         s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
         s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
         s.line_free[copy], s.usage[copy], s.lever[copy], s.factor[copy], s.watts[copy], s.least_watts[copy],
-        s.preferred[copy], s.run_s[copy], s.estimate_s[copy], s.hold_s[copy], s.planned_level[copy],
+        s.preferred[copy], s.run_s[copy], s.planned_s[copy], s.hold_s[copy], s.reserved_level[copy],
         s.sleepers[copy], s.idle[copy], s.fallers[copy], s.wakers[copy], s.reserve, s.steps[copy],
     )  # fmt: skip
 
@@ -207,7 +207,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     levels = s.factor.shape[2]
     for job in range(len(s.jobs)):
         s.run_s[job] = source.run_s[lo + job]
-        s.estimate_s[job] = source.estimate_s[lo + job]
+        s.planned_s[job] = source.planned_s[lo + job]
         s.preferred[job] = 0
         if len(s.least_watts) > 0:
             s.least_watts[job] = source.least_watts[lo + job]

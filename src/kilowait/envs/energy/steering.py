@@ -138,7 +138,7 @@ def node_hours(s: Any, nodes: float) -> float:
     total = 0.0
     for i in range(natural(k.queue_lo), natural(k.queue_hi)):
         job = natural(s.queue[i].job)
-        total += s.fate[job].least_need * s.estimate_s[job]
+        total += s.fate[job].least_need * s.jobs[job].estimate_s
     return log1p(total / HOUR_S / nodes)
 
 
@@ -224,7 +224,7 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
                     if w[AGE] != 0.0:
                         value += w[AGE] * log1p(wait / HOUR_S) / 3.0
                     if w[PATIENCE] != 0.0:
-                        value += w[PATIENCE] * log1p(wait / max(s.estimate_s[job], 1.0)) / 3.0
+                        value += w[PATIENCE] * log1p(wait / max(s.jobs[job].estimate_s, 1.0)) / 3.0
                     score[job] = value
             best = -1
             level = 0

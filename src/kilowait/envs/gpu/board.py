@@ -59,6 +59,8 @@ class GpuAsking:
     """Running jobs shown at once, where they may be."""
     restarts: int = 4
     """How often a job may be put out or moved."""
+    graph: bool = False
+    """Whether the edges between jobs are shown."""
     max_wait_s: float = np.inf
     """Until a job that has waited longer than this, seconds, has started, nobody else does on types it may use."""
 
@@ -101,7 +103,7 @@ class GpuAsking:
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
         extra = int(self.hold or self.preempt)
-        return Seen(feature_names(types), summary_names(types), self.rows, choices, extra, False)
+        return Seen(feature_names(types), summary_names(types), self.rows, choices, extra, self.graph)
 
 
 class GpuBoard(Copies):
@@ -140,6 +142,7 @@ class GpuBoard(Copies):
         n = stack.fate.shape[1]
         shape = (copies, seen.slots, len(seen.features))
         kept = copies if np.isfinite(horizon_s) else 0
+        edges = seen.slots if seen.graph else 0
         scene = Scene(
             how=how,
             weights=reward.vector(),
@@ -148,6 +151,8 @@ class GpuBoard(Copies):
             mask=np.zeros((copies, seen.actions), np.int8),
             summary=np.zeros((copies, len(seen.summary)), np.float32),
             slots=np.zeros((copies, seen.slots), np.int64),
+            edges=np.zeros((copies, edges, edges), np.uint8),
+            free=np.zeros((copies, whole.speed.shape[1] if edges else 0, 2), np.int64),
             found=np.full((copies, len(whole.failed), 2), -1),
             alive=np.zeros((copies, n), np.int64),
             owed=np.full((copies, n if asking.preempt else 0), -1),
@@ -159,6 +164,7 @@ class GpuBoard(Copies):
             cut=np.zeros(copies, np.bool_),
             last_jobs=np.zeros((kept, *shape[1:]), np.float32),
             last_mask=np.zeros((kept, seen.actions), np.int8),
+            last_edges=np.zeros((kept, edges, edges), np.uint8),
             last_summary=np.zeros((copies, len(seen.summary)), np.float32),
             finished=np.zeros((copies, 3 + terms)),
         )
@@ -166,11 +172,19 @@ class GpuBoard(Copies):
         scene.copies["until_s"] = np.inf
         super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
 
+    def observed(self, copy: bool = True) -> Observation:
+        """What is shown now, as new arrays or as those that the next step overwrites."""
+        shown = super().observed(copy)
+        if self.scene.edges.size:
+            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        return shown
+
     def last(self) -> Observation:
         """What was seen last of episodes that ended in this step and began anew at once."""
         last = super().last()
         if len(self.scene.last_jobs):
             last |= {"jobs": self.scene.last_jobs.copy(), "mask": self.scene.last_mask.copy()}
+            last |= {"edges": self.scene.last_edges.copy()} if self.scene.edges.size else {}
         return last
 
     def cut(self) -> npt.NDArray[np.bool_]:

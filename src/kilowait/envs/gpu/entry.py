@@ -15,6 +15,7 @@ from kilowait.engine.kernels.compiling import apart, kernel, lent, signed_kernel
 from kilowait.engine.placing.state import lend
 from kilowait.envs.copies import BEGIN, NOTHING, SAME_STEP, SET_OUT
 from kilowait.envs.gpu.deciding import ASK, CUT, give_notice, hold_on, take, until_asked
+from kilowait.envs.gpu.joining import join
 from kilowait.envs.gpu.looking import look
 from kilowait.envs.gpu.paying import pay
 from kilowait.envs.gpu.stacking import lend_source, one, reset
@@ -50,6 +51,8 @@ class Scene(NamedTuple):
     mask: npt.NDArray[np.int8]  # (B, actions)
     summary: npt.NDArray[np.float32]  # (B, summary)
     slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
+    free: npt.NDArray[np.int64]  # (B, types or 0, 2) scratch: thousandths of GPUs and of cores that are free
     found: npt.NDArray[np.int64]  # (B, jobs that differ in what they take, 2) moment, types on which they fit
     alive: npt.NDArray[np.int64]  # (B, jobs) that have come and not gone
     owed: npt.NDArray[
@@ -63,6 +66,7 @@ class Scene(NamedTuple):
     cut: npt.NDArray[np.bool_]  # (B,) over before its end
     last_jobs: npt.NDArray[np.float32]  # as jobs, mask and summary, at the end of an episode where the next
     last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) where none is cut off
+    last_edges: npt.NDArray[np.uint8]
     last_summary: npt.NDArray[np.float32]
     finished: npt.NDArray[
         np.float64
@@ -74,8 +78,9 @@ def lend_scene(a: Any) -> Scene:
     """The scene with references that are not counted."""
     return Scene(
         lent(a.how), lent(a.weights), lent(a.copies), lent(a.jobs), lent(a.mask), lent(a.summary), lent(a.slots),
-        lent(a.found), lent(a.alive), lent(a.owed), lent(a.reward), lent(a.terms), lent(a.settled), lent(a.paid),
-        lent(a.over), lent(a.cut), lent(a.last_jobs), lent(a.last_mask), lent(a.last_summary), lent(a.finished),
+        lent(a.edges), lent(a.free), lent(a.found), lent(a.alive), lent(a.owed), lent(a.reward), lent(a.terms),
+        lent(a.settled), lent(a.paid), lent(a.over), lent(a.cut), lent(a.last_jobs), lent(a.last_mask),
+        lent(a.last_edges), lent(a.last_summary), lent(a.finished),
     )  # fmt: skip
 
 
@@ -117,6 +122,8 @@ def see(s: Any, a: Any, source: Any, b: int) -> None:
     a = lend_scene(a)
     source = lend_source(source)
     look(s, a.copies[b], source, a.how[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b])
+    if a.edges.shape[1] > 0:
+        join(s, a.copies[b], source, a.how[0].victims, a.free[b], a.slots[b], a.edges[b])
 
 
 @apart
@@ -167,6 +174,9 @@ def keep(a: Any, b: int) -> None:
                 a.last_jobs[b, i, f] = a.jobs[b, i, f]
         for i in range(a.mask.shape[1]):
             a.last_mask[b, i] = a.mask[b, i]
+        for i in range(a.edges.shape[1]):
+            for j in range(a.edges.shape[2]):
+                a.last_edges[b, i, j] = a.edges[b, i, j]
 
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:

@@ -15,6 +15,7 @@ from kilowait.cluster import Cluster
 from kilowait.engine.placing.demand import types_of
 
 __all__ = [
+    "EDGES",
     "FIXED",
     "MOVING",
     "SUMMARY",
@@ -68,6 +69,14 @@ SUMMARY: dict[str, str] = {
 }
 """Of the machine, the queue and the time, in the order of the columns. Then, for each type, `free_`: its free GPUs /
 its GPUs (of nodes without GPUs: cores). The log's clock is taken for local time."""
+
+EDGES: dict[str, str] = {
+    "user": "1: same user or account, where they are known",
+    "compete": "2: there are types that both may use, and of those not enough GPUs or cores are free for both; of a "
+    "running job it is the type it lies on, and it wants no more than it has",
+    "near": "4: came within ten minutes of one another",
+}
+"""Bits of an edge between two shown jobs, the same three as `envs.observing.EDGES` has."""
 
 
 def type_names(cluster: Cluster) -> tuple[str, ...]:

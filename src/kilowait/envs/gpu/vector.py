@@ -84,7 +84,7 @@ class GpuVectorEnv(CopiesVectorEnv):
             threads: of the engine; None: one a core.
             copy: whether observations are new arrays every step, or the same ones, overwritten.
             seed: of the windows, until `reset` is given one.
-            asking: fields of `board.GpuAsking`: slots, by_type, placements, hold, preempt, max_wait_s ...
+            asking: fields of `board.GpuAsking`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if not cluster.placed or cluster.outages or cluster.reservations:

@@ -21,6 +21,7 @@ from kilowait.evaluation.folders.writing import (
 
 __all__ = [
     "Comparison",
+    "Foretold",
     "Run",
     "Trained",
     "check_free",
@@ -45,7 +46,17 @@ class Trained:
     results: dict[str, Any]
 
 
-def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained:
+@dataclass(frozen=True)
+class Foretold:
+    """The folder on a log's predicted run times, opened."""
+
+    path: Path
+    scenario: dict[str, Any]
+    manifest: dict[str, Any]
+    results: dict[str, Any]
+
+
+def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained | Foretold:
     """Whatever kilowait wrote there.
 
     A folder of something else, half there or changed is an InputError that says what is wrong.
@@ -57,7 +68,10 @@ def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained:
         return load_run(folder)
     if kind == "comparison":
         return load_comparison(folder)
-    if kind == "agent":
+    if kind in ("agent", "foresight"):
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
-        return Trained(folder, scenario, manifest, read_json(folder / "results.json", folder))
-    raise InputError(f"{folder} holds a {kind!r}, which is neither a run, a comparison nor an agent")
+        opened = Trained if kind == "agent" else Foretold
+        return opened(folder, scenario, manifest, read_json(folder / "results.json", folder))
+    raise InputError(
+        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent nor predictions (foresight)"
+    )

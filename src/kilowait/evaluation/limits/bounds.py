@@ -55,7 +55,7 @@ def lower_bounds(jobs: JobTable, nodes: int, *, bound_s: float = 10.0) -> Bounds
 
     Args:
         jobs: the workload; `begin_s` is obeyed. Under the walltime rule `kill` jobs run for
-            min(runtime_s, max(estimate_s, 1)) only: pass a table whose `runtime_s` is that.
+            `kilowait.engine.times.times_of(jobs, "kill").run_s` only: pass a table whose `runtime_s` is that.
         nodes: whole nodes of the machine; outages only make schedules worse.
         bound_s: bound of the bounded slowdown, seconds.
 

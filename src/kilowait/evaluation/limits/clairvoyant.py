@@ -10,7 +10,8 @@ __all__ = ["with_perfect_estimates"]
 def with_perfect_estimates(jobs: JobTable) -> JobTable:
     """The same jobs with their true run times as estimates: what a rule could do if it knew them.
 
-    The difference a policy makes on the two tables is what better estimates could be worth to it.
+    What planners plan with (`planned_s`, `later_s`) and limits go: nobody runs longer than was foreseen. The
+    difference a policy makes on the two tables is what better estimates could be worth to it.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], estimate_s=[3600, 3600], nodes=[4, 1]
@@ -18,4 +19,6 @@ def with_perfect_estimates(jobs: JobTable) -> JobTable:
     >>> with_perfect_estimates(jobs)["estimate_s"].tolist()
     [60.0, 30.0]
     """
-    return jobs.with_columns(estimate_s=jobs["runtime_s"])
+    return jobs.with_columns(
+        estimate_s=jobs["runtime_s"], planned_s=None, limit_s=None, later_s=None, quickness=None
+    )

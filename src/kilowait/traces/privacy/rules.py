@@ -31,6 +31,10 @@ RULES: dict[str, ColumnRule] = {
     "submit_s": ColumnRule("keep", "down", clock=True),
     "runtime_s": ColumnRule("keep", "some"),
     "estimate_s": ColumnRule("keep", "up"),
+    "planned_s": ColumnRule("drop"),  # predictions are made of users' histories
+    "limit_s": ColumnRule("keep", "up"),
+    "later_s": ColumnRule("drop"),
+    "quickness": ColumnRule("drop"),
     "nodes": ColumnRule("keep", "some"),
     "cores": ColumnRule("keep", "some"),
     "memory_mb": ColumnRule("keep", "some"),
@@ -48,6 +52,7 @@ RULES: dict[str, ColumnRule] = {
     "queue": ColumnRule("keep"),  # names that a site publishes anyway; the plan shows them
     "qos": ColumnRule("keep"),
     "name": ColumnRule("drop"),  # free text
+    "node_list": ColumnRule("hash"),
     "status": ColumnRule("keep"),
     "wait_s": ColumnRule("keep", "near"),
     "after_id": ColumnRule("renumber"),

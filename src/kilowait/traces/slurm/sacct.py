@@ -112,10 +112,11 @@ def read_sacct(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
         ("queue", ("partition",)),
         ("qos", ("qos",)),
         ("name", ("jobname",)),
+        ("node_list", ("nodelist",)),
     ):
         held = next((name for name in options if name in dump), None)
         if held is not None:
-            draft.words[target] = coded(dump.text(held), frozenset({"", "Unknown", "None"}))
+            draft.words[target] = coded(dump.text(held), frozenset({"", "Unknown", "None", "None assigned"}))
     ledger.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 

@@ -107,7 +107,7 @@ def draft_of(
     for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, ledger)
-    for target in ("runtime_s", "estimate_s", "wait_s", "think_s"):
+    for target in ("runtime_s", "estimate_s", "planned_s", "limit_s", "later_s", "wait_s", "think_s"):
         if target in found:
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)

@@ -46,6 +46,7 @@ ALIASES: dict[str, Sequence[str]] = {
     "account": ("project", "projectnamegenid", "cobaltprojectnamegenid", "projectid", "group", "groupid"),
     "queue": ("queuename", "queuegenid", "partition"),
     "name": ("jobname",),
+    "node_list": ("nodelist",),
     "status": ("newstatus", "exitstatus", "exitcode", "state", "jobstate"),
     "wait_s": ("waittime", "wait"),
 }

@@ -1,0 +1,46 @@
+"""What a run of a batch system is worth, by name; smaller is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kilowait.errors import UnknownNameError
+from kilowait.jobs import SegmentLog
+
+__all__ = ["OBJECTIVES", "Objective", "mean_bsld", "mean_wait_s", "objective_of"]
+
+Objective = Callable[[SegmentLog], float]
+"""What a run is worth; smaller is better."""
+
+
+def mean_bsld(log: SegmentLog) -> float:
+    """Mean bounded slowdown: wait plus run over run, run times below 10 s counting as 10 s, at least 1."""
+    records = log.jobs()
+    started = ~np.isnan(records["start_s"])
+    turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
+    return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
+
+
+def mean_wait_s(log: SegmentLog) -> float:
+    """Mean wait, seconds."""
+    wait_s = log.jobs()["wait_s"]
+    return float(np.nanmean(wait_s)) if np.isfinite(wait_s).any() else 0.0
+
+
+OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_wait_s}
+"""Objectives known by name."""
+
+
+def objective_of(objective: str | Objective) -> tuple[Objective, str]:
+    """The function, and its name for the record.
+
+    >>> objective_of("mean_wait_s")[1]
+    'mean_wait_s'
+    """
+    if not isinstance(objective, str):
+        return objective, getattr(objective, "__name__", "own")
+    if objective not in OBJECTIVES:
+        raise UnknownNameError("objective", objective, OBJECTIVES)
+    return OBJECTIVES[objective], objective

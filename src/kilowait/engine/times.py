@@ -1,0 +1,71 @@
+"""What is known and believed of how long jobs take: by whom, and until when they may run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs import JobTable
+
+__all__ = ["Times", "times_of"]
+
+Floats = npt.NDArray[np.float64]
+SHORTEST_S = 1.0
+"""Nothing is planned shorter: a job believed to end at once would hold nothing."""
+
+
+class Times(NamedTuple):
+    """Of each job, seconds."""
+
+    run_s: Floats
+    """The truth."""
+    estimate_s: Floats
+    """What rules order by."""
+    planned_s: Floats
+    """What planners plan with."""
+    limit_s: Floats
+    """Infinite: none."""
+    later_s: Floats
+    """What a job is believed to take that has outlived planned_s; 0: not known."""
+    quickness: Floats
+    """Expected 10 s over its run time, at most 1; without unit."""
+
+
+def times_of(jobs: JobTable, walltime: str = "extend", *, limited: bool = False) -> Times:
+    """By the table and the walltime rule; `limited`: without a column of limits, estimates are limits.
+
+    >>> jobs = JobTable(
+    ...     job_id=[1, 2],
+    ...     submit_s=[0, 0],
+    ...     runtime_s=[900, 900],
+    ...     estimate_s=[600, 600],
+    ...     limit_s=[800, float("nan")],
+    ...     nodes=[1, 1],
+    ... )
+    >>> times_of(jobs, "kill").run_s.tolist()
+    [800.0, 600.0]
+    """
+    estimate = np.maximum(jobs["estimate_s"], SHORTEST_S)
+    limit = estimate if limited else np.broadcast_to(np.inf, len(jobs))
+    if "limit_s" in jobs:
+        limit = _known(np.maximum(jobs["limit_s"], SHORTEST_S), np.inf)
+    planned = estimate
+    if "planned_s" in jobs:
+        planned = _known(np.maximum(jobs["planned_s"], SHORTEST_S), estimate)
+    if limited or "limit_s" in jobs:
+        planned = np.minimum(planned, limit)
+    run = jobs["runtime_s"]
+    if walltime == "kill":
+        run = np.minimum(run, np.where(limit < np.inf, limit, estimate))
+    later = _known(jobs["later_s"], 0.0) if "later_s" in jobs else np.broadcast_to(0.0, len(jobs))
+    quickness = 10.0 / np.maximum(estimate, 10.0)
+    if "quickness" in jobs:
+        quickness = _known(jobs["quickness"], quickness)
+    return Times(run, estimate, planned, limit, later, quickness)
+
+
+def _known(values: Floats, otherwise: Floats | float) -> Floats:
+    """The values, and the other where one is not known."""
+    return np.where(np.isnan(values), otherwise, values)

@@ -1,0 +1,66 @@
+"""Values of features in words: a logarithm says nothing to people, "1 h 20 min" does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kilowait.predict.features import meaning
+from kilowait.units import format_span
+
+__all__ = ["value_words"]
+
+_BY_NAME: dict[str, Callable[[float], str]] = {
+    "request": lambda value: _span(math.exp(value)),
+    "anchor": lambda value: _span(math.exp(value)),
+    "anchor_part": lambda value: f"{100 * math.exp(value):.3g} % of the request",
+    "nodes": lambda value: _count(math.exp(value), "node"),
+    "area": lambda value: f"{math.exp(value) / 3600:.3g} node-hours asked for",
+    "round": lambda value: {1.0: "whole hours", 0.5: "whole ten minutes"}.get(value, "neither"),
+    "hour": lambda value: f"{int(value):02d}:{int(value % 1 * 60):02d}",
+    "weekday": lambda value: f"day {value:.0f}",
+    "cores": lambda value: _count(math.expm1(value), "core"),
+    "memory": lambda value: f"{math.expm1(value):,.0f} MB",
+    "again": lambda value: "yes" if value else "no",
+    "same_size": lambda value: "yes" if value else "no",
+    "busy": lambda value: f"{100 * value:.3g} %",
+    "backlog": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+}
+_BY_STATISTIC: dict[str, Callable[[float], str]] = {
+    "count": lambda value: _count(math.expm1(value), "job"),
+    **dict.fromkeys(
+        ("last", "second", "third", "middle", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"
+    ),
+    "spread": lambda value: f"a factor of {math.exp(value):.3g}",
+    **dict.fromkeys(("since", "gap"), lambda value: _span(math.expm1(value))),
+    "elapsed": lambda value: "it does not run" if value < 0 else _span(math.expm1(value)),
+    "ok": lambda value: f"{100 * value:.3g} %",
+    **dict.fromkeys(("running", "waiting"), lambda value: _count(value, "job")),
+}
+
+
+def value_words(name: str, value: float) -> str:
+    """What a feature says of a job, in units people use.
+
+    >>> (
+    ...     value_words("request", math.log(3600.0)),
+    ...     value_words("user_last", 0.0),
+    ...     value_words("user_ok", math.nan),
+    ... )
+    ('1 h 0 min', '1 × the anchor', 'not known')
+    """
+    meaning(name)  # an unknown name is an error whatever the value
+    if not math.isfinite(value):
+        return "not known"
+    statistic = name.rpartition("_")[2]
+    told = _BY_NAME.get(name) or _BY_STATISTIC.get(statistic)
+    return f"{value:.3g}" if told is None else told(value)
+
+
+def _count(value: float, noun: str) -> str:
+    number = round(value)
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _span(seconds: float) -> str:
+    return format_span(round(seconds, 3))  # a logarithm there and back loses the last digit

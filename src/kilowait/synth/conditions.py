@@ -1,0 +1,150 @@
+"""Conditions on generated jobs: which jobs of the workload are wanted, such as one queue, or up to 16 nodes at night.
+
+A condition names a column (nodes, gpus, estimate_s, runtime_s, queue, status) or the hour or weekday of submission,
+and the values wanted: one, a list, or a pair (least, most). A generator draws its whole workload and keeps the jobs
+that are wanted, so they come as often as they do among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.synth.facts import DAY_S, Columns, LogFacts
+
+__all__ = ["Conditions", "parse_conditions"]
+
+Wanted = float | str | Sequence[float | str] | tuple[float, float]
+COLUMNS = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
+CLOCK = {"hour": 24, "weekday": 7}
+
+
+class Conditions:
+    """Checked conditions.
+
+    >>> from kilowait.synth import lublin
+    >>> from kilowait.synth.facts import facts_of
+    >>> facts = facts_of(lublin(200, 64))
+    >>> Conditions({"nodes": (1, 4), "hour": [9, 10]}, facts).names
+    ('nodes', 'hour')
+    >>> Conditions({"nodes": (65, 128)}, facts)
+    Traceback (most recent call last):
+    ...
+    kilowait.errors.InputError: condition nodes=65:128: no job of the log has that; its values are 1 to ...
+    """
+
+    def __init__(self, wanted: Mapping[str, Wanted], facts: LogFacts) -> None:
+        self._zero_s = facts.zero_s
+        self._tests = {name: _checked(name, value, facts) for name, value in wanted.items()}
+        self._words = {name: f"{name}={_words(value)}" for name, value in wanted.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there are conditions on."""
+        return tuple(self._tests)
+
+    def __str__(self) -> str:
+        return ", ".join(self._words.values())
+
+    def met(self, rows: Columns) -> npt.NDArray[np.bool_]:
+        """Which of the jobs are wanted."""
+        fine = np.ones(len(rows["submit_s"]), np.bool_)
+        for name, (values, between) in self._tests.items():
+            column = self._clock(name, rows) if name in CLOCK else rows[name]
+            if between is None:
+                fine &= np.isin(column, values)
+            else:
+                fine &= (column >= between[0]) & (column <= between[1])
+        return fine
+
+    def _clock(self, name: str, rows: Columns) -> npt.NDArray[Any]:
+        moment = rows["submit_s"] + self._zero_s
+        return moment // 3600 % 24 if name == "hour" else moment // DAY_S % 7
+
+
+Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
+"""Values wanted, or the least and the most."""
+
+
+def _checked(name: str, value: Wanted, facts: LogFacts) -> Test:
+    if name not in COLUMNS and name not in CLOCK:
+        raise UnknownNameError("condition", name, (*COLUMNS, *CLOCK))
+    if name not in CLOCK and name not in facts.columns:
+        raise InputError(f"condition {name}={_words(value)}: the log has no column {name}; leave it out")
+    between = None
+    if isinstance(value, tuple):
+        low, high = (float(end) for end in value)
+        between = (low, high)
+        if not low <= high:
+            raise InputError(
+                f"condition {name}={_words(value)}: {low:g} is more than {high:g}; turn them round"
+            )
+    wanted = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
+    numbers = np.array([_number(name, each, facts) for each in wanted], np.float64)
+    if name == "runtime_s":
+        known = np.array([0.0, facts.longest_s])
+        fine = between is None or between[0] <= facts.longest_s
+    else:
+        known = np.arange(CLOCK[name], dtype=np.float64) if name in CLOCK else facts.seen[name]
+        held = known[(known >= between[0]) & (known <= between[1])] if between else known
+        fine = bool(len(held)) and bool(np.isin(numbers, known).all())
+    if not fine:
+        raise InputError(
+            f"condition {name}={_words(value)}: no job of the log has that; its values are {_range(known)}"
+        )
+    return numbers, between
+
+
+def _number(name: str, value: float | str, facts: LogFacts) -> float:
+    """A value as the number that stands for it in the table."""
+    if isinstance(value, str):
+        names = facts.labels.get(name, ())
+        if value in names:
+            return float(names.index(value))
+        try:
+            return float(value)
+        except ValueError:
+            raise UnknownNameError(name, value, names) from None
+    return float(value)
+
+
+def _words(value: Wanted) -> str:
+    if isinstance(value, tuple):
+        return f"{value[0]:g}:{value[1]:g}"
+    values = [value] if isinstance(value, (str, int, float)) else value
+    return "/".join(each if isinstance(each, str) else f"{each:g}" for each in values)
+
+
+def _range(known: npt.NDArray[Any]) -> str:
+    if len(known) <= 8:
+        return ", ".join(f"{value:g}" for value in known)
+    return f"{known.min():g} to {known.max():g}"
+
+
+def parse_conditions(text: str) -> dict[str, Wanted]:
+    """Conditions as people write them: ``queue=long,nodes=1:16,hour=9/10/11``.
+
+    >>> parse_conditions("queue=long,nodes=1:16,hour=9/10")
+    {'queue': ['long'], 'nodes': (1.0, 16.0), 'hour': ['9', '10']}
+    """
+    usage = (
+        "column=value, column=value/value or column=least:most, with commas between: queue=long,nodes=1:16"
+    )
+    found: dict[str, Wanted] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"the conditions have {part!r}; write {usage}")
+        low, colon, high = value.partition(":")
+        if colon:
+            try:
+                found[name] = (float(low), float(high))
+            except ValueError:
+                raise InputError(f"the conditions have {part!r}, which is no range; write {usage}") from None
+        else:
+            found[name] = value.split("/")
+    return found

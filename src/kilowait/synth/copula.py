@@ -1,0 +1,89 @@
+"""The Gaussian copula: every column distributed as in the log, tied to the others by the correlation of their ranks.
+
+Jobs are drawn apart from one another. So the time between submissions is right, but days, nights, sessions and
+habits are not there: what a table model does that knows nothing of workloads. (R. B. Nelsen, An Introduction to
+Copulas, 2006.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from kilowait.errors import InputError
+from kilowait.seeding import stream
+from kilowait.synth.facts import Columns
+from kilowait.synth.generator import Generator, State, Told
+
+__all__ = ["Copula", "CopulaSettings"]
+
+Floats = npt.NDArray[np.float64]
+
+GAP = "gap_s"
+"""Time since the job before, whoever submitted that."""
+
+
+@dataclass(frozen=True)
+class CopulaSettings:
+    """What one can set."""
+
+    margin: int = 20_000
+    """Values kept of each column at most, evenly spread by rank."""
+
+    def __post_init__(self) -> None:
+        if not self.margin >= 2:
+            raise InputError(f"a margin of {self.margin} values; it must have at least 2")
+
+
+class Copula(Generator):
+    """Margins and a correlation."""
+
+    name = "copula"
+    settings_type = CopulaSettings
+    _margins: dict[str, Floats]
+    _root: Floats
+    """A square root of the correlation of the normal scores."""
+
+    def _learn(self, rows: Columns, told: Told) -> None:
+        columns = {GAP: np.diff(rows["submit_s"])} | {
+            name: rows[name][1:].astype(np.float64) for name in self.facts.columns
+        }
+        rng = stream(self.seed, "synth.copula")
+        scores = []
+        self._margins = {}
+        for place, (name, values) in enumerate(columns.items()):
+            told("ranking columns", place / len(columns))
+            # Equal values get the ranks they share in random order, so that scores are normal all the same.
+            ranks = np.empty(len(values))
+            ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
+            scores.append(ndtri((ranks + 0.5) / len(values)))
+            kept = (
+                np.linspace(0, len(values) - 1, min(len(values), self.settings.margin))
+                .round()
+                .astype(np.int64)
+            )
+            self._margins[name] = np.sort(values)[kept]
+        weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
+        self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
+
+    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+        rng = stream(seed, "synth.copula.draw")
+        spread = ndtr(rng.standard_normal((jobs, len(self._root))) @ self._root.T)
+        told("drawing", 1.0)
+        rows: Columns = {}
+        for place, (name, margin) in enumerate(self._margins.items()):
+            chosen = margin[np.minimum((spread[:, place] * len(margin)).astype(np.int64), len(margin) - 1)]
+            floating = name in (GAP, "estimate_s", "runtime_s", "energy_j")
+            rows[name] = chosen if floating else chosen.astype(np.int64)
+        gaps = rows.pop(GAP)
+        return {"submit_s": self.facts.first_s + np.cumsum(gaps) - gaps[0], **rows}
+
+    def _state(self) -> State:
+        return {"root": self._root} | {f"margin.{name}": values for name, values in self._margins.items()}
+
+    def _restore(self, state: State) -> None:
+        self._root = state["root"]
+        self._margins = {name: state[f"margin.{name}"] for name in (GAP, *self.facts.columns)}

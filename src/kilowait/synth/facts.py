@@ -1,0 +1,122 @@
+"""What a generator must know of the log it was fitted to, whatever its kind: columns, values, limits, the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+
+__all__ = ["DAY_S", "WEEK_S", "Columns", "LogFacts", "clock_zero_s", "facts_of", "rows_of"]
+
+Columns = dict[str, npt.NDArray[Any]]
+"""Columns of jobs in order of submission; users and accounts are numbered from 0 without gaps."""
+
+DAY_S, WEEK_S = 86400.0, 7 * 86400.0
+LEAST_JOBS = 100
+"""Fewer jobs say next to nothing of a workload."""
+MODELLED = "user account queue gpus nodes estimate_s runtime_s status energy_j".split()
+"""Columns that are generated where a log has them; others are left out of samples."""
+NUMBERED = ("user", "account")
+"""Columns whose numbers and names are those of people, so that samples have others."""
+KEPT_META = ("max_procs", "max_nodes", "unix_start_s", "time_zone")
+"""What is said of the machine and its clock, and holds for samples too."""
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """The facts of one log."""
+
+    source: str
+    """Name of the file, or of the workload."""
+    jobs: int
+    first_s: float
+    """First submission, on the log's own clock."""
+    span_s: float
+    """From the first submission to the last."""
+    columns: tuple[str, ...]
+    """Which of `MODELLED` the log has."""
+    most_over_s: float
+    """The longest time a job ran on after its request ended; 0 where none did."""
+    exact_requests: bool
+    """No job asked for anything else than it took: the log has no requests, and neither have samples."""
+    longest_s: float
+    """The longest run time."""
+    labels: Mapping[str, tuple[str, ...]]
+    meta: Mapping[str, Any]
+    seen: Mapping[str, npt.NDArray[Any]] = field(repr=False)
+    """The different values of each column but run time and energy; of users and accounts only where names are kept."""
+    numbered: Mapping[str, int] = field(default_factory=dict)
+    """How many users and accounts there are."""
+
+    @property
+    def zero_s(self) -> float:
+        """Unix time of the log's zero, as far as it is known; the hours of the day count from there."""
+        return float(self.meta.get("unix_start_s") or 0.0)
+
+
+def clock_zero_s(jobs: JobTable) -> float:
+    """Unix time of the zero of the jobs' clock, 0 where it is not known.
+
+    >>> clock_zero_s(JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
+    0.0
+    """
+    return float(jobs.meta.get("unix_start_s") or 0.0)
+
+
+def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
+    """The facts of a log; an error where it is too small or too short to learn from.
+
+    Args:
+        jobs: the log.
+        names: keep the numbers and names of users and accounts. Otherwise they are forgotten here.
+    """
+    if len(jobs) < LEAST_JOBS:
+        raise InputError(
+            f"{len(jobs)} jobs are too few to learn a workload from; it takes at least {LEAST_JOBS}. "
+            "kilowait has models that need no log: lublin:JOBS:NODES"
+        )
+    submit, runtime, request = jobs["submit_s"], jobs["runtime_s"], jobs["estimate_s"]
+    if not np.ptp(submit) > 0:
+        raise InputError(
+            f"all {len(jobs):,} jobs are submitted at {submit[0]:g} s, so there is nothing to learn of when people "
+            "submit; give a log with submission times"
+        )
+    columns = tuple(name for name in MODELLED if name in jobs)
+    seen = {
+        name: np.unique(jobs[name])
+        for name in columns
+        if name not in ("runtime_s", "energy_j") and (names or name not in NUMBERED)
+    }
+    return LogFacts(
+        source=str(jobs.meta.get("source") or jobs.meta.get("model") or "jobs"),
+        jobs=len(jobs),
+        first_s=float(submit.min()),
+        span_s=float(np.ptp(submit)),
+        columns=columns,
+        most_over_s=max(0.0, float((runtime - request).max())),
+        exact_requests=bool((runtime == request).all()),
+        longest_s=float(runtime.max()),
+        labels={
+            name: tuple(words)
+            for name, words in jobs.labels.items()
+            if name in columns and (names or name not in NUMBERED)
+        },
+        meta={name: jobs.meta[name] for name in KEPT_META if jobs.meta.get(name) is not None},
+        seen=seen,
+        numbered={name: len(np.unique(jobs[name])) for name in NUMBERED if name in columns},
+    )
+
+
+def rows_of(jobs: JobTable, facts: LogFacts) -> Columns:
+    """The modelled columns and `submit_s`, in order of submission, with users and accounts numbered from 0."""
+    ordered = jobs.sorted()
+    rows: Columns = {name: ordered[name] for name in ("submit_s", *facts.columns)}
+    for name in facts.numbered:
+        rows[name] = np.unique(rows[name], return_inverse=True)[1].astype(np.int64)
+    return rows

@@ -1,0 +1,10 @@
+"""The transformer: who submits when is the log's calendar, what they submit is generated, job after job of each user.
+
+`codes` turns columns into numbered codes, `calendar` a log into users' weeks and sessions, `network` is the model
+and `training` how it learns; `sampling` draws codes, `steering` chooses among drawn weeks, and `generator` makes
+jobs of it all.
+"""
+
+from kilowait.synth.transformer.generator import Transformer, TransformerSettings
+
+__all__ = ["Transformer", "TransformerSettings"]

@@ -1,0 +1,212 @@
+"""The calendar of a log: who submitted when, and what a user was about in each week.
+
+A *session* is a run of jobs of one user with no more than `session_s` between them. Sessions keep their user, their
+size and, but for some minutes, their beginning; the times within are generated. A *block* is one user's week (of
+the clock's weeks). Of a block the calendar keeps what a bystander would say of it: how many jobs there were, how
+heavy they were on average (in octaves), how quickly they came (in half octaves), and its *menu*, the commonest
+kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs took (in octaves).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.synth.facts import DAY_S, WEEK_S, Columns
+
+__all__ = ["CONDITIONS", "Calendar", "calendar_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+CONDITIONS = {
+    "user": 0,
+    "hour": 24,
+    "weekday": 7,
+    "since": 32,
+    "left": 12,
+    "block_jobs": 14,
+    "work": 48,
+    "pace": 24,
+}
+"""What is known of a job before it is generated, and how many values that has; users are as many as there are.
+
+`since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
+block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
+geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
+SHARES, LEVELS = 12, 40
+"""Values of a menu's shares and levels; 0 is for an empty place."""
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """Jobs by user, then by submission; one row a job."""
+
+    first: Bools
+    """The user's first job."""
+    start: Bools
+    """First of its session."""
+    session: Ints
+    """Number of the session."""
+    block: Ints
+    """Number of the block."""
+    conditions: Ints
+    """One column for each of `CONDITIONS`."""
+    session_s: Floats
+    """Beginning of each session, on the log's clock."""
+    room_s: Floats
+    """From the beginning of each session to the user's next one."""
+    week: Ints
+    """Week of each block, counted from the log's first."""
+    menu: Ints
+    """Of each block, place and copied column: the code; the column's size where the place is empty."""
+    share: Ints
+    """Of each block and place: how common, in half octaves, from 1 on."""
+    level: Ints
+    """Of each block and place: the mean run time in octaves, from 1 on."""
+    daily_work: Floats
+    """Of each week: node-seconds submitted from its beginning to the end of each day."""
+
+    @property
+    def day(self) -> Ints:
+        """Of each job: the weekday on which its session began."""
+        weekday: Ints = self.conditions[:, list(CONDITIONS).index("weekday")]
+        return weekday
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """As plain arrays, small ones."""
+        found = {}
+        for item in fields(self):
+            values = getattr(self, item.name)
+            found[item.name] = values.astype(np.int32) if values.dtype == np.int64 else values
+        return found
+
+    @classmethod
+    def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Calendar:
+        """From `state`."""
+        found: dict[str, Any] = {item.name: state[item.name] for item in fields(cls)}
+        return cls(
+            **{
+                name: values.astype(np.int64) if values.dtype == np.int32 else values
+                for name, values in found.items()
+            }
+        )
+
+
+def by_user(rows: Columns) -> tuple[Ints, Ints]:
+    """Rows by user, then by submission; and the users so ordered."""
+    user = rows["user"] if "user" in rows else np.zeros(len(rows["submit_s"]), np.int64)
+    order = np.argsort(user, kind="stable")
+    return order, user[order]
+
+
+def calendar_of(
+    rows: Columns,
+    codes: Ints,
+    copied: tuple[int, ...],
+    sizes: tuple[int, ...],
+    *,
+    zero_s: float,
+    session_s: float,
+    menu: int,
+) -> Calendar:
+    """The calendar of a log.
+
+    Args:
+        rows: the log, in order of submission.
+        codes: of its jobs by user, one column for each generated one.
+        copied: those of them that a menu is made of.
+        sizes: codes of each column.
+        zero_s: Unix time of the clock's zero.
+        session_s: the longest time within a session, seconds.
+        menu: kinds of job kept of each block.
+    """
+    order, user = by_user(rows)
+    submit = rows["submit_s"][order]
+    work = (rows["runtime_s"] * rows["nodes"])[order]
+    first = np.concatenate(([True], user[1:] != user[:-1]))
+    away_s = np.diff(submit, prepend=submit[0])
+    start = first | (away_s > session_s)
+    session = np.cumsum(start) - 1
+    begin_s = submit[start]
+    room_s = np.append(np.diff(begin_s), np.inf)
+    room_s[np.append(first[start][1:], True)] = np.inf
+    clock_s = begin_s[session] + zero_s
+    week = (clock_s // WEEK_S).astype(np.int64)
+    week -= week.min()
+    block = np.cumsum(first | (np.diff(week, prepend=week[0]) != 0)) - 1
+    block_jobs = np.bincount(block)
+    left = np.bincount(session)[session] - (np.arange(len(user)) - np.flatnonzero(start)[session])
+    weekday = (clock_s // DAY_S % 7).astype(np.int64)
+    away_s = np.where(first, np.inf, away_s)
+    conditions = np.stack(
+        [
+            user,
+            (clock_s // 3600 % 24).astype(np.int64),
+            weekday,
+            np.where(start, 1 + _steps(away_s / session_s, CONDITIONS["since"] - 1, per_octave=2), 0),
+            _steps(left, CONDITIONS["left"]),
+            _steps(block_jobs, CONDITIONS["block_jobs"])[block],
+            _steps(np.bincount(block, work) / block_jobs, CONDITIONS["work"])[block],
+            _pace(away_s, start, block)[block],
+        ],
+        axis=1,
+    )
+    block_week = week[np.concatenate(([True], block[1:] != block[:-1]))]
+    daily = np.bincount(week * 7 + weekday, work, minlength=7 * (int(week.max()) + 1)).reshape(-1, 7)
+    menus = _menus(block, codes, copied, sizes, rows["runtime_s"][order], menu)
+    return Calendar(
+        first,
+        start,
+        session,
+        block,
+        conditions,
+        begin_s,
+        room_s,
+        block_week,
+        *menus,
+        np.cumsum(daily, axis=1),
+    )
+
+
+def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
+    """Half octaves of the mean time within the sessions of each block, from 1 on; 0 where there is none."""
+    inside = np.bincount(block, ~start)
+    total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
+    mean_s = np.exp(total / np.maximum(inside, 1.0))
+    return np.where(inside > 0, 1 + _steps(mean_s, CONDITIONS["pace"] - 1, per_octave=2), 0)
+
+
+def _steps(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
+    """Octaves, or parts of them, from 1 on; the last one is open."""
+    steps = np.floor(per_octave * np.log2(np.maximum(values, 1.0)))
+    limited: Ints = np.minimum(steps, count - 1).astype(np.int64)
+    return limited
+
+
+def _menus(
+    block: Ints, codes: Ints, copied: tuple[int, ...], sizes: tuple[int, ...], runtime_s: Floats, places: int
+) -> tuple[Ints, Ints, Ints]:
+    """Of each block the commonest kinds of job, their shares and levels."""
+    kinds, kind, jobs = np.unique(
+        np.column_stack([block, codes[:, copied]]), axis=0, return_inverse=True, return_counts=True
+    )
+    kind = kind.ravel()
+    took_s = np.bincount(kind, runtime_s) / jobs
+    home = kinds[:, 0]
+    order = np.lexsort((-jobs, home))
+    place = np.arange(len(order)) - np.searchsorted(home[order], home[order])
+    order, place = order[place < places], place[place < places]
+    blocks = int(block[-1]) + 1
+    menu = np.tile(np.array([sizes[column] for column in copied]), (blocks, places, 1))
+    share, level = np.zeros((2, blocks, places), np.int64)
+    at = home[order], place
+    menu[at] = kinds[order, 1:]
+    rarity = np.bincount(block)[home[order]] / jobs[order]
+    share[at] = 1 + _steps(rarity, SHARES - 1, per_octave=2)
+    level[at] = 1 + _steps(took_s[order], LEVELS - 1)
+    return menu, share, level

@@ -1,0 +1,341 @@
+"""The transformer as a generator: a calendar and a network learned from a log, jobs made of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, MissingExtraError
+from kilowait.seeding import stream
+from kilowait.synth.facts import WEEK_S, Columns
+from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of
+from kilowait.synth.transformer.codes import Codes, RunCodes, codes_of, run_codes_of
+from kilowait.synth.transformer.steering import choose
+
+if TYPE_CHECKING:
+    from kilowait.synth.transformer.network import Network, Shape
+
+__all__ = ["Transformer", "TransformerSettings"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
+"""Columns that people repeat, which can be taken over from an earlier job or from the menu."""
+JITTER_S, JITTER_SHARE = 900.0, 0.25
+"""How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
+GROUP = 100_000
+"""Jobs drawn at a time, at least, where that many are wanted."""
+
+
+@dataclass(frozen=True)
+class TransformerSettings:
+    """What one can set."""
+
+    passes: float | None = None
+    """Times the network goes through the log; None: about 1.2 million jobs in all, but 4 to 40 passes."""
+    width: int = 64
+    layers: int = 2
+    menu: int = 6
+    """Kinds of job that the calendar keeps of each user's week. Fewer copy less of the log, and miss its weeks
+    more."""
+    session_s: float = 1800.0
+    """The longest time within a session, seconds."""
+    draws: int = 4
+    """Draws of each user's week, of which one is taken so that the machine has the work it has in the log; 1: no
+    choice."""
+
+    def __post_init__(self) -> None:
+        least = {"width": 8, "layers": 1, "menu": 1, "session_s": 1.0, "draws": 1}
+        for name, low in least.items():
+            if not getattr(self, name) >= low:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
+        if self.width % 8:
+            raise InputError(f"width is {self.width}; it must be a multiple of 8")
+        if self.passes is not None and not self.passes > 0:
+            raise InputError(f"passes is {self.passes}; it must be above 0")
+
+
+class Transformer(Generator):
+    """A calendar and a network."""
+
+    name = "transformer"
+    settings_type = TransformerSettings
+    _calendar: Calendar
+    _codes: dict[str, Codes]
+    """Of each column but the run time, in the order in which columns are generated."""
+    _runs: RunCodes
+    _network: Network
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def _learn(self, rows: Columns, told: Told) -> None:
+        _torch()
+        from kilowait.synth.transformer.training import train
+
+        settings = self.settings
+        told("coding", 0.0)
+        values = _values(rows, settings.session_s)
+        request, runtime = values["estimate_s"], values["runtime_s"]
+        self._codes = {
+            name: codes_of(
+                column[column >= 0] if name == "gap_s" and (column >= 0).any() else column, **_fineness(name)
+            )
+            for name, column in values.items()
+            if name != "runtime_s"
+        }
+        self._runs = run_codes_of(runtime, request, atoms=64, bins=160)
+        coded = {
+            name: self._runs.encode(runtime, request)
+            if name == "runtime_s"
+            else self._codes[name].encode(column)
+            for name, column in values.items()
+        }
+        coded["gap_s"] = np.where(values["gap_s"] < 0, 0, coded["gap_s"])
+        codes = np.stack(list(coded.values()), axis=1)
+        shape = self._shape(rows_users=int(rows["user"].max()) + 1 if "user" in rows else 1)
+        self._calendar = calendar_of(
+            rows,
+            codes,
+            shape.copied,
+            shape.sizes,
+            zero_s=self.facts.zero_s,
+            session_s=settings.session_s,
+            menu=settings.menu,
+        )
+        passes = settings.passes or min(40.0, max(4.0, 1.2e6 / len(codes)))
+        with _one_thread():
+            self._network = train(self._calendar, codes, shape, passes=passes, seed=self.seed, told=told)
+
+    @property
+    def _order(self) -> list[str]:
+        """Columns in the order in which they are generated: the run time after the request."""
+        names = list(self._codes)
+        place = names.index("estimate_s") + 1
+        return [*names[:place], "runtime_s", *names[place:]]
+
+    def _shape(self, rows_users: int) -> Shape:
+        from kilowait.synth.transformer.network import Shape
+
+        order = self._order
+        return Shape(
+            sizes=tuple(self._runs.size if name == "runtime_s" else self._codes[name].size for name in order),
+            conditions=tuple({**CONDITIONS, "user": rows_users}.values()),
+            copied=tuple(order.index(name) for name in COPIED if name in order),
+            width=self.settings.width,
+            layers=self.settings.layers,
+            menu=self.settings.menu,
+        )
+
+    # -- drawing -----------------------------------------------------------------------------------
+
+    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+        _torch()
+        calendar = self._calendar
+        rng = stream(seed, "synth.transformer.draw")
+        weekly = np.bincount(calendar.week[calendar.block], minlength=len(calendar.daily_work))
+        weeks = len(weekly)
+        # Asked for less than the log has, samples begin somewhere in it; otherwise where the log begins.
+        first = int(rng.integers(weeks)) if jobs < self.facts.jobs else 0
+        parts: list[Columns] = []
+        place, found = first, 0
+        while found < jobs:
+            pieces: list[tuple[int, int, int]] = []
+            group = 0
+            while found < jobs and group < GROUP:
+                begin = place % weeks
+                needed = np.searchsorted(weekly[begin:].cumsum(), jobs - found) + 1
+                end = min(weeks, begin + int(needed))
+                pieces.append((begin, end, place - begin - first))
+                count = int(weekly[begin:end].sum())
+                place, found, group = place + end - begin, found + count, group + count
+            done = found
+
+            def heard(what: str, share: float, done: int = done, group: int = group) -> None:
+                told(what, min(1.0, (done - group + share * group) / max(done, jobs)))
+
+            parts += self._pieces(pieces, rng, heard)
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        order = np.argsort(rows["submit_s"], kind="stable")
+        return {name: column[order] for name, column in rows.items()}
+
+    def _pieces(
+        self, pieces: list[tuple[int, int, int]], rng: np.random.Generator, told: Told
+    ) -> list[Columns]:
+        """Jobs for stretches of weeks of the calendar, each moved by some weeks."""
+        from kilowait.synth.transformer.sampling import Chains, chains_of, draw_codes
+
+        calendar, draws, order = self._calendar, self.settings.draws, self._order
+        week = calendar.week[calendar.block]
+        rows = [np.flatnonzero((week >= begin) & (week < end)) for begin, end, _ in pieces]
+        chains, out = [], 0
+        for some in rows:
+            if len(some):
+                made = chains_of(some, calendar.first, draws)
+                chains.append(Chains(made.begin, made.length, made.out + out))
+                out += draws * len(some)
+        if not chains:
+            return []
+        with _one_thread():
+            codes = draw_codes(
+                self._network,
+                calendar,
+                Chains(
+                    *(
+                        np.concatenate([getattr(one, name) for one in chains])
+                        for name in ("begin", "length", "out")
+                    )
+                ),
+                request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
+                runtime=(order.index("runtime_s"), self._runs.least_s()),
+                seed=int(rng.integers(2**62)),
+                told=told,
+            )
+        parts, low = [], 0
+        for some, (_, _, moved) in zip(rows, pieces, strict=True):
+            if len(some):
+                high = low + draws * len(some)
+                parts.append(self._jobs(some, codes[low:high].reshape(draws, len(some), -1), moved, rng))
+                low = high
+        return parts
+
+    def _jobs(self, rows: Ints, codes: Ints, moved: int, rng: np.random.Generator) -> Columns:
+        """Jobs for rows of the calendar from codes of several draws, moved by some weeks."""
+        calendar = self._calendar
+        drawn = [self._decoded(one, rng) for one in codes]
+        home, block = np.unique(calendar.block[rows], return_inverse=True)
+        cell = block * 7 + calendar.day[rows]
+        work: Floats = np.stack(
+            [
+                np.bincount(cell, one["runtime_s"] * one["nodes"], 7 * len(home)).reshape(-1, 7) * 1.0
+                for one in drawn
+            ]
+        )
+        taken = choose(work, calendar.week[home], calendar.daily_work, rng)[block]
+        every = np.arange(len(rows))
+        made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
+        gap_s = made.pop("gap_s")
+        made["submit_s"] = self._moments(rows, gap_s, rng) + moved * WEEK_S
+        if "user" in self.facts.columns:
+            made["user"] = calendar.conditions[rows, 0]
+        if "power_w" in made:
+            power_w = made.pop("power_w")
+            made["energy_j"] = np.where(power_w < 0, np.nan, power_w * made["nodes"] * made["runtime_s"])
+        whole = ("account", "queue", "gpus", "nodes", "status")
+        return {name: column.astype(np.int64) if name in whole else column for name, column in made.items()}
+
+    def _decoded(self, codes: Ints, rng: np.random.Generator) -> dict[str, Floats]:
+        values: dict[str, Floats] = {}
+        for place, name in enumerate(self._order):
+            if name == "runtime_s":
+                values[name] = self._runs.decode(codes[:, place], values["estimate_s"], rng)
+            else:
+                values[name] = self._codes[name].decode(codes[:, place], rng)
+        return values
+
+    def _moments(self, rows: Ints, gap_s: Floats, rng: np.random.Generator) -> Floats:
+        """Submissions: sessions moved a little, gaps within them, squeezed where the next session would come too
+        soon."""
+        calendar = self._calendar
+        start = calendar.start[rows]
+        session = np.cumsum(start) - 1
+        which = calendar.session[rows[start]]
+        away_s = np.minimum(calendar.room_s[which], calendar.room_s[np.maximum(which - 1, 0)])
+        reach_s = np.minimum(JITTER_S, JITTER_SHARE * away_s)
+        begin_s = calendar.session_s[which] + np.round(rng.uniform(-1, 1, len(which)) * reach_s)
+        run = np.cumsum(np.where(start, 0.0, gap_s))
+        since_s = run - run[start][session]
+        lasts_s = np.maximum.reduceat(since_s, np.flatnonzero(start))
+        room_s = calendar.room_s[which] - 2 * JITTER_SHARE * np.minimum(
+            calendar.room_s[which], JITTER_S / JITTER_SHARE
+        )
+        squeeze = np.where(lasts_s > room_s, room_s / np.maximum(lasts_s, 1.0), 1.0)
+        moments: Floats = begin_s[session] + np.floor(since_s * squeeze[session])
+        return moments
+
+    # -- keeping -----------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        state: dict[str, npt.NDArray[Any]] = {
+            f"calendar.{name}": values for name, values in self._calendar.state().items()
+        }
+        for name, codes in self._all_codes().items():
+            state |= {f"codes.{name}.{part}": values for part, values in codes.state().items()}
+        state |= {f"network.{name}": values.numpy() for name, values in self._network.state_dict().items()}
+        return state
+
+    def _all_codes(self) -> dict[str, Codes]:
+        near = {} if self._runs.near is None else {"near": self._runs.near}
+        return {**self._codes, "below": self._runs.below, **near}
+
+    def _restore(self, state: State) -> None:
+        torch = _torch()
+        from kilowait.synth.transformer.network import Network
+
+        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"calendar": {}, "codes": {}, "network": {}}
+        for key, values in state.items():
+            group, _, name = key.partition(".")
+            groups[group][name] = values
+        self._calendar = Calendar.restored(groups["calendar"])
+        parts: dict[str, dict[str, Floats]] = {}
+        for key, values in groups["codes"].items():
+            name, _, part = key.rpartition(".")
+            parts.setdefault(name, {})[part] = values
+        codes = {name: Codes.restored(found) for name, found in parts.items()}
+        self._runs = RunCodes(codes.pop("below"), codes.pop("near", None))
+        self._codes = codes
+        users = int(self._calendar.conditions[:, 0].max()) + 1
+        self._network = Network(self._shape(users)).eval()
+        weights = {name: torch.from_numpy(np.array(values)) for name, values in groups["network"].items()}
+        try:
+            self._network.load_state_dict(weights)
+        except RuntimeError as problem:
+            raise ValueError(str(problem).splitlines()[0]) from None
+
+
+def _values(rows: Columns, session_s: float) -> dict[str, Floats]:
+    """The columns to be generated, by user and in their order, as numbers; -1 for what is not there."""
+    order, user = by_user(rows)
+    gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
+    fresh = np.concatenate(([True], user[1:] != user[:-1])) | (gap_s > session_s)
+    values = {"gap_s": np.where(fresh, -1.0, gap_s)}
+    for name in (*COPIED, "runtime_s", "status"):
+        if name in rows:
+            values[name] = rows[name][order].astype(np.float64)
+    if "energy_j" in rows:
+        spent_s = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
+        values["power_w"] = np.nan_to_num((rows["energy_j"] / spent_s)[order], nan=-1.0)
+    return values
+
+
+def _fineness(name: str) -> dict[str, int]:
+    """How many codes a column may have."""
+    return {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}.get(
+        name, {"atoms": 1000, "bins": 48}
+    )
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("torch", "learn") from None
+    return torch
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread: sums come in one order, so that the same seed gives the same jobs on any machine's cores."""
+    torch = _torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

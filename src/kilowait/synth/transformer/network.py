@@ -1,0 +1,154 @@
+"""The network: what a user did before and what is asked for become the columns of the next job, one after another.
+
+A causal transformer reads the user's jobs, each of them the sum of its columns' embeddings, and sees the last
+`window`. On what it makes of them every column of the next job has a head, and hears of the columns before it. A
+head may answer with any code of its column, or point: at one of the user's last jobs, or at a place of the week's
+menu, whose value is then taken over (A. See, P. Liu, C. Manning, "Get to the point", ACL 2017). So habits come out
+exactly, however rare their values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from kilowait.synth.transformer.calendar import LEVELS, SHARES
+
+__all__ = ["Network", "Shape"]
+
+NEVER = -1e4
+"""The logit of what cannot be."""
+KEY = 32
+"""Width of the keys by which jobs and menus are pointed at."""
+HEADS = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a network is."""
+
+    sizes: tuple[int, ...]
+    """Codes of each column; the code after the last stands for "no job"."""
+    conditions: tuple[int, ...]
+    """Values of each condition."""
+    copied: tuple[int, ...]
+    """Columns a menu has."""
+    width: int = 64
+    layers: int = 2
+    window: int = 32
+    """Jobs the transformer looks back on."""
+    recent: int = 8
+    """Jobs that can be pointed at."""
+    menu: int = 6
+    """Places of a menu."""
+
+
+class Layer(nn.Module):
+    """One layer of the transformer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width = shape.width
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mixed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.distance = nn.Parameter(torch.zeros(HEADS, shape.window))
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of each head."""
+        mixed = self.mixed(self.before(x)).unflatten(-1, (3, HEADS, -1))
+        query, key, value = mixed.unbind(-3)
+        return query, key, value
+
+    def after(self, x: Tensor, heard: Tensor) -> Tensor:
+        """What goes on to the next layer, given what the heads attended to."""
+        x = x + self.out(heard)
+        answer: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
+        return answer
+
+
+class Network(nn.Module):
+    """The model of one log."""
+
+    firsts: Tensor
+    condition_firsts: Tensor
+    not_on_menus: Tensor
+    layers: Sequence[Layer]
+    answer: Sequence[nn.Linear]
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.menu
+        rows = torch.tensor([0, *(size + 1 for size in shape.sizes)]).cumsum(0)
+        self.register_buffer("firsts", rows[:-1], persistent=False)
+        asked = torch.tensor([0, *shape.conditions]).cumsum(0)
+        self.register_buffer("condition_firsts", asked[:-1], persistent=False)
+        self.job = nn.Embedding(int(rows[-1]), width)
+        """A job the user submitted before, by its columns."""
+        self.now = nn.Embedding(int(rows[-1]), width)
+        """A column of the job that is being made."""
+        self.condition = nn.Embedding(int(asked[-1]), width)
+        self.share, self.level = nn.Embedding(SHARES, width), nn.Embedding(LEVELS, width)
+        for table in (self.job, self.now, self.condition, self.share, self.level):
+            nn.init.normal_(table.weight, std=0.3)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
+        self.last = nn.LayerNorm(width)
+        self.key, self.value = nn.Linear(width, KEY), nn.Linear(width, width)
+        scale = 1 / math.sqrt(width)
+        self.look = nn.Parameter(scale * torch.randn(columns, width, KEY))
+        self.look_bias = nn.Parameter(torch.zeros(columns, slots))
+        self.hidden = nn.Parameter(scale * torch.randn(columns, width, width))
+        self.hidden_bias = nn.Parameter(torch.zeros(columns, 1, width))
+        self.point = nn.Parameter(scale * torch.randn(columns, width, KEY))
+        self.point_bias = nn.Parameter(torch.full((columns, slots), -1.0))
+        self.answer = nn.ModuleList(nn.Linear(width, size) for size in shape.sizes)  # type: ignore[assignment]
+        fixed = torch.zeros(columns, slots)
+        fixed[[column for column in range(columns) if column not in shape.copied], shape.recent :] = NEVER
+        self.register_buffer("not_on_menus", fixed, persistent=False)
+
+    def job_vector(self, codes: Tensor) -> Tensor:
+        """Jobs by the codes of their columns, (..., columns) to (..., width)."""
+        return self.job(codes + self.firsts).sum(-2)  # type: ignore[no-any-return]
+
+    def condition_vector(self, codes: Tensor) -> Tensor:
+        """What is known of jobs beforehand."""
+        return self.condition(codes + self.condition_firsts).sum(-2)  # type: ignore[no-any-return]
+
+    def menu_vector(self, menu: Tensor, share: Tensor, level: Tensor) -> Tensor:
+        """Places of menus."""
+        jobs = self.job(menu + self.firsts[list(self.shape.copied)]).sum(-2)
+        return jobs + self.share(share) + self.level(level)  # type: ignore[no-any-return]
+
+    def read(self, x: Tensor, seen: Tensor, distance: Tensor) -> Tensor:
+        """The transformer over whole stretches of jobs: `seen` tells which jobs each may look at."""
+        for layer in self.layers:
+            query, key, value = (part.transpose(1, 2) for part in layer.parts(x))
+            bias = layer.distance[:, distance].masked_fill(~seen[:, None], NEVER)
+            heard = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+            x = layer.after(x, heard.transpose(1, 2).flatten(2))
+        return self.last(x)  # type: ignore[no-any-return]
+
+    def answers(
+        self, state: Tensor, keys: Tensor, values: Tensor, there: Tensor, columns: slice
+    ) -> tuple[Tensor, Tensor]:
+        """What the heads of some columns make of a state each, (columns, jobs, width), and of what can be pointed at.
+
+        Returns hidden states, which `self.answer` turns into logits of codes, and logits of pointing (jobs,
+        columns, slots).
+        """
+        absent = torch.where(there, 0.0, NEVER)[:, None]
+        turned = keys.transpose(1, 2)
+        looked = torch.bmm(state, self.look[columns]).transpose(0, 1)
+        weight = torch.bmm(looked, turned) / math.sqrt(KEY) + self.look_bias[columns] + absent
+        heard = torch.bmm(weight.softmax(-1), values).transpose(0, 1)
+        hidden = functional.gelu(
+            torch.baddbmm(self.hidden_bias[columns], state + heard, self.hidden[columns])
+        )
+        pointed = torch.bmm(torch.bmm(hidden, self.point[columns]).transpose(0, 1), turned) / math.sqrt(KEY)
+        return hidden, pointed + (self.point_bias + self.not_on_menus)[columns] + absent

@@ -1,0 +1,185 @@
+"""Codes drawn from the network: many users' chains of jobs side by side, one job of each at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.synth.generator import Told
+from kilowait.synth.transformer.calendar import Calendar
+from kilowait.synth.transformer.network import HEADS, KEY, NEVER, Network
+
+__all__ = ["Chains", "chains_of", "draw_codes"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LONGEST = 512
+"""Jobs of a chain. A user who has more begins another chain, which knows nothing of the one before."""
+TOGETHER = 1024
+"""Chains drawn at a time."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Stretches of the calendar to be filled with jobs."""
+
+    begin: Ints
+    """First row in the calendar."""
+    length: Ints
+    out: Ints
+    """First row of what is drawn."""
+
+
+def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> Chains:
+    """Chains for ascending rows of the calendar, the whole `times` times over.
+
+    >>> chains = chains_of(
+    ...     np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2
+    ... )
+    >>> chains.begin.tolist(), chains.length.tolist(), chains.out.tolist()
+    ([0, 5, 0, 5], [3, 2, 3, 2], [0, 3, 5, 8])
+    """
+    fresh = first[rows].copy()
+    fresh[0] = True
+    fresh[1:] |= np.diff(rows) != 1
+    place = np.arange(len(rows))
+    since = place - np.maximum.accumulate(np.where(fresh, place, 0))
+    heads = np.flatnonzero(since % LONGEST == 0)
+    length = np.diff(np.append(heads, len(rows)))
+    out = np.concatenate([heads + turn * len(rows) for turn in range(times)])
+    return Chains(np.tile(rows[heads], times), np.tile(length, times), out)
+
+
+def draw_codes(
+    network: Network,
+    calendar: Calendar,
+    chains: Chains,
+    *,
+    request: tuple[int, Floats],
+    runtime: tuple[int, Floats],
+    seed: int,
+    told: Told,
+) -> Ints:
+    """Codes of the chains' jobs, one row a job.
+
+    Args:
+        network: the model.
+        calendar: of its log.
+        chains: what is to be drawn.
+        request: its column, and the least value of each code in seconds.
+        runtime: the same; a run time whose least is above the request cannot be.
+        seed: same seed, same codes.
+        told: hears of progress.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    total = int(chains.length.sum())
+    drawn = torch.empty((total, len(network.shape.sizes)), dtype=torch.int16)
+    order = np.argsort(-chains.length, kind="stable")
+    world = _World(network, calendar, request, runtime)
+    done = 0
+    with torch.inference_mode():
+        for low in range(0, len(order), TOGETHER):
+            some = order[low : low + TOGETHER]
+            _fill(world, drawn, Chains(chains.begin[some], chains.length[some], chains.out[some]), generator)
+            done += int(chains.length[some].sum())
+            told("drawing jobs", done / total)
+    return drawn.numpy().astype(np.int64)
+
+
+class _World:
+    """What does not change while drawing."""
+
+    def __init__(
+        self, network: Network, calendar: Calendar, request: tuple[int, Floats], runtime: tuple[int, Floats]
+    ) -> None:
+        shape = network.shape
+        self.network = network
+        self.conditions = torch.as_tensor(calendar.conditions)
+        self.inside = torch.as_tensor(~calendar.start)
+        self.block = torch.as_tensor(calendar.block)
+        self.menu = torch.full((*calendar.share.shape, len(shape.sizes)), 0)
+        self.menu[..., list(shape.copied)] = torch.as_tensor(calendar.menu)
+        self.on_menu = torch.as_tensor(calendar.share) > 0
+        self.request, self.runtime = request[0], runtime[0]
+        # The request a code stands for may be any of a bin's: the least of them is sure.
+        self.cannot = torch.as_tensor(runtime[1][None, :] > request[1][:, None])
+        with torch.inference_mode():
+            vector = network.menu_vector(
+                torch.as_tensor(calendar.menu),
+                torch.as_tensor(calendar.share),
+                torch.as_tensor(calendar.level),
+            )
+            self.menu_key, self.menu_value = network.key(vector), network.value(vector)
+
+
+def _fill(world: _World, drawn: Tensor, chains: Chains, generator: torch.Generator) -> None:
+    """Draw chains, longest first, so that those still going on are always the first ones."""
+    network, shape = world.network, world.network.shape
+    count, columns, part = len(chains.begin), len(shape.sizes), shape.width // HEADS
+    begin, out = torch.as_tensor(chains.begin), torch.as_tensor(chains.out)
+    keys = torch.zeros(shape.layers, count, HEADS, shape.window, part)
+    values = torch.zeros_like(keys)
+    recent_key = torch.zeros(count, shape.recent, KEY)
+    recent_value = torch.zeros(count, shape.recent, shape.width)
+    recent_code = torch.zeros(count, shape.recent, columns, dtype=torch.int64)
+    last = torch.tensor(shape.sizes).expand(count, columns).clone()
+    going = np.searchsorted(-chains.length, -np.arange(int(chains.length[0])), side="left")
+    for turn in range(len(going)):
+        n = int(going[turn])
+        row = begin[:n] + turn
+        known = network.condition_vector(world.conditions[row])
+        earlier = network.job_vector(last[:n])
+        state = _read(network, earlier + known, keys[:, :n], values[:, :n], turn) + known
+        if turn:
+            slot = (turn - 1) % shape.recent
+            recent_key[:n, slot], recent_value[:n, slot] = network.key(earlier), network.value(earlier)
+            recent_code[:n, slot] = last[:n]
+        newest = torch.tensor([(turn - 1 - back) % shape.recent for back in range(shape.recent)])
+        block = world.block[row]
+        key = torch.cat([recent_key[:n, newest], world.menu_key[block]], 1)
+        value = torch.cat([recent_value[:n, newest], world.menu_value[block]], 1)
+        there = torch.cat([(torch.arange(shape.recent) < turn).expand(n, -1), world.on_menu[block]], 1)
+        offered = torch.cat([recent_code[:n, newest], world.menu[block]], 1)
+        for column in range(columns):
+            hidden, pointed = network.answers(state[None], key, value, there, slice(column, column + 1))
+            logits = torch.cat([network.answer[column](hidden[0]), pointed[:, 0]], 1)
+            if column == world.runtime:
+                cannot = world.cannot[last[:n, world.request]]
+                logits[:, : cannot.shape[1]][cannot] = NEVER
+                logits[:, cannot.shape[1] :][cannot.gather(1, offered[:, :, column])] = NEVER
+            code = _drawn(logits, shape.sizes[column], offered[:, :, column], generator)
+            if column == 0:
+                code = torch.where(world.inside[row], code, 0)
+            last[:n, column] = code
+            state = state + network.now(code + network.firsts[column])
+        drawn[out[:n] + turn] = last[:n].to(torch.int16)
+
+
+def _read(network: Network, x: Tensor, keys: Tensor, values: Tensor, turn: int) -> Tensor:
+    """The transformer, one job further; keys and values of the window are kept in a ring."""
+    window = network.shape.window
+    distance = (turn - torch.arange(window)) % window
+    future = torch.where(distance <= turn, 0.0, NEVER)
+    for number, layer in enumerate(network.layers):
+        query, key, value = layer.parts(x)
+        keys[number, :, :, turn % window], values[number, :, :, turn % window] = key, value
+        weight = (keys[number] @ query[..., None])[..., 0] / math.sqrt(query.shape[-1])
+        weight = (weight + layer.distance[:, distance] + future).softmax(-1)
+        x = layer.after(x, (weight[..., None, :] @ values[number]).flatten(1))
+    return network.last(x)  # type: ignore[no-any-return]
+
+
+def _drawn(logits: Tensor, size: int, offered: Tensor, generator: torch.Generator) -> Tensor:
+    """One code a row: an answer, or what is pointed at."""
+    reached = logits.softmax(1).cumsum(1)
+    wanted = torch.rand(len(logits), 1, generator=generator) * reached[:, -1:]
+    chosen = torch.searchsorted(reached, wanted, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+    pointing = chosen - size
+    taken = offered.gather(1, pointing.clamp(min=0)[:, None])[:, 0]
+    return torch.where(pointing >= 0, taken, chosen)

@@ -1,0 +1,188 @@
+"""Questions to a service on the web: with patience, a time-out, and answers about the past kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from kilowait.errors import InputError, MeterError
+
+__all__ = ["Asking", "checked_base", "default_cache"]
+
+LONGEST_WAIT_S = 300.0
+"""A service that asks for more patience than this is not waited for."""
+MOST_BYTES = 1 << 26
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Answers after which asking once more may help."""
+
+
+def default_cache() -> Path:
+    """Where answers about the past are kept: the user's cache directory."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kilowait") / "carbon"
+
+
+def checked_base(url: str) -> str:
+    """The beginning of a service's addresses, without a slash at its end."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise InputError(f"the base URL is {url!r}; write it as https://api.example.org")
+    return url.rstrip("/")
+
+
+@dataclass
+class Asking:
+    """How questions are asked. Clocks and waiting are arguments, for tests."""
+
+    timeout_s: float = 30.0
+    """How long a service may keep silent."""
+    tries: int = 5
+    backoff_s: float = 1.0
+    """Before the second try; doubled before each later one."""
+    cache: Path | None = None
+    token: str | None = field(default=None, repr=False)
+    """Sent as the header auth-token, and nowhere else."""
+    wait: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    heard: Callable[[str], None] | None = None
+    asked: int = 0
+    """Questions that went to the service, and those the cache answered."""
+    remembered: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.timeout_s > 0:
+            raise InputError(f"the time-out is {self.timeout_s:g} s; it must be above 0")
+
+    def answer(self, url: str, whole: Callable[[Any], bool] | None = None) -> Any:
+        """The JSON at `url`; kept if it is about the past: where `whole` is given and says the answer is final."""
+        kept = None if self.cache is None or whole is None else self._place(url)
+        if kept is not None:
+            found = _recalled(kept)
+            if found is not None:
+                self.remembered += 1
+                return found
+        found = self._asked(url)
+        if kept is not None and whole is not None and whole(found):
+            self._keep(kept, url, found)
+        return found
+
+    def _asked(self, url: str) -> Any:
+        host = urllib.parse.urlsplit(url).hostname or url
+        problem = ""
+        for turn in range(self.tries):
+            if turn:
+                self._say(f"{host}: {problem}; trying again ({turn + 1} of {self.tries})")
+            self.asked += 1
+            pause = self.backoff_s * 2**turn
+            try:
+                return self._once(url)
+            except urllib.error.HTTPError as answer:
+                with answer:
+                    problem = _said(answer)
+                    if answer.code not in _AGAIN:
+                        raise MeterError(f"{host} answered {problem}{_remedy(answer.code)}") from None
+                    pause = self._patience(answer.headers.get("Retry-After"), pause)
+                if pause > LONGEST_WAIT_S:
+                    raise MeterError(
+                        f"{host} answered {problem} and asks to wait {pause:.0f} s; try again after that"
+                    ) from None
+            except (
+                OSError,
+                http.client.HTTPException,
+            ) as broken:  # Time-outs and failed look-ups are OSErrors.
+                problem = str(getattr(broken, "reason", "") or broken) or type(broken).__name__
+            if turn + 1 < self.tries:
+                self.wait(pause)
+        raise MeterError(
+            f"no answer from {host} in {self.tries} tries: {problem}; check the network (a proxy is taken from "
+            "https_proxy), or try later"
+        )
+
+    def _once(self, url: str) -> Any:
+        request = urllib.request.Request(
+            url, headers={"User-Agent": "kilowait", "Accept": "application/json"}
+        )
+        if self.token is not None:
+            parts = urllib.parse.urlsplit(url)
+            if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+                raise InputError(f"the token would travel unencrypted to {parts.hostname}; use https")
+            # Not handed on to wherever the service may redirect us.
+            request.add_unredirected_header("auth-token", self.token)
+        with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
+            data = answer.read(MOST_BYTES + 1)
+            length = answer.headers.get("Content-Length", "")
+            if length.isdecimal() and len(data) < min(int(length), MOST_BYTES):
+                raise http.client.IncompleteRead(data, int(length) - len(data))
+        try:
+            if len(data) > MOST_BYTES:
+                raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+            return json.loads(data)
+        except (ValueError, RecursionError) as problem:
+            raise MeterError(
+                f"what came from {url} is not JSON ({problem}); a proxy's page? check the base URL"
+            ) from None
+
+    def _patience(self, told: str | None, usual: float) -> float:
+        """Seconds the service asks for, as a number or a date, else our own."""
+        if told is None:
+            return usual
+        if told.strip().isdecimal():
+            return max(float(told), usual)
+        try:
+            return max(parsedate_to_datetime(told).timestamp() - self.now(), usual)
+        except (TypeError, ValueError):
+            return usual
+
+    def _place(self, url: str) -> Path:
+        assert self.cache is not None
+        return self.cache / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
+
+    def _keep(self, place: Path, url: str, answer: Any) -> None:
+        half = place.with_name(f".{place.name}.{os.getpid()}.part")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            half.write_text(json.dumps({"url": url, "answer": answer}))
+            os.replace(half, place)
+        except OSError as problem:
+            self._say(f"the answer is not kept in {place.parent}: {problem.strerror or problem}")
+
+    def _say(self, text: str) -> None:
+        if self.heard is not None:
+            self.heard(text)
+
+
+def _recalled(place: Path) -> Any:
+    """A kept answer; None where there is none, or none that can be read: it is then asked for again."""
+    try:
+        return json.loads(place.read_text())["answer"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _said(answer: urllib.error.HTTPError) -> str:
+    """Code, and the words that came with it."""
+    try:
+        content = json.loads(answer.read(4096))
+        words = content.get("error", content.get("message", ""))
+        words = words.get("message", "") if isinstance(words, dict) else words
+    except (OSError, ValueError, AttributeError, http.client.HTTPException):
+        words = ""
+    return f"{answer.code} {answer.reason}" + (f" ({words!s:.120})" if words else "")
+
+
+def _remedy(code: int) -> str:
+    if code in (401, 403):
+        return "; check the token, and that it is meant for this place and time"
+    return "; check the place and the dates asked for"

@@ -1,0 +1,56 @@
+"""Lists of nodes as Slurm writes them."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+from kilowait.errors import InputError
+
+__all__ = ["MOST_HOSTS", "expand_hosts"]
+
+MOST_HOSTS = 1_000_000
+"""Nodes in one list; more is a broken list."""
+
+_LIST = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+
+
+def expand_hosts(text: str) -> tuple[str, ...]:
+    """The names in a list, each once, in its order; leading zeros are kept.
+
+    >>> expand_hosts("node[08-10,12],gpu7")
+    ('node08', 'node09', 'node10', 'node12', 'gpu7')
+    >>> expand_hosts("r[1-2]n[0-1]")
+    ('r1n0', 'r1n1', 'r2n0', 'r2n1')
+    """
+    names: dict[str, None] = {}
+    entries = _LIST.findall(text)
+    if ",".join(entries) != text.strip():
+        raise InputError(f"{text!r:.60} is not a list of nodes; write it as Slurm does: node[01-04],gpu7")
+    for entry in entries:
+        parts = [
+            _numbers(inside, text) if outside == "" else [outside]
+            for inside, outside in _PARTS.findall(entry)
+        ]
+        size = len(names)
+        for part in parts:
+            size = max(size, 1) * len(part)
+        if size > MOST_HOSTS:
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+        names |= dict.fromkeys("".join(words).strip() for words in product(*parts))
+    return tuple(names)
+
+
+def _numbers(inside: str, text: str) -> list[str]:
+    found: list[str] = []
+    for span in inside.split(","):
+        first, dash, last = span.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise InputError(
+                f"{text!r:.60} is not a list of nodes: [{inside:.40}] is no range such as [01-04]"
+            )
+        if dash and int(last) - int(first) >= MOST_HOSTS:
+            raise InputError(f"{text!r:.60} stands for more than {MOST_HOSTS:,} nodes; mend the list")
+        found += [f"{number:0{len(first)}}" for number in range(int(first), int(last or first) + 1)]
+    return found

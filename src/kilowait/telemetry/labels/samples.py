@@ -1,0 +1,268 @@
+"""Files of samples, ours or others', read one node at a time."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.telemetry.meters.files import OPEN, PIECE, whole_lines
+
+__all__ = ["MeterSamples", "SampleFiles"]
+
+Floats = npt.NDArray[np.float64]
+
+_VALUES = ("monotonic_s", "power_w", "energy_j", "range_j")
+_NUMBERS = (*_VALUES, "summed")
+_NEEDED = "samples need the columns time, host, and power_w or energy_j (and meter, where a node has several)"
+_BLANK = ["", "nan", "NaN", "NA", "N/A", "[N/A]", "null", "None"]
+_UTC = "write times as 2026-01-31T18:00:00Z, with an offset, or as Unix seconds"
+
+
+@dataclass(frozen=True)
+class MeterSamples:
+    """What one meter of one node said: moments that rise, and NaN where it said nothing."""
+
+    meter: str
+    utc_s: Floats
+    monotonic_s: Floats
+    power_w: Floats
+    energy_j: Floats
+    """The counter."""
+    range_j: Floats
+    """Where the counter begins again."""
+
+    @property
+    def kind(self) -> str:
+        """GPUs are shared by GPUs held, the rest by cores."""
+        return "gpu" if self.meter.startswith("gpu") else "node"
+
+
+class SampleFiles:
+    """Files and folders of samples; ``hosts`` are the nodes in them, `of` reads one of these.
+
+    Read are what ``kilowait telemetry`` writes, also while it writes, and any CSV or Parquet with the columns time,
+    host, and power_w or energy_j.
+    """
+
+    def __init__(self, paths: Sequence[str | PathLike[str]]) -> None:
+        self.trouble: Counter[str] = Counter()
+        """Rows that could not be used, by reason."""
+        self.rows = 0
+        self.first_s, self.last_s = np.inf, -np.inf
+        self._holding: dict[str, list[Path]] = {}
+        for path in dict.fromkeys(each for name in paths for each in _pieces(Path(name))):
+            found: set[str] = set()
+            for rows in _read(path, self.trouble):
+                found |= set(rows.hosts)
+                self.rows += len(rows.utc_s)
+                self.first_s = min(self.first_s, float(rows.utc_s.min(initial=np.inf)))
+                self.last_s = max(self.last_s, float(rows.utc_s.max(initial=-np.inf)))
+            for host in found:
+                self._holding.setdefault(host, []).append(path)
+        if not self._holding:
+            raise InputError(f"there is not one sample in {', '.join(map(str, paths))}")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes there are samples of."""
+        return tuple(sorted(self._holding))
+
+    def of(self, host: str) -> list[MeterSamples]:
+        """The meters of a node that add up to it, by name."""
+        parts: dict[str, list[Floats]] = {}
+        for path in self._holding[host]:
+            for rows in _read(path, Counter(), host):
+                values = np.array([rows.utc_s, *rows.numbers.values()])
+                for code in np.unique(rows.meter).tolist():
+                    parts.setdefault(rows.meters[code], []).append(values[:, rows.meter == code])
+        return [self._one(meter, np.concatenate(parts.pop(meter), axis=1)) for meter in sorted(parts)]
+
+    def _one(self, meter: str, values: Floats) -> MeterSamples:
+        values = values[:, np.argsort(values[0], kind="stable")]
+        last = np.append(values[0, 1:] > values[0, :-1], True)
+        if not last.all():
+            said = "of a meter and moment that has another sample: the last one taken"
+            self.trouble[said] += int((~last).sum())
+            values = values[:, last]
+        return MeterSamples(meter, *values)
+
+
+# -- from files to columns -------------------------------------------------------------------------
+
+
+def _pieces(path: Path) -> list[Path]:
+    if not path.is_dir():
+        if not path.exists():
+            raise InputError(f"there is no file {path}; name files or folders of samples")
+        return [path]
+    names = sorted(each.name for each in path.iterdir())
+    packed = [name for name in names if PIECE.fullmatch(name)]
+    being_written = [name for name in names if OPEN.fullmatch(name) and f"{name[1:-4]}.parquet" not in packed]
+    found = [path / name for name in (*packed, *being_written)]
+    if not found:
+        raise InputError(
+            f"the folder {path} holds no samples; name one that kilowait telemetry wrote, or files"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Sound rows of a file."""
+
+    utc_s: Floats
+    numbers: dict[str, Floats]
+    """By `_VALUES`."""
+    hosts: tuple[str, ...]
+    meter: npt.NDArray[np.int64]
+    meters: tuple[str, ...]
+
+
+def _read(path: Path, trouble: Counter[str], host: str | None = None) -> Iterator[_Rows]:
+    """Batch by batch, of all nodes or of one; rows that do not count are left out."""
+    import pyarrow as pa
+
+    try:
+        for batch in _batches(path, trouble):
+            yield _sound(batch, trouble, host)
+    except (OSError, pa.ArrowException, InputError) as problem:
+        raise InputError(f"cannot read the samples in {path}: {problem}") from None
+
+
+def _batches(path: Path, trouble: Counter[str]) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file:
+        packed = file.read(4) == b"PAR1"
+    if packed:
+        parquet = pq.ParquetFile(path)
+        yield from parquet.iter_batches(columns=_wanted(parquet.schema_arrow.names))
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        whole = whole_lines(handle)
+        trouble["cut short by a stop"] += int(whole < os.fstat(handle).st_size)
+    finally:
+        os.close(handle)
+    if not whole:
+        raise InputError(f"it has no whole line; {_NEEDED}")
+    with pa.memory_map(str(path)) as mapped:
+        text = mapped.read_buffer(whole)
+    first = text.slice(0, min(whole, 65536)).to_pybytes().partition(b"\n")[0]
+    header = next(csv.reader([first.decode("utf-8-sig", "replace")]), [])
+
+    def skip(row: Any) -> str:
+        trouble["with too many or too few cells"] += 1
+        return "skip"
+
+    kinds = {name: pa.float64() if name in _NUMBERS else pa.string() for name in _wanted(header)}
+    convert = pc.ConvertOptions(
+        column_types=kinds, include_columns=list(kinds), null_values=_BLANK, strings_can_be_null=True
+    )
+    with pc.open_csv(
+        pa.BufferReader(text),
+        parse_options=pc.ParseOptions(invalid_row_handler=skip),
+        convert_options=convert,
+    ) as reader:
+        yield from reader
+
+
+def _wanted(names: Sequence[str]) -> list[str]:
+    known = [name for name in ("time", "host", "meter", *_NUMBERS) if name in names]
+    if not {"time", "host"} <= set(known) or not {"power_w", "energy_j"} & set(known):
+        raise InputError(f"it has the columns {', '.join(names)[:120]}; {_NEEDED}")
+    return known
+
+
+def _sound(batch: Any, trouble: Counter[str], host: str | None) -> _Rows:
+    import pyarrow.compute as pc
+
+    if host is not None:
+        batch = batch.filter(pc.equal(batch.column("host"), host))
+    size, names = batch.num_rows, batch.schema.names
+    utc_s = _seconds(batch.column("time"))
+    found = {
+        name: _floats(batch.column(name), name) if name in names else np.full(size, np.nan)
+        for name in _NUMBERS
+    }
+    for name in ("power_w", "energy_j"):
+        impossible = np.isinf(found[name]) | (found[name] < 0)
+        if impossible.any():
+            trouble[f"with {name} below 0 or infinite: taken as not known"] += int(impossible.sum())
+            found[name] = np.where(impossible, np.nan, found[name])
+    counted = found.pop("summed") != 0
+    timed, named = np.isfinite(utc_s), ~np.asarray(pc.is_null(batch.column("host")))
+    trouble["without a time"] += int((counted & ~timed).sum())
+    trouble["without a host"] += int((counted & timed & ~named).sum())
+    kept = counted & timed & named
+    meter, meters = (
+        _coded(batch.column("meter")) if "meter" in names else (np.zeros(size, np.int64), ("node",))
+    )
+    code, hosts = _coded(batch.column("host"))
+    return _Rows(
+        utc_s[kept],
+        {name: values[kept] for name, values in found.items()},
+        tuple(hosts[each] for each in np.unique(code[kept])),
+        meter[kept],
+        meters,
+    )
+
+
+def _coded(column: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Words as numbers with names; a blank is a name too: that of a node's only meter."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pc.fill_null(column.cast(pa.string()), "node").dictionary_encode()
+    return np.asarray(words.indices, np.int64), tuple(words.dictionary.to_pylist())
+
+
+def _floats(column: Any, name: str) -> Floats:
+    import pyarrow as pa
+
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+    except pa.ArrowException:
+        raise InputError(f"the column {name} holds {column.type}, not numbers") from None
+
+
+def _seconds(column: Any) -> Floats:
+    """Unix seconds; a moment without a zone is an error, never a guess."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as pt
+
+    if pt.is_timestamp(column.type) and column.type.tz is None:
+        raise InputError(f"its times have no zone; {_UTC}")
+    if pt.is_string(column.type) or pt.is_large_string(column.type):
+        try:
+            column = column.cast(pa.float64())
+        except pa.ArrowException:
+            column = _moments(column)
+    if pt.is_timestamp(column.type):
+        micros = pc.fill_null(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), -(2**62))
+        values = micros.to_numpy(zero_copy_only=False)
+        return np.where(values == -(2**62), np.nan, values / 1e6)
+    return _floats(column, "time")
+
+
+def _moments(column: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.timestamp("us", tz="UTC"))
+    except pa.ArrowException as problem:
+        said = str(problem).partition(" as a scalar")[0].removeprefix("Failed to parse string: ")
+        raise InputError(f"{said:.60} is not a moment; {_UTC}") from None

@@ -1,0 +1,19 @@
+"""Power and energy of one machine, sampled into files that survive any stop."""
+
+from kilowait.telemetry.meters.clock import Clock, Moment
+from kilowait.telemetry.meters.cpu import CpuMeter
+from kilowait.telemetry.meters.files import open_recorder
+from kilowait.telemetry.meters.gpu import GpuMeter
+from kilowait.telemetry.meters.sampling import Meter, Sampled, sample, this_host
+
+__all__ = [
+    "Clock",
+    "CpuMeter",
+    "GpuMeter",
+    "Meter",
+    "Moment",
+    "Sampled",
+    "open_recorder",
+    "sample",
+    "this_host",
+]

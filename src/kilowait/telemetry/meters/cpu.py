@@ -1,0 +1,151 @@
+"""Processors through RAPL: the energy counters that Linux shows in its powercap tree."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from kilowait.errors import MeterError
+from kilowait.telemetry.meters.clock import Moment
+from kilowait.telemetry.meters.files import Row
+
+__all__ = ["POWERCAP", "CpuMeter"]
+
+POWERCAP = "/sys/class/powercap"
+_ZONE = re.compile(r"[a-z][a-z-]*(:\d+)+")
+"""intel-rapl:0 is a package, intel-rapl:0:1 a part of it. AMD's are called so too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Zone:
+    path: Path
+    meter: str
+    name: str
+    range_j: float
+    summed: bool
+
+
+class CpuMeter:
+    """The RAPL counters of this machine, under `root`.
+
+    A row per counter and tick: `energy_j` is the counter, which begins again at 0 after `range_j`; `power_w` the mean
+    since the row before. `summed` is 1 for those that add up to the machine: packages and memory. Cores and graphics
+    are parts of a package, psys and the mmio counters see packages a second time.
+    """
+
+    columns = ("time", "monotonic_s", "host", "meter", "name", "power_w", "energy_j", "range_j", "summed")
+
+    def __init__(self, host: str, root: str | PathLike[str] = POWERCAP) -> None:
+        self.host, self._before = host, dict[str, tuple[float, float]]()
+        self._gone: set[str] = set()
+        root = Path(root)
+        zones = _zones(root)
+        if not zones:
+            raise MeterError(
+                f"there is no energy counter (intel-rapl:0/energy_uj) under {root}; on bare metal load the module "
+                "intel_rapl_msr, or name the tree with --root; virtual machines have none"
+            )
+        barred = [zone for zone in zones if not _allowed(zone)]
+        if len(barred) == len(zones):
+            raise MeterError(
+                f"no permission to read {zones[0].path / 'energy_uj'}; run this as root, or let its group read the "
+                "counters: chgrp power and chmod g+r on the energy_uj files, by a udev rule"
+            )
+        self.barred = tuple(zone.meter for zone in barred)
+        """Counters that this user may not read; they are left out."""
+        self._zones = [zone for zone in zones if zone not in barred]
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Counters that have vanished."""
+        return frozenset(self._gone)
+
+    def describe(self) -> str:
+        """What there is, in words."""
+        summed = [zone.name for zone in self._zones if zone.summed]
+        return f"{len(self._zones)} RAPL counters, {', '.join(summed)} make up the machine"
+
+    def read(self, now: Callable[[], Moment]) -> list[Row]:
+        """One row for every counter that can be read."""
+        rows: list[Row] = []
+        for zone in self._zones:
+            moment = now()
+            try:
+                energy = _joules(zone.path / "energy_uj")
+            except (OSError, ValueError):
+                self._gone.add(zone.meter)
+                self._before.pop(zone.meter, None)
+                continue
+            self._gone.discard(zone.meter)
+            power = self._power(zone, energy, moment.monotonic_s)
+            self._before[zone.meter] = (energy, moment.monotonic_s)
+            stamps = (moment.utc_s, moment.monotonic_s)
+            rows.append(
+                (*stamps, self.host, zone.meter, zone.name, power, energy, zone.range_j, float(zone.summed))
+            )
+        return rows
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _power(self, zone: _Zone, energy: float, at_s: float) -> float:
+        if zone.meter not in self._before:
+            return math.nan
+        before, then_s = self._before[zone.meter]
+        rise = energy - before if energy >= before else energy - before + zone.range_j
+        return rise / (at_s - then_s) if at_s > then_s else math.nan
+
+
+def _zones(root: Path) -> list[_Zone]:
+    """In /sys/class/powercap all counters lie side by side; in the tree behind it parts lie in their package."""
+    found: dict[str, _Zone] = {}
+    folders = [root]
+    while folders:
+        folder = folders.pop(0)
+        try:
+            inside = sorted(each for each in folder.iterdir() if _ZONE.fullmatch(each.name))
+        except OSError:
+            continue
+        for path in inside:
+            if path.name in found or not (path / "energy_uj").exists():
+                continue
+            try:
+                name = (path / "name").read_text().strip()
+            except OSError:
+                name = path.name
+            found[path.name] = _Zone(path, path.name, name, _range(path), _adds_up(path.name, name))
+            folders.append(path)
+    return [found[meter] for meter in sorted(found)]
+
+
+def _adds_up(meter: str, name: str) -> bool:
+    kind, *numbers = meter.split(":")
+    if kind.endswith("-mmio") or name == "psys":
+        return False
+    return len(numbers) == 1 or name == "dram"
+
+
+def _range(path: Path) -> float:
+    """Where the counter begins again; unknown, a step back is taken for a reset."""
+    try:
+        return _joules(path / "max_energy_range_uj")
+    except (OSError, ValueError):
+        return math.nan
+
+
+def _allowed(zone: _Zone) -> bool:
+    try:
+        _joules(zone.path / "energy_uj")
+    except PermissionError:
+        return False
+    except (OSError, ValueError):
+        pass  # Not there just now: another matter.
+    return True
+
+
+def _joules(path: Path) -> float:
+    return int(path.read_text()) / 1e6

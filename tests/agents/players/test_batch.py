@@ -1,0 +1,74 @@
+"""Networks as policies: inside the engine and asked from outside."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents.learning.acting import greedy_actions
+from kilowait.agents.learning.agent_file import save_network
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.players.batch import NetworkAgent, asked_as, exported, network_agent
+from kilowait.agents.players.judging import figures
+from kilowait.engine.settings import Settings
+from kilowait.envs.board import Asking
+from kilowait.envs.playing import play
+from kilowait.envs.vector import BatchVectorEnv
+from kilowait.errors import InputError
+from tests.envs.support import crowded
+
+MACHINE = kw.Cluster.from_nodes(16)
+
+
+@pytest.mark.parametrize("make", [network, q_network])
+@pytest.mark.parametrize("order", ["agent", "saf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_inside_the_engine_it_decides_as_outside(make, order, seed):
+    asking = Asking(slots=24, backfill_order=order)
+    net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
+    jobs = crowded(120, seed)
+    inside = NetworkAgent(net, asking).played(jobs, MACHINE, Settings("easy"))
+    outside = play(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
+    assert (
+        inside.jobs()["start_s"].tolist()
+        != kw.simulate(jobs, MACHINE, "fcfs", "easy").jobs()["start_s"].tolist()
+    )
+
+
+def test_simulate_takes_it_as_any_policy():
+    asking = Asking(slots=16)
+    agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
+    log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
+    assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
+    with pytest.raises(InputError, match="brings its own"):
+        kw.simulate(crowded(60, 1), MACHINE, agent, "easy", backfill_order="sjf")
+
+
+def test_a_file_brings_back_the_same_decisions(tmp_path):
+    asking = Asking(slots=16, backfill_order="agent", max_wait_s=4000.0)
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    agent = network_agent(tmp_path / "agent.pt")
+    jobs = crowded(90, 2)
+    assert agent.asking == asking
+    assert np.array_equal(
+        kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"],
+        kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
+    )
+    save_network(net, tmp_path / "bare.pt")
+    with pytest.raises(InputError, match="how it was asked"):
+        network_agent(tmp_path / "bare.pt")
+
+
+def test_what_does_not_fit_into_the_engine_is_not_exported():
+    assert exported(network(Asking(hold=True).seen, "kernel")) is None
+    assert exported(network(Asking().seen, "attention")) is None
+
+
+def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
+    lonely = kw.JobTable(
+        job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
+    )
+    vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
+    assert figures(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
+    assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"

@@ -1,0 +1,151 @@
+"""Fidelity: the measures agree with SciPy's, find nothing between two halves of one log, and find what is planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.synth import fit_generator
+from kilowait.synth.fidelity import (
+    arrival_pattern,
+    classifier_auc,
+    column_distances,
+    correlations,
+    fidelity,
+    user_statistics,
+)
+from tests.synth.test_generator import log
+
+
+def halves(jobs: JobTable) -> tuple[JobTable, JobTable]:
+    """Two logs of the same users, time and habits, with no job in common."""
+    return jobs, log(len(jobs), seed=1)
+
+
+class TestDistances:
+    def test_agrees_with_scipy(self):
+        real, other = halves(log(400))
+        found = {distance.column: distance for distance in column_distances(real, other)}
+        assert list(found) == [
+            "interarrival_s",
+            "hour",
+            "nodes",
+            "gpus",
+            "estimate_s",
+            "runtime_s",
+            "energy_j",
+        ]
+        for name in ("nodes", "estimate_s", "runtime_s"):
+            known = stats.ks_2samp(real[name], other[name], method="asymp").statistic
+            assert found[name].ks == pytest.approx(known, abs=1e-12)
+        energy = [table["energy_j"][np.isfinite(table["energy_j"])] for table in (real, other)]
+        assert found["energy_j"].ks == pytest.approx(
+            stats.ks_2samp(*energy, method="asymp").statistic, abs=1e-12
+        )
+
+    def test_a_shift_is_measured_in_seconds(self):
+        real = log(400)
+        later = real.with_columns(runtime_s=real["runtime_s"] + 100)
+        found = {distance.column: distance for distance in column_distances(real, later)}["runtime_s"]
+        assert found.wasserstein == pytest.approx(100)
+        assert found.wasserstein_share == pytest.approx(100 / real["runtime_s"].std())
+
+
+class TestCorrelations:
+    def test_agrees_with_scipy(self):
+        real = log(400)
+        pairs = {(pair.kind, pair.one, pair.other): pair for pair in correlations(real, real)}
+        assert all(pair.difference == 0 for pair in pairs.values())
+        spearman = stats.spearmanr(real["estimate_s"], real["runtime_s"]).statistic
+        assert pairs["spearman", "estimate_s", "runtime_s"].real == pytest.approx(spearman)
+        pearson = stats.pearsonr(np.log1p(real["nodes"]), np.log1p(real["runtime_s"])).statistic
+        assert pairs["pearson", "nodes", "runtime_s"].real == pytest.approx(pearson)
+        table = stats.contingency.crosstab(real["user"], real["nodes"]).count
+        cramer = stats.contingency.association(table, method="cramer")
+        assert pairs["cramer", "user", "nodes"].real == pytest.approx(cramer)
+
+    def test_what_was_torn_apart_is_seen(self):
+        real = log(400)
+        torn = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
+        pair = next(
+            p
+            for p in correlations(real, torn)
+            if (p.kind, p.one, p.other) == ("spearman", "estimate_s", "runtime_s")
+        )
+        assert pair.real > 0.5 and abs(pair.made) < 0.15
+        assert pair.difference == pair.made - pair.real
+
+    def test_constant_columns_go_with_nothing(self):
+        real = log(200, nodes=np.ones(200), status=np.ones(200))
+        assert all(p.real == 0 for p in correlations(real, real) if {"nodes", "status"} & {p.one, p.other})
+
+
+class TestClassifier:
+    def test_like_and_unlike(self):
+        real, other = halves(log(1500))
+        assert classifier_auc(real, other) == pytest.approx(0.5, abs=0.05)
+        rng = np.random.default_rng(0)
+        torn = real.with_columns(
+            **{name: rng.permutation(real[name]) for name in ("nodes", "estimate_s", "runtime_s")}
+        )
+        assert classifier_auc(real, torn) > 0.9
+
+    def test_habits_alone_give_a_workload_away(self):
+        real = log(1500)
+        rng = np.random.default_rng(0)
+        mixed = real.with_columns(user=rng.permutation(real["user"]))  # the same rows, of other users
+        assert classifier_auc(real, mixed) > 0.55
+
+    def test_queues_go_by_name(self):
+        real = log(600)
+        turned = JobTable(
+            labels={**real.labels, "queue": ("long", "short")},
+            meta=real.meta,
+            **{name: 1 - real[name] if name == "queue" else real[name] for name in real.columns},
+        )
+        assert classifier_auc(real, turned) < 0.5
+
+
+class TestTime:
+    def test_days_are_seen(self):
+        pattern = arrival_pattern(log(3000))
+        assert pattern["autocorrelation_day"] > 0.4 and pattern["day_power"] > 0.3
+        spread = log(3000, submit_s=np.sort(np.random.default_rng(0).uniform(0, 40 * 86400, 3000)))
+        flat = arrival_pattern(spread)
+        assert abs(flat["autocorrelation_day"]) < 0.1 and flat["day_power"] < 0.05
+        assert flat["dispersion"] == pytest.approx(1, abs=0.15)
+
+    def test_users(self):
+        table = JobTable(
+            job_id=[1, 2, 3, 4],
+            submit_s=[0, 10, 20, 90_000],
+            runtime_s=[5] * 4,
+            estimate_s=[60, 60, 300, 60],
+            nodes=[1, 2, 1, 1],
+            user=[1, 2, 1, 1],
+        )
+        found = user_statistics(table)
+        assert found["users"] == 2 and found["jobs_a_session"] == pytest.approx(4 / 3)
+        assert found["same_nodes"] == 1 and found["same_estimate_s"] == 0
+        assert found["share_of_busiest_tenth"] == 0.75
+
+
+def test_all_together():
+    real = log(400)
+    copies = fidelity(real, fit_generator(real, "bootstrap").sample(400))
+    mixed = fidelity(real, fit_generator(real, "copula").sample(400))
+    assert copies.auc < mixed.auc
+    assert copies.worst_ks.ks < 0.2
+    assert abs(mixed.worst_pair.difference) > abs(copies.worst_pair.difference) * 0.5
+    assert copies.arrivals["autocorrelation_day"][1] > mixed.arrivals["autocorrelation_day"][1]
+    assert copies.users["users"][0] == 12
+
+
+def test_too_few_jobs():
+    with pytest.raises(
+        InputError, match="50 jobs are too few to compare workloads by; it takes at least 100"
+    ):
+        fidelity(log(200), log(50))

@@ -1,0 +1,269 @@
+"""Every registered generator keeps the laws of generators; and what goes wrong is told in words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.synth import GENERATORS, fit_generator, load_generator
+from kilowait.synth.conditions import parse_conditions
+
+QUICK = {"transformer": {"passes": 1.5, "width": 16, "layers": 1}}
+"""Settings with which fitting takes a moment; the laws do not depend on how well a generator has learned."""
+
+
+def log(jobs: int = 600, seed: int = 0, **replaced: object) -> JobTable:
+    """Users with habits, working by day, on a machine that ends jobs a minute after their limit."""
+    rng = np.random.default_rng(seed)
+    user = rng.integers(0, 12, jobs)
+    request = np.array([600.0, 3600.0, 7200.0, 43200.0])[(user + rng.integers(0, 2, jobs)) % 4]
+    runtime = np.minimum(np.round(request * rng.random(jobs) * 1.2), request + rng.integers(0, 60, jobs))
+    nodes = np.array([1, 2, 4, 16, 64])[(user + (rng.random(jobs) < 0.2)) % 5]
+    day, hour = rng.integers(0, 40, jobs), rng.integers(8, 18, jobs)
+    submit = np.sort(day * 86400 + hour * 3600 + rng.integers(0, 3600, jobs)).astype(float)
+    columns = {
+        "submit_s": submit,
+        "runtime_s": runtime,
+        "estimate_s": request,
+        "nodes": nodes,
+        "user": user,
+        "account": user // 3,
+        "queue": (request > 7200).astype(int),
+        "gpus": nodes * (user % 2),
+        "status": (runtime < request).astype(int),
+        "energy_j": np.where(user == 3, np.nan, runtime * nodes * (300 + user)),
+        **replaced,
+    }
+    labels = {"user": tuple(f"anna{number}" for number in range(12)), "queue": ("short", "long")}
+    return JobTable(
+        job_id=np.arange(1, jobs + 1),
+        labels={name: words for name, words in labels.items() if columns.get(name) is not None},
+        meta={"max_procs": 64, "source": "habits.swf"},
+        **columns,
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Each generator, fitted once to the log."""
+    return {name: fit_generator(log(), name, seed=3, **QUICK.get(name, {})) for name in GENERATORS}
+
+
+def same(one: JobTable, other: JobTable) -> bool:
+    return one.columns == other.columns and all(
+        np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in one.columns
+    )
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+class TestLaws:
+    def test_the_seed_decides(self, fitted, name):
+        generator = fitted[name]
+        assert same(generator.sample(300, seed=0), generator.sample(300, seed=0))
+        assert not same(generator.sample(300, seed=0), generator.sample(300, seed=1))
+
+    def test_fitting_again_gives_the_same(self, fitted, name):
+        again = fit_generator(log(), name, seed=3, **QUICK.get(name, {}))
+        assert same(again.sample(200, seed=5), fitted[name].sample(200, seed=5))
+
+    @pytest.mark.parametrize("jobs", [1, 250, 1500])
+    def test_values_are_those_of_the_log(self, fitted, name, jobs):
+        real, made = log(), fitted[name].sample(jobs, seed=2)
+        assert len(made) == jobs
+        assert set(made.columns) == set(real.columns)
+        for column in ("nodes", "estimate_s", "gpus", "queue", "status"):
+            assert set(made[column].tolist()) <= set(real[column].tolist()), column
+        over_s = made["runtime_s"] - made["estimate_s"]
+        assert over_s.max() <= (real["runtime_s"] - real["estimate_s"]).max()
+        assert (made["runtime_s"] >= 0).all()
+        assert (np.diff(made["submit_s"]) >= 0).all()
+        assert made.labels["queue"] == ("short", "long")
+        assert made.meta["max_procs"] == 64
+
+    def test_users_are_other_ones(self, fitted, name):
+        made = fitted[name].sample(1500, seed=2)
+        assert "user" not in made.labels
+        assert set(made["user"].tolist()) <= set(range(1, 13))
+        kept = fit_generator(log(), name, names=True, **QUICK.get(name, {})).sample(100)
+        assert kept.labels["user"] == log().labels["user"]
+
+    def test_energy_is_unknown_where_it_was(self, fitted, name):
+        energy = fitted[name].sample(1500, seed=2)["energy_j"]
+        assert 0 < np.isnan(energy).mean() < 0.5
+        assert np.nanmin(energy) >= 0
+
+    def test_a_folder_brings_it_back(self, fitted, name, tmp_path):
+        generator = fitted[name]
+        generator.save(tmp_path / "kept")
+        assert same(load_generator(tmp_path / "kept").sample(400, seed=9), generator.sample(400, seed=9))
+        card = json.loads((tmp_path / "kept" / "card.json").read_text())
+        assert card["generator"] == name and card["seed"] == 3
+        assert card["log"]["source"] == "habits.swf" and card["log"]["jobs"] == 600
+        content = b"".join(path.read_bytes() for path in (tmp_path / "kept").iterdir())
+        assert b"anna" not in content
+
+    def test_conditions_are_met(self, fitted, name):
+        wanted = {"queue": "long", "nodes": (1, 16), "hour": [8, 9, 10, 11, 12, 13]}
+        made = fitted[name].sample(40, seed=1, conditions=wanted)
+        assert len(made) == 40
+        assert set(made["queue"].tolist()) == {1}
+        assert made["nodes"].max() <= 16
+        assert set((made["submit_s"] // 3600 % 24).tolist()) <= set(range(8, 14))
+
+    @pytest.mark.parametrize("constant", ["nodes", "estimate_s", "runtime_s", "user", "status", "queue"])
+    def test_constant_columns(self, name, constant):
+        real = log(150, **{constant: np.ones(150)})
+        made = fit_generator(real, name, **QUICK.get(name, {})).sample(200)
+        assert set(made[constant].tolist()) == {1}
+
+    def test_a_log_with_the_least_there_is(self, name):
+        whole = log(150)
+        real = JobTable(
+            job_id=whole["job_id"], **{column: whole[column] for column in ("submit_s", "runtime_s", "nodes")}
+        )
+        made = fit_generator(real, name, **QUICK.get(name, {})).sample(200)
+        assert made.columns == real.columns
+        assert np.array_equal(made["estimate_s"], made["runtime_s"])
+
+
+def test_too_few_jobs():
+    with pytest.raises(
+        InputError, match="50 jobs are too few to learn a workload from; it takes at least 100"
+    ):
+        fit_generator(log(50), "copula")
+
+
+def test_all_at_once():
+    with pytest.raises(InputError, match="all 150 jobs are submitted at 0 s"):
+        fit_generator(log(150, submit_s=np.zeros(150)), "copula")
+
+
+def test_misspelt_names():
+    with pytest.raises(UnknownNameError, match="unknown generator 'cupola'; did you mean 'copula'"):
+        fit_generator(log(), "cupola")
+    with pytest.raises(
+        UnknownNameError, match="unknown setting of the generator bootstrap 'day'; did you mean 'days'"
+    ):
+        fit_generator(log(), "bootstrap", day=7)
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "words"),
+    [
+        ("bootstrap", {"days": 0}, "blocks of 0 days"),
+        ("copula", {"margin": 1}, "a margin of 1 values"),
+        ("transformer", {"width": 12}, "width is 12; it must be a multiple of 8"),
+        ("transformer", {"draws": 0}, "draws is 0; it must be at least 1"),
+        ("transformer", {"passes": 0}, "passes is 0; it must be above 0"),
+    ],
+)
+def test_settings_out_of_range(model, setting, words):
+    with pytest.raises(InputError, match=words):
+        fit_generator(log(), model, **setting)
+
+
+@pytest.mark.parametrize("jobs", [0, -3, 1.5, True])
+def test_how_many(fitted, jobs):
+    with pytest.raises(
+        InputError, match=f"the number of jobs is {jobs}; it must be a whole number, at least 1"
+    ):
+        fitted["copula"].sample(jobs)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"queue": "lang"}, "unknown queue 'lang'; did you mean 'long'"),
+        ({"quue": "long"}, "unknown condition 'quue'; did you mean 'queue'"),
+        ({"nodes": 3}, "condition nodes=3: no job of the log has that; its values are 1, 2, 4, 16, 64"),
+        ({"nodes": (65, 128)}, "condition nodes=65:128: no job of the log has that"),
+        ({"nodes": (16, 2)}, "condition nodes=16:2: 16 is more than 2"),
+        ({"hour": 24}, "condition hour=24: no job of the log has that; its values are 0 to 23"),
+        ({"status": 7}, "condition status=7: no job of the log has that; its values are 0, 1"),
+        ({"runtime_s": (1e7, 1e8)}, "condition runtime_s=1e.07:1e.08: no job of the log has that"),
+    ],
+)
+def test_conditions_that_cannot_be(fitted, conditions, words):
+    with pytest.raises((InputError, UnknownNameError), match=words):
+        fitted["bootstrap"].sample(10, conditions=conditions)
+
+
+def test_a_condition_on_a_column_that_is_not_there():
+    generator = fit_generator(log(gpus=None), "copula")
+    with pytest.raises(InputError, match="condition gpus=1: the log has no column gpus"):
+        generator.sample(10, conditions={"gpus": 1})
+
+
+def test_conditions_that_exclude_each_other(fitted):
+    words = (
+        r"conditions queue=long, estimate_s=600: 0 of [\d,]+ drawn jobs meet them all, and 10 are asked for"
+    )
+    with pytest.raises(InputError, match=words):
+        fitted["bootstrap"].sample(10, conditions={"queue": "long", "estimate_s": 600})
+
+
+def test_how_conditions_are_written():
+    assert parse_conditions("nodes=1:16, queue=a/b") == {"nodes": (1.0, 16.0), "queue": ["a", "b"]}
+    with pytest.raises(InputError, match="the conditions have 'nodes'; write column=value"):
+        parse_conditions("nodes")
+    with pytest.raises(InputError, match="'nodes=a:b', which is no range"):
+        parse_conditions("nodes=a:b")
+
+
+class TestFolders:
+    def test_not_one(self, tmp_path):
+        with pytest.raises(
+            InputError, match=r"has no card.json; name a folder written by kilowait synth fit"
+        ):
+            load_generator(tmp_path)
+
+    def test_of_another_version(self, fitted, tmp_path):
+        fitted["copula"].save(tmp_path)
+        card = tmp_path / "card.json"
+        card.write_text(card.read_text().replace('"version": 1', '"version": 99'))
+        with pytest.raises(InputError, match="is of version 99 and this kilowait reads version 1"):
+            load_generator(tmp_path)
+
+    def test_a_damaged_card(self, fitted, tmp_path):
+        fitted["copula"].save(tmp_path)
+        (tmp_path / "card.json").write_text("{")
+        with pytest.raises(InputError, match=r"card.json is damaged"):
+            load_generator(tmp_path)
+
+    @pytest.mark.parametrize("model", GENERATORS)
+    def test_a_truncated_state(self, fitted, tmp_path, model):
+        fitted[model].save(tmp_path)
+        state = tmp_path / "state.npz"
+        state.write_bytes(state.read_bytes()[:1000])
+        with pytest.raises(InputError, match=r"state.npz is damaged or missing"):
+            load_generator(tmp_path)
+
+
+def test_a_bootstrap_copies_whole_weeks():
+    real, made = log(), fit_generator(log(), "bootstrap").sample(600, seed=1)
+    rows = set(zip(*(real[name].tolist() for name in ("nodes", "estimate_s", "runtime_s")), strict=True))
+    assert (
+        set(zip(*(made[name].tolist() for name in ("nodes", "estimate_s", "runtime_s")), strict=True)) <= rows
+    )
+    assert set((made["submit_s"] // 3600 % 24).tolist()) <= set(range(8, 18))
+
+
+def test_a_bootstrap_of_days_keeps_weekdays():
+    submit = log()["submit_s"]
+    weekly = log(submit_s=np.sort(submit // 86400 // 2 * 7 * 86400 + submit % 86400))  # all on one weekday
+    made = fit_generator(weekly, "bootstrap", days=1).sample(600, seed=1)
+    assert set((made["submit_s"] // 86400 % 7).tolist()) == set((weekly["submit_s"] // 86400 % 7).tolist())
+
+
+def test_a_copula_keeps_margins_and_ranks():
+    real, made = log(3000), fit_generator(log(3000), "copula").sample(20_000, seed=4)
+    assert abs((made["nodes"] == 16).mean() - (real["nodes"] == 16).mean()) < 0.02
+    tied = [
+        np.corrcoef(np.argsort(np.argsort(t["estimate_s"])), np.argsort(np.argsort(t["runtime_s"])))[0, 1]
+        for t in (real, made)
+    ]
+    assert abs(tied[0] - tied[1]) < 0.15 and tied[1] > 0.2

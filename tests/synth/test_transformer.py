@@ -1,0 +1,197 @@
+"""The transformer's parts: codes, the calendar, one job at a time as all at once, steering, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kilowait.jobs import JobTable
+from kilowait.synth import fit_generator
+from kilowait.synth.facts import facts_of, rows_of
+from kilowait.synth.transformer.calendar import CONDITIONS, calendar_of
+from kilowait.synth.transformer.codes import codes_of, run_codes_of
+from kilowait.synth.transformer.network import HEADS, Network, Shape
+from kilowait.synth.transformer.sampling import LONGEST, _read, chains_of
+from kilowait.synth.transformer.steering import choose
+from tests.synth.test_generator import log
+
+values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
+    lambda found: np.array(found, np.float64)
+)
+
+
+class TestCodes:
+    @given(values, st.integers(1, 40), st.integers(1, 12))
+    def test_what_comes_back_is_of_the_same_code_and_of_the_log(self, seen, atoms, bins):
+        codes = codes_of(seen, atoms=atoms, bins=bins)
+        coded = codes.encode(seen)
+        assert coded.min() >= 0 and coded.max() < codes.size
+        back = codes.decode(coded, np.random.default_rng(0))
+        assert set(back.tolist()) <= set(seen.tolist())
+        assert np.array_equal(codes.encode(back), coded)
+        single = coded < len(codes.atoms)
+        assert np.array_equal(back[single], seen[single])
+        assert (codes.least()[coded] <= seen).all()
+
+    @given(values, st.integers(0, 1000))
+    def test_run_times(self, runtime, seed):
+        request = np.random.default_rng(seed).choice([60.0, 300.0, 380.0], len(runtime))
+        codes = run_codes_of(runtime, request, atoms=8, bins=9)
+        coded = codes.encode(runtime, request)
+        assert coded.max() < codes.size
+        back = codes.decode(coded, request, np.random.default_rng(0))
+        over = runtime > request
+        assert (back[~over] <= request[~over]).all()
+        assert (back - request).max() <= max(0.0, (runtime - request).max())
+        assert (codes.least_s()[coded] <= runtime).all()
+
+    def test_few_values_are_all_exact(self):
+        requests = np.repeat([600.0, 3600.0, 43200.0], [50, 3, 1])
+        codes = codes_of(requests, atoms=10, bins=4)
+        assert codes.size == 3
+        assert np.array_equal(codes.decode(codes.encode(requests), np.random.default_rng(0)), requests)
+
+
+class TestCalendar:
+    def made(self):
+        table = JobTable(
+            job_id=np.arange(1, 7),
+            submit_s=[0, 60, 10_000, 10_010, 8 * 86400, 8 * 86400 + 5],
+            runtime_s=[10, 20, 30, 40, 50, 60],
+            nodes=[1, 1, 2, 1, 1, 1],
+            user=[5, 5, 9, 5, 5, 5],
+        )
+        rows = {name: table[name] for name in ("submit_s", "runtime_s", "nodes", "estimate_s")}
+        rows["user"] = np.array([0, 0, 1, 0, 0, 0])
+        codes = np.array([[0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 1]])  # by user
+        return calendar_of(rows, codes, (1,), (1, 2), zero_s=0.0, session_s=1800.0, menu=2)
+
+    def test_sessions_and_blocks(self):
+        calendar = self.made()
+        assert calendar.first.tolist() == [True, False, False, False, False, True]
+        assert calendar.start.tolist() == [True, False, True, True, False, True]
+        assert calendar.session_s.tolist() == [0, 10_010, 8 * 86400, 10_000]
+        assert calendar.room_s.tolist() == [10_010, 8 * 86400 - 10_010, np.inf, np.inf]
+        assert calendar.block.tolist() == [0, 0, 0, 1, 1, 2]
+        assert calendar.week.tolist() == [0, 1, 0]
+
+    def test_what_is_known_beforehand(self):
+        calendar = self.made()
+        names = list(CONDITIONS)
+        column = {name: calendar.conditions[:, names.index(name)].tolist() for name in names}
+        assert column["user"] == [0, 0, 0, 0, 0, 1]
+        assert column["hour"] == [0, 0, 2, 0, 0, 2]
+        assert column["left"] == [1, 0, 0, 1, 0, 0]
+        assert [value == 0 for value in column["since"]] == (~calendar.start).tolist()
+        assert column["pace"][2] > column["pace"][3] > 0 == column["pace"][5]
+
+    def test_menus_and_work(self):
+        calendar = self.made()
+        assert calendar.menu[:, :, 0].tolist() == [[0, 2], [0, 2], [1, 2]]  # 2 is an empty place
+        assert (calendar.share > 0).tolist() == [[True, False]] * 3
+        assert calendar.daily_work[0].tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
+        assert calendar.daily_work[1].tolist() == [0.0] + [110.0] * 6
+
+
+def test_chains_do_not_cross_users_and_are_not_too_long():
+    first = np.zeros(2000, bool)
+    first[[0, 700, 701]] = True
+    chains = chains_of(np.arange(100, 2000), first, 1)
+    assert chains.begin.tolist() == [100, 100 + LONGEST, 700, 701, 701 + LONGEST, 701 + 2 * LONGEST]
+    assert chains.length.sum() == 1900
+
+
+def test_one_job_at_a_time_is_all_at_once():
+    shape = Shape(sizes=(5, 7), conditions=(3,), copied=(1,), width=16, layers=2, window=6)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = Network(shape).eval()
+        for layer in network.layers:
+            torch.nn.init.normal_(layer.distance)
+        x = torch.randn(2, 20, 16)
+    place = torch.arange(20)
+    back = place[:, None] - place
+    seen = ((back >= 0) & (back < shape.window)).expand(2, -1, -1)
+    keys = torch.zeros(2, 2, HEADS, shape.window, 16 // HEADS)
+    values = torch.zeros_like(keys)
+    with torch.inference_mode():
+        whole = network.read(x, seen, back.clamp(0, shape.window - 1))
+        single = torch.stack([_read(network, x[:, turn], keys, values, turn) for turn in range(20)], 1)
+    assert torch.allclose(whole, single, atol=1e-5)
+
+
+def test_steering_brings_the_work_to_what_is_wanted():
+    rng = np.random.default_rng(0)
+    work = rng.lognormal(0, 1.5, (4, 300, 7))
+    week = np.repeat(np.arange(10), 30)
+    wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7)).sum(0) for _ in range(10)], axis=1)
+    taken = choose(work, week, wanted, rng)
+
+    def missed(pick):
+        total = np.array([work[pick, np.arange(300)][week == number].sum() for number in range(10)])
+        return np.abs(total / wanted[:, -1] - 1)
+
+    assert missed(taken).max() < 0.2 and missed(taken).mean() < 0.25 * missed(np.zeros(300, int)).mean()
+    assert (choose(work[:1], week, wanted, rng) == 0).all()
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """A log in which every user has one way of asking, and a sample of what was learned of it."""
+    whole = log(1000)
+    user = whole["user"] % 4
+    real = whole.with_columns(
+        user=user,
+        nodes=2 ** (user % 7),
+        estimate_s=600.0 * (1 + user),
+        runtime_s=300.0 * (1 + user),
+        queue=user % 2,
+    )
+    generator = fit_generator(real, "transformer", passes=8, width=32, layers=1, names=True)
+    return real, generator.sample(1000, seed=1)
+
+
+class TestLearning:
+    def test_habits(self, pair):
+        _, made = pair
+        user = made["user"]
+        assert (made["nodes"] == 2 ** (user % 7)).mean() > 0.9
+        assert (made["estimate_s"] == 600.0 * (1 + user)).mean() > 0.9
+        assert (np.abs(made["runtime_s"] / made["estimate_s"] - 0.5) < 0.05).mean() > 0.6
+
+    def test_who_submits_when(self, pair):
+        real, made = pair
+        assert np.array_equal(
+            np.unique(made["user"], return_counts=True), np.unique(real["user"], return_counts=True)
+        )
+        shares = [
+            np.bincount((table["submit_s"] // 3600 % 24).astype(int), minlength=24) for table in (real, made)
+        ]
+        assert np.abs(shares[0] - shares[1]).sum() / 1000 < 0.3
+        assert abs(made["submit_s"].max() - real["submit_s"].max()) < 3600
+
+    def test_the_work_of_weeks(self, pair):
+        weekly = [
+            np.bincount((table["submit_s"] // (7 * 86400)).astype(int), table["runtime_s"] * table["nodes"])
+            for table in pair
+        ]
+        assert np.abs(weekly[1] / weekly[0] - 1).max() < 0.1
+
+    def test_more_jobs_go_on_in_time(self, pair):
+        real, _ = pair
+        made = fit_generator(real, "transformer", passes=0.2, width=16, layers=1).sample(2500, seed=1)
+        assert made["submit_s"].max() > 2 * real["submit_s"].max()
+        assert (np.bincount((made["submit_s"] // 86400).astype(int))[:80] > 0).mean() > 0.6
+
+
+def test_facts_forget_who_people_are():
+    facts = facts_of(log())
+    assert (
+        "user" not in facts.seen
+        and "user" not in facts.labels
+        and facts.numbered == {"user": 12, "account": 4}
+    )
+    assert rows_of(log(), facts)["user"].max() == 11

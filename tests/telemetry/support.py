@@ -1,0 +1,133 @@
+"""A machine to measure: NVML as a small object, a powercap tree in a folder, clocks that are told what to say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kilowait.telemetry.meters import Moment
+
+
+class TestClock:
+    """Clocks that move only when somebody waits, or when they are set."""
+
+    __test__ = False
+
+    def __init__(self, utc_s: float = 1_700_000_000.0) -> None:
+        self.utc_s, self.monotonic_s = utc_s, 100.0
+        self.at: dict[int, Callable[[], None]] = {}
+        """What happens when the n-th wait ends."""
+        self.waits = 0
+
+    def now(self) -> Moment:
+        return Moment(self.utc_s, self.monotonic_s)
+
+    def pass_(self, seconds: float) -> None:
+        self.utc_s += seconds
+        self.monotonic_s += seconds
+
+    def wait(self, seconds: float, stop: threading.Event) -> None:
+        self.pass_(max(seconds, 0.0))
+        self.waits += 1
+        if self.waits in self.at:
+            self.at[self.waits]()
+
+
+class NVMLError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(
+            {3: "Not Supported", 9: "Driver Not Loaded", 15: "GPU is lost"}.get(value, "Unknown Error")
+        )
+        self.value = value
+
+
+class FakeNvml:
+    """GPUs that each draw what `watts` says, on the test's clock."""
+
+    NVMLError = NVMLError
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
+
+    def __init__(self, clock: TestClock, watts: list[float]) -> None:
+        self.clock, self.watts = clock, watts
+        self.broken: dict[str, int] = {}
+        """UUID, or 'init', to the error's code."""
+        self.unknown: set[str] = set()
+        """Functions that are not supported."""
+        self.loaded_s = clock.monotonic_s
+        self.uuids = [f"GPU-{n}" for n in range(len(watts))]
+        self.open = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def asked(*arguments: Any) -> Any:
+            if name in self.unknown:
+                raise NVMLError(3)
+            return getattr(self, name.removeprefix("nvml"))(*arguments)
+
+        return asked
+
+    def Init(self) -> None:
+        if "init" in self.broken:
+            raise NVMLError(self.broken["init"])
+        self.open += 1
+
+    def Shutdown(self) -> None:
+        self.open -= 1
+
+    def DeviceGetCount(self) -> int:
+        return len(self.uuids)
+
+    def DeviceGetHandleByIndex(self, index: int) -> str:
+        return self.uuids[index]
+
+    def DeviceGetUUID(self, handle: str) -> str:
+        return handle
+
+    def DeviceGetName(self, handle: str) -> bytes:
+        return b"NVIDIA H200"
+
+    def DeviceGetPowerUsage(self, handle: str) -> int:
+        if handle in self.broken:
+            raise NVMLError(self.broken[handle])
+        return round(self.watts[int(handle[4:])] * 1000)
+
+    def DeviceGetTotalEnergyConsumption(self, handle: str) -> int:
+        return round(self.watts[int(handle[4:])] * (self.clock.monotonic_s - self.loaded_s) * 1000)
+
+    def DeviceGetUtilizationRates(self, handle: str) -> Any:
+        return SimpleNamespace(gpu=97, memory=3)
+
+    def DeviceGetMemoryInfo(self, handle: str) -> Any:
+        return SimpleNamespace(total=141e9, used=70_500_000_000)
+
+    def DeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        return 54
+
+    def DeviceGetClockInfo(self, handle: str, kind: int) -> int:
+        return 1980
+
+
+def powercap(root: Path, packages: int = 1, *, nested: bool = False) -> Path:
+    """A tree as Linux shows it: packages with core and dram, psys, and the package again through mmio."""
+    zones = {"intel-rapl-mmio:0": "package-0", f"intel-rapl:{packages}": "psys"}
+    for number in range(packages):
+        zones |= {
+            f"intel-rapl:{number}": f"package-{number}",
+            f"intel-rapl:{number}:0": "core",
+            f"intel-rapl:{number}:1": "dram",
+        }
+    (root / "intel-rapl").mkdir(parents=True)
+    for meter, name in zones.items():
+        folder = root / meter
+        if nested and meter.count(":") == 2:
+            folder = root / meter.rpartition(":")[0] / meter
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "name").write_text(f"{name}\n")
+        (folder / "energy_uj").write_text("5000000\n")
+        (folder / "max_energy_range_uj").write_text("262143328850\n")
+    return root

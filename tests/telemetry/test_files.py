@@ -1,0 +1,205 @@
+"""Files of samples: whole whatever stopped the sampling, never overwritten."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kilowait.errors import InputError, MeterError, UnknownNameError
+from kilowait.telemetry.meters import open_recorder
+
+COLUMNS = ("time", "monotonic_s", "host", "meter", "power_w")
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
+DAY_S = 86400.0
+
+
+def row(at_s: float, power: float = 50.0) -> tuple[float, float, str, str, float]:
+    return (NOON + at_s, 100.0 + at_s, "n1", "gpu0", power)
+
+
+def record(path: Path, *rows: tuple[object, ...], columns: tuple[str, ...] = COLUMNS) -> None:
+    recorder = open_recorder(path, columns)
+    recorder.write(rows)
+    recorder.close()
+
+
+def crash(path: Path, *rows: tuple[object, ...]) -> None:
+    """Leave files as SIGKILL does: closed by the system, nothing finished."""
+    recorder = open_recorder(path, COLUMNS)
+    recorder.write(rows)
+    piece = recorder._piece if path.suffix == ".parquet" else recorder
+    piece.close()
+    if path.suffix == ".parquet":
+        os.close(recorder._folder)
+
+
+# -- CSV -------------------------------------------------------------------------------------------
+
+
+def test_csv_has_whole_lines_and_a_second_run_adds_to_them(tmp_path):
+    path = tmp_path / "n1.csv"
+    record(path, row(0), row(1, math.nan))
+    record(path, row(2, 1 / 3))
+    assert path.read_text().splitlines() == [
+        "time,monotonic_s,host,meter,power_w",
+        "2026-11-18T12:00:00.000000Z,100,n1,gpu0,50",
+        "2026-11-18T12:00:01.000000Z,101,n1,gpu0,",
+        "2026-11-18T12:00:02.000000Z,102,n1,gpu0,0.333333",
+    ]
+
+
+@pytest.mark.parametrize("left", ["2026-11-18T12:00:01.0", "2026", "x" * 9000])
+def test_a_half_line_is_cut_off_before_adding(tmp_path, left):
+    path = tmp_path / "n1.csv"
+    record(path, row(0))
+    with path.open("a") as file:
+        file.write(left)
+    record(path, row(2))
+    assert [line[:19] for line in path.read_text().splitlines()[1:]] == [
+        "2026-11-18T12:00:00",
+        "2026-11-18T12:00:02",
+    ]
+
+
+def test_a_header_cut_short_is_written_anew(tmp_path):
+    path = tmp_path / "n1.csv"
+    path.write_text("time,mono")
+    record(path, row(0))
+    assert path.read_text().startswith("time,monotonic_s,host,meter,power_w\n2026")
+
+
+@pytest.mark.parametrize(
+    "text", ["time,host\n", "my only copy\n", "precious", "time,monotonic_s,host,meter,power_w,more\n"]
+)
+def test_a_file_with_other_columns_is_not_touched(tmp_path, text):
+    path = tmp_path / "n1.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"n1\.csv has other columns \(.*\); it is not touched"):
+        record(path, row(0))
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_two_processes_do_not_write_to_one_file(tmp_path, suffix):
+    path = tmp_path / f"n1{suffix}"
+    first = open_recorder(path, COLUMNS)
+    with pytest.raises(InputError, match="is being written by another process"):
+        open_recorder(path, COLUMNS)
+    first.close()
+    record(path, row(0))
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown ending of a file of samples '\.txt'.*\.csv, \.parquet"
+    ):
+        open_recorder(tmp_path / "x.txt", COLUMNS)
+    with pytest.raises(
+        MeterError, match=r"cannot write to .*: No such file or directory; choose another --out"
+    ):
+        open_recorder(tmp_path / "no" / "x.csv", COLUMNS)
+    with pytest.raises(InputError, match="is a folder; give the name of a CSV file"):
+        (tmp_path / "d.csv").mkdir()
+        open_recorder(tmp_path / "d.csv", COLUMNS)
+
+
+def test_a_full_disk_is_told_and_what_was_sampled_is_kept(tmp_path):
+    path = tmp_path / "n1.csv"
+    recorder = open_recorder(path, COLUMNS)
+    recorder.write([row(0)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
+    try:
+        with pytest.raises(
+            MeterError, match=r"cannot write to .*n1\.csv any more: File too large; what was sampled"
+        ):
+            recorder.write([row(1)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        recorder.close()
+    record(path, row(2))
+    assert [line[17:19] for line in path.read_text().splitlines()[1:]] == ["00", "02"]
+
+
+# -- Parquet ---------------------------------------------------------------------------------------
+
+
+def names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir())
+
+
+def times(path: Path) -> list[float]:
+    return sorted(at.timestamp() - NOON for at in pq.read_table(path).column("time").to_pylist())
+
+
+def test_a_piece_a_day_and_one_for_every_run(tmp_path):
+    path = tmp_path / "n1.parquet"
+    recorder = open_recorder(path, COLUMNS)
+    recorder.write([row(0)])
+    recorder.write([row(1, math.nan)])
+    assert names(path) == ["_2026-11-18.csv"]
+    recorder.write([row(DAY_S)])
+    assert names(path) == ["2026-11-18.parquet", "_2026-11-19.csv"]
+    recorder.write([row(2)])  # the clock was set back
+    recorder.close()
+    record(path, row(3))
+    assert names(path) == [
+        f"{day}.parquet" for day in ("2026-11-18-2", "2026-11-18-3", "2026-11-18", "2026-11-19")
+    ]
+    table = pq.read_table(path)
+    assert times(path) == [0.0, 1.0, 2.0, 3.0, DAY_S]
+    assert str(table.schema.field("time").type) == "timestamp[us, tz=UTC]"
+    assert table.column("power_w").null_count == 1
+
+
+def test_what_a_crash_left_is_packed_by_the_next_run(tmp_path):
+    path = tmp_path / "n1.parquet"
+    crash(path, row(0), row(1))
+    with (path / "_2026-11-18.csv").open("a") as file:
+        file.write("2026-11-18T12:00:02.000000Z,102,n1,gpu0,5")  # half of 50
+    lines = (path / "_2026-11-18.csv").read_bytes().split(b"\n")
+    (path / "_2026-11-18.csv").write_bytes(b"\n".join((*lines[:2], b"\0" * 40, *lines[2:])))
+    (path / ".2026-11-18.parquet.part").write_bytes(b"PAR1half")
+    record(path, row(9))
+    assert times(path) == [0.0, 1.0, 9.0]
+    assert [name for name in names(path) if name[0] == "_"] == []
+
+
+def test_a_crash_between_packing_and_cleaning_doubles_nothing(tmp_path):
+    path = tmp_path / "n1.parquet"
+    crash(path, row(0))
+    left = (path / "_2026-11-18.csv").read_text()
+    record(path, row(1))
+    (path / "_2026-11-18.csv").write_text(left)
+    record(path, row(2))
+    assert times(path) == [0.0, 1.0, 2.0]
+
+
+def test_a_run_without_rows_leaves_no_piece(tmp_path):
+    open_recorder(tmp_path / "n1.parquet", COLUMNS).close()
+    assert names(tmp_path / "n1.parquet") == []
+
+
+def test_folders_and_files_of_others_are_not_touched(tmp_path):
+    single = tmp_path / "old.parquet"
+    single.write_bytes(b"PAR1")
+    with pytest.raises(
+        InputError, match="is a file, and samples go into a folder of that name; it is not touched"
+    ):
+        record(single, row(0))
+    folder = tmp_path / "n1.parquet"
+    record(folder, row(0))
+    with pytest.raises(
+        InputError, match=r"has other columns \(time, monotonic_s, host, .*write to another folder"
+    ):
+        record(folder, (NOON, "n1", 5.0), columns=("time", "host", "power_w"))
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds notes\.txt, which is no sample; choose another folder"):
+        record(folder, row(1))
+    assert times(folder / "2026-11-18.parquet") == [0.0]
