@@ -152,5 +152,7 @@ def test_words():
         target_of("enrgy", jobs, world)
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         simple("rate", jobs, wait(jobs, world))
+    with pytest.raises(InputError, match="mean of the forest is of no use for wait, which nothing bounds"):
+        list(predictions([Model.of("forest:mean")], case_of(jobs, world, 16, wait(jobs, world))))
     with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
         simple("request", jobs, wait(jobs, world))

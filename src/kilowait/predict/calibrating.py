@@ -20,7 +20,7 @@ from kilowait.predict.case import Case
 from kilowait.predict.features import chosen
 from kilowait.predict.fitting import Fitted, Settings, fit_by, usual_settings
 from kilowait.predict.forest import Forest
-from kilowait.predict.models import Model
+from kilowait.predict.models import Model, check_model
 from kilowait.predict.predictor import BOUNDS, Predictor
 from kilowait.predict.scores import held, score
 from kilowait.predict.simple import simple
@@ -68,6 +68,7 @@ def fit(
         threads: of LightGBM; they do not change the result.
         power: where modelled watts come from, for the card.
     """
+    check_model(model, case.target)
     case = _without_position(case)
     target, jobs, features = case.target, case.jobs, case.features
     begin = len(case) - max(1, round(len(case) * CALIBRATION)) if len(case) else 0

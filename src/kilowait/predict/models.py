@@ -15,6 +15,7 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.prequential import Learn, Online, Refit, through_time
 from kilowait.predict.runtimes import Foreseen, foresee_case
 from kilowait.predict.simple import SIMPLE, simple
+from kilowait.predict.targets import Target
 
 __all__ = ["FAMILIES", "USUAL", "WAYS", "Model", "Said", "predictions"]
 
@@ -24,7 +25,7 @@ WAYS = {
     "likely": "the value with the highest expected accuracy",
     "middle": "as often below as above",
     "centre": "the geometric mean",
-    "mean": "the mean",
+    "mean": "the mean; of run times alone, which a request bounds",
     "quantile": "quantile:Q, what it is at most with probability Q, calibrated",
 }
 """What may be asked of the forest's distributions."""
@@ -34,7 +35,7 @@ FAMILIES = {
     "random-forest": "a random forest that says a mean of logarithms",
 }
 """Models that learn."""
-_LEARNED = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle", "forest:mean")
+_LEARNED = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle")
 USUAL = {
     "runtime": (
         "request",
@@ -127,6 +128,8 @@ def predictions(
 
     What is said of the forest in several ways is computed once. `since` is the first row that is of interest.
     """
+    for model in models:
+        check_model(model, case.target)
     foreseen: Foreseen | None = None
     for model in models:
 
@@ -156,6 +159,19 @@ def predictions(
             )
             values = np.exp(case.features.anchor + told.values[:, 0])
             yield Said(model, np.minimum(values, case.target.most))
+
+
+def check_model(model: Model, target: Target) -> None:
+    """Raise where a model is of no use for a target.
+
+    The forest mixes differences of jobs from their anchors. A job that waited a thousand times as long as usual is then
+    a chance of a thousand times any wait, which is nothing to the middle and everything to a mean without a bound.
+    """
+    if model.way == "mean" and not np.isfinite(target.most).all():
+        raise InputError(
+            f"the mean of the forest is of no use for {target.name}, which nothing bounds; take forest:likely, "
+            "forest:middle or boosting:mean"
+        )
 
 
 def learner(
