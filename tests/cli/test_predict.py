@@ -43,7 +43,7 @@ def test_features(kilowait, log, tmp_path):
     assert {"job_id", "request", "anchor", "runtime_s", "energy_j"} <= set(table.column_names)
     words = ("--target", "wait", "--world", "simulated", "--jobs", 50)
     said = kilowait("predict", "features", log, "-c", 16, "--out", tmp_path / "f.csv", *words)
-    assert "simulated: fcfs, backfill easy" in said.out
+    assert "simulated: fcfs" in said.out
     table = pyarrow.csv.read_csv(tmp_path / "f.csv")
     assert table.num_rows == 50 and {"wait_s", "target_anchor"} <= set(table.column_names)
 

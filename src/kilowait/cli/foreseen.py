@@ -150,11 +150,13 @@ def show_explanation(told: Explanation, card: Card, many: int) -> None:
     if not told.parts:
         print(f"\n{card.model} looks at nothing else")
         return
+    from kilowait.predict.wording import value_words
+
     print(
         f"\nwhat that is multiplied by (x {told.start:.3f} for any job; the geometric mean of what is expected)"
     )
     rows = [
-        [part.name, part.meaning, show.number(part.value), f"x {part.factor:.3f}"]
+        [part.name, part.meaning, value_words(part.name, part.value), f"x {part.factor:.3f}"]
         for part in told.parts[:many]
     ]
     rest = 1.0

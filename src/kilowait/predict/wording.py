@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from kilowait.predict.features import meaning
+from kilowait.predict.target_features import meaning
 from kilowait.units import format_span
 
 __all__ = ["value_words"]
@@ -25,6 +25,11 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "same_size": lambda value: "yes" if value else "no",
     "busy": lambda value: f"{100 * value:.3g} %",
     "backlog": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "target_anchor": lambda value: f"{math.exp(value):.4g}",
+    "queued": lambda value: _count(math.expm1(value), "job"),
+    "queued_size": lambda value: _count(math.expm1(value), "job"),
+    "oldest": lambda value: _span(math.expm1(value)),
+    "left": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
 }
 _BY_STATISTIC: dict[str, Callable[[float], str]] = {
     "count": lambda value: _count(math.expm1(value), "job"),
