@@ -77,7 +77,7 @@ def test_worlds():
     assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
     unknown = jobs.with_columns(wait_s=None)
     _, world, notes = world_of(unknown, MACHINE)
-    assert world.name == "simulated: fcfs" and "simulation" in notes[0]
+    assert world.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
     assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
     with pytest.raises(InputError, match="900 of 900 jobs waited"):
         world_of(unknown, MACHINE, "recorded")

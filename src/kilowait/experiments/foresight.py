@@ -96,7 +96,7 @@ def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobT
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[1])
     >>> world_of(jobs, Cluster.from_nodes(4))[1].name
-    'simulated: fcfs'
+    'simulated: fcfs, backfill easy'
     """
     if kind not in WORLDS:
         raise UnknownNameError("world", kind, WORLDS)
