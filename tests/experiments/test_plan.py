@@ -178,6 +178,24 @@ def test_ctrl_c_loses_nothing(tmp_path, workers):
     assert not cells.exists() and (out / "manifest.json").exists()
 
 
+def test_ctrl_c_while_a_cell_is_written_waits_for_the_file(tmp_path, monkeypatch):
+    from kilowait.experiments import store
+
+    ready = prepare(plan())
+    kept = ready.store(tmp_path / "c")
+    log = kw.simulate(ready.cases[0].windows[0].jobs, ready.cases[0].cluster)
+    write = store.np.savez
+
+    def interrupted(*given, **columns):
+        os.kill(os.getpid(), signal.SIGINT)
+        write(*given, **columns)
+
+    monkeypatch.setattr(store.np, "savez", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kept.save((0, 0, 0), log)
+    assert kept.load((0, 0, 0)) is not None
+
+
 def test_perfect_estimates_have_no_clairvoyant():
     assert {who.kind for who in prepare(plan()).contenders} == {"rule"}
     jobs = "lublin:600:32:0.9:1"

@@ -11,7 +11,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -113,9 +116,10 @@ class Store:
             columns |= {f"pieces_{name}": getattr(log.pieces, name) for name in _PIECES}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                np.savez(file, note=np.array(note), **columns)
-            part.replace(path)
+            with _undisturbed():
+                with part.open("wb") as file:
+                    np.savez(file, note=np.array(note), **columns)
+                part.replace(path)
         except OSError as problem:
             part.unlink(missing_ok=True)
             raise InputError(
@@ -125,6 +129,22 @@ class Store:
     def clear(self) -> None:
         """The comparison is written: what was kept on the way is not needed any more."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C waits until a file is written: a zip file that is interrupted fails with an error of its own."""
+    if threading.current_thread() is not threading.main_thread():  # where nobody is interrupted
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _cells_of(earlier: Comparison) -> dict[str, tuple[Contest, int, int]]:
