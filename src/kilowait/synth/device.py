@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
@@ -59,5 +58,7 @@ def one_thread() -> Iterator[None]:
 
 def check_torch() -> None:
     """Raise where torch is not installed."""
-    if find_spec("torch") is None:
-        raise MissingExtraError("torch", "learn")
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("torch", "learn") from None

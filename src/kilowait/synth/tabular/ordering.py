@@ -1,0 +1,130 @@
+"""Rows drawn apart from one another become a workload: which comes when, and after which.
+
+The clock stands at the last submission. The next job is one of the rows that were drawn for this hour of the week,
+or, as often as the last job's user goes on at once, one of this user's; it comes after its own gap. So hours have
+the rates the rows give them, and users submit in bursts. Then the rows of a user change places, so that those that
+repeat a request come after one like it. Nothing of a row is altered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from kilowait.synth.facts import LogFacts
+from kilowait.synth.tabular.table import Floats, Ints
+
+__all__ = ["in_runs", "in_time"]
+
+HOURS = 168
+
+
+def in_time(
+    table: dict[str, Floats], jobs: int, facts: LogFacts, rng: np.random.Generator
+) -> tuple[Ints, Floats]:
+    """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
+
+    Args:
+        table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
+            wanted, so that the last hours can still choose.
+        jobs: how many are wanted, no more than there are rows.
+        facts: of the log.
+        rng: who decides.
+    """
+    count = len(table["gap_s"])
+    hour = (24 * table["weekday"] + table["hour"]).astype(np.int64).tolist()
+    user = table["user"].tolist() if "again" in table else [0.0] * count
+    again = (table["again"] > 0).tolist() if "again" in table else [False] * count
+    gap_s = table["gap_s"].tolist()
+    waiting: list[list[int]] = [[] for _ in range(HOURS)]
+    going_on: dict[float, list[int]] = defaultdict(list)
+    for row in rng.permutation(count).tolist():
+        (going_on[user[row]] if again[row] else waiting[hour[row]]).append(row)
+    known, rows = np.unique(user, return_counts=True)
+    goes_on = {
+        who: len(going_on[who]) / many for who, many in zip(known.tolist(), rows.tolist(), strict=True)
+    }
+    coins = rng.random(jobs).tolist()
+    nearest = _nearest_hours()
+    moment = facts.first_s
+    last: float | None = None
+    picked, when = np.empty(jobs, np.int64), np.empty(jobs)
+    for place in range(jobs):
+        own = going_on[last] if last is not None else []
+        if own and coins[place] < goes_on[last]:
+            row = own.pop()
+        else:
+            now = int((moment + facts.zero_s) // 3600 % HOURS)
+            row = next((waiting[one].pop() for one in nearest[now] if waiting[one]), -1)
+            if row < 0:  # only those are left that go on
+                row = next(rows.pop() for rows in going_on.values() if rows)
+        moment += gap_s[row]
+        last = user[row]
+        picked[place], when[place] = row, moment
+    return picked, when - when[0] + facts.first_s
+
+
+def _nearest_hours() -> list[list[int]]:
+    """For each hour of the week all hours of it, those nearest by the clock first, and of these the nearest days."""
+    hour, day = np.arange(HOURS) % 24, np.arange(HOURS) // 24
+    hours = np.abs(hour[:, None] - hour)
+    days = np.abs(day[:, None] - day)
+    far = 7 * np.minimum(hours, 24 - hours) + np.minimum(days, 7 - days)
+    order: list[list[int]] = np.argsort(far, axis=1, kind="stable").tolist()
+    return order
+
+
+def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> Ints:
+    """For each place in time the row whose request comes there: one of the same user, in runs that ask for the same.
+
+    A run begins with a row that does not repeat, and has rows that repeat and ask for the same. The longest runs come
+    where most rows in a row were to repeat.
+
+    Args:
+        user: of each row, in the order of time.
+        asked: what the row asks for, as a number.
+        repeats: 1 where it asks for what its user asked for last.
+        rng: who decides.
+
+    >>> rng = np.random.default_rng(0)
+    >>> user, repeats = np.zeros(5, np.int64), np.array([0, 1, 0, 1, 1])
+    >>> in_runs(user, np.array([7, 8, 8, 8, 7]), repeats, rng).tolist()
+    [0, 4, 2, 3, 1]
+    """
+    count = len(user)
+    chance = rng.random(count)
+    group = user * (int(asked.max()) + 1) + asked
+    # What is asked for begins with a row that does not repeat; where there is none, with any.
+    order = np.lexsort((chance, repeats, group))
+    begins = repeats == 0
+    head = order[_firsts(group[order])]
+    begins[head] = True
+    early = np.zeros(count, np.bool_)
+    early[head] = True
+    order = np.lexsort((chance, ~early, group))
+    run = np.cumsum(begins[order]) - 1
+    run_user, run_length = user[order][begins[order]], np.bincount(run)
+
+    slots = np.argsort(user, kind="stable")
+    opens = (repeats[slots] == 0) | _firsts(user[slots])
+    slot_user, slot_length = user[slots][opens], np.bincount(np.cumsum(opens) - 1)
+
+    # By user, the longest runs into the longest stretches.
+    by_length = np.lexsort((rng.random(len(run_user)), run_length, run_user))
+    stretches = np.lexsort((rng.random(len(slot_user)), slot_length, slot_user))
+    owner = run_user[by_length]
+    low, high = (np.searchsorted(owner, owner, side=side) for side in ("left", "right"))
+    first, end = (np.searchsorted(slot_user[stretches], owner, side=side) for side in ("left", "right"))
+    rank = (np.arange(len(owner)) - low) * (end - first) // (high - low)
+    stretch = np.empty(len(owner), np.int64)
+    stretch[by_length] = stretches[first + rank]
+    laid = np.lexsort((np.arange(count), run, stretch[run], user[order]))
+    content = np.empty(count, np.int64)
+    content[slots] = order[laid]
+    return content
+
+
+def _firsts(values: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Where a value differs from the one before."""
+    return np.concatenate(([True], values[1:] != values[:-1]))
