@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.table import Floats, Ints
 
-__all__ = ["Blocks", "Weights", "load", "weights_of"]
+__all__ = ["Blocks", "Weights", "begin_with", "drawn", "load", "weights_of"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """What a network has learned, by name."""
@@ -49,6 +49,14 @@ class Blocks:
         firsts = torch.tensor([part.start for part in self.kinds], device=kinds.device)
         return rows.scatter_(1, kinds[:, self.kind_columns] + firsts, 1.0)
 
+    def shares(self, kinds: Tensor) -> Tensor:
+        """How often each kind is among the rows, one column after another; each column's add up to 1."""
+        counts = [
+            torch.bincount(kinds[:, column], minlength=size)
+            for column, size in zip(self.kind_columns, self.sizes, strict=True)
+        ]
+        return torch.cat([torch.zeros(0, device=kinds.device), *counts]) / len(kinds)
+
     def parts(self, places: Tensor, kinds: Sequence[Tensor]) -> tuple[Ints, Floats]:
         """Kinds and places of all columns from what a network drew: places, and kinds of `kind_columns`."""
         found_kinds = np.zeros((len(places), self.columns), np.int64)
@@ -57,6 +65,20 @@ class Blocks:
         for column, drawn in zip(self.kind_columns, kinds, strict=True):
             found_kinds[:, column] = drawn.cpu().numpy()
         return found_kinds, found_places
+
+
+def drawn(logits: Tensor) -> Tensor:
+    """A kind for each row, by the chances of its logits."""
+    ends = logits.softmax(1).cumsum(1)
+    coin = torch.rand(len(logits), 1) * ends[:, -1:]
+    return torch.searchsorted(ends, coin, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+
+
+def begin_with(answer: nn.Linear, shares: Tensor) -> None:
+    """Let a layer of logits, before it has learned anything, answer with each kind as often as the log has it."""
+    with torch.no_grad():
+        answer.weight *= 0.3
+        answer.bias.copy_(torch.log(shares + 1e-5))
 
 
 def weights_of(network: nn.Module) -> Weights:

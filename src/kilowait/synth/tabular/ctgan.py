@@ -165,7 +165,7 @@ def train(
     order = coded.argsort(dim=0, stable=True)
     ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(blocks.sizes)]
     writer = Writer(blocks, hidden).to(device)
-    writer.common.copy_(torch.cat([dense[:, part].mean(0) for part in blocks.kinds]))
+    writer.common.copy_(blocks.shares(kinds))
     wishes = Wishes(writer.common, blocks)
     critic = Critic(blocks.width + sum(blocks.sizes), hidden).to(device)
     learn_writer = torch.optim.Adam(writer.parameters(), rate, betas=(0.5, 0.9), weight_decay=1e-6)

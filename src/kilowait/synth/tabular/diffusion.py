@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kilowait.synth.generator import Told
-from kilowait.synth.tabular.blocks import Blocks
+from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
+from kilowait.synth.tabular.encoding import REACH
 
 __all__ = ["Denoiser", "draw", "train"]
 
@@ -95,13 +96,10 @@ def train(
 ) -> Denoiser:
     """A denoiser of rows like those, on the device the rows are on; torch's own seed decides."""
     device = kinds.device
-    kinds, places = kinds[:, blocks.kind_columns], places[:, blocks.place_columns]
     network = Denoiser(blocks, hidden, layers).to(device)
-    counts = [
-        torch.bincount(kinds[:, one], minlength=size) / len(kinds) for one, size in enumerate(blocks.sizes)
-    ]
-    if counts:
-        network.common.copy_(torch.cat(counts))
+    network.common.copy_(blocks.shares(kinds))
+    begin_with(network.to_kinds, network.common)
+    kinds, places = kinds[:, blocks.kind_columns], REACH * places[:, blocks.place_columns]
     optimizer = torch.optim.AdamW(network.parameters(), rate, weight_decay=1e-4)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
     for step in range(steps):
@@ -132,12 +130,12 @@ def train(
 
 def _others(network: Denoiser, count: int) -> Tensor:
     """Kinds as the log has them, each column for itself."""
-    drawn = [
+    others = [
         torch.multinomial(chances, count, replacement=True)
         for chances in torch.split(network.common, network.blocks.sizes)
     ]
     device = network.common.device
-    return torch.stack(drawn, 1) if drawn else torch.zeros(count, 0, dtype=torch.long, device=device)
+    return torch.stack(others, 1) if others else torch.zeros(count, 0, dtype=torch.long, device=device)
 
 
 @torch.inference_mode()
@@ -154,7 +152,7 @@ def draw(network: Denoiser, count: int, *, steps: int, told: Told) -> tuple[Tens
             places, kinds = _back(network, places, kinds, torch.tensor(later), torch.tensor(earlier))
         all_places.append(places)
         all_kinds.append(kinds)
-    return torch.cat(all_places), list(torch.cat(all_kinds).unbind(1))
+    return torch.cat(all_places) / REACH, list(torch.cat(all_kinds).unbind(1))
 
 
 def _back(
@@ -172,7 +170,7 @@ def _back(
     places = kept_before * truth + held * fresh + anew * torch.randn_like(places)
     if not kinds.shape[1]:
         return places, kinds
-    guess = torch.stack([_drawn(part) for part in logits.split(network.blocks.sizes, 1)], 1)
+    guess = torch.stack([drawn(part) for part in logits.split(network.blocks.sizes, 1)], 1)
     if earlier == 0:
         return places, guess
     # q(earlier | later, guess): it is what it will be, what it is to have been, or any other.
@@ -183,12 +181,5 @@ def _back(
     was = (1 - stays) * common * share
     other = (1 - stays) * common * (1 - share)
     coin = torch.rand(kinds.shape) * (both + same + was + other)
-    drawn = torch.where(coin < both + same, kinds, guess)
-    return places, torch.where(coin >= both + same + was, _others(network, len(kinds)), drawn)
-
-
-def _drawn(logits: Tensor) -> Tensor:
-    """A kind for each row, by the chances of its logits."""
-    ends = logits.softmax(1).cumsum(1)
-    coin = torch.rand(len(logits), 1) * ends[:, -1:]
-    return torch.searchsorted(ends, coin, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+    known = torch.where(coin < both + same, kinds, guess)
+    return places, torch.where(coin >= both + same + was, _others(network, len(kinds)), known)

@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri
 from kilowait.synth.tabular.mixture import Mixture, mixture_of
 from kilowait.synth.tabular.table import KINDS, Floats, Ints
 
-__all__ = ["Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
+__all__ = ["REACH", "Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
 
 REACH = 4.0
 """Standard deviations from the middle of a mode to the end of its places."""

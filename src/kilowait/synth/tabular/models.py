@@ -22,7 +22,7 @@ from kilowait.synth.facts import Columns
 from kilowait.synth.generator import Generator, State, Told
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_runs, in_time
-from kilowait.synth.tabular.table import PLACE, Ints, asked_of, jobs_of, table_of
+from kilowait.synth.tabular.table import ASKED, PLACE, Frame, Ints, asked_of, frame_of
 
 if TYPE_CHECKING:
     import torch
@@ -78,8 +78,7 @@ class Tabular(Generator):
     """The form of numbers, see `encoding`."""
     _encoding: Encoding
     _blocks: Blocks
-    _whole_s: bool
-    """Run times of the log are whole seconds."""
+    _frame: Frame
 
     _network: Module
 
@@ -104,9 +103,9 @@ class Tabular(Generator):
         import torch
 
         told("coding", 0.0)
-        self._whole_s = bool((rows["runtime_s"] == np.round(rows["runtime_s"])).all())
+        self._frame = frame_of(rows, self.facts)
         rng = stream(self.seed, f"synth.{self.name}")
-        table = table_of(rows, self.facts)
+        table = self._frame.table(rows, self.facts)
         self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
         self._blocks = self._made_blocks()
         kinds, places = self._encoding.encode(table, rng)
@@ -130,20 +129,23 @@ class Tabular(Generator):
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
             places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        picked, submit_s = in_time(table, jobs, self.facts, rng)
+        picked, submit_s = in_time(table, jobs, self._frame.clock, self.facts, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
-        moved = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
-        table = {
-            name: column if name in PLACE or name == "user" else column[moved]
-            for name, column in table.items()
-        }
-        return {"submit_s": submit_s, **jobs_of(table, self.facts, whole_s=self._whole_s)}
+        moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
+        for name in table:
+            if name not in PLACE:
+                table[name] = table[name][request if name in ASKED else moved]
+        if self._frame.whole[0]:
+            submit_s = np.floor(submit_s)
+        return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}
 
     def _state(self) -> State:
         from kilowait.synth.tabular.blocks import weights_of
 
-        state: dict[str, npt.NDArray[Any]] = {"whole_s": np.array(self._whole_s)}
+        state: dict[str, npt.NDArray[Any]] = {
+            f"frame.{name}": values for name, values in self._frame.state().items()
+        }
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
         return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
 
@@ -151,12 +153,11 @@ class Tabular(Generator):
         check_torch()
         from kilowait.synth.tabular.blocks import load
 
-        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"encoding": {}, "network": {}}
+        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"frame": {}, "encoding": {}, "network": {}}
         for key, values in state.items():
             group, _, name = key.partition(".")
-            if name:
-                groups[group][name] = values
-        self._whole_s = bool(state["whole_s"])
+            groups[group][name] = values
+        self._frame = Frame.restored(groups["frame"])
         self._encoding = Encoding.restored(groups["encoding"])
         self._blocks = self._made_blocks()
         self._network = self._untrained().eval()

@@ -1,9 +1,9 @@
 """Rows drawn apart from one another become a workload: which comes when, and after which.
 
 The clock stands at the last submission. The next job is one of the rows that were drawn for this hour of the week,
-or, as often as the last job's user goes on at once, one of this user's; it comes after its own gap. So hours have
-the rates the rows give them, and users submit in bursts. Then the rows of a user change places, so that those that
-repeat a request come after one like it. Nothing of a row is altered.
+or, as often as the last job's user goes on at once, one of this user's; it comes after its own gap. So users submit in
+bursts. Then the rows of a user change places, so that those that are to repeat a request come after one like it; and
+one that finds none like it asks for what another of the user's rows asks for.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections import defaultdict
 import numpy as np
 
 from kilowait.synth.facts import LogFacts
+from kilowait.synth.tabular.clock import HOURS, Clock
 from kilowait.synth.tabular.table import Floats, Ints
 
 __all__ = ["in_runs", "in_time"]
 
-HOURS = 168
-
 
 def in_time(
-    table: dict[str, Floats], jobs: int, facts: LogFacts, rng: np.random.Generator
+    table: dict[str, Floats], jobs: int, clock: Clock, facts: LogFacts, rng: np.random.Generator
 ) -> tuple[Ints, Floats]:
     """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
 
@@ -29,6 +28,7 @@ def in_time(
         table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
             wanted, so that the last hours can still choose.
         jobs: how many are wanted, no more than there are rows.
+        clock: of the log; gaps are on it, but for those within a user's burst.
         facts: of the log.
         rng: who decides.
     """
@@ -47,7 +47,8 @@ def in_time(
     }
     coins = rng.random(jobs).tolist()
     nearest = _nearest_hours()
-    moment = facts.first_s
+    later = clock.later()
+    moment = facts.first_s + facts.zero_s
     last: float | None = None
     picked, when = np.empty(jobs, np.int64), np.empty(jobs)
     for place in range(jobs):
@@ -55,14 +56,15 @@ def in_time(
         if own and coins[place] < goes_on[last]:
             row = own.pop()
         else:
-            now = int((moment + facts.zero_s) // 3600 % HOURS)
+            now = int(moment // 3600 % HOURS)
             row = next((waiting[one].pop() for one in nearest[now] if waiting[one]), -1)
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
-        moment += gap_s[row]
+        if place:
+            moment = moment + gap_s[row] if again[row] else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
-    return picked, when - when[0] + facts.first_s
+    return picked, when - facts.zero_s
 
 
 def _nearest_hours() -> list[list[int]]:
@@ -75,11 +77,12 @@ def _nearest_hours() -> list[list[int]]:
     return order
 
 
-def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> Ints:
-    """For each place in time the row whose request comes there: one of the same user, in runs that ask for the same.
+def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """For each place in time the row that comes there, and the row whose request it has; rows of the place's user.
 
     A run begins with a row that does not repeat, and has rows that repeat and ask for the same. The longest runs come
-    where most rows in a row were to repeat.
+    where most rows in a row were to repeat. A row that repeats what no other row of its user asks for takes the
+    request of one of them.
 
     Args:
         user: of each row, in the order of time.
@@ -89,9 +92,11 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
 
     >>> rng = np.random.default_rng(0)
     >>> user, repeats = np.zeros(5, np.int64), np.array([0, 1, 0, 1, 1])
-    >>> in_runs(user, np.array([7, 8, 8, 8, 7]), repeats, rng).tolist()
-    [0, 4, 2, 3, 1]
+    >>> in_runs(user, np.array([7, 8, 8, 8, 9]), repeats, rng)
+    (array([0, 2, 1, 3, 4]), array([0, 2, 1, 3, 2]))
     """
+    like = _like(user, asked, repeats, rng)
+    asked = asked[like]
     count = len(user)
     chance = rng.random(count)
     group = user * (int(asked.max()) + 1) + asked
@@ -122,7 +127,22 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
     laid = np.lexsort((np.arange(count), run, stretch[run], user[order]))
     content = np.empty(count, np.int64)
     content[slots] = order[laid]
-    return content
+    return content, like[content]
+
+
+def _like(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> Ints:
+    """For each row itself, or, where it is to repeat and nothing is like it, another of its user."""
+    _, group, many = np.unique(np.stack([user, asked]), axis=1, return_inverse=True, return_counts=True)
+    alone = (many[group.ravel()] == 1) & (repeats > 0)
+    others = np.flatnonzero(~alone)
+    others = others[np.argsort(user[others], kind="stable")]
+    low, high = (np.searchsorted(user[others], user[alone], side=side) for side in ("left", "right"))
+    chosen = low + (rng.random(len(low)) * (high - low)).astype(np.int64)
+    like = np.arange(len(user))
+    like[alone] = np.where(
+        high > low, others[np.minimum(chosen, len(others) - 1)] if len(others) else -1, like[alone]
+    )
+    return like
 
 
 def _firsts(values: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

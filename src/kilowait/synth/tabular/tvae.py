@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kilowait.synth.generator import Told
-from kilowait.synth.tabular.blocks import Blocks
+from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
 
 __all__ = ["Maker", "draw", "train"]
 
@@ -45,23 +45,26 @@ class Maker(nn.Module):
         super().__init__()
         self.latent = latent
         self.body = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-        self.last = nn.Linear(hidden, blocks.width)
+        self.to_places = nn.Linear(hidden, len(blocks.places))
+        self.to_kinds = nn.Linear(hidden, sum(blocks.sizes))
         self.spread = nn.Parameter(torch.full((len(blocks.places),), 0.1))
 
-    def forward(self, numbers: Tensor) -> Tensor:
-        """Rows: places and logits of kinds."""
-        rows: Tensor = self.last(self.body(numbers))
-        return rows
+    def forward(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Places, and logits of kinds."""
+        x = self.body(numbers)
+        return torch.tanh(self.to_places(x)), self.to_kinds(x)
 
 
-def lost(maker: Maker, rows: Tensor, dense: Tensor, kinds: Tensor, blocks: Blocks) -> Tensor:
-    """-ln p of real rows, a row, under what was made of them."""
+def lost(maker: Maker, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: Blocks) -> Tensor:
+    """-ln p of real rows, a row, under what is made of the numbers."""
+    made, logits = maker(numbers)
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
-    away = (dense[:, blocks.places] - torch.tanh(rows[:, blocks.places])) / spread
+    away = (places[:, blocks.place_columns] - made) / spread
     total = (0.5 * away**2 + spread.log()).sum()
-    for column, part in zip(blocks.kind_columns, blocks.kinds, strict=True):
-        total = total + functional.cross_entropy(rows[:, part], kinds[:, column], reduction="sum")
-    return total / len(rows)
+    for column, part in zip(blocks.kind_columns, logits.split(blocks.sizes, 1), strict=True):
+        total = total + functional.cross_entropy(part, kinds[:, column], reduction="sum")
+    loss: Tensor = total / len(numbers)
+    return loss
 
 
 def train(
@@ -82,6 +85,7 @@ def train(
     dense = blocks.dense(kinds, places)
     reader = Reader(blocks, hidden, latent).to(device)
     maker = Maker(blocks, hidden, latent).to(device)
+    begin_with(maker.to_kinds, blocks.shares(kinds))
     weights = [*reader.parameters(), *maker.parameters()]
     optimizer = torch.optim.Adam(weights, rate, weight_decay=1e-5)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
@@ -91,7 +95,7 @@ def train(
         mean, log_spread = reader(dense[some])
         numbers = mean + log_spread.exp() * torch.randn_like(mean)
         beyond_chance = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
-        loss = likeness * lost(maker, maker(numbers), dense[some], kinds[some], blocks) + beyond_chance
+        loss = likeness * lost(maker, numbers, kinds[some], places[some], blocks) + beyond_chance
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -105,8 +109,7 @@ def train(
 @torch.inference_mode()
 def draw(maker: Maker, blocks: Blocks, count: int) -> tuple[Tensor, list[Tensor]]:
     """Places and kinds of `count` new rows."""
-    rows = maker(torch.randn(count, maker.latent))
+    places, logits = maker(torch.randn(count, maker.latent))
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
-    places = torch.tanh(rows[:, blocks.places])
-    kinds = [functional.gumbel_softmax(rows[:, part]).argmax(1) for part in blocks.kinds]
+    kinds = [drawn(part) for part in logits.split(blocks.sizes, 1)]
     return (places + spread * torch.randn_like(places)).clamp(-1, 1), kinds
