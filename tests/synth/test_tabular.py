@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
-from kilowait.synth import fit_generator
 from kilowait.synth.facts import facts_of, rows_of
 from kilowait.synth.tabular.blocks import Blocks
 from kilowait.synth.tabular.clock import Clock, clock_of
@@ -17,7 +16,7 @@ from kilowait.synth.tabular.ctgan import Wishes
 from kilowait.synth.tabular.encoding import Encoding, Kinds, Modes, Scores, encoding_of
 from kilowait.synth.tabular.mixture import mixture_of
 from kilowait.synth.tabular.ordering import in_runs, in_time
-from kilowait.synth.tabular.table import ASKED, frame_of
+from kilowait.synth.tabular.table import frame_of
 from tests.synth.test_generator import log
 
 
@@ -39,7 +38,9 @@ class TestClock:
 
 
 class TestTable:
-    @pytest.mark.parametrize("left_out", [(), ("user",), ("account", "queue"), ("gpus", "energy_j"), ("status",)])
+    @pytest.mark.parametrize(
+        "left_out", [(), ("user",), ("account", "queue"), ("gpus", "energy_j"), ("status",)]
+    )
     def test_rows_are_jobs_again(self, left_out):
         real = log(300, **dict.fromkeys(left_out))
         facts = facts_of(real)
@@ -94,7 +95,9 @@ class TestOrder:
         by_day = (when // 3600 % 24 // 8 == 1).mean()
         assert 0.7 < by_day < 0.9
         other = np.flatnonzero(table["again"][picked[1:]] == 0)
-        assert (table["hour"][picked[1:]][other] == when[other] // 3600 % 24).mean() > 0.3  # by chance: 1 in 24
+        assert (
+            table["hour"][picked[1:]][other] == when[other] // 3600 % 24
+        ).mean() > 0.3  # by chance: 1 in 24
 
     def test_bursts(self):
         table = self.rows()
@@ -188,9 +191,7 @@ class TestEncoding:
             encoding = encoding_of(table, numbers=form, most_kinds=4, rng=rng)
             again = Encoding.restored(encoding.state())
             assert again.sizes == encoding.sizes and list(again.coders) == list(table)
-            one, other = (
-                each.encode(table, np.random.default_rng(1)) for each in (encoding, again)
-            )
+            one, other = (each.encode(table, np.random.default_rng(1)) for each in (encoding, again))
             assert all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
             assert np.isnan(again.decode(*one, rng)["power_w"]).all()
 
@@ -224,4 +225,6 @@ def test_rare_kinds_are_wished_for_more_often_in_training():
         wish, column, kind = wishes.drawn(5000, evenly=False)
     assert 0.08 < (evenly == 1).float().mean() < 0.2 and not (evenly == 2).any()
     assert (kind == 1).float().mean() < 0.03
-    assert torch.equal(wish.argmax(1), kind) and torch.equal(wish.sum(1), torch.ones(5000)) and not column.any()
+    assert (
+        torch.equal(wish.argmax(1), kind) and torch.equal(wish.sum(1), torch.ones(5000)) and not column.any()
+    )

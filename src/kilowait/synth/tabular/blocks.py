@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kilowait.synth.tabular.table import Floats, Ints
+from kilowait.synth.tabular.values import Floats, Ints
 
 __all__ = ["Blocks", "Weights", "begin_with", "drawn", "load", "weights_of"]
 

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.synth.facts import WEEK_S
+from kilowait.synth.tabular.values import Floats
 
 __all__ = ["HOURS", "Clock", "clock_of"]
-
-Floats = npt.NDArray[np.float64]
 
 HOURS = 168
 PRIOR_HOURS = 8.0

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kilowait.synth.tabular.mixture import Mixture, mixture_of
-from kilowait.synth.tabular.table import KINDS, Floats, Ints
+from kilowait.synth.tabular.table import KINDS
+from kilowait.synth.tabular.values import Floats, Ints, kept_of, nearest
 
 __all__ = ["REACH", "Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
 
@@ -32,8 +33,6 @@ MODES = 10
 """Components of a mixture, at most."""
 LEAST_SHARE = 0.005
 """Of the rows a number must have to be a mode of its own."""
-KEPT = 20_000
-"""Values kept of a column of numbers at most, evenly spread by rank."""
 
 
 class Coder(Protocol):
@@ -130,7 +129,7 @@ class Modes:
         first = len(self.atoms)
         component = np.clip(kinds - first, 0, len(self.mean) - 1)
         logs = self.mean[component] + REACH * self.deviation[component] * np.clip(places, -1, 1)
-        values = _nearest(self.unit * np.expm1(np.clip(logs, 0.0, 500.0)), self.kept)
+        values = nearest(self.unit * np.expm1(np.clip(logs, 0.0, 500.0)), self.kept)
         if first:
             values = np.where(kinds < first, self.atoms[np.minimum(kinds, first - 1)], values)
         if self.missing[0]:
@@ -247,7 +246,7 @@ def encoding_of(
             coders[name] = _modes(column, most_kinds, rng)
         else:
             coders[name] = Scores(
-                _some(np.sort(known) if len(known) else np.zeros(1)), np.array([len(known) < len(column)])
+                kept_of(np.sort(known) if len(known) else np.zeros(1)), np.array([len(known) < len(column)])
             )
     return Encoding(coders)
 
@@ -277,19 +276,6 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
         mixture.mean,
         mixture.deviation,
         np.array([unit]),
-        _some(np.unique(rest)),
+        kept_of(np.unique(rest)),
         np.array([len(known) < len(column)]),
     )
-
-
-def _some(values: Floats) -> Floats:
-    """All of the ascending values, or `KEPT` of them."""
-    chosen: Floats = values[np.linspace(0, len(values) - 1, min(len(values), KEPT)).round().astype(np.int64)]
-    return chosen
-
-
-def _nearest(values: Floats, known: Floats) -> Floats:
-    """The known value that is nearest to each."""
-    place = np.clip(np.searchsorted(known, values), 1, max(len(known) - 1, 1))
-    low, high = known[place - 1], known[np.minimum(place, len(known) - 1)]
-    return np.where(values - low <= high - values, low, high)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma, softmax
 
-from kilowait.synth.tabular.table import Floats, Ints
+from kilowait.synth.tabular.values import Floats, Ints
 
 __all__ = ["Mixture", "mixture_of"]
 

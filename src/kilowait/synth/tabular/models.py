@@ -22,7 +22,8 @@ from kilowait.synth.facts import Columns
 from kilowait.synth.generator import Generator, State, Told
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_runs, in_time
-from kilowait.synth.tabular.table import ASKED, PLACE, Frame, Ints, asked_of, frame_of
+from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
+from kilowait.synth.tabular.values import Ints
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ import numpy as np
 
 from kilowait.synth.facts import LogFacts
 from kilowait.synth.tabular.clock import HOURS, Clock
-from kilowait.synth.tabular.table import Floats, Ints
+from kilowait.synth.tabular.values import Floats, Ints
 
 __all__ = ["in_runs", "in_time"]
 

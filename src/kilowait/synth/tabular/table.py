@@ -17,11 +17,9 @@ import numpy.typing as npt
 
 from kilowait.synth.facts import DAY_S, Columns, LogFacts
 from kilowait.synth.tabular.clock import Clock, clock_of
+from kilowait.synth.tabular.values import Floats, Ints, kept_of, nearest
 
-__all__ = ["ASKED", "KINDS", "PLACE", "Floats", "Frame", "Ints", "asked_of", "frame_of"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+__all__ = ["ASKED", "KINDS", "PLACE", "Frame", "asked_of", "frame_of"]
 
 ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """What a user asks for, as far as a log has it."""
@@ -39,7 +37,9 @@ class Frame:
     pace: Floats
     """Of its clock."""
     whole: npt.NDArray[np.bool_]
-    """Two values: whether submissions are whole seconds, and whether run times are."""
+    """One value: whether submissions are whole seconds."""
+    runtimes: Floats
+    """Run times, ascending."""
     accounts: Ints
     """Of each user, one after another: his accounts, those he uses most first."""
     account_ends: Ints
@@ -91,12 +91,11 @@ class Frame:
                 np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)
             ]
         if facts.exact_requests:
-            runtime = request = table["runtime_s"]
+            jobs["estimate_s"] = jobs["runtime_s"] = table["runtime_s"]
         else:
-            request = table["estimate_s"]
-            runtime = table["used"] * np.maximum(request, 1.0)
-        jobs["estimate_s"] = request
-        jobs["runtime_s"] = np.round(runtime) if self.whole[1] else runtime
+            jobs["estimate_s"] = table["estimate_s"]
+            wanted = table["used"] * np.maximum(table["estimate_s"], 1.0)
+            jobs["runtime_s"] = nearest(wanted, self.runtimes)
         if "energy_j" in facts.columns:
             jobs["energy_j"] = table["power_w"] * jobs["nodes"] * jobs["runtime_s"]
         return {name: jobs[name] for name in facts.columns}
@@ -123,7 +122,7 @@ class Frame:
 
 def frame_of(rows: Columns, facts: LogFacts) -> Frame:
     """The frame of a log."""
-    submit, runtime = rows["submit_s"], rows["runtime_s"]
+    submit = rows["submit_s"]
     others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
     moments = submit + facts.zero_s
     accounts = ends = np.empty(0, np.int64)
@@ -133,7 +132,8 @@ def frame_of(rows: Columns, facts: LogFacts) -> Frame:
         ends = np.cumsum(np.bincount(pairs[0]))
     return Frame(
         clock_of(others, (float(moments[0]), float(moments[-1]))).pace,
-        np.array([bool((column == np.round(column)).all()) for column in (submit, runtime)]),
+        np.array([bool((submit == np.round(submit)).all())]),
+        kept_of(np.unique(rows["runtime_s"])),
         accounts,
         ends,
     )
