@@ -31,8 +31,8 @@ REACH = 4.0
 """Standard deviations from the middle of a mode to the end of its places."""
 MODES = 10
 """Components of a mixture, at most."""
-LEAST_SHARE = 0.005
-"""Of the rows a number must have to be a mode of its own."""
+LEAST_SHARE, LEAST_ROWS = 0.005, 10
+"""Of the rows, and rows, that a number must have to be a mode of its own."""
 
 
 class Coder(Protocol):
@@ -263,7 +263,7 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)
     often = np.argsort(-counts, kind="stable")[:most]
-    atoms = np.sort(values[often[counts[often] >= LEAST_SHARE * len(known)]])
+    atoms = np.sort(values[often[counts[often] >= max(LEAST_SHARE * len(known), LEAST_ROWS)]])
     rest = known[~np.isin(known, atoms)]
     if not len(rest):
         rest = known if len(known) else np.zeros(1)
