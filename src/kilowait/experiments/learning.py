@@ -92,6 +92,8 @@ class Learning:
     precision: str = "float32"
     threads: int = 1
     """Of torch on the CPU; two beside a busy neighbour can be a hundred times as slow as one."""
+    env_threads: int | None = None
+    """Of the environments; None: one a core. 1 is best beside other trainings. It changes no result."""
     teacher: str | None = None
     """Who is imitated before anything else is learned: a rule's name or look-ahead; None: nobody."""
     teacher_steps: int = 50_000

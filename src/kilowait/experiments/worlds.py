@@ -70,7 +70,7 @@ def _batch_world(cluster: Cluster, how: Learning) -> World:
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return BatchVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, **vars(asking),
+            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
     return World("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), asked_as(asking))
@@ -90,7 +90,7 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
         return GpuVectorEnv(
             copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), placing=placing,
             episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
-            **vars(asking),
+            threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
     return World(
@@ -111,7 +111,7 @@ def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
         given: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(drawn), **vars(asking)}
         return EnergyVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            copy=copied, **given,
+            copy=copied, threads=how.env_threads, **given,
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
