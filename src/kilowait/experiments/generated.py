@@ -123,7 +123,9 @@ def drawn_for(
         _check_fits(made, cluster, folder)
         tables.append(brought_to_load(made, cluster, load))
         seen = reach(
-            generator.facts, log.jobs if as_logged is None else as_logged, same=_same(folder, generator, log)
+            generator.facts,
+            log.jobs if as_logged is None else as_logged,
+            same=_same(folder, generator, log, trace),
         )
         records.append({"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **seen})
         warnings += _warned(folder, seen, trace, len(split(log.jobs).train))
@@ -164,13 +166,17 @@ def reach(facts: LogFacts, jobs: JobTable, *, same: bool) -> dict[str, Any]:
     return {**told, "saw": saw, **{f"{name}_from": _moment(at, zero) for name, at in begins.items()}}
 
 
-def _same(folder: str | PathLike[str], generator: Generator, log: Workload) -> bool:
-    """Whether a generator was fitted to the very log: by the digest in its manifest, or else by the file's name."""
+def _same(folder: str | PathLike[str], generator: Generator, log: Workload, trace: str) -> bool:
+    """Whether a generator was fitted to the very log: by what its manifest says it read, or else by the file's name.
+
+    A workload that was made has no file, and all of one kind have the same name: there only the words are looked at.
+    """
     manifest = Path(folder) / "manifest.json"
     inputs = read_json(manifest, Path(folder)).get("inputs", {}) if manifest.exists() else {}
-    if log.sha256 is not None and log.sha256 in inputs.values():
+    if trace in inputs or (log.sha256 is not None and log.sha256 in inputs.values()):
         return True
-    return generator.facts.source == str(log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs")
+    named = generator.facts.source == str(log.jobs.meta.get("source") or log.jobs.meta.get("model") or "jobs")
+    return named and (log.sha256 is not None or not inputs)
 
 
 def _warned(folder: str, seen: dict[str, Any], trace: str, training: int) -> list[str]:
