@@ -75,6 +75,7 @@ def text(found: Mapping[str, Any]) -> str:
                         _interval(row["of_best_rule_interval"]),
                         best,
                         " ".join(f"{value:.2f}" for value in row["by_seed"]),
+                        ", ".join(dict.fromkeys(_went(one) for one in row["went"])),
                         f"{row['cpu_s']:.0f}",
                     ]
                 )
@@ -88,6 +89,7 @@ def text(found: Mapping[str, Any]) -> str:
         "95 % interval",
         "best rule",
         "by seed",
+        "search went",
         "core s",
     ]
     parts = [table(heads, lines)] if lines else ["nothing is finished yet"]
@@ -95,7 +97,8 @@ def text(found: Mapping[str, Any]) -> str:
         seeds = ", ".join(map(str, found["seeds"]))
         parts.append(
             f"mean bounded slowdown on later real jobs; means over seeds {seeds}; of real: over the agent of the same "
-            "learner trained on real jobs (below 1 is better)"
+            "learner trained on real jobs (below 1 is better); where a search went nowhere, the agent plays the score it "
+            "began at, with what it remembers"
         )
         parts.append("\n".join(summary(found["logs"])))
     if found["missing"]:
@@ -150,6 +153,22 @@ def _told(what: str) -> str:
     if what == REAL:
         return what
     return f"{what.removesuffix(WITH)} and real" if what.endswith(WITH) else f"{what} alone"
+
+
+def _went(told: Mapping[str, Any] | None) -> str:
+    """How far a search went from where it began; of a network nothing.
+
+    >>> (
+    ...     _went({"began_at": "usual", "went": "nowhere: nothing clearly better", "kept_rule": None}),
+    ...     _went(None),
+    ... )
+    ('nowhere', '')
+    """
+    if told is None:
+        return ""
+    return (
+        f"kept {told['kept_rule']}" if told["kept_rule"] is not None else str(told["went"]).partition(":")[0]
+    )
 
 
 def _interval(ends: Sequence[float] | None) -> str:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduce import learning
+from benchmarks.reproduce.gpu_learning import SMALL_STEPS
 from benchmarks.reproduce.sources import Sources
 from benchmarks.reproduce.synthetic_table import compared, text
 from kilowait import agents
@@ -54,10 +55,9 @@ SHARE = 0.5
 """Of the windows that have generated jobs where both are learned from."""
 PPO: dict[str, Any] = {
     **learning.RECIPE,
-    "steps": 250_000,
-    "teacher_steps": 20_000,
+    "steps": 1_000_000,
     "env_threads": 1,
-    "settings": {"validate_every": 12},
+    "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
 }
 """The same for all cells."""
 SLOW = ("transformer", "diffusion", "ctgan", "tvae")
