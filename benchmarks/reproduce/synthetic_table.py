@@ -97,8 +97,8 @@ def text(found: Mapping[str, Any]) -> str:
         seeds = ", ".join(map(str, found["seeds"]))
         parts.append(
             f"mean bounded slowdown on later real jobs; means over seeds {seeds}; of real: over the agent of the same "
-            "learner trained on real jobs (below 1 is better); where a search went nowhere, the agent plays the score it "
-            "began at, with what it remembers"
+            "learner trained on real jobs (below 1 is better); where a search went nowhere, the agent plays the score "
+            "it began at, with what it remembers"
         )
         parts.append("\n".join(summary(found["logs"])))
     if found["missing"]:
