@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.mixture import Mixture
+from kilowait.agents.mixture import Mixture, laid_out
+from kilowait.envs.vector import BatchVectorEnv
 from kilowait.errors import InputError
 from kilowait.experiments.generated import Synthetic, drawn_for, reach
 from kilowait.experiments.inputs import Workload
 from kilowait.experiments.learning import Learning, learn
+from kilowait.experiments.worlds import SyntheticFirst
 from kilowait.synth import fit_generator
 from kilowait.synth.facts import facts_of
 
@@ -142,6 +144,21 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, eas
     with pytest.raises(InputError, match="was begun with generated 1 jobs"):
         other = Mixture((JOBS[:540],), 0.5, "synthetic-first")
         learned(tmp_path / "after", other, how, resume=True)
+
+
+def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(folder):
+    mixture = replace(drawn(folder).mixture, share=0.25, curriculum="synthetic-first")
+    laid = laid_out(JOBS[:540], mixture)
+    inner = BatchVectorEnv(
+        4, jobs=laid.jobs, cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep", threads=1
+    )
+    vec = SyntheticFirst(inner, laid, mixture, steps=400)
+    seen, _ = vec.reset(seed=0)
+    for done in range(0, 400, 4):  # decisions of all four copies so far
+        begins = inner.board.scene.copies["next_first"]
+        assert ((begins >= 540) if done < 100 else (begins < 540)).all()
+        seen = vec.step(seen["mask"].argmax(axis=1))[0]
+    inner.close()
 
 
 def test_parts_too_short_for_an_episode_are_told(folder, tmp_path):
