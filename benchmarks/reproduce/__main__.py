@@ -19,6 +19,7 @@ from benchmarks.reproduce import (
     rlscheduler,
     simulators,
     synthetic,
+    synthetic_training,
     tsafrir,
 )
 from benchmarks.reproduce.sources import Sources
@@ -37,7 +38,10 @@ TABLES = {
     "gpu-learning": gpu_learning,
     "foresight": foresight,
     "synthetic": synthetic,
+    "synthetic-training": synthetic_training,
 }
+OWN = {"synthetic-training": synthetic_training.main}
+"""Tables with options of their own."""
 
 HELP = """\
 tables:
@@ -57,6 +61,8 @@ tables:
                     less with --logs KTH-SP2
   synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
                     fits for half an hour (see python -m benchmarks.reproduce.synthetic)
+  synthetic-training  ours: agents trained on generated jobs, judged on real ones, four logs; hours on one core, has
+                    options of its own (see python -m benchmarks.reproduce synthetic-training --help)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
@@ -64,6 +70,9 @@ example:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code 0: the table was printed; 2: it could not be made."""
+    words = sys.argv[1:] if words is None else list(words)
+    if words and words[0] in OWN:
+        return OWN[words[0]](words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce",
         description="Print other people's tables with kilowait's numbers for the same jobs beside them.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import generated, options, show
 from kilowait.cli.energy_learning import judged_with_power, show_on_energy
 from kilowait.cli.resuming import resumable, state_folder
 from kilowait.cli.search import RIVALS
@@ -70,6 +70,7 @@ def train_network(
         )
     if not machine.placed:
         training.test_windows(workload.jobs, how.window_jobs, seed=how.seed)
+    drawn = generated.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     settings = how.algorithm_settings()
     updates = max(1, how.steps // (settings.rollout * how.envs))
@@ -95,6 +96,7 @@ def train_network(
         agent, history = learning.learn(
             parts.train, parts.validation, machine, how,
             folder=state, resume=resume, progress=progress, power=power,
+            mixture=None if drawn is None else drawn.mixture,
         )  # fmt: skip
     curves.close()
     front = None
@@ -120,7 +122,7 @@ def train_network(
         found = _judged_on_gpus(agent, parts.test, machine, how)
     else:
         found = _judged(agent, workload, machine, how, trace)
-    manifest = workload.provenance(trace, show.command(context), show.today())
+    manifest = workload.provenance(trace, show.command(context), show.today()) | generated.kept_with(drawn)
     learning.save_learned(
         out,
         history,

@@ -12,6 +12,7 @@ from typing import Any
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.explaining import explained_weights
+from kilowait.agents.mixture import Mixture
 from kilowait.agents.searching.objectives import OBJECTIVES
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
@@ -58,13 +59,17 @@ def train(
     progress: Callable[[Generation], None] | None = None,
     folder: Path | None = None,
     resume: bool = False,
+    mixture: Mixture | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
 
     In `folder` the search is kept after every generation, and `resume` goes on from there, exactly. What the agent
-    looks at on the validation jobs is ``agent.provenance["explained"]``.
+    looks at on the validation jobs is ``agent.provenance["explained"]``. A `mixture` has generated jobs to learn from
+    besides.
     """
     parts = split(jobs)
+    made = () if mixture is None else mixture.generated
+    generated = {f"generated {place}": table for place, table in enumerate(made, 1)}
     agent, history = agents.train(
         parts.train,
         parts.validation,
@@ -81,8 +86,13 @@ def train(
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
         keeping=search_in(
-            folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
+            folder,
+            {"training": parts.train, "validation": parts.validation, **generated},
+            cluster,
+            resume=resume,
+            more={} if mixture is None else mixture.words,
         ),
+        mixture=mixture,
     )
     looked = explained_weights(agent, parts.validation, cluster, how.backfill)
     told = {} if looked is None else looked.to_dict()
