@@ -199,9 +199,9 @@ Predict = Annotated[
     str | None,
     typer.Option(
         metavar="P",
-        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]) "
-        "or last2. Rules order by predictions, reservations are made with safe ones; jobs are killed by the user's "
-        "limit alone.",
+        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]), "
+        "last2, or a folder that kilowait predict fit wrote. Rules order by predictions, reservations are made with "
+        "safe ones; jobs are killed by the user's limit alone.",
         show_default=False,
     ),
 ]

@@ -20,8 +20,9 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.energy_learning import bound
-from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen
+from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen, is_kept
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
+from kilowait.experiments.kept_predictor import KeptPredictor, kept_predictor
 from kilowait.experiments.placing import (
     BACKFILLS,
     PlacedSettings,
@@ -81,7 +82,7 @@ class Scenario:
     columns: str | None = None
     strict: bool = False
     predict: str | None = None
-    """Who predicts run times (`foreseeing.PREDICTORS`); None: the users' estimates are believed."""
+    """Who predicts run times (`foreseeing.PREDICTORS`, or the folder of a kept one); None: users are believed."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
@@ -165,6 +166,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
     workload, cluster, notes = prepared(scenario, progress)
+    notes += workload.hindsight
     jobs = workload.jobs
     backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
@@ -204,6 +206,7 @@ def prepared(
 ) -> tuple[Workload, Cluster, tuple[str, ...]]:
     """Jobs at the load asked for, with predictions where those are, the machine, and notes for people.
 
+    What is judged, and whether a kept predictor has seen it, is the caller's to say (`Workload.judged_from`).
     `progress` hears of every fit of a predictor.
     """
     workload = workload_of(
@@ -217,6 +220,7 @@ def prepared(
     check_levers_on(scenario.levers, cluster)
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
+    predictors: tuple[KeptPredictor, ...] = ()
     if cluster.placed:
         jobs, more = _independent(jobs, scenario.dependencies)
         notes += more
@@ -224,6 +228,8 @@ def prepared(
         jobs, more = dressed(scenario.power, jobs)
         notes += more
     if scenario.predict is not None:
+        if is_kept(scenario.predict):  # on the log's own clock, whatever load the jobs are brought to
+            predictors += (kept_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)
         jobs = foreseen(jobs, cluster, scenario.predict, progress=progress)
         notes.append(
             f"run times are predicted ({scenario.predict}), from jobs that had ended in a first replay, fcfs with the "
@@ -236,7 +242,7 @@ def prepared(
             f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the "
             "queue only grows; take a larger --cluster or a lower --load"
         )
-    return Workload(jobs, workload.ledger, workload.sha256), cluster, tuple(notes)
+    return Workload(jobs, workload.ledger, workload.sha256, predictors), cluster, tuple(notes)
 
 
 def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[str, ...]]:
