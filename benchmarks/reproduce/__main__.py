@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.reproduce import (
+    budget,
     energy_learning,
     foresight,
     gaia,
@@ -36,6 +37,7 @@ TABLES = {
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
     "foresight": foresight,
+    "budget": budget,
     "synthetic": synthetic,
 }
 
@@ -55,6 +57,7 @@ tables:
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
   foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
                     less with --logs KTH-SP2
+  budget            ours: a budget of power planned with predicted watts, on Kabré's measured joules; two minutes
   synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
                     fits for half an hour (see python -m benchmarks.reproduce.synthetic)
 

@@ -23,7 +23,7 @@ def log(tmp_path_factory):
     jobs = habits()
     columns = {name: jobs[name] for name in jobs.columns}
     queues = {"queue": ("short", "long")}
-    joules = jobs["runtime_s"] * 200.0
+    joules = jobs["runtime_s"] * 150.0
     write_trace(
         JobTable(labels=queues, **columns, queue=(jobs["user"] == 1).astype(int), energy_j=joules), path
     )
@@ -104,3 +104,33 @@ def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     write_trace(habits(), bare)
     error = kilowait("simulate", bare, "--cluster", 4, "--predict", kept).error()
     assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
+
+
+def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
+    watts = fitted(log, tmp_path / "watts", "--target", "power")
+    words = (
+        "simulate",
+        log,
+        "--cluster",
+        4,
+        "--power",
+        "taurus",
+        "--levers",
+        "budget=480W",
+        "--out",
+        tmp_path / "run",
+    )
+    said = kilowait(*words, "--predict-power", watts)
+    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
+    assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
+    told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
+    assert told["budget_w"] == 480 and 0 <= told["share"] < 1
+    kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
+    assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
+    times = fitted(log, tmp_path / "times")
+    assert (
+        f"the predictor {times} says runtime, and power is asked for"
+        in kilowait(*words[:-2], "--predict-power", times).error()
+    )
+    error = kilowait("compare", log, "--predict-power", "forest").error()
+    assert "--predict-power is of no use without a power model" in error

@@ -78,6 +78,7 @@ def evaluate(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    predict_power: options.PredictPower = None,
     json: options.Json = False,
 ) -> None:
     """Try an agent on the last part of a log, against rules on the same windows, and say whether the gain is real.

@@ -179,6 +179,7 @@ def train(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    predict_power: options.PredictPower = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:

@@ -14,6 +14,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.file import described
 from kilowait.cluster.speeds import Speeds
 from kilowait.energy.accounts import Accounts
+from kilowait.energy.levering import Exceeded, exceeded
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
@@ -21,6 +22,7 @@ from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.energy_learning import bound
 from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen, is_kept
+from kilowait.experiments.foreseeing_power import check_power_predictor, is_kept_power, planned
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
 from kilowait.experiments.kept_predictor import KeptPredictor, kept_predictor
 from kilowait.experiments.placing import (
@@ -83,6 +85,8 @@ class Scenario:
     strict: bool = False
     predict: str | None = None
     """Who predicts run times (`foreseeing.PREDICTORS`, or the folder of a kept one); None: users are believed."""
+    predict_power: str | None = None
+    """Who says what jobs will draw (`foreseeing_power`), for levers; None: what was measured, as if it were known."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
@@ -103,6 +107,10 @@ class Scenario:
         )
         if self.predict is not None:
             check_predictor(self.predict)
+        if self.predict_power is not None:
+            if self.power is None:
+                raise InputError("--predict-power is of no use without a power model; name one with --power")
+            check_power_predictor(self.predict_power)
         check_levers(self.levers)
         check_power(self.levers, self.power)
 
@@ -150,6 +158,8 @@ class Done:
     """What it drew, where a power model was given."""
     pulled: str = ""
     """The levers, in words."""
+    exceeded: Exceeded | None = None
+    """How far it went above its budget of power, where it had one."""
     speeds: Speeds | None = None
     """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
 
@@ -173,7 +183,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         rule = bound(rule, None, scenario.levers)
         given = arguments(rules, jobs, cluster, rule, backfill)
         log = simulate(jobs, cluster, rule, backfill, **given)
-        accounts, words = None, ""
+        accounts, words, above = None, "", None
     else:
         meter = meter_for(scenario.power, jobs, cluster)
         rule = bound(rule, meter, scenario.levers)
@@ -184,8 +194,9 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
         accounts = meter.account(log, pulled if cap is None else scenario.levers)
         words = pulled.words if cap is None else cap_words(cap)
+        above = None if pulled.budget_w is None else exceeded(accounts, pulled.budget_w)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
-    return Done(whole, workload, cluster, log, notes, accounts, words, given.get("speeds"))
+    return Done(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
 
 
 def check_backfill(backfill: str | int) -> None:
@@ -227,6 +238,12 @@ def prepared(
     if scenario.power is not None:
         jobs, more = dressed(scenario.power, jobs)
         notes += more
+        if scenario.predict_power is not None:
+            if is_kept_power(scenario.predict_power):
+                kept = kept_predictor(scenario.predict_power, "power", workload.jobs, scenario.trace)
+                predictors += (kept,)
+            jobs, note = planned(scenario.power, jobs, cluster, scenario.predict_power, progress)
+            notes.append(note)
     if scenario.predict is not None:
         if is_kept(scenario.predict):  # on the log's own clock, whatever load the jobs are brought to
             predictors += (kept_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)

@@ -15,7 +15,7 @@ FEATURES: dict[str, str] = {
     "stretch": "run time at the slowest level it may be given / at full speed, less 1",
     "saving": "1 - least energy of those levels / energy at full speed",
 }
-"""Of a waiting job. Its power is taken for known, as everywhere in `kilowait.energy`."""
+"""Of a waiting job. Its power is what levers plan with: `planned_w` where jobs have that, else taken for known."""
 
 SUMMARY: dict[str, str] = {
     **OF_MACHINE,
