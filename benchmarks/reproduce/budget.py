@@ -40,7 +40,7 @@ from kilowait.experiments.foreseeing_power import MODEL, with_planned_power
 from kilowait.jobs import JobTable
 from kilowait.units import format_span
 
-__all__ = ["PARTS", "PLANS", "power_model", "results", "text"]
+__all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "replayed", "results", "row_of", "text"]
 
 NODES = 32
 """Jobs hold some 20 on average."""
@@ -113,6 +113,19 @@ def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str
     return told | ({} if pulled.budget_w is None else asdict(exceeded(spent, pulled.budget_w)))
 
 
+def row_of(words: str, row: dict[str, float]) -> list[str]:
+    """A plan's row of a table."""
+    return [
+        words,
+        format_span(round(row["mean_wait_s"])),
+        format_span(round(row["p95_wait_s"])),
+        f"{row['mean_bsld']:,.1f}",
+        f"{row['mean_w'] / 1e3:.2f}",
+        f"{100 * row['share']:.2f} %",
+        f"{100 * row['most_w'] / row['budget_w']:.1f} %",
+    ]
+
+
 def text(found: dict[str, Any]) -> str:
     """A table a budget."""
     lines = [
@@ -125,20 +138,7 @@ def text(found: dict[str, Any]) -> str:
         f"{format_span(round(free['mean_wait_s']))}, bounded slowdown {free['mean_bsld']:.1f}"
     )
     for budget in BUDGETS:
-        rows = []
-        for words in PLANS:
-            row = found["plans"][f"{budget} %, {words}"]
-            rows.append(
-                [
-                    words,
-                    format_span(round(row["mean_wait_s"])),
-                    format_span(round(row["p95_wait_s"])),
-                    f"{row['mean_bsld']:,.1f}",
-                    f"{row['mean_w'] / 1e3:.2f}",
-                    f"{100 * row['share']:.2f} %",
-                    f"{100 * row['most_w'] / row['budget_w']:.1f} %",
-                ]
-            )
+        rows = [row_of(words, found["plans"][f"{budget} %, {words}"]) for words in PLANS]
         limit = found["plans"][f"{budget} %, full load"]["budget_w"]
         heads = ["planned with", "mean wait", "95 % below", "bsld", "mean kW", "time above", "by at most"]
         lines.append(f"\nbudget of {budget} % of full power, {limit / 1e3:.2f} kW\n")
