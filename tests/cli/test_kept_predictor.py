@@ -134,3 +134,42 @@ def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
     )
     error = kilowait("compare", log, "--predict-power", "forest").error()
     assert "--predict-power is of no use without a power model" in error
+
+
+def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
+    small = (
+        "--envs",
+        2,
+        "--episode-jobs",
+        20,
+        "--slots",
+        8,
+        "--window-jobs",
+        50,
+        "--windows",
+        2,
+        "--cluster",
+        4,
+    )
+    words = (
+        "train",
+        log,
+        "--algo",
+        "ppo",
+        "--steps",
+        128,
+        *small,
+        "--out",
+        tmp_path / "ppo",
+        "--predict",
+        kept,
+    )
+    said = kilowait(*words, "--told")
+    assert said.status == 0, said.err
+    explained = (tmp_path / "ppo" / "results.json").read_text()
+    assert "what reservations are made with" in explained
+    few = ("--cluster", 4, "--windows", 2, "--window-jobs", 50, "--rules", "saf")
+    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--predict", kept).out
+    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    error = kilowait("train", log, "--algo", "ppo", "--told", "--out", tmp_path / "x").error()
+    assert "--told shows networks what predictions know; it needs" in error
