@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.reproduce import (
+    budget,
     energy_learning,
     foresight,
     gaia,
@@ -37,6 +38,7 @@ TABLES = {
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
     "foresight": foresight,
+    "budget": budget,
     "synthetic": synthetic,
     "synthetic-training": synthetic_training,
 }
@@ -59,6 +61,7 @@ tables:
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
   foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
                     less with --logs KTH-SP2
+  budget            ours: a budget of power planned with predicted watts, on Kabré's measured joules; two minutes
   synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
                     fits for half an hour (see python -m benchmarks.reproduce.synthetic)
   synthetic-training  ours: agents trained on generated jobs, judged on real ones, four logs; hours on one core, has

@@ -59,10 +59,11 @@ def train_network(
     scenario = options.scenario_asked(context, trace, backfill=how.backfill, levers=levers or "none")
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
+        workload = training.judged_last(workload)
     power = None
     if scenario.power is not None and levers is not None:
         power = energy_learning.Powering.of(scenario.power, levers, workload.jobs, machine)
-    for text in notes:
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     if machine.placed and len(split(workload.jobs).test) < how.window_jobs:
         raise InputError(

@@ -42,7 +42,8 @@ def train_rule(
     scenario = options.scenario_asked(context, trace, backfill=how.backfill)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
-    for text in notes:
+        workload = training.judged_last(workload)
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     training.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # a log too short is told before
     drawn = generated.generated_jobs(context, scenario, workload, machine, how.seed)

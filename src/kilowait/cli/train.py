@@ -184,6 +184,15 @@ def train(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    told: Annotated[
+        bool,
+        typer.Option(
+            "--told",
+            help="Networks, with --predict: show what predictions know besides the estimate: safe bound, quickness, "
+            "part of the request.",
+        ),
+    ] = False,
+    predict_power: options.PredictPower = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -206,6 +215,11 @@ def train(
     if algo == "es" and teacher is not None:
         raise InputError(
             f"--teacher {teacher} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
+        )
+    if told and (algo == "es" or predict in (None, "last2")):
+        raise InputError(
+            "--told shows networks what predictions know; it needs --algo ppo, a2c, d3qn or sac, and --predict forest "
+            "or the folder of a predictor"
         )
     if preferences is not None:
         if algo == "es":
@@ -234,6 +248,7 @@ def train(
                 "teacher": teacher,
                 "teacher_steps": teacher_steps,
                 "device": device,
+                **({"told": True} if told else {}),
                 **own,
             },
             backfill=backfill,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.kept_predictor import KeptPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sha256
@@ -60,6 +61,17 @@ class Workload:
     """Of the file; None for a workload that was made."""
     sha256: str | None = None
     """Of the file or folder as it lies on the disk."""
+    predictors: tuple[KeptPredictor, ...] = ()
+    """Kept ones that say something of these jobs."""
+
+    def judged_from(self, first: int) -> Workload:
+        """The same where only jobs from a place on, by submission, are judged."""
+        return replace(self, predictors=tuple(one.judged_from(first) for one in self.predictors))
+
+    @property
+    def hindsight(self) -> tuple[str, ...]:
+        """What people are told where a predictor may have seen the jobs that are judged."""
+        return tuple(one.note for one in self.predictors if one.note is not None)
 
     def provenance(self, trace: str, command: Sequence[str], date: str) -> dict[str, Any]:
         """What a manifest says of where the jobs come from; the date is the caller's."""
@@ -68,6 +80,7 @@ class Workload:
             "date": date,
             "seeds": {"workload": self.jobs.meta.get("seed")},
             "inputs": {trace: self.sha256},
+            **({"predictors": [one.to_dict() for one in self.predictors]} if self.predictors else {}),
         }
 
 

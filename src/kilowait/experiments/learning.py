@@ -67,6 +67,9 @@ class Learning:
     backfill: str | int = "easy"
     backfill_order: str = "agent"
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
+    told: bool = False
+    """Whether the network is shown what predictions know besides the estimate; jobs must bring them. Not on placed
+    nodes."""
     reward: Mapping[str, float] | None = None
     """Weights of the terms of the reward; None: slowdown, on placed nodes mean completion time."""
     preferences: tuple[str, ...] = ()

@@ -21,9 +21,10 @@ from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.judging import Contest, Windows, cut_windows, split
 from kilowait.experiments.begun import search_in
 from kilowait.experiments.compare import compare
+from kilowait.experiments.inputs import Workload
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "Training", "judged", "save_agent", "test_windows", "train"]
+__all__ = ["ALGORITHMS", "Training", "judged", "judged_last", "save_agent", "test_windows", "train"]
 
 ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
 
@@ -97,6 +98,11 @@ def train(
     looked = explained_weights(agent, parts.validation, cluster, how.backfill)
     told = {} if looked is None else looked.to_dict()
     return replace(agent, provenance={**agent.provenance, "explained": told}), history
+
+
+def judged_last(workload: Workload) -> Workload:
+    """The same, of which the last 20 % are judged."""
+    return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
 
 
 def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kilowait.agents.mixture import Laid, Mixture
 from kilowait.cluster import Cluster
+from kilowait.errors import InputError
 from kilowait.experiments.energy_learning import Powering, power_of
 from kilowait.jobs import JobTable
 
@@ -53,6 +54,7 @@ def _asked(how: Learning) -> dict[str, Any]:
         "backfill_order": how.backfill_order,
         "max_wait_s": _bound_s(how),
         "graph": how.net == "gat",
+        "told": how.told,
     }
 
 
@@ -83,6 +85,10 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
     from kilowait.envs.gpu.vector import GpuVectorEnv
     from kilowait.experiments.placing import run_speeds
 
+    if how.told:
+        raise InputError(
+            f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
+        )
     asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
     placing = Placing(blocking=False, **GPU_PLACING)
 
