@@ -12,7 +12,14 @@ from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator, load_generator
 from kilowait.synth.conditions import parse_conditions
 
-QUICK = {"transformer": {"passes": 1.5, "width": 16, "layers": 1}}
+BRIEF = {"steps": 3, "width": 16, "batch": 100}
+QUICK = {
+    "transformer": {"passes": 1.5, "width": 16, "layers": 1},
+    "ctgan": BRIEF,
+    "tvae": BRIEF,
+    "copulagan": BRIEF,
+    "diffusion": {**BRIEF, "draw_steps": 3},
+}
 """Settings with which fitting takes a moment; the laws do not depend on how well a generator has learned."""
 
 
@@ -159,6 +166,12 @@ def test_misspelt_names():
         ("transformer", {"width": 12}, "width is 12; it must be a multiple of 8"),
         ("transformer", {"draws": 0}, "draws is 0; it must be at least 1"),
         ("transformer", {"passes": 0}, "passes is 0; it must be above 0"),
+        ("ctgan", {"steps": 0}, "steps is 0; it must be at least 1"),
+        ("copulagan", {"batch": 9}, "batch is 9; it must be at least 10"),
+        ("tvae", {"latent": 0}, "latent is 0; it must be at least 1"),
+        ("tvae", {"likeness": 0}, "likeness is 0; it must be above 0"),
+        ("diffusion", {"rate": -1.0}, "rate is -1.0; it must be above 0"),
+        ("diffusion", {"draw_steps": 0}, "draw_steps is 0; it must be at least 1"),
     ],
 )
 def test_settings_out_of_range(model, setting, words):

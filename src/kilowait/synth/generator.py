@@ -41,6 +41,13 @@ GENERATORS: dict[str, tuple[str, str]] = {
         "kilowait.synth.transformer:Transformer",
         "when people submit as in the log, what they submit from a network that knows their habits",
     ),
+    "ctgan": ("kilowait.synth.tabular.models:Ctgan", "rows by a network that learns to deceive a critic"),
+    "tvae": ("kilowait.synth.tabular.models:Tvae", "rows squeezed through a few numbers and made again"),
+    "copulagan": (
+        "kilowait.synth.tabular.models:CopulaGAN",
+        "ctgan on ranks, so that columns are as in the log",
+    ),
+    "diffusion": ("kilowait.synth.tabular.models:Diffusion", "rows out of noise, step by step"),
 }
 """Name to where it lives, and what it is."""
 
@@ -65,6 +72,7 @@ class Generator(ABC):
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
+        self.device = "cpu"
 
     # -- what each kind brings ---------------------------------------------------------------------
 
@@ -88,7 +96,14 @@ class Generator(ABC):
 
     @classmethod
     def fit(
-        cls, jobs: JobTable, *, seed: int = 0, names: bool = False, told: Told | None = None, **settings: Any
+        cls,
+        jobs: JobTable,
+        *,
+        seed: int = 0,
+        names: bool = False,
+        told: Told | None = None,
+        device: str = "cpu",
+        **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
 
@@ -97,10 +112,12 @@ class Generator(ABC):
             seed: same seed, same generator.
             names: keep the numbers and names of users and accounts, in the folder and in samples.
             told: called with what is being done and the share that is done.
+            device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, _settings(cls, settings), seed)
+        made.device = device
         made._learn(rows_of(jobs, facts), told or _nobody)
         return made
 
@@ -196,6 +213,7 @@ def fit_generator(
     seed: int = 0,
     names: bool = False,
     told: Told | None = None,
+    device: str = "cpu",
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -205,7 +223,7 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, **settings)
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, **settings)
 
 
 def load_generator(folder: str | PathLike[str]) -> Generator:
