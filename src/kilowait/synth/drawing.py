@@ -27,6 +27,7 @@ from kilowait.synth.whatif import Changes, Weights
 __all__ = ["Asked", "Layers", "Part", "Told", "drawn", "expected_jobs"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Part = tuple[Columns, float]
 """Jobs, and a moment before which no later part of the stream has any."""
 Told = Callable[[str, float], None]
@@ -42,6 +43,8 @@ AHEAD = 20_000
 MARGIN = 1.5
 """How much denser than seems necessary jobs are drawn for a load, and then thinned to it."""
 ATTEMPTS = 4
+EXCHANGES = 20
+"""Jobs exchanged, at most, for a load."""
 SCORE = "score"
 
 
@@ -200,15 +203,15 @@ class _Drawing:
     def at_rate(self, weights: Weights, goal: float, density: float) -> Iterator[Columns]:
         """The workload, as dense as gives `goal` work a second.
 
-        Jobs are drawn more densely than that and kept in files, until it is known which density it takes. Small
-        samples have a job too many or too few at any: the rest is done by stretching time a little.
+        Jobs are drawn more densely than that and kept in files, until it is known which of them it takes.
         """
+        jobs = self._asked.jobs
         with TemporaryDirectory(prefix="kilowait-") as folder:
             for attempt in range(ATTEMPTS):
                 kept = self._kept(weights, MARGIN * density, Path(folder))
-                taken, way = kept.density_for(goal, self._asked.jobs, MARGIN * density)
+                taken, way = kept.density_for(goal, jobs, MARGIN * density)
                 if way == 0 or attempt == ATTEMPTS - 1:
-                    yield from kept.at(taken, goal, self._asked.jobs)
+                    yield from kept.parts(kept.chosen(taken, goal, jobs), goal)
                     return
                 density *= 2.0**way
 
@@ -256,24 +259,52 @@ class _Kept:
             low, high = (low, middle) if self.rate(middle, jobs) > goal else (middle, high)
         return high, 0
 
-    def at(self, density: float, goal: float, jobs: int | None) -> Iterator[Columns]:
-        """The jobs at a density, with time stretched so that they come to `goal` work a second."""
+    def chosen(self, density: float, goal: float, jobs: int | None) -> Ints:
+        """The jobs at a density, but for a few, which are exchanged for others so that the work is what it should be.
+
+        At any density there is a large job too many or too few. Without the exchange, time would have to be
+        stretched by a per cent, and after some weeks noon would be midnight.
+        """
         chosen = np.flatnonzero(self.score < density)[:jobs]
-        moments, total = self.submit_s[chosen], float(self.work[chosen].sum())
-        if not (len(chosen) > 1 and moments[-1] > moments[0] and total > 0):
+        if not (len(chosen) > 1 and self.submit_s[chosen[-1]] > self.submit_s[chosen[0]]):
             raise InputError(
-                f"{len(chosen)} job(s) have no offered load; it takes two submissions and some work: ask for more"
+                f"{len(chosen)} job(s) have no offered load; it takes two different times of submission"
             )
-        first_s = float(moments[0])
-        stretch = total / goal / float(moments[-1] - first_s)
-        left = int(chosen[-1]) + 1
+        lacks = goal * float(self.submit_s[chosen[-1]] - self.submit_s[chosen[0]]) - self.work[chosen].sum()
+        others = np.setdiff1d(np.arange(chosen[0], chosen[-1]), chosen)
+        others = others[np.argsort(self.work[others], kind="stable")]
+        for _ in range(EXCHANGES):
+            if len(chosen) < 3 or not len(others):
+                break
+            fits = np.searchsorted(self.work[others], self.work[chosen[1:-1]] + lacks)
+            fits = np.minimum(fits, len(others) - 1)
+            gains = self.work[others[fits]] - self.work[chosen[1:-1]]
+            place = int(np.argmin(np.abs(gains - lacks)))
+            if not abs(gains[place] - lacks) < abs(lacks):
+                break
+            lacks -= gains[place]
+            chosen[1 + place] = others[fits[place]]
+            others = np.delete(others, fits[place])
+        return np.sort(chosen)
+
+    def parts(self, chosen: Ints, goal: float) -> Iterator[Columns]:
+        """Jobs by number; what they lack of `goal` work a second, or have too much, is made up by stretching time."""
+        moments, total = self.submit_s[chosen], float(self.work[chosen].sum())
+        if not total > 0:
+            raise InputError(
+                "the jobs asked for have no work, so that their load is 0 at any pace; ask for more"
+            )
+        stretch = total / goal / float(moments[-1] - moments[0])
+        place = 0
         for file in self.files:
             with np.load(file, allow_pickle=False) as columns:
-                rows = {name: columns[name][:left] for name in columns.files}
-            left -= len(rows[SCORE])
-            rows = _chosen(rows, rows.pop(SCORE) < density)
-            if len(rows["submit_s"]):
-                rows["submit_s"] = np.round(first_s + (rows["submit_s"] - first_s) * stretch)
+                rows = {name: columns[name] for name in columns.files}
+            count = len(rows.pop(SCORE))
+            low, high = np.searchsorted(chosen, (place, place + count))
+            rows = _chosen(rows, chosen[low:high] - place)
+            place += count
+            if high > low:
+                rows["submit_s"] = np.round(moments[0] + (rows["submit_s"] - moments[0]) * stretch)
                 yield rows
 
 

@@ -231,7 +231,8 @@ def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
     place = np.log2(before / least) / wide if wide else np.ones(len(before))
     octaves = math.log2(smallest) + place * math.log2(new / smallest)
     power = np.log2(before) % 1 == 0
-    found = np.where(power, 2.0 ** np.round(octaves), np.round(2.0**octaves))
+    rounded = np.minimum(np.round(octaves), math.floor(math.log2(new)))
+    found = np.where(power, 2.0**rounded, np.round(2.0**octaves))
     limited = np.clip(np.where(before == old, new, found), 1, new)
     return limited.astype(np.int64)
 
