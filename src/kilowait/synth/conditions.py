@@ -92,8 +92,10 @@ def _checked(name: str, value: Wanted, facts: LogFacts, what: str) -> Test:
         held = known[(known >= between[0]) & (known <= between[1])] if between else known
         fine = bool(len(held)) and bool(np.isin(numbers, known).all())
     if not fine:
+        names = facts.labels.get(name, ())
+        values = ", ".join(names[int(number)] for number in known if number >= 0) if names else _range(known)
         raise InputError(
-            f"{what} {name}={_words(value)}: no job of the log has that; its values are {_range(known)}"
+            f"{what} {name}={_words(value)}: no job of the log has that; its values are {values}"
         )
     return numbers, between
 
@@ -107,7 +109,13 @@ def _number(name: str, value: float | str, facts: LogFacts) -> float:
         try:
             return float(value)
         except ValueError:
-            raise UnknownNameError(name, value, names) from None
+            if names:
+                raise UnknownNameError(name, value, names) from None
+            if name == "queue":
+                raise InputError(
+                    f"queue={value}: the log's queues have no names; their numbers are {_range(facts.seen[name])}"
+                ) from None
+            raise InputError(f"{name}={value}: {value!r} is no number; write one") from None
     return float(value)
 
 

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 GAP = "gap_s"
 """Time since the job before, whoever submitted that."""
-GROUP = 100_000
+GROUP = 50_000
 """Jobs drawn at a time, at most."""
 
 

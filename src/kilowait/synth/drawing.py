@@ -188,6 +188,8 @@ class _Drawing:
         for part, until_s in self._layers(number, self._heard):
             limit_s = part["estimate_s"] + facts.most_over_s
             part["runtime_s"] = np.minimum(part["runtime_s"], limit_s)
+            if facts.exact_requests:
+                part["estimate_s"] = part["runtime_s"]
             rows = _chosen(part, self._asked.wanted.met(part))
             weight = weights.of(rows)
             with np.errstate(divide="ignore"):

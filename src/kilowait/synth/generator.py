@@ -209,8 +209,6 @@ class Generator(ABC):
         )
         done = 0
         for rows in parts:
-            if facts.exact_requests:
-                rows["estimate_s"] = rows["runtime_s"]
             columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *facts.columns)}
             columns |= {name: numbers[rows[name]] for name, numbers in new.items()}
             count = len(columns["submit_s"])

@@ -57,6 +57,14 @@ class WhatIf:
     nodes: int | None = None
     """Nodes of another machine: sizes are scaled (`new_sizes`) and the load is kept, or is `load`."""
 
+    def __post_init__(self) -> None:
+        if self.load is not None:
+            _check_load(self.load)
+        if self.nodes is not None and not (self.nodes >= 1 and self.nodes == int(self.nodes)):
+            raise InputError(
+                f"the machine is to have {self.nodes:g} nodes; it needs a whole number of at least 1"
+            )
+
 
 @dataclass(frozen=True)
 class _Kinds:
@@ -99,12 +107,6 @@ class Changes:
     def __init__(self, what: WhatIf, facts: LogFacts) -> None:
         self.load, self.nodes = what.load, what.nodes
         self._facts = facts
-        if self.load is not None:
-            _check_load(self.load)
-        if self.nodes is not None and not (self.nodes >= 1 and self.nodes == int(self.nodes)):
-            raise InputError(
-                f"the machine is to have {self.nodes:g} nodes; it needs a whole number of at least 1"
-            )
         self._words: list[str] = []
         self._factors: list[_Kinds] = []
         self._shares: tuple[list[Conditions], list[float]] | None = None
@@ -279,7 +281,7 @@ def _check_load(load: float) -> None:
     if load > 1:
         warnings.warn(
             f"a load of {load:g} is more than the machine can do: the queue grows as long as the workload lasts",
-            stacklevel=2,
+            stacklevel=4,
         )
 
 

@@ -31,7 +31,7 @@ COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns that people repeat, which can be taken over from an earlier job or from the menu."""
 JITTER_S, JITTER_SHARE = 900.0, 0.25
 """How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
-GROUP = 100_000
+GROUP = 50_000
 """Jobs drawn at a time where that many are wanted; other groups, other jobs."""
 
 
@@ -210,8 +210,8 @@ class Transformer(Generator):
 
     def _daily_work(self, pieces: list[Piece]) -> Floats:
         """Node-seconds from the beginning of each week of a sample to the end of each day, as the log has them."""
-        work = np.zeros((pieces[-1].place - pieces[0].place + 1, 7))
         daily = np.diff(self._calendar.daily_work, axis=1, prepend=0.0)
+        work = np.zeros((pieces[-1].place - pieces[0].place + 1, *daily.shape[1:]))
         for piece in pieces:
             days = slice(piece.first, piece.last + 1)
             work[piece.place - pieces[0].place, days] += daily[piece.week, days]
