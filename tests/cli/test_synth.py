@@ -149,6 +149,10 @@ def test_the_kinds(kilowait):
         "bootstrap",
         "copula",
         "transformer",
+        "ctgan",
+        "tvae",
+        "copulagan",
+        "diffusion",
     ]
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}
 

@@ -240,14 +240,14 @@ def encoding_of(
     for name, column in table.items():
         known = column[~np.isnan(column)]
         values, counts = np.unique(known, return_counts=True)
-        if name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
+        if not len(known):
+            coders[name] = Kinds(np.array([np.nan]), np.empty(0), np.empty(0))
+        elif name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
             coders[name] = _kinds(values, counts, most_kinds)
         elif numbers == "modes":
             coders[name] = _modes(column, most_kinds, rng)
         else:
-            coders[name] = Scores(
-                kept_of(np.sort(known) if len(known) else np.zeros(1)), np.array([len(known) < len(column)])
-            )
+            coders[name] = Scores(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
     return Encoding(coders)
 
 
@@ -266,7 +266,7 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
     atoms = np.sort(values[often[counts[often] >= max(LEAST_SHARE * len(known), LEAST_ROWS)]])
     rest = known[~np.isin(known, atoms)]
     if not len(rest):
-        rest = known if len(known) else np.zeros(1)
+        rest = known
     above = rest[rest > 0]
     unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
     mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)

@@ -19,7 +19,7 @@ from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_runs, in_time
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
@@ -45,8 +45,8 @@ __all__ = [
 
 SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
-LEAST_ROWS = 500
-"""Rows drawn at least."""
+LEAST_JOBS, GROUP = 500, 100_000
+"""Jobs drawn at a time, at least and at most."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +122,32 @@ class Tabular(Generator):
 
         return Blocks(self._encoding.sizes, self._encoding.numbers)
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+        rng = stream(seed, f"synth.{self.name}.draw.{layer}")
+        count = min(max(jobs, LEAST_JOBS), GROUP)
+        now_s, begins = self.facts.first_s, True
+        while True:
+            rows = self._part(count, now_s, begins, rng, told)
+            now_s, begins = float(rows["submit_s"][-1]), False
+            yield rows, now_s
+
+    def _part(self, jobs: int, now_s: float, begins: bool, rng: np.random.Generator, told: Told) -> Columns:
+        """Jobs from a moment on, the first at that moment if the workload begins there."""
         check_torch()
         import torch
 
-        rng = stream(seed, f"synth.{self.name}.draw")
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
-            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
+            places, kinds = self._rows(int(SPARE * jobs), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        picked, submit_s = in_time(table, jobs, self._frame.clock, self.facts, rng)
+        zero_s = self.facts.zero_s
+        picked, moment_s = in_time(table, jobs, self._frame.clock, now_s + zero_s, begins, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
         for name in table:
             if name not in PLACE:
                 table[name] = table[name][request if name in ASKED else moved]
+        submit_s = moment_s - zero_s
         if self._frame.whole[0]:
             submit_s = np.floor(submit_s)
         return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}

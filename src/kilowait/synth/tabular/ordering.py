@@ -12,7 +12,6 @@ from collections import defaultdict
 
 import numpy as np
 
-from kilowait.synth.facts import LogFacts
 from kilowait.synth.tabular.clock import HOURS, Clock
 from kilowait.synth.tabular.values import Floats, Ints
 
@@ -20,16 +19,22 @@ __all__ = ["in_runs", "in_time"]
 
 
 def in_time(
-    table: dict[str, Floats], jobs: int, clock: Clock, facts: LogFacts, rng: np.random.Generator
+    table: dict[str, Floats],
+    jobs: int,
+    clock: Clock,
+    now_s: float,
+    begins: bool,
+    rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:
-    """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
+    """Which rows come one after another, and when: `jobs` rows, and the moments, Unix time.
 
     Args:
         table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
             wanted, so that the last hours can still choose.
         jobs: how many are wanted, no more than there are rows.
         clock: of the log; gaps are on it, but for those within a user's burst.
-        facts: of the log.
+        now_s: the moment of the job before, Unix time.
+        begins: there was none: the first job comes at that moment.
         rng: who decides.
     """
     count = len(table["gap_s"])
@@ -48,7 +53,7 @@ def in_time(
     coins = rng.random(jobs).tolist()
     nearest = _nearest_hours()
     later = clock.later()
-    moment = facts.first_s + facts.zero_s
+    moment = now_s
     last: float | None = None
     picked, when = np.empty(jobs, np.int64), np.empty(jobs)
     for place in range(jobs):
@@ -60,11 +65,11 @@ def in_time(
             row = next((waiting[one].pop() for one in nearest[now] if waiting[one]), -1)
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
-        if place:
+        if place or not begins:
             moment = moment + gap_s[row] if again[row] else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
-    return picked, when - facts.zero_s
+    return picked, when
 
 
 def _nearest_hours() -> list[list[int]]:
