@@ -232,9 +232,9 @@ def test_rare_kinds_are_wished_for_more_often_in_training():
 
 
 LEARNING = {
-    "ctgan": {"steps": 300, "width": 64, "batch": 200},
+    "ctgan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
     "tvae": {"steps": 300, "width": 64, "batch": 200, "rate": 5e-3, "latent": 8},
-    "copulagan": {"steps": 300, "width": 64, "batch": 200},
+    "copulagan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
     "diffusion": {"steps": 250, "width": 64, "batch": 200, "rate": 5e-3},
 }
 

@@ -194,6 +194,7 @@ class CtganSettings(TabularSettings):
     """What one can set. A step costs several times what it costs the others, so there are fewer."""
 
     steps: int = 1000
+    rate: float = 5e-4
     kinds: int = 50
 
 
