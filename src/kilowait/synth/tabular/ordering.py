@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from kilowait.synth.tabular.clock import HOURS, Clock
+from kilowait.synth.tabular.clock import BURST_S, HOURS, Clock
 from kilowait.synth.tabular.values import Floats, Ints
 
 __all__ = ["in_runs", "in_time"]
@@ -66,7 +66,8 @@ def in_time(
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
         if place or not begins:
-            moment = moment + gap_s[row] if again[row] else later(moment, gap_s[row])
+            burst = again[row] and gap_s[row] <= BURST_S
+            moment = moment + gap_s[row] if burst else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
     return picked, when
