@@ -21,9 +21,9 @@ from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.facts import Columns
 from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
-from kilowait.synth.tabular.ordering import in_runs, in_time
+from kilowait.synth.tabular.ordering import in_burst, in_runs, in_time
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
-from kilowait.synth.tabular.values import Ints
+from kilowait.synth.tabular.values import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +47,8 @@ SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
 LEAST_JOBS, GROUP = 500, 100_000
 """Jobs drawn at a time, at least and at most."""
+TRIED, MOST_STRETCH = 4000, 20.0
+"""Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Tabular(Generator):
     _encoding: Encoding
     _blocks: Blocks
     _frame: Frame
+    _stretch: float
+    """What gaps outside bursts are multiplied by, so that there are as many jobs a day as in the log."""
 
     _network: Module
 
@@ -116,6 +120,8 @@ class Tabular(Generator):
                 torch.as_tensor(places, dtype=torch.float32, device=device),
                 told,
             ).cpu()
+        self._stretch = 1.0
+        self._stretch = self._found_stretch(rng)
 
     def _made_blocks(self) -> Blocks:
         from kilowait.synth.tabular.blocks import Blocks
@@ -131,14 +137,28 @@ class Tabular(Generator):
             now_s, begins = float(rows["submit_s"][-1]), False
             yield rows, now_s
 
-    def _part(self, jobs: int, now_s: float, begins: bool, rng: np.random.Generator, told: Told) -> Columns:
-        """Jobs from a moment on, the first at that moment if the workload begins there."""
+    def _found_stretch(self, rng: np.random.Generator) -> float:
+        table = self._table(TRIED, rng, lambda what, share: None)
+        picked, _ = in_time(table, TRIED, self._frame.clock, self.facts.first_s, True, rng)
+        gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
+        wanted_s = TRIED * self.facts.span_s / (self.facts.jobs - 1) - float(gap_s[bursts].sum())
+        has_s = float(gap_s[~bursts].sum())
+        return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
+
+    def _table(self, jobs: int, rng: np.random.Generator, told: Told) -> dict[str, Floats]:
+        """Rows enough for so many jobs."""
         check_torch()
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
             places, kinds = self._rows(int(SPARE * jobs), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
+        table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
+        return table
+
+    def _part(self, jobs: int, now_s: float, begins: bool, rng: np.random.Generator, told: Told) -> Columns:
+        """Jobs from a moment on, the first at that moment if the workload begins there."""
+        table = self._table(jobs, rng, told)
         zero_s = self.facts.zero_s
         picked, moment_s = in_time(table, jobs, self._frame.clock, now_s + zero_s, begins, rng)
         table = {name: column[picked] for name, column in table.items()}
@@ -158,6 +178,7 @@ class Tabular(Generator):
         state: dict[str, npt.NDArray[Any]] = {
             f"frame.{name}": values for name, values in self._frame.state().items()
         }
+        state["frame.stretch"] = np.array(self._stretch)
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
         return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
 
@@ -169,6 +190,7 @@ class Tabular(Generator):
         for key, values in state.items():
             group, _, name = key.partition(".")
             groups[group][name] = values
+        self._stretch = float(groups["frame"].pop("stretch"))
         self._frame = Frame.restored(groups["frame"])
         self._encoding = Encoding.restored(groups["encoding"])
         self._blocks = self._made_blocks()
