@@ -139,7 +139,8 @@ class Tabular(Generator):
 
     def _found_stretch(self, rng: np.random.Generator) -> float:
         table = self._table(TRIED, rng, lambda what, share: None)
-        picked, _ = in_time(table, TRIED, self._frame.clock, self.facts.first_s, True, rng)
+        begin_s = self.facts.first_s + self.facts.zero_s
+        picked, _ = in_time(table, TRIED, self._frame.clock, begin_s, True, rng)
         gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
         wanted_s = TRIED * self.facts.span_s / (self.facts.jobs - 1) - float(gap_s[bursts].sum())
         has_s = float(gap_s[~bursts].sum())
