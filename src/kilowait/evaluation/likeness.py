@@ -24,7 +24,7 @@ BOUND_S = 10.0
 HOUR_S = 3600.0
 NEAR = 0.15
 """Means that differ by less than this part of the real one are called near."""
-STEPS = 240
+STEPS = 360
 """Steps of a series that is kept to be drawn."""
 
 

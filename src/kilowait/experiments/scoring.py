@@ -5,7 +5,7 @@ Numbers are those of `synth` and `evaluation`. What a page is drawn from besides
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -29,7 +29,14 @@ from kilowait.policies import simulate
 from kilowait.synth.closeness import Closeness, closeness, roc
 from kilowait.synth.facts import DAY_S, WEEK_S
 from kilowait.synth.fidelity import Fidelity, fidelity
-from kilowait.synth.fidelity.arrivals import LAGS_H, autocorrelation, band_edges_h, profile, spectrum
+from kilowait.synth.fidelity.arrivals import (
+    LAGS_H,
+    autocorrelation,
+    band_edges_h,
+    calendar_kept,
+    profile,
+    spectrum,
+)
 from kilowait.synth.fidelity.distances import column_shares, shares
 from kilowait.synth.fidelity.users import has_users, user_numbers
 from kilowait.synth.generator import Told
@@ -88,6 +95,8 @@ class Score:
     """None where one of the two does not say whose jobs they are."""
     leaks: Leaks | None
     """None where no held-out jobs were given."""
+    calendar: float | None = None
+    """Whether jobs come in the very hours of the real log (see `calendar_kept`); None where that cannot be said."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Columns that were not compared, and who lacks them: both, real or synthetic."""
     curves: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -156,6 +165,7 @@ def score(
         tuple(outcomes),
         (anonymity(real), anonymity(made)) if _users_known(real, made) else None,
         None if held_out is None else leaks(made, real, held_out, seed=seed, close=close),
+        calendar_kept(real, made),
         _lacking(real, made),
         {**_curves(real, made), "outcomes": drawn, **_closeness_curves(close)},
     )
@@ -200,6 +210,7 @@ def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
     """What does not need a simulation."""
     hours = int(min(np.ptp(real["submit_s"]), np.ptp(made["submit_s"])) / 3600)
     lags = min(LAGS_H, hours // 2)  # of longer ones too few pairs are left
+    dated = real.meta.get("unix_start_s") is not None
     users, anonymous = {}, None
     if _users_known(real, made):
         of_made = user_numbers(made)
@@ -215,13 +226,13 @@ def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
         "anonymity": anonymous,
         "autocorrelation": _both(lambda jobs: autocorrelation(jobs, lags), real, made),
         "spectrum": {"edge_h": band_edges_h(), **_both(spectrum, real, made)},
-        "day": _both(lambda jobs: profile(jobs, DAY_S), real, made),
-        "week": _both(lambda jobs: profile(jobs, WEEK_S), real, made),
-        "dated": real.meta.get("unix_start_s") is not None,
+        "day": _both(lambda jobs: profile(jobs, DAY_S, dated=dated), real, made),
+        "week": _both(lambda jobs: profile(jobs, WEEK_S, dated=dated), real, made),
+        "dated": dated,
     }
 
 
-def _both(measured: Any, real: JobTable, made: JobTable) -> dict[str, Any]:
+def _both(measured: Callable[[JobTable], Any], real: JobTable, made: JobTable) -> dict[str, Any]:
     return {"real": measured(real), "made": measured(made)}
 
 
