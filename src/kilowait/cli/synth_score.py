@@ -114,6 +114,7 @@ def _show(real: str, made: str, found: Score) -> None:
                 "told apart",
                 f"AUC {alike.auc:.3f}; with the user's history {alike.auc_history:.3f} (0.5: not at all)",
             ),
+            ("same hours", _calendar(found.calendar)),
         ]
     )
     print()
@@ -161,6 +162,14 @@ def _show(real: str, made: str, found: Score) -> None:
     )
     print()
     _show_privacy(found)
+
+
+def _calendar(same: float | None) -> str:
+    if same is None:
+        return "not known: the two have less than a week in common"
+    return (
+        f"{same:.3f}, correlation of submissions hour by hour (0: a calendar of its own, 1: the real log's)"
+    )
 
 
 def _show_privacy(found: Score) -> None:

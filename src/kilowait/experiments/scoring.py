@@ -149,14 +149,14 @@ def score(
     steps = 2 + len(policies)
     heard("comparing columns", 0.0)
     alike = fidelity(real, made, seed=seed)
+    heard("looking for copies", 1 / steps)
+    close = None if held_out is None else closeness(made, real, held_out, seed=seed)
     outcomes, drawn = [], []
     for place, policy in enumerate(policies):
-        heard(f"simulating {policy}", (1 + place) / steps)
+        heard(f"simulating {policy}", (2 + place) / steps)
         one, curves = _simulated(real, made, machine, policy)
         outcomes.append(one)
         drawn.append(curves)
-    heard("looking for copies", (steps - 1) / steps)
-    close = None if held_out is None else closeness(made, real, held_out, seed=seed)
     return Score(
         (len(real), len(made)),
         (float(np.ptp(real["submit_s"])), float(np.ptp(made["submit_s"]))),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation.folders import Scored, open_folder, plain_json
-from kilowait.report.synthetic.findings import Likened, doubts, tiles, verdict
+from kilowait.report.synthetic.findings import Likened, calendar_sentence, doubts, tiles, verdict
 from kilowait.report.synthetic.sections import distance_table, leak_table, outcome_table
 from kilowait.report.synthetic.times import cycles
 from tests.report.learning.test_page import headings, plain
@@ -136,6 +136,8 @@ def test_waits_in_words(bare, near, words):
 def test_a_calendar_that_was_kept_is_told(bare):
     assert len(verdict(likened(bare, calendar=0.3))) == len(verdict(likened(bare, calendar=None))) == 5
     assert "The calendar is the real log’s" in verdict(likened(bare, calendar=0.93))[-1]
+    assert "The calendar is its own" in calendar_sentence(likened(bare, calendar=0.3))
+    assert "cannot be told" in calendar_sentence(likened(bare, calendar=None))
 
 
 def test_what_is_missing_is_said_and_folders_alone_are_read(bare, tmp_path):

@@ -12,7 +12,7 @@ from kilowait.report.content import capital, listed, share, short_name
 from kilowait.report.synthetic.wording import column_words, value_words
 from kilowait.units import format_span
 
-__all__ = ["Likened", "change", "doubts", "tiles", "verdict"]
+__all__ = ["Likened", "calendar_sentence", "change", "doubts", "tiles", "verdict"]
 
 TOLD_APART = (
     (0.55, "They cannot be told apart job by job"),
@@ -96,7 +96,7 @@ def verdict(found: Likened) -> list[str]:
         _columns(found),
         _waits(found),
         _given_away(found),
-        *_calendar(found),
+        *([calendar_sentence(found)] if found.keeps_calendar else []),
     ]
 
 
@@ -179,14 +179,24 @@ def _given_away(found: Likened) -> str:
     )
 
 
-def _calendar(found: Likened) -> list[str]:
+def calendar_sentence(found: Likened) -> str:
+    """Whether jobs come when the real ones did."""
+    same = found.told["calendar"]
+    if same is None:
+        return (
+            "Whether the calendar is the real log’s cannot be told: the two have less than a week in common."
+        )
+    measured = f"correlation {_signed(same)}, the rhythm of the week taken off"
     if not found.keeps_calendar:
-        return []
-    return [
+        return (
+            f"The calendar is its own: submissions do not rise and fall in the hours in which they do in the real log "
+            f"({measured})."
+        )
+    return (
         "The calendar is the real log’s: submissions rise and fall in the very hours in which they do there "
-        f"(correlation {found.told['calendar']:.2f}, the rhythm of the week taken off; a calendar of its own would "
-        "have about 0). Who knows when somebody worked may find that here, whatever the jobs are."
-    ]
+        f"({measured}; a calendar of its own would have about 0). Who knows when somebody worked may find that here, "
+        "whatever the jobs are."
+    )
 
 
 def tiles(found: Likened) -> list[tuple[str, str, str]]:

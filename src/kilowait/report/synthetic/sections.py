@@ -9,7 +9,7 @@ from kilowait.report.content import capital, number, share
 from kilowait.report.figures import Drawn
 from kilowait.report.sections import table, text, tile_row
 from kilowait.report.synthetic import distributions, pictures, times
-from kilowait.report.synthetic.findings import Likened, change, doubts, tiles, verdict
+from kilowait.report.synthetic.findings import Likened, calendar_sentence, change, doubts, tiles, verdict
 from kilowait.report.synthetic.wording import MEASURES, column_words, measure_words, value_words
 
 __all__ = ["likened_parts"]
@@ -158,6 +158,7 @@ def _privacy(found: Likened, add: Add) -> str:
     else:
         made.append(add("given-away", pictures.given_away(found)))
         made.append(leak_table(gave, found.told["given_away"]))
+    made.append(f"<p>{text(calendar_sentence(found))}</p>")
     made.append(anonymity_table(found))
     return "".join(made)
 

@@ -91,18 +91,14 @@ def calendar_kept(real: JobTable, made: JobTable) -> float | None:
     A correlation: about 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
     the two have less than a week in common.
     """
-    first, last = (
-        np.array([(jobs["submit_s"][[0, -1]] + clock_zero_s(jobs)) // 3600 for jobs in (real, made)]).T[end]
-        for end in (0, 1)
-    )
-    low, high = int(first.max()), int(last.min())
+    hours = [((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
+    low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
     if high - low + 1 < LEAST_HOURS:
         return None
+    week = np.arange(high - low + 1) % LEAST_HOURS
     both = []
-    for jobs in (real, made):
-        hour = ((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64)
-        counts = np.bincount(hour[(hour >= low) & (hour <= high)] - low, minlength=high - low + 1)
-        week = np.arange(len(counts)) % LEAST_HOURS
+    for hour in hours:
+        counts = np.bincount(hour[(hour >= low) & (hour <= high)] - low, minlength=len(week))
         usual = np.bincount(week, weights=counts) / np.bincount(week)
         both.append(counts - usual[week])
     return correlation(*both)
