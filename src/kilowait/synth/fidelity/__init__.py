@@ -42,7 +42,7 @@ class Fidelity:
     distances: tuple[Distance, ...]
     pairs: tuple[Pair, ...]
     auc: float
-    """Of a classifier on rows of columns, time and repetitions; 0.5: the two cannot be told apart."""
+    """Of a classifier that sees what a job is, the time, and repetitions; with 0.5 the two cannot be told apart."""
     auc_history: float
     """The same where it also sees the time since the user's job before and the change of run time."""
     arrivals: dict[str, tuple[float, float]]
