@@ -23,9 +23,9 @@ __all__ = ["Anonymity", "Leaks", "anonymity", "anonymity_by_k", "leaks"]
 KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
 """What an outsider may know of a job, unless said otherwise."""
 SLACK = 0.08
-"""By how much a measure may exceed its value for jobs that nobody copied. Real weeks of four long logs (SDSC-SP2,
-HPC2N, SDSC-BLUE, LLNL-Thunder), one third taken for generated, one for seen, one for held out, exceed it by 0.07 at
-most; those of a short one (UniLu-Gaia, three months) by up to 0.43."""
+"""By how much a measure may exceed its value for jobs that nobody copied. Real weeks of four logs of 21 weeks and more,
+one third taken for generated, one for seen, one for held out, exceed it by 0.07 at most; those of a log of 13 weeks by
+up to 0.43 (python -m benchmarks.reproduce.weeks_apart)."""
 CLASSES = (2, 3, 5, 10, 20)
 """Numbers of users by which classes are counted."""
 

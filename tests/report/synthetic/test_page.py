@@ -167,6 +167,11 @@ def test_what_is_missing_is_said_and_folders_alone_are_read(bare, tmp_path):
     assert re.search(r"\bnan\b|\bNone\b", words) is None
 
 
+def test_a_short_log_is_doubted(copied):
+    assert "The real log has 6 weeks." in " ".join(doubts(likened(copied)))
+    assert "weeks" not in " ".join(doubts(likened(copied, spans_s=[3e7, 3e7])))
+
+
 def test_who_lacks_a_column_is_said(bare):
     said = " ".join(doubts(likened(bare, lacking={"energy_j": "synthetic", "queue": "real"})))
     assert "because the synthetic one does not say it: energy." in said

@@ -21,6 +21,8 @@ TOLD_APART = (
     (math.inf, "They are easily told apart job by job"),
 )
 """Up to which AUC which words hold."""
+SHORT_WEEKS = 20
+"""Shorter logs have weeks that differ so much that measures of privacy accuse too easily."""
 WEIGHTY = 0.1
 """Part of what a classifier gains that is worth naming."""
 SAME_JOBS = 0.45
@@ -242,6 +244,12 @@ def doubts(found: Likened) -> list[str]:
         kept.append(
             "Measures of privacy are measures, not promises: an attacker who knows more may find more."
         )
+        weeks = float(found.told["spans_s"][0]) / (7 * 86400)
+        if weeks < SHORT_WEEKS:
+            kept.append(
+                f"The real log has {weeks:.0f} weeks. Weeks of so short a log differ by more than these measures allow "
+                "for, so that jobs nobody copied may be taken for copies."
+            )
     if found.told["jobs"][0] < 1000 or found.told["jobs"][1] < 1000:
         kept.append("There are fewer than 1,000 jobs on one side: small differences are chance.")
     return [capital(note) for note in kept]

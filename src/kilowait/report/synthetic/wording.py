@@ -76,8 +76,8 @@ def measure_words(name: str) -> str:
 def value_words(name: str, value: float) -> str:
     """A value of a column or a measure, with its unit.
 
-    >>> value_words("runtime_s", 90.0), value_words("nodes", 64.0), value_words("energy_j", 7.2e6)
-    ('1 min 30 s', '64', '2 kWh')
+    >>> value_words("runtime_s", 3700.0), value_words("nodes", 64.0), value_words("energy_j", 7.2e6)
+    ('1 h 1 min', '64', '2 kWh')
     """
     if name == "utilization" or name.startswith(("same_", "share_")) or name.endswith("_power"):
         return share(value)
