@@ -92,8 +92,15 @@ class TestCalendar:
         calendar = self.made()
         assert calendar.menu[:, :, 0].tolist() == [[0, 2], [0, 2], [1, 2]]  # 2 is an empty place
         assert (calendar.share > 0).tolist() == [[True, False]] * 3
-        assert calendar.daily_work[0].tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
-        assert calendar.daily_work[1].tolist() == [0.0] + [110.0] * 6
+        assert calendar.daily_work[0].sum(1).tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
+        assert calendar.daily_work[1].sum(1).tolist() == [0.0] + [110.0] * 6
+
+    def test_work_is_kept_by_kind(self):
+        calendar = self.made()
+        kind = calendar.kind(np.array([10.0, 20, 40, 50, 60, 30]), np.array([1, 1, 1, 1, 1, 2]))
+        assert kind.max() < calendar.kinds == calendar.daily_work.shape[2]
+        work = np.bincount(kind, [10.0, 20, 40, 50, 60, 60], calendar.kinds)
+        assert calendar.daily_work[:, -1].sum(0).tolist() == work.tolist()
 
 
 def test_chains_do_not_cross_users_and_are_not_too_long():
@@ -125,16 +132,19 @@ def test_one_job_at_a_time_is_all_at_once():
 
 def test_steering_brings_the_work_to_what_is_wanted():
     rng = np.random.default_rng(0)
-    work = rng.lognormal(0, 1.5, (4, 300, 7))
+    work = rng.lognormal(0, 1.5, (4, 300, 7, 2))
     week = np.repeat(np.arange(10), 30)
-    wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7)).sum(0) for _ in range(10)], axis=1)
+    wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7, 2)).sum(0) for _ in range(10)], axis=1)
     taken = choose(work, week, wanted, rng)
 
-    def missed(pick):
-        total = np.array([work[pick, np.arange(300)][week == number].sum() for number in range(10)])
-        return np.abs(total / wanted[:, -1] - 1)
+    def missed(pick, kinds):
+        mine = work[pick, np.arange(300)][..., kinds]
+        total = np.array([mine[week == number].sum() for number in range(10)])
+        return np.abs(total / wanted[:, -1, kinds].sum(1) - 1)
 
-    assert missed(taken).max() < 0.2 and missed(taken).mean() < 0.25 * missed(np.zeros(300, int)).mean()
+    for kinds, least in (([0, 1], 0.3), ([0], 0.5), ([1], 0.5)):
+        assert missed(taken, kinds).mean() < least * missed(np.zeros(300, int), kinds).mean()
+    assert missed(taken, [0, 1]).max() < 0.2
     assert (choose(work[:1], week, wanted, rng) == 0).all()
 
 

@@ -11,19 +11,17 @@ from typing import Any
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics
-from kilowait.evaluation.folders import save_folder
-from kilowait.evaluation.folders.writing import check_free
 from kilowait.experiments.inputs import brought_to_load, cluster_of, load_of
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-from kilowait.synth import Generator, fit_generator, load_generator
+from kilowait.synth import load_generator
 from kilowait.synth.conditions import Wanted
 from kilowait.synth.fidelity import Fidelity, fidelity
 from kilowait.synth.generator import Told
 from kilowait.synth.privacy import Anonymity, Leaks, anonymity, leaks
 from kilowait.traces import write_trace
 
-__all__ = ["Score", "Wait", "fit_folder", "parse_settings", "sample_file", "score", "waits"]
+__all__ = ["Score", "Wait", "parse_settings", "sample_file", "score", "waits"]
 
 POLICIES = ("fcfs", "sjf")
 
@@ -46,25 +44,6 @@ def parse_settings(text: str) -> dict[str, float]:
             raise InputError(f"the settings have {part!r}; write {usage}")
         found[name] = int(number) if number == int(number) else number
     return found
-
-
-def fit_folder(
-    jobs: JobTable,
-    model: str,
-    out: str | PathLike[str],
-    *,
-    seed: int = 0,
-    names: bool = False,
-    settings: Mapping[str, Any] | None = None,
-    manifest: Mapping[str, Any] | None = None,
-    force: bool = False,
-    told: Told | None = None,
-) -> Generator:
-    """Fit a generator and write its folder, whole or not at all."""
-    check_free(out, force=force)
-    generator = fit_generator(jobs, model, seed=seed, names=names, told=told, **(settings or {}))
-    save_folder(out, generator.save, kind="generator", manifest=manifest, force=force)
-    return generator
 
 
 def sample_file(

@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -29,7 +29,16 @@ from kilowait.seeding import stream
 from kilowait.synth.conditions import Conditions, Wanted
 from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
 
-__all__ = ["GENERATORS", "Generator", "State", "Told", "fit_generator", "load_generator", "settings_of"]
+__all__ = [
+    "GENERATORS",
+    "Generator",
+    "Keep",
+    "State",
+    "Told",
+    "fit_generator",
+    "load_generator",
+    "settings_of",
+]
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
@@ -49,6 +58,18 @@ State = dict[str, npt.NDArray[Any]]
 Told = Callable[[str, float], None]
 """Progress: what is being done, and which share of it is done."""
 
+
+
+class Keep(Protocol):
+    """Where the state of a training is kept, so that a killed one can be gone on with."""
+
+    def read(self) -> dict[str, Any] | None:
+        """The state to go on with; None where there is none."""
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state in place of the one before."""
+
+
 CARD, STATE = "card.json", "state.npz"
 VERSION = 1
 """Of the folder's form."""
@@ -62,9 +83,17 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass: what one can set, with defaults."""
+    holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
+    """What a folder of this kind holds of people, in words, for the card."""
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
+        self.device = "cpu"
+        self.keep: Keep | None = None
+        self.privacy: dict[str, Any] | None = None
+        """What is promised of the people in the log, where anything is: epsilon, delta, of whom, and what is not."""
+        self.likeness: dict[str, float] | None = None
+        """Of each column how far a sample was from the log (Kolmogorov-Smirnov), where that was measured."""
 
     # -- what each kind brings ---------------------------------------------------------------------
 
@@ -88,7 +117,15 @@ class Generator(ABC):
 
     @classmethod
     def fit(
-        cls, jobs: JobTable, *, seed: int = 0, names: bool = False, told: Told | None = None, **settings: Any
+        cls,
+        jobs: JobTable,
+        *,
+        seed: int = 0,
+        names: bool = False,
+        told: Told | None = None,
+        device: str = "cpu",
+        keep: Keep | None = None,
+        **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
 
@@ -97,10 +134,13 @@ class Generator(ABC):
             seed: same seed, same generator.
             names: keep the numbers and names of users and accounts, in the folder and in samples.
             told: called with what is being done and the share that is done.
+            device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
+            keep: where a training is kept while it goes on; what is there is gone on with.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, _settings(cls, settings), seed)
+        made.device, made.keep = device, keep
         made._learn(rows_of(jobs, facts), told or _nobody)
         return made
 
@@ -177,6 +217,9 @@ class Generator(ABC):
             "version": VERSION,
             "seed": int(self.seed),
             "settings": asdict(self.settings),
+            "holds": self._holds(),
+            "privacy": self.privacy,
+            "likeness_ks": self.likeness,
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -188,6 +231,11 @@ class Generator(ABC):
         seen = {f"seen.{name}": values for name, values in facts.seen.items()}
         np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
 
+    def _holds(self) -> str:
+        """What the folder holds of people."""
+        names = "; the numbers and names of users and accounts" if "user" in self.facts.seen else ""
+        return self.holds + names
+
 
 def fit_generator(
     jobs: JobTable,
@@ -196,6 +244,8 @@ def fit_generator(
     seed: int = 0,
     names: bool = False,
     told: Told | None = None,
+    device: str = "cpu",
+    keep: Keep | None = None,
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -205,7 +255,9 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, **settings)
+    return _kind(model).fit(
+        jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings
+    )
 
 
 def load_generator(folder: str | PathLike[str]) -> Generator:
@@ -233,6 +285,7 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
         made = kind(LogFacts(**log, seen=seen), _settings(kind, card["settings"]), int(card["seed"]))
+        made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
         raise InputError(
