@@ -78,10 +78,13 @@ def fit(
     ] = False,
     device: Annotated[
         str,
-        typer.Option(metavar="D", help="Where networks learn: cpu, cuda, or auto for a GPU where there is one."),
+        typer.Option(
+            metavar="D", help="Where networks learn: cpu, cuda, or auto for a GPU where there is one."
+        ),
     ] = "auto",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit that was interrupted, from its last checkpoint.")
+        bool,
+        typer.Option("--resume", help="Go on with a fit that was interrupted, from its last checkpoint."),
     ] = False,
     jobs: options.Rows = None,
     columns: options.Columns = None,

@@ -59,7 +59,6 @@ Told = Callable[[str, float], None]
 """Progress: what is being done, and which share of it is done."""
 
 
-
 class Keep(Protocol):
     """Where the state of a training is kept, so that a killed one can be gone on with."""
 
@@ -255,9 +254,7 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(
-        jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings
-    )
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
 
 
 def load_generator(folder: str | PathLike[str]) -> Generator:

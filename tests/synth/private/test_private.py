@@ -1,4 +1,4 @@
-"""Private fits: what one user can change is bounded, the books are Opacus', and nothing of the log is left in a folder."""
+"""Private fits: what one user can change is bounded, the books are Opacus', nothing of the log is in a folder."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TestBudget:
         assert found[1.0] > 3 * found[8.0]
 
     def test_a_known_mechanism(self):
-        """One Gaussian mechanism: Balle and Wang's exact epsilon at noise 1 and delta 1e-5 is 4.38; Renyi's bound is above."""
+        """One Gaussian mechanism, noise 1, delta 1e-5: exactly 4.38 (Balle and Wang 2018); Renyi's bound is above."""
         pytest.importorskip("opacus")
         from kilowait.synth.private.budget import spent
 
@@ -142,15 +142,17 @@ class TestTraining:
 
         from kilowait.synth.private import training
         from kilowait.synth.private.calendar import blank, plain_calendar
-        from kilowait.synth.transformer.calendar import by_user
         from kilowait.synth.transformer import lesson as lessons
+        from kilowait.synth.transformer.calendar import by_user
         from kilowait.synth.transformer.lesson import gathered, lesson_of, loss_of
         from kilowait.synth.transformer.network import Network, Shape
 
         monkeypatch.setattr(lessons, "DROPPED", 0.0)
         facts = facts_of(log(400))
         rows = rows_of(log(400), facts)
-        shape = Shape(sizes=(3, 5), conditions=(1, 24, 7, 32, 12, 14, 48, 24), copied=(1,), width=8, layers=1, menu=1)
+        shape = Shape(
+            sizes=(3, 5), conditions=(1, 24, 7, 32, 12, 14, 48, 24), copied=(1,), width=8, layers=1, menu=1
+        )
         calendar = blank(plain_calendar(rows, 0.0, 1800.0), shape.copied, shape.sizes)
         codes = np.random.default_rng(0).integers(0, 3, (400, 2))
         people = training._people(by_user(rows)[1])
@@ -188,7 +190,10 @@ class TestTraining:
         pytest.importorskip("opacus")
         from kilowait.synth.private import training
 
-        assert training._some_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (0, 2)
+        assert training._some_users(np.array([[0, 9], [9, 10]]), 1e-12, np.random.default_rng(0)).shape == (
+            0,
+            2,
+        )
         made = fit_generator(log(), "transformer", **{**TINY, "dp_rate": 1e-9})
         assert made.privacy["epsilon"] <= 8
 

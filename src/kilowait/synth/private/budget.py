@@ -29,9 +29,13 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= 100:
-            raise InputError(f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it promises nothing")
+            raise InputError(
+                f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it promises nothing"
+            )
         if not 0 < self.delta < 1:
-            raise InputError(f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users")
+            raise InputError(
+                f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users"
+            )
 
 
 def accountant() -> RDPAccountant:

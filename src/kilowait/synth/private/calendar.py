@@ -83,7 +83,9 @@ def calendar_from(
     room = max(1, int(np.searchsorted(np.cumsum(jobs), MOST_JOBS)))
     jobs, user, begin_s = jobs[:room], user[:room], begin_s[:room]
     session = np.repeat(np.arange(len(user)), jobs)
-    submit_s = begin_s[session] + SECOND_S * (np.arange(len(session)) - np.repeat(np.cumsum(jobs) - jobs, jobs))
+    submit_s = begin_s[session] + SECOND_S * (
+        np.arange(len(session)) - np.repeat(np.cumsum(jobs) - jobs, jobs)
+    )
     order = np.argsort(submit_s, kind="stable")
     rows: Columns = {
         "submit_s": submit_s[order],

@@ -55,7 +55,7 @@ def _bounded(count: Count, rng: np.random.Generator) -> Floats:
     user = count.user[order]
     place = np.arange(len(user)) - np.searchsorted(user, user)
     taken = order[place < count.most]
-    return np.bincount(count.kind[taken], minlength=count.kinds)/ count.most
+    return np.bincount(count.kind[taken], minlength=count.kinds) / count.most
 
 
 def shares(noisy: Floats, deviation: float) -> Floats:

@@ -85,7 +85,9 @@ def private_fit(
     public = grid_facts(facts)
     noise = noise_for(budget)
     begun = None if keep is None else keep.read()
-    secret = [secrets.randbits(64) for _ in range(2)] if begun is None else [int(one) for one in begun["secret"]]
+    secret = (
+        [secrets.randbits(64) for _ in range(2)] if begun is None else [int(one) for one in begun["secret"]]
+    )
     rng = np.random.default_rng([*secret, 0])
     order, user = by_user(rows)
     counts = calendar_counts(rows, public.zero_s, session_s)

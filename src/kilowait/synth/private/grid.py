@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +117,7 @@ def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Codes:
     steps = max(1, int(np.ceil(2 * np.log2(most / least))))
     ends = least * 2.0 ** (np.arange(steps + 1) / 2)
     edges = ends[1:-1]
-    kept = [np.geomspace(low, high, WITHIN, endpoint=False) for low, high in zip(ends, ends[1:], strict=False)]
+    kept = [np.geomspace(low, high, WITHIN, endpoint=False) for low, high in pairwise(ends)]
     kept[0] = np.linspace(0.0, ends[1], WITHIN, endpoint=False)
     values = np.round(np.minimum(np.concatenate(kept), most))
     return Codes(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))

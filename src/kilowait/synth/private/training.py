@@ -1,4 +1,4 @@
-"""The network learns from users: of each that takes part in a step one stretch of jobs, its gradient clipped, with noise.
+"""The network learns from users: of each who takes part in a step one stretch of jobs, clipped, with noise.
 
 M. Abadi et al., "Deep learning with differential privacy", CCS 2016, with users for examples (H. B. McMahan et al.,
 ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and keeps the books.
@@ -185,10 +185,7 @@ def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints)
     buffers = {name: one for name, one in module.named_parameters() if not one.requires_grad}
 
     def lost(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
-        whole = [
-            part if name in shared else part[None]
-            for name, part in zip(order, parts, strict=True)
-        ]
+        whole = [part if name in shared else part[None] for name, part in zip(order, parts, strict=True)]
         return functional_call(module, {**parameters, **buffers}, tuple(whole))  # type: ignore[no-any-return]
 
     every = vmap(

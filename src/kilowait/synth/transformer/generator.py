@@ -348,7 +348,11 @@ class Transformer(Generator):
     # -- keeping -----------------------------------------------------------------------------------
 
     def _holds(self) -> str:
-        return super()._holds() if self.privacy is None else "nothing of any one user beyond what `privacy` allows"
+        return (
+            super()._holds()
+            if self.privacy is None
+            else "nothing of any one user beyond what `privacy` allows"
+        )
 
     def _state(self) -> State:
         state: dict[str, npt.NDArray[Any]] = {

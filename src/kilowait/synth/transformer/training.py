@@ -59,7 +59,7 @@ class Course:
             "starts": self.starts,
             "torch": torch.get_rng_state(),
         }
-        if torch.cuda.is_initialized():
+        if self.network.firsts.is_cuda:
             found["cuda"] = torch.cuda.get_rng_state()
         return found
 
@@ -72,7 +72,7 @@ class Course:
             self.rng.bit_generator.state = state["order"]
             self.starts, self.step = list(state["starts"]), int(state["step"])
             torch.set_rng_state(state["torch"])
-            if "cuda" in state and torch.cuda.is_initialized():
+            if self.network.firsts.is_cuda:
                 torch.cuda.set_rng_state(state["cuda"])
         except (KeyError, RuntimeError, ValueError, TypeError) as problem:
             raise InputError(
