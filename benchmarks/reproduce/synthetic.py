@@ -143,7 +143,11 @@ def work(cell: Cell) -> str:
 def log_jobs(path: Path) -> JobTable:
     """A log in order of submission; of one that has no machine GPUs are counted as nodes."""
     jobs = read_trace(path).sorted()
-    return jobs if "max_procs" in jobs.meta else jobs.with_columns(nodes=np.maximum(jobs["gpus"], 1))
+    if "max_procs" in jobs.meta:
+        return jobs
+    columns = {name: jobs[name] for name in jobs.columns if name != "gpus"}
+    columns["nodes"] = np.maximum(jobs["gpus"], 1)
+    return JobTable(labels=jobs.labels, meta=jobs.meta, **columns)
 
 
 def machine_of(jobs: JobTable) -> Cluster:

@@ -122,7 +122,12 @@ def fit(
             state=state,
             resume=resume,
         )
-    print(f"{made.name} fitted to {show.count(made.facts.jobs, 'job')} of {trace}, written to {out}")
+    print(f"{made.name} fitted to {show.count(len(read.jobs), 'job')} of {trace}, written to {out}")
+    if made.privacy is not None:
+        print(
+            f"epsilon {made.privacy['epsilon']:.2f}, delta {made.privacy['delta']:g}, of any one user; what is taken "
+            f"as public and what is not covered is in {out / 'card.json'}"
+        )
 
 
 @app.command(epilog=_SAMPLE)

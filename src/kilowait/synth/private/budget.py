@@ -59,20 +59,20 @@ def spent(history: list[tuple[float, float, int]], delta: float) -> float:
 
 
 def noise_for(budget: Budget) -> float:
-    """The least noise multiplier, to a hundredth, with which counts once and a training stay within the budget."""
+    """The least noise multiplier, to one per cent, with which counts once and a training stay within the budget."""
 
     def epsilon(noise: float) -> float:
         return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
 
-    low, high = LEAST_NOISE, MOST_NOISE
-    if epsilon(high) > budget.epsilon:
-        raise InputError(
-            f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} takes more noise than there is use for; "
-            "allow more"
-        )
-    if epsilon(low) <= budget.epsilon:
-        return low
-    while high - low > 0.01:
+    low = high = LEAST_NOISE
+    while epsilon(high) > budget.epsilon:
+        low, high = high, 2 * high
+        if high > MOST_NOISE:
+            raise InputError(
+                f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} takes more noise than there is use "
+                "for; allow more"
+            )
+    while high - low > 0.01 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if epsilon(middle) <= budget.epsilon else (middle, high)
     return high

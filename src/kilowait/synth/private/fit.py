@@ -34,6 +34,7 @@ PUBLIC = (
     "settings and seed",
 )
 NOT_COVERED = (
+    "other fits to the same log, settings chosen by looking at them included: each spends an epsilon of its own",
     "several users who are one person, or one user whom others depend on: each is a user of their own here",
     "accounts, which are left out, and whoever reads the log itself or the state of an unfinished fit",
     "attacks on the arithmetic of floating-point noise; noise is of NumPy's and torch's generators, not cryptographic",

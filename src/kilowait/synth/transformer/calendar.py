@@ -2,10 +2,11 @@
 
 A *session* is a run of jobs of one user with no more than `session_s` between them, cut where it lasts longer than
 `LONGEST_S`. Sessions keep their user, their size and, but for some minutes, their beginning; the times within are
-generated. In a log without users an account stands for who submits, or else a queue. A *block* is one user's week (of
-the clock's weeks). Of a block the calendar keeps what a bystander would say of it: how many jobs there were, how
-heavy they were on average (in octaves), how quickly they came (in half octaves), and its *menu*, the commonest
-kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs took (in octaves).
+generated. In a log without users an account stands for who submits, or else a queue. A *block* is one user's week
+(of the clock's weeks), or a day of a busy one. Of a block the calendar keeps what a bystander would say of it: how
+many jobs there were, how heavy they were on average (in octaves), how quickly they came (in half octaves), and its
+*menu*, the commonest kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs
+took (in octaves). Of the whole machine it keeps the work of each day, by kind of job.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual
 geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
 LONGEST_S = 4 * 3600.0
 """A session is cut here, so that times within one that goes on for days do not drift away from the log's."""
+BUSY_JOBS = 300
+"""A user's week with more jobs is several blocks, one a day: there is too much in it for one menu."""
 REQUEST_KINDS, SIZE_KINDS = 4, 3
 """Kinds of job whose work is kept of each day: which jobs wait depends on how long they and how large they are."""
 SHARES, LEVELS = 12, 40
@@ -178,7 +181,7 @@ def calendar_of(
     clock_s = begin_s[session] + zero_s
     week = (clock_s // WEEK_S).astype(np.int64)
     week -= week.min()
-    block = np.cumsum(first | (np.diff(week, prepend=week[0]) != 0)) - 1
+    block = _blocks(first, week, (clock_s // DAY_S).astype(np.int64))
     block_jobs = np.bincount(block)
     left = np.bincount(session)[session] - (np.arange(len(user)) - np.flatnonzero(start)[session])
     weekday = (clock_s // DAY_S % 7).astype(np.int64)
@@ -216,6 +219,14 @@ def calendar_of(
         np.cumsum(daily, axis=1),
         *limits,
     )
+
+
+def _blocks(first: Bools, week: Ints, day: Ints) -> Ints:
+    """Number of each job's block: a week, or a day of a busy one."""
+    fresh = first | (np.diff(week, prepend=week[0]) != 0)
+    weekly = np.cumsum(fresh) - 1
+    busy = np.bincount(weekly)[weekly] > BUSY_JOBS
+    return np.cumsum(fresh | (busy & (np.diff(day, prepend=day[0]) != 0))) - 1
 
 
 def _limits(values: Floats, work: Floats, kinds: int) -> Floats:
