@@ -244,10 +244,19 @@ def test_facts_forget_who_people_are():
     assert rows_of(log(), facts)["user"].max() == 11
 
 
-def test_a_log_without_requests_has_none_in_samples():
+def test_a_log_without_requests_has_none_in_samples(monkeypatch):
     whole = log(400)
     real = whole.with_columns(estimate_s=whole["runtime_s"])
+    kinds = []
+
+    def seen(work, week, wanted, rng):
+        kinds.append((work.sum((0, 1, 2)) > 0, wanted[:, -1].sum(0) > 0))
+        return choose(work, week, wanted, rng)
+
+    monkeypatch.setattr("kilowait.synth.transformer.generator.choose", seen)
     made = fit_generator(real, "transformer", passes=0.5, width=8, layers=1).sample(400, seed=1)
+    # Long and short jobs are told apart by their run times, in draws as in the log.
+    assert all((drawn & wanted).sum() > wanted.sum() / 2 for drawn, wanted in kinds) and kinds
     assert np.array_equal(made["estimate_s"], made["runtime_s"])
     assert made["runtime_s"].max() <= real["runtime_s"].max()
 

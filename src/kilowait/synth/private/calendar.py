@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.facts import DAY_S, WEEK_S, Columns, LogFacts
-from kilowait.synth.private.counting import Count, shares
+from kilowait.synth.private.counting import Count, shares, smooth
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 
 __all__ = ["blank", "calendar_counts", "calendar_from", "plain_calendar"]
@@ -59,9 +59,15 @@ def calendar_from(
     users = max(1, round(float(noisy["sessions"].sum())))
     weeks = round(facts.span_s / WEEK_S)
 
+    likely = {name: shares(noisy[name], SURE * deviation) for name in OCTAVES}
+    # A few sessions too many at night do no harm, a night without any would.
+    likely |= {
+        "hour": shares(smooth(noisy["hour"], around=True), 0.0),
+        "weekday": shares(noisy["weekday"], 0.0),
+    }
+
     def drawn(name: str, count: int) -> Ints:
-        kinds = noisy[name]
-        return rng.choice(len(kinds), count, p=shares(kinds, SURE * deviation))
+        return rng.choice(len(likely[name]), count, p=likely[name])
 
     def many(name: str, count: int) -> Ints:
         low = 2.0 ** drawn(name, count)

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Count", "noisy_counts", "shares"]
+__all__ = ["SMOOTHED", "Count", "noisy_counts", "shares", "smooth"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FEW = 32
+FEW = 8
 """Jobs or sessions of a user that are counted, picked at random; each counts as one of so many."""
+KERNEL = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16
+SMOOTHED = float(np.sqrt((KERNEL**2).sum()))
+"""What is left of the noise's deviation after `smooth`."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,29 @@ def _bounded(count: Count, rng: np.random.Generator) -> Floats:
     return np.bincount(count.kind[taken], minlength=count.kinds) / count.most
 
 
-def shares(noisy: Floats, deviation: float) -> Floats:
-    """Probabilities from noisy counts: what may be noise alone counts for nothing, unless all of it may.
+def shares(noisy: Floats, least: float) -> Floats:
+    """Probabilities from noisy counts: what is at most `least` may be noise and counts for nothing, unless all may.
 
     >>> shares(np.array([40.0, -3.0, 2.0, 10.0]), 4.0).tolist()
     [0.8, 0.0, 0.0, 0.2]
     """
-    sure = np.where(noisy > deviation, noisy, 0.0)
+    sure = np.where(noisy > least, noisy, 0.0)
     if not sure.sum() > 0:
         sure = np.maximum(noisy, 0.0) + 1e-9
     probabilities: Floats = sure / sure.sum()
     return probabilities
+
+
+def smooth(noisy: Floats, *, around: bool = False) -> Floats:
+    """Counts of bins that follow one another, each mixed with its neighbours: less noise, and less detail.
+
+    Args:
+        noisy: the counts.
+        around: the last one is beside the first, as hours are.
+
+    >>> smooth(np.array([0.0, 0, 16, 0, 0])).tolist()
+    [1.0, 4.0, 6.0, 4.0, 1.0]
+    """
+    padded = np.pad(noisy, 2, mode="wrap" if around else "edge")
+    mixed: Floats = np.convolve(padded, KERNEL, mode="valid")
+    return mixed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +17,7 @@ from kilowait.synth.facts import Columns, LogFacts
 from kilowait.synth.generator import Keep, Told
 from kilowait.synth.private.budget import Budget, noise_for, spent
 from kilowait.synth.private.calendar import blank, calendar_counts, calendar_from, plain_calendar
-from kilowait.synth.private.counting import Count, noisy_counts, shares
+from kilowait.synth.private.counting import SMOOTHED, Count, noisy_counts, shares, smooth
 from kilowait.synth.private.grid import grid_facts
 from kilowait.synth.private.training import PrivateLesson, private_train
 from kilowait.synth.transformer.calendar import Calendar, by_user
@@ -24,6 +25,7 @@ from kilowait.synth.transformer.network import Network, Shape
 
 __all__ = ["PrivateFit", "private_fit"]
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 UNIT = "user: all jobs of any one user, added to the log or taken out of it"
@@ -60,6 +62,7 @@ def private_fit(
     budget: Budget,
     *,
     session_s: float,
+    bins: Mapping[int, int],
     seed: int,
     told: Told,
     device: torch.device,
@@ -74,6 +77,7 @@ def private_fit(
         facts: of the log.
         budget: epsilon, delta and steps.
         session_s: the longest time within a session.
+        bins: of columns of bins that follow one another, how many of their first codes those are.
         seed: of the weights before learning; the noise is secret, so two fits with one seed differ.
         told: hears of progress.
         device: where the network learns.
@@ -103,7 +107,10 @@ def private_fit(
         codes,
         user,
         shape,
-        [shares(noisy[f"column {column}"], deviation) for column in range(len(shape.sizes))],
+        [
+            _often(noisy[f"column {column}"], deviation, bins.get(column, 0))
+            for column in range(len(shape.sizes))
+        ],
         max(1.0, float(noisy["sessions"].sum())),
     )
     network, history = private_train(
@@ -134,3 +141,12 @@ def private_fit(
             "not covered": list(NOT_COVERED),
         },
     )
+
+
+def _often(noisy: Floats, deviation: float, bins: int) -> Floats:
+    """How often each code of a column comes: bins with their neighbours, other codes where there is more than noise."""
+    if not bins:
+        return shares(noisy, deviation)
+    mixed = np.concatenate((smooth(noisy[:bins]), noisy[bins:]))
+    least = np.where(np.arange(len(noisy)) < bins, SMOOTHED, 1.0) * deviation
+    return shares(np.where(mixed > least, mixed, 0.0), 0.0)

@@ -169,6 +169,10 @@ class Transformer(Generator):
                 facts,
                 budget,
                 session_s=settings.session_s,
+                bins={
+                    self._order.index("gap_s"): self._codes["gap_s"].size,
+                    self._order.index("runtime_s"): self._runs.below.size,
+                },
                 seed=self.seed,
                 told=told,
                 device=device_of(self.device),
@@ -292,10 +296,11 @@ class Transformer(Generator):
         drawn = [self._decoded(one, rng) for one in codes]
         home, block = np.unique(calendar.block[rows], return_inverse=True)
         day, kinds = block * 7 + calendar.day[rows], calendar.kinds
+        asked = "runtime_s" if self.facts.exact_requests else "estimate_s"
         work: Floats = np.stack(
             [
                 np.bincount(
-                    day * kinds + calendar.kind(one["estimate_s"], one["nodes"]),
+                    day * kinds + calendar.kind(one[asked], one["nodes"]),
                     one["runtime_s"] * one["nodes"],
                     7 * kinds * len(home),
                 ).reshape(-1, 7, kinds)
