@@ -192,3 +192,27 @@ def test_errors(kilowait, folder, tmp_path):
     assert "has no card.json" in kilowait("synth", "sample", tmp_path, "-n", 5, "-o", out).error()
     assert not out.exists()
     assert kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder, "--force").status == 0
+
+
+def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
+    pytest.importorskip("opacus")
+    told = kilowait(
+        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", "dp_epsilon=8,dp_steps=2,width=8"
+    )
+    first, second = told.out.splitlines()
+    assert first.startswith("transformer fitted to 400 jobs of lublin")
+    assert (
+        second.startswith("epsilon 7.") and "delta 1e-05, of any one user; what is taken as public" in second
+    )
+
+
+def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
+    said = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
+    assert "holds no training to resume; begin one without --resume" in said
+
+
+def test_no_such_device(kilowait, tmp_path):
+    said = kilowait(
+        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu"
+    ).error()
+    assert "unknown device 'gpu'" in said

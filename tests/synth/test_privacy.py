@@ -33,6 +33,15 @@ def test_a_planted_copy_is_caught():
     assert found.given_away == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
 
 
+def test_a_copy_that_was_blurred_is_caught():
+    """No job is equal, all are near: who counts copies alone is deceived."""
+    rng = np.random.default_rng(0)
+    blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
+    found = leaks(blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT)
+    assert found.copies < 0.5
+    assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
+
+
 def test_part_of_a_copy_is_seen_as_such():
     rows = {name: FRESH[name].copy() for name in FRESH.columns if name != "job_id"}
     for name in rows:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kilowait.cli import options, show, synth_score
+from kilowait.cli.resuming import resumable, state_folder
 
 app = typer.Typer(
     add_completion=False,
@@ -22,7 +23,9 @@ _FIT = """\b
 Examples:
   kilowait synth fit log.swf.gz --model transformer --out models/ours
   kilowait synth fit lublin:5000:128:0.9:7 --model copula --out models/made
-  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first"""
+  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first
+  kilowait synth fit log.swf.gz --device cuda --resume --out models/ours
+  kilowait synth fit log.swf.gz --set dp_epsilon=8 --out models/private"""
 _SAMPLE = """\b
 Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
@@ -67,6 +70,16 @@ def fit(
             "--names", help="Keep numbers and names of users and accounts, in the folder and in samples."
         ),
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="D", help="Where networks learn: cpu, cuda, or auto for a GPU where there is one."
+        ),
+    ] = "auto",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a fit that was interrupted, from its last checkpoint."),
+    ] = False,
     jobs: options.Rows = None,
     columns: options.Columns = None,
     format: options.Format = None,
@@ -75,15 +88,19 @@ def fit(
 ) -> None:
     """Learn a workload from a log.
 
-    The folder holds numbers only, no code. What they tell of the log is on the page on synthetic workloads.
+    The folder holds numbers only, no code. What they tell of the log is on the page on synthetic workloads. While a
+    network learns, its state is kept in DIR.training; --resume ends with the folder an uninterrupted fit would have
+    written, byte for byte on a processor.
     """
+    from kilowait.experiments.fitting import fit_folder
     from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic import fit_folder, parse_settings
+    from kilowait.experiments.synthetic import parse_settings
 
     chosen = None if settings is None else parse_settings(settings)
     with show.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, strict=strict, rows=jobs)
-    with _progress() as told:
+    state = state_folder(out, resume=resume, force=force)
+    with _progress() as told, resumable(state, resume=resume):
         manifest = read.provenance(trace, show.command(context), show.today())
         made = fit_folder(
             read.jobs,
@@ -95,8 +112,16 @@ def fit(
             manifest=manifest,
             force=force,
             told=told,
+            device=device,
+            state=state,
+            resume=resume,
         )
-    print(f"{made.name} fitted to {show.count(made.facts.jobs, 'job')} of {trace}, written to {out}")
+    print(f"{made.name} fitted to {show.count(len(read.jobs), 'job')} of {trace}, written to {out}")
+    if made.privacy is not None:
+        print(
+            f"epsilon {made.privacy['epsilon']:.2f}, delta {made.privacy['delta']:g}, of any one user; what is taken "
+            f"as public and what is not covered is in {out / 'card.json'}"
+        )
 
 
 @app.command(epilog=_SAMPLE)

@@ -13,18 +13,16 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.evaluation.folders import save_folder
-from kilowait.evaluation.folders.writing import check_free
 from kilowait.experiments.inputs import named_cluster
 from kilowait.experiments.scoring import Score, Wait, score
 from kilowait.jobs import JobTable
-from kilowait.synth import Generator, WhatIf, fit_generator, load_generator
+from kilowait.synth import WhatIf, load_generator
 from kilowait.synth.conditions import Wanted
 from kilowait.synth.generator import Told, joined
 from kilowait.synth.gpu_jobs import counts_gpus, gpus_of
 from kilowait.traces import write_parts, write_trace, written_format
 
-__all__ = ["Score", "Wait", "Written", "fit_folder", "parse_settings", "sample_file", "score"]
+__all__ = ["Score", "Wait", "Written", "parse_settings", "sample_file", "score"]
 
 
 def parse_settings(text: str) -> dict[str, float]:
@@ -45,25 +43,6 @@ def parse_settings(text: str) -> dict[str, float]:
             raise InputError(f"the settings have {part!r}; write {usage}")
         found[name] = int(number) if number == int(number) else number
     return found
-
-
-def fit_folder(
-    jobs: JobTable,
-    model: str,
-    out: str | PathLike[str],
-    *,
-    seed: int = 0,
-    names: bool = False,
-    settings: Mapping[str, Any] | None = None,
-    manifest: Mapping[str, Any] | None = None,
-    force: bool = False,
-    told: Told | None = None,
-) -> Generator:
-    """Fit a generator and write its folder, whole or not at all."""
-    check_free(out, force=force)
-    generator = fit_generator(jobs, model, seed=seed, names=names, told=told, **(settings or {}))
-    save_folder(out, generator.save, kind="generator", manifest=manifest, force=force)
-    return generator
 
 
 @dataclass

@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -36,6 +36,7 @@ from kilowait.synth.whatif import Changes, Kinds, WhatIf
 __all__ = [
     "GENERATORS",
     "Generator",
+    "Keep",
     "Part",
     "State",
     "Told",
@@ -67,6 +68,17 @@ GENERATORS: dict[str, tuple[str, str]] = {
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
 
+
+class Keep(Protocol):
+    """Where the state of a training is kept, so that a killed one can be gone on with."""
+
+    def read(self) -> dict[str, Any] | None:
+        """The state to go on with; None where there is none."""
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state in place of the one before."""
+
+
 CARD, STATE = "card.json", "state.npz"
 VERSION = 1
 """Of the folder's form."""
@@ -78,10 +90,17 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass: what one can set, with defaults."""
+    holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
+    """What a folder of this kind holds of people, in words, for the card."""
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
         self.device = "cpu"
+        self.keep: Keep | None = None
+        self.privacy: dict[str, Any] | None = None
+        """What is promised of the people in the log, where anything is: epsilon, delta, of whom, and what is not."""
+        self.likeness: dict[str, float] | None = None
+        """Of each column how far a sample was from the log (Kolmogorov-Smirnov), where that was measured."""
 
     # -- what each kind brings ---------------------------------------------------------------------
 
@@ -117,6 +136,7 @@ class Generator(ABC):
         names: bool = False,
         told: Told | None = None,
         device: str = "cpu",
+        keep: Keep | None = None,
         **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
@@ -127,11 +147,12 @@ class Generator(ABC):
             names: keep the numbers and names of users and accounts, in the folder and in samples.
             told: called with what is being done and the share that is done.
             device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
+            keep: where a training is kept while it goes on; what is there is gone on with.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, _settings(cls, settings), seed)
-        made.device = device
+        made.device, made.keep = device, keep
         made._learn(rows_of(jobs, facts), told or _nobody)
         return made
 
@@ -244,6 +265,9 @@ class Generator(ABC):
             "version": VERSION,
             "seed": int(self.seed),
             "settings": asdict(self.settings),
+            "holds": self._holds(),
+            "privacy": self.privacy,
+            "likeness_ks": self.likeness,
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -254,6 +278,11 @@ class Generator(ABC):
         (place / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
         seen = {f"seen.{name}": values for name, values in facts.seen.items()}
         np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
+
+    def _holds(self) -> str:
+        """What the folder holds of people."""
+        names = "; the numbers and names of users and accounts" if "user" in self.facts.seen else ""
+        return self.holds + names
 
 
 def joined(tables: Iterable[JobTable]) -> JobTable:
@@ -271,6 +300,7 @@ def fit_generator(
     names: bool = False,
     told: Told | None = None,
     device: str = "cpu",
+    keep: Keep | None = None,
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -280,7 +310,7 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, **settings)
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
 
 
 def load_generator(folder: str | PathLike[str]) -> Generator:
@@ -308,6 +338,7 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
         made = kind(LogFacts(**log, seen=seen), _settings(kind, card["settings"]), int(card["seed"]))
+        made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
         raise InputError(
