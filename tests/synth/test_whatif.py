@@ -1,4 +1,4 @@
-"""What-ifs, alone and combined, and what cannot be is told in words. That all generators have them is a law of theirs."""
+"""What-ifs, alone and combined, and what cannot be, in words. That all generators have them is a law of theirs."""
 
 from __future__ import annotations
 
