@@ -121,6 +121,11 @@ class TestLaws:
         assert made["nodes"].max() <= 16
         assert set((made["submit_s"] // 3600 % 24).tolist()) <= set(range(8, 14))
 
+    def test_progress_is_told(self, fitted, name):
+        shares: list[float] = []
+        fitted[name].sample(300, told=lambda what, share: shares.append(share))
+        assert all(0 <= share <= 1 for share in shares) and shares == sorted(shares) and shares[-1] == 1
+
     def test_what_ifs_are_met(self, fitted, name):
         asked = {"load": 0.4, "nodes": 128, "mix": {"nodes": {1: 0}}, "grow": {"user": {1: 2}}}
         made = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, **asked)
