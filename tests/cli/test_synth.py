@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+from kilowait.synth import GENERATORS
 from kilowait.traces import read_trace
 
 TRACE = "lublin:400:32:0.8:7"
@@ -173,11 +174,10 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
 
 
 def test_the_kinds(kilowait):
-    assert [line.split()[0] for line in kilowait("synth", "list").out.splitlines()[1:]] == [
-        "bootstrap",
-        "copula",
-        "transformer",
-    ]
+    kinds = [line["name"] for line in kilowait("synth", "list", "--json").json()]
+    assert kinds == list(GENERATORS)
+    shown = kilowait("synth", "list").out
+    assert all(f"\n{kind} " in shown for kind in kinds)
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}
 
 
