@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
+from kilowait.synth import fit_generator
 from kilowait.synth.facts import facts_of, rows_of
 from kilowait.synth.tabular.blocks import Blocks
 from kilowait.synth.tabular.clock import Clock, clock_of
@@ -69,7 +70,7 @@ class TestTable:
         assert found["repeats"].tolist() == [1, 0, 0, 0, 1]
         assert found["hour"].tolist() == [0, 0, 1, 1, 1]
         assert found["weekday"].tolist() == [0, 0, 0, 0, 1]
-        assert found["gap_s"][[0, 3, 4]].tolist() == [10, 86400, 10]  # within a burst: ordinary seconds
+        assert found["gap_s"][[0, 4]].tolist() == [10, 10]  # within a burst: ordinary seconds
         assert found["account"].tolist() == [0, 0, 1, 0, 0]  # user 1 has account 3 alone: his first
         assert found["used"].tolist() == [0.2, 0.3, 0.4, 50 / 60, 1.0]
 
@@ -89,7 +90,7 @@ class TestOrder:
     def test_hours_come_from_the_clock_and_rows_at_their_hour(self):
         table = self.rows()
         pace = np.where(np.arange(168) % 24 // 8 == 1, 2.5, 0.25)
-        picked, when = in_time(table, 3000, 0.0, Clock(pace), facts_of(log()), np.random.default_rng(1))
+        picked, when = in_time(table, 3000, 0.0, Clock(pace), 0.0, np.random.default_rng(1))
         assert len(set(picked.tolist())) == 3000
         assert (np.diff(when) >= 0).all() and when[0] == 0.0
         by_day = (when // 3600 % 24 // 8 == 1).mean()
@@ -101,7 +102,7 @@ class TestOrder:
 
     def test_bursts(self):
         table = self.rows()
-        picked, _ = in_time(table, 3000, 0.0, Clock(np.ones(168)), facts_of(log()), np.random.default_rng(1))
+        picked, _ = in_time(table, 3000, 0.0, Clock(np.ones(168)), 0.0, np.random.default_rng(1))
         user = table["user"][picked]
         goes_on = user[1:] == user[:-1]
         assert goes_on[user[:-1] == 0].mean() > 0.8
@@ -228,3 +229,64 @@ def test_rare_kinds_are_wished_for_more_often_in_training():
     assert (
         torch.equal(wish.argmax(1), kind) and torch.equal(wish.sum(1), torch.ones(5000)) and not column.any()
     )
+
+
+LEARNING = {
+    "ctgan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
+    "tvae": {"steps": 300, "width": 64, "batch": 200, "rate": 5e-3, "latent": 8},
+    "copulagan": {"steps": 300, "width": 64, "batch": 200, "rate": 2e-3},
+    "diffusion": {"steps": 250, "width": 64, "batch": 200, "rate": 5e-3},
+}
+
+
+@pytest.fixture(scope="module", params=LEARNING)
+def pair(request):
+    """A log of one hour a week in which jobs of one queue are wide and of the other narrow, and end early or late; and
+    a sample of what was learned of it."""
+    rng = np.random.default_rng(0)
+    long = rng.random(800) < 0.4
+    used = np.where(rng.random(800) < 0.5, rng.normal(0.9, 0.02, 800), rng.normal(0.1, 0.02, 800))
+    real = JobTable(
+        job_id=np.arange(1, 801),
+        submit_s=np.sort(rng.integers(0, 20, 800) * 7 * 86400 + 43200 + rng.integers(0, 3600, 800)),
+        runtime_s=(used * 36000).round(),
+        estimate_s=np.full(800, 36000),
+        nodes=np.where(long, 64, 1),
+        queue=long.astype(int),
+    )
+    return real, fit_generator(real, request.param, **LEARNING[request.param]).sample(2000, seed=1)
+
+
+class TestLearning:
+    def test_what_goes_together(self, pair):
+        wide, long = ([table[name] > least for table in pair] for name, least in (("nodes", 8), ("queue", 0)))
+        assert (wide[0] == long[0]).all()
+        # Columns that know nothing of each other would agree in about half of the jobs.
+        assert (wide[1] == long[1]).mean() > 0.7
+        assert abs(long[1].mean() - long[0].mean()) < 0.15
+
+    def test_two_kinds_of_run_times(self, pair):
+        used = pair[1]["runtime_s"] / pair[1]["estimate_s"]
+        assert ((used < 0.2) | (used > 0.8)).mean() > 0.95
+        assert 0.3 < (used > 0.5).mean() < 0.7
+
+    def test_the_hours_of_the_log(self, pair):
+        moment = pair[1]["submit_s"]
+        assert ((moment // 3600 % 24 == 12) & (moment // 86400 % 7 == 0)).mean() > 0.9
+
+
+def test_more_users_than_kinds():
+    real = JobTable(
+        job_id=np.arange(1, 1001),
+        user=np.arange(1000) % 90,
+        **{name: log(1000)[name] for name in ("submit_s", "runtime_s", "estimate_s", "nodes")},
+    )
+    made = fit_generator(real, "tvae", steps=5, width=16, batch=100, kinds=10).sample(3000)
+    assert len(np.unique(made["user"])) > 80
+
+
+def test_an_account_is_one_of_its_users():
+    real = log(1000)
+    generator = fit_generator(real, "diffusion", steps=3, width=16, batch=100, draw_steps=3, names=True)
+    made = generator.sample(1000)
+    assert (made["account"] == made["user"] // 3).all()

@@ -1,7 +1,7 @@
 """The clock of a workload: people are about by day and on weekdays, so an hour at noon is longer than one at night.
 
-For every hour of the week it has the share of time that passes in it for those who submit. The time between two users'
-jobs is measured on it; so is a generated one, and nights are quiet whatever a network has learned of them.
+For every hour of the week it has the share of time that passes in it for those who submit. The time between jobs is
+measured on it, but for bursts; so is a generated one, and nights are quiet whatever a network has learned of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import numpy as np
 from kilowait.synth.facts import WEEK_S
 from kilowait.synth.tabular.values import Floats
 
-__all__ = ["HOURS", "Clock", "clock_of"]
+__all__ = ["BURST_S", "HOURS", "Clock", "clock_of"]
 
 HOURS = 168
+BURST_S = 1800.0
+"""Up to so many seconds between two jobs of a user they are of one burst: scripts know neither day nor night, and the
+time between them is ordinary."""
 PRIOR_HOURS = 8.0
 """An hour of the week counts as if it had been seen this often to be what its hour of day and its weekday say; these
 as if they had once been seen to be like all."""

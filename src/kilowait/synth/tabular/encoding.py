@@ -31,8 +31,8 @@ REACH = 4.0
 """Standard deviations from the middle of a mode to the end of its places."""
 MODES = 10
 """Components of a mixture, at most."""
-LEAST_SHARE = 0.005
-"""Of the rows a number must have to be a mode of its own."""
+LEAST_SHARE, LEAST_ROWS = 0.005, 10
+"""Of the rows, and rows, that a number must have to be a mode of its own."""
 
 
 class Coder(Protocol):
@@ -240,14 +240,14 @@ def encoding_of(
     for name, column in table.items():
         known = column[~np.isnan(column)]
         values, counts = np.unique(known, return_counts=True)
-        if name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
+        if not len(known):
+            coders[name] = Kinds(np.array([np.nan]), np.empty(0), np.empty(0))
+        elif name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
             coders[name] = _kinds(values, counts, most_kinds)
         elif numbers == "modes":
             coders[name] = _modes(column, most_kinds, rng)
         else:
-            coders[name] = Scores(
-                kept_of(np.sort(known) if len(known) else np.zeros(1)), np.array([len(known) < len(column)])
-            )
+            coders[name] = Scores(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
     return Encoding(coders)
 
 
@@ -263,10 +263,10 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)
     often = np.argsort(-counts, kind="stable")[:most]
-    atoms = np.sort(values[often[counts[often] >= LEAST_SHARE * len(known)]])
+    atoms = np.sort(values[often[counts[often] >= max(LEAST_SHARE * len(known), LEAST_ROWS)]])
     rest = known[~np.isin(known, atoms)]
     if not len(rest):
-        rest = known if len(known) else np.zeros(1)
+        rest = known
     above = rest[rest > 0]
     unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
     mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)

@@ -47,21 +47,21 @@ __all__ = [
 
 SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
-LEAST_ROWS = 500
-"""Rows drawn at least."""
+LEAST_ROWS = 600
+"""Rows drawn at a time, at least."""
 
 
 @dataclass(frozen=True)
 class TabularSettings:
     """What one can set of all of them."""
 
-    steps: int = 1000
+    steps: int = 3000
     """Steps of learning, whatever the length of the log."""
     batch: int = 500
     """Rows of a step."""
-    width: int = 256
+    width: int = 128
     """Of the hidden layers."""
-    rate: float = 1e-3
+    rate: float = 2e-3
     """How far a step goes."""
     kinds: int = 100
     """Values of a column that are kinds of their own: users, or numbers where there are no more of them."""
@@ -131,7 +131,7 @@ class Tabular(RowWise):
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
             places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts, rng)
+        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
@@ -181,7 +181,11 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CtganSettings(TabularSettings):
-    """What one can set."""
+    """What one can set. A step costs several times what it costs the others, so there are fewer."""
+
+    steps: int = 1000
+    rate: float = 5e-4
+    kinds: int = 50
 
 
 class Ctgan(Tabular):
@@ -290,6 +294,8 @@ class Tvae(Tabular):
 class DiffusionSettings(TabularSettings):
     """What one can set."""
 
+    batch: int = 256
+    width: int = 192
     layers: int = 3
     draw_steps: int = 20
     """Steps from noise to a row."""

@@ -12,8 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from kilowait.synth.facts import LogFacts
-from kilowait.synth.tabular.clock import HOURS, Clock
+from kilowait.synth.tabular.clock import BURST_S, HOURS, Clock
 from kilowait.synth.tabular.values import Floats, Ints
 
 __all__ = ["in_runs", "in_time"]
@@ -24,7 +23,7 @@ def in_time(
     jobs: int,
     first_s: float,
     clock: Clock,
-    facts: LogFacts,
+    zero_s: float,
     rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:
     """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
@@ -35,7 +34,7 @@ def in_time(
         jobs: how many are wanted, no more than there are rows.
         first_s: when the first comes, on the log's clock.
         clock: of the log; gaps are on it, but for those within a user's burst.
-        facts: of the log.
+        zero_s: Unix time of the zero of the log's clock.
         rng: who decides.
     """
     count = len(table["gap_s"])
@@ -54,7 +53,7 @@ def in_time(
     coins = rng.random(jobs).tolist()
     nearest = _nearest_hours()
     later = clock.later()
-    moment = first_s + facts.zero_s
+    moment = first_s + zero_s
     last: float | None = None
     picked, when = np.empty(jobs, np.int64), np.empty(jobs)
     for place in range(jobs):
@@ -67,10 +66,11 @@ def in_time(
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
         if place:
-            moment = moment + gap_s[row] if again[row] else later(moment, gap_s[row])
+            burst = again[row] and gap_s[row] <= BURST_S
+            moment = moment + gap_s[row] if burst else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
-    return picked, when - facts.zero_s
+    return picked, when - zero_s
 
 
 def _nearest_hours() -> list[list[int]]:

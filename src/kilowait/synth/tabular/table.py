@@ -4,7 +4,7 @@ A row is a job and what there is to know of its place in time: the hour and week
 the time since then, whether that was of the same user, and whether the user asked again for what he asked for last.
 Columns are such that what a network gets a little wrong in one does not make nonsense of another: run times are shares
 of the request, where there are requests; energy is the power of a node; an account is the first, second ... of its
-user's; and the time since another user's job is on the workload's own clock.
+user's; and time, but for that within bursts, is on the workload's own clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.facts import DAY_S, Columns, LogFacts
-from kilowait.synth.tabular.clock import Clock, clock_of
+from kilowait.synth.tabular.clock import BURST_S, Clock, clock_of
 from kilowait.synth.tabular.values import Floats, Ints, kept_of, nearest
 
 __all__ = ["ASKED", "KINDS", "PLACE", "Frame", "asked_of", "frame_of"]
@@ -61,7 +61,7 @@ class Frame:
         table: Columns = {
             "hour": moment[:-1] // 3600 % 24,
             "weekday": moment[:-1] // DAY_S % 7,
-            "gap_s": np.where(again, gap_s, np.diff(self.clock.passed(moment))),
+            "gap_s": np.where(again & (gap_s <= BURST_S), gap_s, np.diff(self.clock.passed(moment))),
         }
         if "user" in rows:
             table["again"] = again

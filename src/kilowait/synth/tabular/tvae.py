@@ -18,6 +18,9 @@ __all__ = ["Maker", "draw", "train"]
 
 LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
 """Standard deviation of places about what is made of them."""
+WARMING = 0.3
+"""Share of the steps in which knowing beyond chance comes to cost what it costs; otherwise the numbers in between may
+never be used (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
 TOLD_EVERY = 20
 """Steps."""
 
@@ -95,7 +98,9 @@ def train(
         mean, log_spread = reader(dense[some])
         numbers = mean + log_spread.exp() * torch.randn_like(mean)
         beyond_chance = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
-        loss = likeness * lost(maker, numbers, kinds[some], places[some], blocks) + beyond_chance
+        allowed = min(1.0, step / (WARMING * steps))
+        made_again = lost(maker, numbers, kinds[some], places[some], blocks)
+        loss = likeness * made_again + allowed * beyond_chance
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
