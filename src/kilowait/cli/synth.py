@@ -25,11 +25,13 @@ _FIT = """\b
 Examples:
   kilowait synth fit log.swf.gz --model transformer --out models/ours
   kilowait synth fit lublin:5000:128:0.9:7 --model copula --out models/made
-  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first"""
+  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first
+  kilowait synth fit log.swf.gz --model sdv:TVAE --set python=~/sdv/bin/python,epochs=50 --out models/theirs"""
 _SAMPLE = """\b
 Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
-  kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet"""
+  kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet
+  kilowait synth sample models/theirs --jobs 10000 --trust ~/sdv/bin/python --out made.swf.gz"""
 _SCORE = """\b
 Examples:
   kilowait synth score log.swf.gz made.swf.gz
@@ -81,7 +83,8 @@ def fit(
 ) -> None:
     """Learn a workload from a log.
 
-    The folder holds numbers only, no code. What they tell of the log is on the page on synthetic workloads.
+    The folder holds numbers only, no code, unless the generator is one of sdv or realtabformer, which keep pickles.
+    What they tell of the log is on the page on synthetic workloads.
     """
     from kilowait.experiments.inputs import workload_of
     from kilowait.experiments.synthetic import fit_folder, parse_settings
@@ -128,6 +131,13 @@ def sample(
         str | None,
         typer.Option(metavar="F", help="swf, csv, parquet or batsim; else by the ending of --out."),
     ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="Let this Python run the code in the folder: one of sdv or realtabformer that you trust.",
+        ),
+    ] = None,
 ) -> None:
     """Draw jobs from a generator and write them as a job log."""
     from kilowait.experiments.synthetic import sample_file
@@ -136,7 +146,16 @@ def sample(
     wanted = None if where is None else parse_conditions(where)
     with _progress() as told:
         made, offered = sample_file(
-            folder, jobs, out, seed=seed, conditions=wanted, load=load, cluster=cluster, format=to, told=told
+            folder,
+            jobs,
+            out,
+            seed=seed,
+            conditions=wanted,
+            load=load,
+            cluster=cluster,
+            format=to,
+            trust=trust,
+            told=told,
         )
     days = float(made["submit_s"].max() - made["submit_s"].min())
     print(
@@ -191,14 +210,18 @@ def score(
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the kinds of generator, and what can be set."""
-    from kilowait.synth.generator import GENERATORS, settings_of
+    from kilowait.synth.generator import GENERATORS, OUTSIDE, settings_of
 
-    rows = [(name, what, settings_of(name)) for name, (_, what) in GENERATORS.items()]
+    rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
     if json:
         show.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return
     cells = [
-        [name, what, ", ".join(f"{key}={'auto' if value is None else value}" for key, value in known.items())]
+        [
+            name,
+            what,
+            ", ".join(f"{key}={'auto' if value in (None, '') else value}" for key, value in known.items()),
+        ]
         for name, what, known in rows
     ]
     show.table(["name", "what it is", "settings"], cells, left=3)

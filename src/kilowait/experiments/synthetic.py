@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,22 +29,26 @@ __all__ = ["Score", "Wait", "fit_folder", "parse_settings", "sample_file", "scor
 POLICIES = ("fcfs", "sjf")
 
 
-def parse_settings(text: str) -> dict[str, float]:
-    """Settings of a generator: ``passes=10,draws=2``.
+def parse_settings(text: str) -> dict[str, float | str]:
+    """Settings of a generator: ``passes=10,draws=2``. What is no number is a word.
 
-    >>> parse_settings("passes=10,session_s=900.5")
-    {'passes': 10, 'session_s': 900.5}
+    >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
+    {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
     """
-    usage = "name=number, with commas between: passes=10,draws=2"
-    found: dict[str, float] = {}
+    found: dict[str, float | str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"the settings have {part!r}; write name=value, with commas between: passes=10,draws=2"
+            )
         try:
             number = float(value)
         except ValueError:
-            raise InputError(f"the settings have {part!r}; write {usage}") from None
-        if not (name and equals):
-            raise InputError(f"the settings have {part!r}; write {usage}")
+            found[name] = value
+            continue
+        if not isfinite(number):
+            raise InputError(f"the settings have {part!r}; a number must be finite")
         found[name] = int(number) if number == int(number) else number
     return found
 
@@ -77,10 +82,11 @@ def sample_file(
     load: float | None = None,
     cluster: str = "auto",
     format: str | None = None,
+    trust: str | None = None,
     told: Told | None = None,
 ) -> tuple[JobTable, float]:
     """Write a file of generated jobs, at another load if wanted; the jobs, and their offered load."""
-    made = load_generator(folder).sample(jobs, seed=seed, conditions=conditions, told=told)
+    made = load_generator(folder, trust=trust).sample(jobs, seed=seed, conditions=conditions, told=told)
     machine, _ = cluster_of(cluster, made)
     made = brought_to_load(made, machine, load)
     Path(out).parent.mkdir(parents=True, exist_ok=True)

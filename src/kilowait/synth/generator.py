@@ -29,7 +29,16 @@ from kilowait.seeding import stream
 from kilowait.synth.conditions import Conditions, Wanted
 from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
 
-__all__ = ["GENERATORS", "Generator", "State", "Told", "fit_generator", "load_generator", "settings_of"]
+__all__ = [
+    "GENERATORS",
+    "OUTSIDE",
+    "Generator",
+    "State",
+    "Told",
+    "fit_generator",
+    "load_generator",
+    "settings_of",
+]
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
@@ -43,6 +52,20 @@ GENERATORS: dict[str, tuple[str, str]] = {
     ),
 }
 """Name to where it lives, and what it is."""
+OUTSIDE: dict[str, tuple[str, str]] = {
+    "sdv:CTGAN": ("kilowait.synth.outside:CTGAN", "SDV's adversarial network"),
+    "sdv:TVAE": ("kilowait.synth.outside:TVAE", "SDV's variational autoencoder"),
+    "sdv:CopulaGAN": (
+        "kilowait.synth.outside:CopulaGAN",
+        "SDV's adversarial network on columns made normal",
+    ),
+    "sdv:GaussianCopula": ("kilowait.synth.outside:GaussianCopula", "SDV's copula"),
+    "realtabformer": (
+        "kilowait.synth.outside:RealTabFormer",
+        "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",
+    ),
+}
+"""Those that need other people's libraries, in an environment of their own; see `kilowait.synth.outside`."""
 
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
@@ -50,6 +73,9 @@ Told = Callable[[str, float], None]
 """Progress: what is being done, and which share of it is done."""
 
 CARD, STATE = "card.json", "state.npz"
+CODE = (
+    "the state holds a pickle: sampling from this folder runs what code is in it; do so only if you trust it"
+)
 VERSION = 1
 """Of the folder's form."""
 MOST_DRAWN = 50
@@ -62,6 +88,8 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass: what one can set, with defaults."""
+    holds_code: ClassVar[bool] = False
+    """Whether what it keeps in its folder runs code when it is opened, as pickles do."""
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
@@ -168,7 +196,10 @@ class Generator(ABC):
         return JobTable(job_id=np.arange(1, len(request) + 1), labels=facts.labels, meta=meta, **columns)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder; no code is in them."""
+        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder.
+
+        No code is in them, unless the generator is one that `holds_code`; the card says so.
+        """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         facts = self.facts
@@ -177,6 +208,7 @@ class Generator(ABC):
             "version": VERSION,
             "seed": int(self.seed),
             "settings": asdict(self.settings),
+            **({"warning": CODE} if self.holds_code else {}),
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -208,8 +240,14 @@ def fit_generator(
     return _kind(model).fit(jobs, seed=seed, names=names, told=told, **settings)
 
 
-def load_generator(folder: str | PathLike[str]) -> Generator:
-    """The generator that `Generator.save` wrote into a folder."""
+def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
+    """The generator that `Generator.save` wrote into a folder.
+
+    Args:
+        folder: what was saved.
+        trust: path of the Python that may run code which the folder holds. Only generators of other people's
+            libraries hold any; without this they are not opened.
+    """
     place = Path(folder)
     if not (place / CARD).is_file():
         raise InputError(f"{place} has no {CARD}; name a folder written by kilowait synth fit")
@@ -223,6 +261,11 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             f"{place} is of version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
     kind = _kind(name)
+    if kind.holds_code and trust is None:
+        raise InputError(
+            f"{place} holds a pickle of {name}, and opening it runs what code is in it; if you trust who made it, "
+            "name the Python that has the library: --trust PYTHON, or trust= in Python"
+        )
     try:
         with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             state = {key: file[key] for key in file.files}
@@ -232,7 +275,8 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             "columns": tuple(card["log"]["columns"]),
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
-        made = kind(LogFacts(**log, seen=seen), _settings(kind, card["settings"]), int(card["seed"]))
+        settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
+        made = kind(LogFacts(**log, seen=seen), _settings(kind, settings), int(card["seed"]))
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
         raise InputError(
@@ -242,9 +286,10 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
 
 
 def _kind(name: str) -> type[Generator]:
-    if name not in GENERATORS:
-        raise UnknownNameError("generator", name, GENERATORS)
-    module, _, found = GENERATORS[name][0].partition(":")
+    known = GENERATORS | OUTSIDE
+    if name not in known:
+        raise UnknownNameError("generator", name, known)
+    module, _, found = known[name][0].partition(":")
     kind: type[Generator] = getattr(import_module(module), found)
     return kind
 
@@ -259,10 +304,13 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _settings(kind: type[Generator], given: Mapping[str, Any]) -> Any:
-    known = [item.name for item in fields(kind.settings_type)]
-    for name in given:
+    known = {item.name: item.default for item in fields(kind.settings_type)}
+    for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of the generator {kind.name}", name, known)
+        if isinstance(value, str) != isinstance(known[name], str):
+            wanted = "words" if isinstance(known[name], str) else "a number"
+            raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {wanted}")
     return kind.settings_type(**given)
 
 
