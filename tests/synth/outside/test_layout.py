@@ -24,7 +24,7 @@ def test_a_table_has_a_row_for_each_job_with_one_before(known):
     assert list(table) == layout.varied
     assert np.array_equal(table["gap_s"], np.diff(rows["submit_s"]))
     assert np.array_equal(table["nodes"], rows["nodes"][1:])
-    assert layout.kinds == ["user", "account", "queue", "status", "energy_known"]
+    assert set(layout.varied) - set(layout.kinds) == {"gap_s", "runtime_s", "energy_j"}
     assert all(np.isfinite(column).all() for column in table.values())
     assert table["runtime_s"].dtype == np.int64  # whole seconds
     assert "submit_s" not in table
@@ -72,6 +72,12 @@ def test_columns_that_never_change_are_left_out_and_put_back():
     assert "nodes" not in table and "user" not in table
     back = layout.rows(table, facts)
     assert set(back["nodes"].tolist()) == {8} and set(back["user"].tolist()) == {0}
+
+
+def test_requests_of_all_lengths_are_amounts():
+    jobs = log(600, estimate_s=np.arange(600) * 60.0)
+    layout = Layout.of(rows_of(jobs, facts_of(jobs)))
+    assert "estimate_s" not in layout.kinds and "nodes" in layout.kinds
 
 
 def test_values_that_are_not_whole_stay_so():

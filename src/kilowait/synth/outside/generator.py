@@ -51,7 +51,7 @@ class Outside(Generator):
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
             csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
-            self._run("fit", place, self.seed, told, settings=self._options(), kinds=self._layout.kinds)
+            self._run("fit", place, self.seed, told, settings=self._options())
             self._model = _packed(place / "model")
 
     def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
@@ -65,7 +65,13 @@ class Outside(Generator):
 
     def _run(self, task: str, place: Path, seed: int, told: Told, **more: Any) -> None:
         number = int(stream(seed, f"synth.outside.{task}").integers(2**31))
-        words = {"library": self.library, "model": self.model, "seed": number, **more}
+        words = {
+            "library": self.library,
+            "model": self.model,
+            "kinds": self._layout.kinds,
+            "seed": number,
+            **more,
+        }
         (place / "task.json").write_text(json.dumps(words), encoding="utf-8")
         doing = f"fitting {self.name}" if task == "fit" else f"drawing from {self.name}"
         run_worker(self.settings.python, task, place, install=self.install, what=doing, told=told)

@@ -22,6 +22,9 @@ GAP = "gap_s"
 KNOWN = "energy_known"
 KINDS = ("user", "account", "queue", "status", KNOWN)
 """Columns whose numbers are names, not amounts."""
+SIZES = ("nodes", "gpus", "estimate_s")
+"""Amounts of which people ask for a few: given as kinds, too, where they are at most `MOST_KINDS`."""
+MOST_KINDS = 200
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Layout:
     """Smallest and largest value of each."""
     whole: npt.NDArray[np.bool_] = field(repr=False)
     """Whether all values are whole numbers."""
+    kind: npt.NDArray[np.bool_] = field(repr=False)
+    """Whether models are to take it for a name, not for an amount."""
 
     @classmethod
     def of(cls, rows: Columns) -> Self:
@@ -45,12 +50,18 @@ class Layout:
             np.array([column.min() for column in values], np.float64),
             np.array([column.max() for column in values], np.float64),
             np.array([bool((column == np.floor(column)).all()) for column in values]),
+            np.array(
+                [
+                    name in KINDS or (name in SIZES and len(np.unique(column)) <= MOST_KINDS)
+                    for name, column in table.items()
+                ]
+            ),
         )
 
     @property
     def kinds(self) -> list[str]:
-        """Columns of the table whose numbers are names."""
-        return [name for name in self.varied if name in KINDS]
+        """Columns of the table that models are to take for names."""
+        return [str(name) for name in self.names[(self.least < self.most) & self.kind]]
 
     @property
     def varied(self) -> list[str]:

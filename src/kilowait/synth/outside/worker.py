@@ -56,6 +56,7 @@ def main(what: str, folder: Path) -> None:
 
 def fit_sdv(rows: Any, task: dict[str, Any], place: Path) -> None:
     """Fit one of SDV's synthesizers of single tables."""
+    import numpy as np
     import sdv
     from sdv import single_table
     from sdv.metadata import Metadata
@@ -65,6 +66,9 @@ def fit_sdv(rows: Any, task: dict[str, Any], place: Path) -> None:
     }
     metadata = Metadata.load_from_dict({"tables": {"jobs": {"columns": columns}}})
     synthesizer = getattr(single_table, task["model"] + "Synthesizer")(metadata, **task["settings"])
+    # Times span five orders of magnitude; SDV's models see their logarithms, REaLTabFormer writes their digits.
+    amounts = [name for name in rows.columns if name not in task["kinds"]]
+    rows[amounts] = np.log1p(rows[amounts])
     # From version 2 on a table comes in a dictionary, in and out.
     synthesizer.fit({"jobs": rows} if int(sdv.__version__.split(".")[0]) >= 2 else rows)
     synthesizer.save(str(place / "synthesizer.pkl"))
@@ -72,13 +76,17 @@ def fit_sdv(rows: Any, task: dict[str, Any], place: Path) -> None:
 
 def sample_sdv(task: dict[str, Any], place: Path) -> Any:
     """Rows from a saved synthesizer."""
+    import numpy as np
     from sdv.utils import load_synthesizer
 
     synthesizer = load_synthesizer(str(place / "synthesizer.pkl"))
     # SDV has no public way to name a seed; without this every sample would be the same one.
     synthesizer._set_random_state(task["seed"])
     made = synthesizer.sample(task["jobs"])
-    return made["jobs"] if isinstance(made, dict) else made
+    made = made["jobs"] if isinstance(made, dict) else made
+    amounts = [name for name in made.columns if name not in task["kinds"]]
+    made[amounts] = np.expm1(made[amounts].astype(float))
+    return made
 
 
 # -- REaLTabFormer -------------------------------------------------------------------------------
