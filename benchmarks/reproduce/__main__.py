@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.reproduce import (
+    budget,
     energy_learning,
     foresight,
     gaia,
@@ -19,6 +20,7 @@ from benchmarks.reproduce import (
     rlscheduler,
     simulators,
     synthetic,
+    synthetic_training,
     tsafrir,
 )
 from benchmarks.reproduce.sources import Sources
@@ -36,8 +38,12 @@ TABLES = {
     "energy-learning": energy_learning,
     "gpu-learning": gpu_learning,
     "foresight": foresight,
+    "budget": budget,
     "synthetic": synthetic,
+    "synthetic-training": synthetic_training,
 }
+OWN = {"synthetic-training": synthetic_training.main}
+"""Tables with options of their own."""
 
 HELP = """\
 tables:
@@ -55,8 +61,11 @@ tables:
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)
   foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
                     less with --logs KTH-SP2
+  budget            ours: a budget of power planned with predicted watts, on Kabré's measured joules; two minutes
   synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
                     fits for half an hour (see python -m benchmarks.reproduce.synthetic)
+  synthetic-training  ours: agents trained on generated jobs, judged on real ones, four logs; hours on one core, has
+                    options of its own (see python -m benchmarks.reproduce synthetic-training --help)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
@@ -64,6 +73,9 @@ example:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code 0: the table was printed; 2: it could not be made."""
+    words = sys.argv[1:] if words is None else list(words)
+    if words and words[0] in OWN:
+        return OWN[words[0]](words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce",
         description="Print other people's tables with kilowait's numbers for the same jobs beside them.",

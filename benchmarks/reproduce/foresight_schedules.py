@@ -56,7 +56,7 @@ def told_of(path: str, folder: Path, log: str) -> tuple[JobTable, float]:
 
 
 def agent_of(
-    path: str, told: JobTable, folder: Path, log: str, seed: int
+    path: str, told: JobTable, folder: Path, log: str, seed: int, threads: int
 ) -> tuple[agents.LinearAgent, float]:
     """An agent trained on predictions, and how long that took, seconds; trained once for a folder."""
     kept = folder / f"{log}-agent-{seed}.json"
@@ -64,13 +64,15 @@ def agent_of(
     if not kept.exists():
         parts = split(told, validation=0.1)
         began = time.perf_counter()
-        agent, _ = agents.train(parts.train, parts.validation, workload(path)[1], seed=seed, trace=path)
+        agent, _ = agents.train(
+            parts.train, parts.validation, workload(path)[1], seed=seed, trace=path, threads=threads
+        )
         took.write_text(f"{time.perf_counter() - began:.1f}\n", encoding="ascii")
         agent.save(kept)
     return load_agent(kept), float(took.read_text("ascii"))
 
 
-def figures(path: str, folder: Path, log: str, seeds: Sequence[int]) -> dict[str, Any]:
+def figures(path: str, folder: Path, log: str, seeds: Sequence[int], threads: int = 1) -> dict[str, Any]:
     """Mean bounded slowdown of every contender in every window."""
     told, predicting_s = told_of(path, folder, log)
     machine = workload(path)[1]
@@ -85,7 +87,7 @@ def figures(path: str, folder: Path, log: str, seeds: Sequence[int]) -> dict[str
     values["easy++"] = slowdowns(users, "easy++")
     for rule in ("fcfs", "sjf", "saf", "quick_area"):
         values[f"{rule}, predictions"] = slowdowns(windows, rule, outlived="later")
-    trained = [agent_of(path, told, folder, log, seed) for seed in seeds]
+    trained = [agent_of(path, told, folder, log, seed, threads) for seed in seeds]
     by_seed = [slowdowns(windows, agent.rule) for agent, _ in trained]
     values[AGENT] = np.mean(by_seed, axis=0).tolist()
     values["agent"] = np.mean([slowdowns(users, agent.rule) for agent, _ in trained], axis=0).tolist()
@@ -169,6 +171,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--logs", default=",".join(FORESEEN), metavar="A,B", help="some of the logs")
     parser.add_argument("--seeds", default="0,1,2", metavar="N,...", help="of the agents")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="simulations at a time")
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
     given = parser.parse_args(words)
     folder = Path(given.out)
@@ -182,7 +185,9 @@ def main(words: Sequence[str] | None = None) -> int:
             kept = folder / f"{log}.figures.json"
             if not kept.exists():
                 _say(f"{log} ...")
-                found = figures(path, folder, log, [int(seed) for seed in given.seeds.split(",")])
+                found = figures(
+                    path, folder, log, [int(seed) for seed in given.seeds.split(",")], given.threads
+                )
                 kept.write_text(json.dumps(found) + "\n", encoding="utf-8")
             results[log] = result(path, json.loads(kept.read_text("utf-8")))
     except KilowaitError as problem:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 
+import numpy as np
 import pytest
 
 from kilowait.synth.generator import GENERATORS, OUTSIDE
@@ -46,6 +48,81 @@ def test_some_jobs_only(kilowait, folder, tmp_path):
     assert read_trace(out)["nodes"].max() <= 4
     said = kilowait("synth", "sample", folder, "-n", 50, "--where", "nodes=64", "-o", out).error()
     assert "condition nodes=64: no job of the log has that" in said
+
+
+def test_what_ifs(kilowait, folder, tmp_path):
+    out = tmp_path / "what.parquet"
+    words = [
+        "--days",
+        20,
+        "--load",
+        0.6,
+        "--nodes",
+        64,
+        "--mix",
+        "nodes=1*0.5,8:16*2",
+        "--seed",
+        2,
+        "-o",
+        out,
+    ]
+    said = kilowait("synth", "sample", folder, *words)
+    assert "offered load 0.60, written to" in said.out and said.err == ""
+    made = read_trace(out)
+    assert made.meta["max_procs"] == 64 and made["nodes"].max() <= 64
+    assert 15 < np.ptp(made["submit_s"]) / 86400 < 21
+    kilowait("synth", "sample", folder, *words[:-1], tmp_path / "again.csv")
+    again = read_trace(tmp_path / "again.csv", format="csv")
+    assert np.array_equal(made["submit_s"], again["submit_s"]) and np.array_equal(
+        made["nodes"], again["nodes"]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        said = kilowait("synth", "sample", folder, "-n", 300, "--load", 1.3, "-o", out)
+    assert said.err.startswith("warning: a load of 1.3 is more than the machine can do")
+
+
+def test_growth(kilowait, folder, tmp_path):
+    sizes = []
+    for grow in ("queue=0*0.5", "queue=0*3"):
+        out = tmp_path / "grown.parquet"
+        kilowait("synth", "sample", folder, "--days", 30, "--grow", grow, "-o", out)
+        sizes.append(len(read_trace(out)))
+    assert sizes[1] > 4 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--jobs", 10, "--days", 3],
+            "both of jobs and days are given; say how many jobs, or for how many days",
+        ),
+        ([], "neither of jobs and days are given"),
+        (["--days", 0], "the number of days is 0"),
+        (["--jobs", 10, "--load", 3], "a load of 3 is 3 times what the machine can do"),
+        (
+            ["--jobs", 10, "--nodes", 0],
+            "the machine is to have 0 nodes; it needs a whole number of at least 1",
+        ),
+        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and another number of nodes are given"),
+        (["--jobs", 10, "--mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
+        (["--jobs", 10, "--mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
+        (
+            ["--jobs", 10, "--grow", "queue=long*3"],
+            "unknown queue 'long'; known: combined",
+        ),
+        (["--jobs", 10, "--grow", "account=1*3"], "growth account=1: the log has no column account"),
+        (
+            ["--jobs", 10, "--where", "queue=7"],
+            "condition queue=7: no job of the log has that; its values are combined",
+        ),
+    ],
+)
+def test_what_cannot_be(kilowait, folder, tmp_path, words, said):
+    out = tmp_path / "never.parquet"
+    assert said in kilowait("synth", "sample", folder, *words, "-o", out).error()
+    assert list(tmp_path.iterdir()) == [folder]  # not even half a file
 
 
 def test_a_score(kilowait, folder, tmp_path):

@@ -75,7 +75,7 @@ def test_those_without_predictions_see_none(tmp_path):
 def test_the_scenario_is_kept_and_checked():
     assert Scenario("x.swf", predict="forest").to_dict()["predict"] == "forest"
     assert "predict" not in Scenario("x.swf").to_dict()
-    with pytest.raises(UnknownNameError, match="predictor 'florist'; did you mean 'forest'"):
+    with pytest.raises(UnknownNameError, match="'florist'; did you mean 'forest'"):
         Scenario("x.swf", predict="florist")
 
 

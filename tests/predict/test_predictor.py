@@ -74,6 +74,25 @@ def test_bounds_hold_on_later_jobs(name):
     assert held == pytest.approx(0.9, abs=0.05)
 
 
+@pytest.mark.parametrize("name", ["forest", "forest:centre", "boosting:median", "last2"])
+def test_columns_for_a_replay(name):
+    whole = case(habits(jobs=2700))
+    predictor = made(name, habits(jobs=2700)[:1350])
+    told, said = predictor.columns(whole), predictor.predict(whole)
+    np.testing.assert_array_equal(told["estimate_s"], said.value)
+    np.testing.assert_array_equal(told["planned_s"], said.high)
+    np.testing.assert_array_equal(told["limit_s"], np.full(2700, 3600.0))
+    assert (told["planned_s"] <= told["later_s"]).all() and (told["later_s"] <= 3600).all()
+    calibrated = slice(1215, 1350)
+    for bound, level in (("planned_s", 0.9), ("later_s", 0.97)):
+        held = (whole.target.values <= told[bound] * 1.011)[calibrated].mean()
+        assert held == pytest.approx(level, abs=0.04)
+    assert ("quickness" in told) == name.startswith("forest")
+    unasked = whole.jobs.with_columns(limit_s=np.where(whole.jobs["user"] == 0, np.nan, 3600.0))
+    limit_s = predictor.columns(case(unasked))["limit_s"]
+    np.testing.assert_array_equal(np.isnan(limit_s), whole.jobs["user"] == 0)
+
+
 def test_the_card_says_what_there_is_to_know():
     card = made().card
     assert (card.target, card.unit, card.data, card.nodes) == ("runtime", "s", "habits", 16)

@@ -12,7 +12,14 @@ from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator, load_generator
 from kilowait.synth.conditions import parse_conditions
 
-QUICK = {"transformer": {"passes": 1.5, "width": 16, "layers": 1}}
+BRIEF = {"steps": 3, "width": 16, "batch": 100}
+QUICK = {
+    "transformer": {"passes": 1.5, "width": 16, "layers": 1},
+    "ctgan": BRIEF,
+    "tvae": BRIEF,
+    "copulagan": BRIEF,
+    "diffusion": {**BRIEF, "draw_steps": 3},
+}
 """Settings with which fitting takes a moment; the laws do not depend on how well a generator has learned."""
 
 
@@ -130,6 +137,42 @@ class TestLaws:
         assert np.array_equal(made["estimate_s"], made["runtime_s"])
 
 
+def test_a_log_without_requests_takes_conditions_on_them():
+    runs = np.tile([60.0, 600.0, 6000.0], 50)
+    generator = fit_generator(log(150, runtime_s=runs, estimate_s=runs), "bootstrap")
+    made = generator.sample(50, conditions={"estimate_s": (100, 1000)})
+    assert set(made["runtime_s"].tolist()) == {600.0} == set(made["estimate_s"].tolist())
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_energy_that_is_never_known(name):
+    real = log(150, energy_j=np.full(150, np.nan))
+    made = fit_generator(real, name, **QUICK.get(name, {})).sample(60, load=0.3, nodes=128)
+    assert np.isnan(made["energy_j"]).all()
+
+
+def test_queues_without_names():
+    whole = log()
+    real = JobTable(
+        job_id=whole["job_id"], **{name: whole[name] for name in ("submit_s", "runtime_s", "nodes", "queue")}
+    )
+    generator = fit_generator(real, "bootstrap")
+    assert set(generator.sample(30, conditions={"queue": "1"})["queue"].tolist()) == {1}
+    with pytest.raises(
+        InputError, match="queue=long: the log's queues have no names; their numbers are 0, 1"
+    ):
+        generator.sample(10, conditions={"queue": "long"})
+    with pytest.raises(InputError, match="nodes=many: 'many' is no number"):
+        generator.sample(10, conditions={"nodes": "many"})
+
+
+def test_values_are_told_by_name(fitted):
+    with pytest.raises(
+        InputError, match="condition queue=7: no job of the log has that; its values are short, long"
+    ):
+        fitted["bootstrap"].sample(10, conditions={"queue": 7})
+
+
 def test_too_few_jobs():
     with pytest.raises(
         InputError, match="50 jobs are too few to learn a workload from; it takes at least 100"
@@ -159,6 +202,12 @@ def test_misspelt_names():
         ("transformer", {"width": 12}, "width is 12; it must be a multiple of 8"),
         ("transformer", {"draws": 0}, "draws is 0; it must be at least 1"),
         ("transformer", {"passes": 0}, "passes is 0; it must be above 0"),
+        ("ctgan", {"steps": 0}, "steps is 0; it must be at least 1"),
+        ("copulagan", {"batch": 9}, "batch is 9; it must be at least 10"),
+        ("tvae", {"latent": 0}, "latent is 0; it must be at least 1"),
+        ("tvae", {"likeness": 0}, "likeness is 0; it must be above 0"),
+        ("diffusion", {"rate": -1.0}, "rate is -1.0; it must be above 0"),
+        ("diffusion", {"draw_steps": 0}, "draw_steps is 0; it must be at least 1"),
     ],
 )
 def test_settings_out_of_range(model, setting, words):

@@ -16,6 +16,7 @@ from kilowait.synth.transformer.codes import codes_of, run_codes_of
 from kilowait.synth.transformer.network import HEADS, Network, Shape
 from kilowait.synth.transformer.sampling import LONGEST, _read, chains_of
 from kilowait.synth.transformer.steering import choose
+from kilowait.synth.transformer.weeks import Span, weeks_of
 from tests.synth.test_generator import log
 
 values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
@@ -136,6 +137,42 @@ def test_steering_brings_the_work_to_what_is_wanted():
 
     assert missed(taken).max() < 0.2 and missed(taken).mean() < 0.25 * missed(np.zeros(300, int)).mean()
     assert (choose(work[:1], week, wanted, rng) == 0).all()
+
+
+class TestWeeks:
+    def taken(self, span, first, count, seed=0):
+        coming = weeks_of(span, first, np.random.default_rng(seed))
+        return [next(coming) for _ in range(count)]
+
+    @given(st.integers(1, 12), st.integers(0, 6), st.integers(0, 6), st.integers(0, 99))
+    def test_every_day_of_a_week_once(self, weeks, first, last, seed):
+        span = Span(weeks, first, last if weeks > 1 else max(first, last))
+        for place, pieces in enumerate(self.taken(span, 0, 3 * weeks + 5, seed)):
+            days = [day for piece in pieces for day in range(piece.first, piece.last + 1)]
+            assert len(days) == len(set(days))
+            assert all(piece.place == place for piece in pieces)
+            if place >= weeks and weeks > 2:
+                assert sorted(days) == list(range(7))
+                for piece in pieces:  # no day that the log does not have
+                    assert piece.week > 0 or piece.first >= span.first
+                    assert piece.week < weeks - 1 or piece.last <= span.last
+
+    def test_first_as_they_came(self):
+        assert [pieces[0].week for pieces in self.taken(Span(9, 2, 4), 3, 6)] == [3, 4, 5, 6, 7, 8]
+
+    def test_then_in_other_orders_but_all_of_them(self):
+        turns = [pieces[0].week for pieces in self.taken(Span(9, 0, 6), 0, 9 * 5)]
+        turns = [tuple(turns[low : low + 9]) for low in range(0, 45, 9)]
+        assert all(sorted(turn) == list(range(9)) for turn in turns)
+        assert len(set(turns)) == 5
+        on_end = [np.mean(np.diff(turn) == 1) for turn in turns[1:]]
+        assert 0.3 < np.mean(on_end) < 1  # mostly the week after follows
+
+    def test_the_end_and_the_beginning_make_one_week(self):
+        later = self.taken(Span(5, 4, 3), 0, 20)[5:]
+        seams = [pieces for pieces in later if len(pieces) == 2]
+        assert {(p.week, p.first, p.last) for pieces in seams for p in pieces} == {(4, 0, 3), (0, 4, 6)}
+        assert len(seams) == 4 == sum(pieces[0].week == 1 for pieces in later[:16])
 
 
 @pytest.fixture(scope="module")

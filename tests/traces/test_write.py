@@ -14,7 +14,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED
-from kilowait.traces import read_trace, read_trace_with_ledger, write_trace
+from kilowait.traces import read_trace, read_trace_with_ledger, write_parts, write_trace
 
 SECONDS = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e9, allow_subnormal=False))
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z")), min_size=1, max_size=8)
@@ -204,3 +204,37 @@ def test_damage_to_a_written_parquet_file_is_seen(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(data)
     with pytest.raises(TraceError, match="damaged or cut short"):
         read_trace(tmp_path / "t.parquet")
+
+
+class TestParts:
+    def whole(self) -> JobTable:
+        return JobTable(
+            job_id=np.arange(50),
+            submit_s=np.arange(50.0),
+            runtime_s=np.full(50, 9.0),
+            nodes=np.arange(1, 51),
+            queue=np.arange(50) % 3 - 1,
+            labels={"queue": ("a", "b")},
+            meta={"max_procs": 64},
+        )
+
+    def test_parts_are_read_as_one_log(self, tmp_path):
+        jobs = self.whole()
+        write_parts([jobs[:7], jobs[7:30], jobs[30:]], tmp_path / "log.parquet")
+        back = read_trace(tmp_path / "log.parquet")
+        assert back.columns == jobs.columns and back.labels == jobs.labels and back.meta["max_procs"] == 64
+        for name in jobs.columns:
+            np.testing.assert_array_equal(back[name], jobs[name])
+
+    def test_a_stop_leaves_nothing(self, tmp_path):
+        def stopped():
+            yield self.whole()[:7]
+            raise RuntimeError("stop")
+
+        with pytest.raises(RuntimeError, match="stop"):
+            write_parts(stopped(), tmp_path / "log.parquet")
+        assert not list(tmp_path.iterdir())
+
+    def test_a_place_that_is_not_there(self, tmp_path):
+        with pytest.raises(TraceError, match="cannot write .*log.parquet"):
+            write_parts([self.whole()], tmp_path / "no" / "log.parquet")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kilowait.agents.linear.scoring import FEATURES, features
     from kilowait.agents.linear.training import train
     from kilowait.agents.loading import load_agent
+    from kilowait.agents.mixture import Mixture
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
     from kilowait.agents.searching.course import Generation, Keeping
     from kilowait.agents.searching.objectives import mean_bsld
@@ -41,6 +42,7 @@ _HOME = {
     "LinearAgent": "linear.agent",
     "features": "linear.scoring",
     "load_agent": "loading",
+    "Mixture": "mixture",
     "EvolutionStrategy": "searching.search",
     "minimise": "searching.search",
     "Generation": "searching.course",
@@ -76,6 +78,7 @@ __all__ = [
     "KINDS",
     "Keeping",
     "LinearAgent",
+    "Mixture",
     "PPOSettings",
     "SACSettings",
     "Sizes",

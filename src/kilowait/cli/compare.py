@@ -126,6 +126,7 @@ def compare(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    predict_power: options.PredictPower = None,
     users: Annotated[
         bool, typer.Option(help="With --predict: run each policy with the users' own estimates too.")
     ] = True,

@@ -36,6 +36,7 @@ def train_steering(
     from kilowait.experiments import energy_learning
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.training import judged_last
     from kilowait.experiments.weights_folder import save_weights
 
     state = state_folder(out, resume=resume, force=force)
@@ -44,8 +45,9 @@ def train_steering(
     assert scenario.power is not None
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
+        workload = judged_last(workload)
         powering = energy_learning.Powering.of(scenario.power, levers, workload.jobs, machine)
-    for text in notes:
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     parts = split(workload.jobs)
     _windows_of(parts.test, how["window_jobs"])  # a log too short is told before the training

@@ -78,6 +78,7 @@ def evaluate(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    predict_power: options.PredictPower = None,
     json: options.Json = False,
 ) -> None:
     """Try an agent on the last part of a log, against rules on the same windows, and say whether the gain is real.
@@ -105,12 +106,12 @@ def evaluate(
     scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill), levers=pulled)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
-    for text in notes:
-        show.note(text)
     count = len(workload.jobs)
     drawn = cut_windows(
         workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
     )
+    for text in (*notes, *workload.judged_from(int(drawn.first.min())).hindsight):
+        show.note(text)
     if isinstance(player, PlacedPlayer):
         from kilowait.cli.learning import show_on_gpus
         from kilowait.experiments.gpu_judging import judged_on_gpus

@@ -32,6 +32,7 @@ def train_score(
     from kilowait.experiments.gpu_judging import judged_on_gpus
     from kilowait.experiments.gpu_search import MEANINGS, GpuSearch, rule_words, search_on_gpus
     from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.training import judged_last
     from kilowait.experiments.weights_folder import save_weights
 
     how = GpuSearch(**asked)
@@ -39,7 +40,8 @@ def train_score(
     scenario = options.scenario_asked(context, trace, backfill="skip")
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
-    for text in notes:
+        workload = judged_last(workload)
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     show.note("first every rule is tried with every placement, then the search begins from the best")
     with show.steps(how.generations) as step, resumable(state, resume=resume):

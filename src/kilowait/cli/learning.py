@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import generated, options, show
 from kilowait.cli.energy_learning import judged_with_power, show_on_energy
 from kilowait.cli.resuming import resumable, state_folder
 from kilowait.cli.search import RIVALS
@@ -59,10 +59,11 @@ def train_network(
     scenario = options.scenario_asked(context, trace, backfill=how.backfill, levers=levers or "none")
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
+        workload = training.judged_last(workload)
     power = None
     if scenario.power is not None and levers is not None:
         power = energy_learning.Powering.of(scenario.power, levers, workload.jobs, machine)
-    for text in notes:
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     if machine.placed and len(split(workload.jobs).test) < how.window_jobs:
         raise InputError(
@@ -70,6 +71,7 @@ def train_network(
         )
     if not machine.placed:
         training.test_windows(workload.jobs, how.window_jobs, seed=how.seed)
+    drawn = generated.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     settings = how.algorithm_settings()
     updates = max(1, how.steps // (settings.rollout * how.envs))
@@ -95,6 +97,7 @@ def train_network(
         agent, history = learning.learn(
             parts.train, parts.validation, machine, how,
             folder=state, resume=resume, progress=progress, power=power,
+            mixture=None if drawn is None else drawn.mixture,
         )  # fmt: skip
     curves.close()
     front = None
@@ -120,7 +123,7 @@ def train_network(
         found = _judged_on_gpus(agent, parts.test, machine, how)
     else:
         found = _judged(agent, workload, machine, how, trace)
-    manifest = workload.provenance(trace, show.command(context), show.today())
+    manifest = workload.provenance(trace, show.command(context), show.today()) | generated.kept_with(drawn)
     learning.save_learned(
         out,
         history,

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
     "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
-    "Oversized", "Passes", "Placement", "Power", "Predict", "Preempt", "Price", "Profile", "Restore", "Round", "Rows",
-    "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
+    "Oversized", "Passes", "Placement", "Power", "Predict", "PredictPower", "Preempt", "Price", "Profile", "Restore",
+    "Round", "Rows", "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
     "levers_asked", "scenario_asked",
 ]  # fmt: skip
 
@@ -199,9 +199,19 @@ Predict = Annotated[
     str | None,
     typer.Option(
         metavar="P",
-        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]) "
-        "or last2. Rules order by predictions, reservations are made with safe ones; jobs are killed by the user's "
-        "limit alone.",
+        help="Predict run times before replaying: forest (fitted weekly on jobs that have ended; kilowait[predict]), "
+        "last2, or a folder that kilowait predict fit wrote. Rules order by predictions, reservations are made with "
+        "safe ones; jobs are killed by the user's limit alone.",
+        show_default=False,
+    ),
+]
+PredictPower = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P",
+        help="With --power: what levers take jobs to draw before they have run: a model of kilowait predict score "
+        "(forest, recent, boosting:mean, forest:quantile:0.9, ...), a folder that kilowait predict fit --target power "
+        "wrote, or model: the power model's own watts. Accounts keep to what was measured. By default levers do too.",
         show_default=False,
     ),
 ]
@@ -270,7 +280,7 @@ _POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast
 _PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
 _PLAIN = (
     "cluster", "backfill_order", "walltime", "outlived", "passes", "placement", "oversized", "load", "jobs", "format",
-    "columns", "strict", "predict",
+    "columns", "strict", "predict", "predict_power",
 )  # fmt: skip
 
 

@@ -24,8 +24,8 @@ _STATES = {
 }
 
 
-def show_accounts(spent: Accounts, pulled: str) -> None:
-    """What a run drew, what it was spent on, and what that rests on."""
+def show_accounts(spent: Accounts, pulled: str, budget: str | None = None) -> None:
+    """What a run drew, what it was spent on, and what that rests on; `budget` says whether one was kept."""
     total = spent.it_kwh
     parts = [
         f"{words} {show.percent(spent.by_state[state] / total)}"
@@ -47,6 +47,8 @@ def show_accounts(spent: Accounts, pulled: str) -> None:
             f"{kw(spent.peak_facility_w)} kW at most",
         ),
     ]
+    if budget is not None:
+        rows.append(("budget", budget))
     if spent.co2_kg is not None:
         each = 1e3 * spent.co2_kg / spent.facility_kwh if spent.facility_kwh > 0 else float("nan")
         rows.append(("CO2", f"{show.number(spent.co2_kg)} kg, {show.number(each)} g/kWh on average"))

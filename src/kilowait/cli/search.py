@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import generated, options, show
 from kilowait.cli.resuming import resumable, state_folder
 
 __all__ = ["LONGER", "RIVALS", "train_rule"]
@@ -42,9 +42,11 @@ def train_rule(
     scenario = options.scenario_asked(context, trace, backfill=how.backfill)
     with show.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
-    for text in notes:
+        workload = training.judged_last(workload)
+    for text in (*notes, *workload.hindsight):
         show.note(text)
     training.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # a log too short is told before
+    drawn = generated.generated_jobs(context, scenario, workload, machine, how.seed)
     with show.steps(how.generations) as step, resumable(state, resume=resume):
         agent, history = training.train(
             workload.jobs,
@@ -56,11 +58,12 @@ def train_rule(
             ),
             folder=state,
             resume=resume,
+            mixture=None if drawn is None else drawn.mixture,
         )
     with show.busy("trying it on later jobs ..."):
         contest = training.judged(agent, RIVALS, workload.jobs, machine, how, trace=trace, clairvoyant=True)
         found = results_of(contest, how.objective, seed=how.seed)
-    manifest = workload.provenance(trace, show.command(context), show.today())
+    manifest = workload.provenance(trace, show.command(context), show.today()) | generated.kept_with(drawn)
     training.save_agent(
         out,
         agent,

@@ -65,6 +65,7 @@ def simulate(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    predict_power: options.PredictPower = None,
     power: options.Power = None,
     levers: Annotated[
         str,
@@ -130,6 +131,8 @@ def simulate(
         results["by"] = {"kind": by, "rows": [asdict(row) for row in classes]}
     if done.accounts is not None:
         results["energy"] = accounts_as_data(done.accounts, done.pulled)
+        if done.exceeded is not None:
+            results["energy"]["budget"] = asdict(done.exceeded)
     if done.workload.ledger is not None:
         results["ledger"] = done.workload.ledger.to_dict()
     if out is not None:
@@ -152,7 +155,7 @@ def simulate(
         from kilowait.cli.powered import show_accounts
 
         print()
-        show_accounts(done.accounts, done.pulled)
+        show_accounts(done.accounts, done.pulled, None if done.exceeded is None else done.exceeded.words)
     if classes is not None and by is not None:
         print()
         show_classes(by, classes)

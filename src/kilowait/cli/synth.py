@@ -31,6 +31,9 @@ _SAMPLE = """\b
 Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
   kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet
+  kilowait synth sample models/ours --days 365 --nodes 512 --out larger.parquet
+  kilowait synth sample models/ours --days 90 --grow queue=long*3 --mix nodes=1:4*0.5,64:128*2 --out grown.parquet
+  kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet
   kilowait synth sample models/theirs --jobs 10000 --trust ~/sdv/bin/python --out made.swf.gz"""
 _SCORE = """\b
 Examples:
@@ -111,13 +114,46 @@ def fit(
 @app.command(epilog=_SAMPLE)
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by kilowait synth fit.")],
-    jobs: Annotated[int, typer.Option("--jobs", "-n", metavar="N", min=1, help="How many jobs.")],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="FILE", help="File to write, as in kilowait traces convert."),
     ],
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-n", metavar="N", min=1, help="How many jobs.")
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(metavar="D", help="For how many days instead; they may be more than the log has."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Same seed, same jobs.")] = 0,
-    load: options.Load = None,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", help="Offered load, up to 1.5: more or fewer jobs a day, at the same hours."
+        ),
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C=V*F,...",
+            help="Kinds of job that come F times as often, or are a share of all: nodes=1:4*0.5,64:128*2 or "
+            "nodes=1=60%; columns as in --where.",
+        ),
+    ] = None,
+    grow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C=V*F,...",
+            help="Queues, users or accounts that submit F times as many jobs: queue=long*3,user=1*2. Where names were "
+            "not kept, users and accounts are ranks: 1 used most node-seconds.",
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Nodes of another machine: sizes of jobs are scaled to it, the load stays."
+        ),
+    ] = None,
     where: Annotated[
         str | None,
         typer.Option(
@@ -139,27 +175,37 @@ def sample(
         ),
     ] = None,
 ) -> None:
-    """Draw jobs from a generator and write them as a job log."""
+    """Draw jobs from a generator and write them as a job log; what-ifs can be combined.
+
+    Parquet is written part by part, so that samples may be larger than memory.
+    """
     from kilowait.experiments.synthetic import sample_file
     from kilowait.synth.conditions import parse_conditions
+    from kilowait.synth.whatif import WhatIf, parse_changes
 
     wanted = None if where is None else parse_conditions(where)
+    what_if = WhatIf(
+        load,
+        {} if mix is None else parse_changes(mix, "mix"),
+        {} if grow is None else parse_changes(grow, "grow"),
+        nodes,
+    )
     with _progress() as told:
-        made, offered = sample_file(
+        made = sample_file(
             folder,
-            jobs,
             out,
+            jobs=jobs,
+            days=days,
             seed=seed,
             conditions=wanted,
-            load=load,
+            what_if=what_if,
             cluster=cluster,
             format=to,
             trust=trust,
             told=told,
         )
-    days = float(made["submit_s"].max() - made["submit_s"].min())
     print(
-        f"{show.count(len(made), 'job')} over {show.span(days)}, offered load {offered:.2f}, written to {out}"
+        f"{show.count(made.jobs, 'job')} over {show.span(made.span_s)}, offered load {made.load:.2f}, written to {out}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import generated, options, show
 
 app = typer.Typer(add_completion=False, **show.PLAIN)
 
@@ -19,6 +19,7 @@ Examples:
   kilowait train lublin:20000:128:0.95:7 --algo ppo --steps 400000 --out runs/ppo --resume
   kilowait train --cluster gpu-mixed --seed 42 --out runs/gpu
   kilowait train lublin:20000:128:0.95:7 --algo ppo --teacher saf --out runs/taught
+  kilowait train log.swf.gz --synthetic models/ours --synthetic-share 0.5 --out runs/mixed
   kilowait train lublin:20000:128:0.95:7 --algo ppo --preferences slowdown,fairness --out runs/both
   kilowait train lublin:20000:128:0.95:7 --settings runs/tuned/best.toml --out runs/tuned-ppo
   kilowait train lublin:20000:128:0.6:7 --power taurus --levers sleep=break-even+levels=1.3 --window-jobs 512
@@ -139,6 +140,10 @@ def train(
     teacher_steps: Annotated[
         int, typer.Option(metavar="N", min=1, help="Networks: choices of the teacher to learn from.")
     ] = 50_000,
+    synthetic: generated.Folders = None,
+    synthetic_share: generated.Share = None,
+    synthetic_curriculum: generated.Curriculum = None,
+    synthetic_jobs: generated.Jobs = None,
     device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
@@ -179,6 +184,15 @@ def train(
     format: options.Format = None,
     strict: options.Strict = False,
     predict: options.Predict = None,
+    told: Annotated[
+        bool,
+        typer.Option(
+            "--told",
+            help="Networks, with --predict: show what predictions know besides the estimate: safe bound, quickness, "
+            "part of the request.",
+        ),
+    ] = False,
+    predict_power: options.PredictPower = None,
     json: options.Json = False,
     force: options.Force = False,
 ) -> None:
@@ -201,6 +215,11 @@ def train(
     if algo == "es" and teacher is not None:
         raise InputError(
             f"--teacher {teacher} is for networks; add --algo ppo, a2c, d3qn or sac, or leave it out"
+        )
+    if told and (algo == "es" or predict in (None, "last2")):
+        raise InputError(
+            "--told shows networks what predictions know; it needs --algo ppo, a2c, d3qn or sac, and --predict forest "
+            "or the folder of a predictor"
         )
     if preferences is not None:
         if algo == "es":
@@ -229,6 +248,7 @@ def train(
                 "teacher": teacher,
                 "teacher_steps": teacher_steps,
                 "device": device,
+                **({"told": True} if told else {}),
                 **own,
             },
             backfill=backfill,
@@ -260,6 +280,7 @@ def train(
     if power is not None:
         from kilowait.cli.energy_learning import train_steering
 
+        generated.refuse_generated(context, "trainings with --power")
         train_steering(
             context,
             trace,
@@ -278,6 +299,7 @@ def train(
     if is_placed(cluster, trace):
         from kilowait.cli.gpu_search import train_score
 
+        generated.refuse_generated(context, "GPU clusters")
         train_score(context, trace, out, search, resume=resume, json=json, force=force)
         return
     from kilowait.cli.search import train_rule

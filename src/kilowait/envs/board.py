@@ -17,7 +17,7 @@ from kilowait.engine.preparing import state_of
 from kilowait.engine.settings import Settings
 from kilowait.envs.copies import Copies, Observation
 from kilowait.envs.entry import HOW, Scene, scoring, step_for
-from kilowait.envs.observing import FEATURES, SUMMARY, Seen, fixed_features
+from kilowait.envs.observing import FEATURES, SUMMARY, TOLD, Seen, fixed_features
 from kilowait.envs.rewards import TERMS, Reward, user_numbers
 from kilowait.envs.stacking import COPY, source_of, stack_of
 from kilowait.errors import InputError
@@ -52,6 +52,8 @@ class Asking:
     """Whether there is an action, the last, that chooses nobody until the next event."""
     graph: bool = False
     """Whether the edges between jobs are shown."""
+    told: bool = False
+    """Whether what predictions know besides the estimate is shown (`observing.TOLD`); jobs must bring planned_s."""
 
     def __post_init__(self) -> None:
         if self.slots < 1 or not self.max_wait_s > 0:
@@ -73,7 +75,8 @@ class Asking:
     @property
     def seen(self) -> Seen:
         """The shape of what is shown."""
-        return Seen(tuple(FEATURES), tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
+        features = (*FEATURES, *(TOLD if self.told else ()))
+        return Seen(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
 
 
 class Board(Copies):
@@ -105,7 +108,7 @@ class Board(Copies):
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
         source = source_of(
             whole,
-            fixed_features(jobs, cluster.nodes),
+            fixed_features(jobs, cluster.nodes, told=asking.told),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
             np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),

@@ -16,12 +16,14 @@ from kilowait.engine.kernels.compiling import apart, lent, natural, outlined
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.state import lend
 from kilowait.envs.deciding import BEHIND, HEAD, eligible, most_free, overdue
-from kilowait.envs.observing import FIXED
+from kilowait.envs.observing import FEATURES, FIXED
 from kilowait.envs.stacking import lend_source
 
 __all__ = ["look"]
 
 NEAR_S = 600.0
+COLUMNS = len(FEATURES)
+"""Of a job; further ones that never change come after them."""
 
 
 @outlined
@@ -95,6 +97,8 @@ def look(
         row[7] = 1.0 if need <= free else 0.0
         row[8] = (free - need) / nodes
         row[9] = i / waiting
+        for f in range(FIXED, len(fixed)):
+            row[COLUMNS - FIXED + f] = fixed[f]
         if late >= 0:
             mask[i] = late == job
         elif waiting <= len(slots):

@@ -12,9 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.engine.times import times_of
+from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["EDGES", "FEATURES", "PREFIX", "SUMMARY", "Seen", "fixed_features", "of_preferences"]
+__all__ = [
+    "EDGES",
+    "FEATURES",
+    "PREFIX",
+    "SUMMARY",
+    "TOLD",
+    "Seen",
+    "fixed_features",
+    "of_preferences",
+    "told_features",
+]
 
 FEATURES: dict[str, str] = {
     "length": "ln(estimate / 1 h) / 3",
@@ -32,6 +44,13 @@ FEATURES: dict[str, str] = {
 
 FIXED = 4
 """How many of FEATURES never change."""
+
+TOLD: dict[str, str] = {
+    "bound": "ln(planned / 1 h) / 3, planned: what reservations are made with",
+    "quickness": "expected 10 s / run time, at most 1",
+    "cut": "ln(estimate / request) / 3; 0 where no request is known",
+}
+"""Of a waiting job, where predictions are shown: what they know besides the estimate. None changes while it waits."""
 
 SUMMARY: dict[str, str] = {
     "free": "free nodes / nodes of the machine",
@@ -91,8 +110,8 @@ class Seen:
         return self.slots * self.choices + self.extra
 
 
-def fixed_features(jobs: JobTable, machine_nodes: int) -> npt.NDArray[np.float32]:
-    """The first four FEATURES, one job a row.
+def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) -> npt.NDArray[np.float32]:
+    """The first four FEATURES, one job a row; with `told` TOLD after them.
 
     >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[3600], nodes=[8])
     >>> fixed_features(table, 16).round(2).tolist()
@@ -105,5 +124,30 @@ def fixed_features(jobs: JobTable, machine_nodes: int) -> npt.NDArray[np.float32
         np.log(np.maximum(nodes, 1.0)) / np.log(1.0 + machine_nodes),
         nodes / machine_nodes,
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
+    )
+    found = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
+    return np.concatenate([found, told_features(jobs)], axis=1) if told else found
+
+
+def told_features(jobs: JobTable) -> npt.NDArray[np.float32]:
+    """TOLD, one job a row; an error where jobs bring no predictions.
+
+    >>> told = {"estimate_s": [1800], "planned_s": [3600], "quickness": [0.25], "limit_s": [3600]}
+    >>> told_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).round(3).tolist()
+    [[0.0, 0.25, -0.230...]]
+    """
+    if "planned_s" not in jobs:
+        raise InputError(
+            "predictions are to be shown, and these jobs bring none (planned_s); predict run times (--predict forest; "
+            "in a comparison with --no-users), or leave told out"
+        )
+    times = times_of(jobs)
+    estimate = np.maximum(times.estimate_s, 1.0)
+    asked = jobs.column("limit_s")
+    request = np.where(np.isnan(asked), estimate, np.maximum(asked, 1.0))
+    columns = (
+        np.log(np.maximum(times.planned_s, 1.0) / 3600.0) / 3.0,
+        times.quickness,
+        np.log(estimate / request) / 3.0,
     )
     return np.ascontiguousarray(np.stack(columns, axis=1), np.float32)

@@ -41,7 +41,7 @@ class Source(NamedTuple):
     jobs: npt.NDArray[Any]  # (N,) ports.JOB
     fate: npt.NDArray[Any]  # (N,) FATE
     need: npt.NDArray[np.int64]  # (N, K)
-    features: npt.NDArray[np.float32]  # (N, FIXED)
+    features: npt.NDArray[np.float32]  # (N, FIXED), or more: see looking.COLUMNS
     user: npt.NDArray[np.int64]  # (N,) without gaps
     account: npt.NDArray[np.int64]  # (N,)
     order: npt.NDArray[np.float64]  # (N,) scores of the order of backfilling

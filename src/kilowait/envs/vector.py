@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,8 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self.autoreset_mode = autoreset_mode
         self.num_envs, self.copy = board.copies, copy
         self.drawn: Drawn | None = None
+        self._parts = np.array([[0, len(jobs)]])
+        self._weights: list[float] | None = None
         self.single_action_space = spaces.Discrete(seen.actions)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {"autoreset_mode": autoreset_mode, "render_modes": []}
@@ -101,8 +103,30 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     def _draw(self, which: npt.NDArray[np.bool_]) -> None:
         """Where the next episodes of these copies begin."""
-        last = len(self.jobs) - self.episode_jobs
-        self.board.scene.copies["next_first"][which] = self._random.integers(0, last + 1, int(which.sum()))
+        count = int(which.sum())
+        low, high = self._parts[0]
+        if self._weights is not None:
+            low, high = self._parts[self._random.choice(len(self._parts), count, p=self._weights)].T
+        first = self._random.integers(low, high - self.episode_jobs + 1, count)
+        self.board.scene.copies["next_first"][which] = first
+
+    def draw_from(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
+        """Let episodes that begin from now on lie in parts of the log; none reaches over the end of its part.
+
+        Args:
+            parts: first row of each part by submission, and the row after its last.
+            weights: how often each is drawn from; they sum to 1.
+        """
+        for low, high in parts:
+            if not 0 <= low <= high - self.episode_jobs <= len(self.jobs) - self.episode_jobs:
+                raise InputError(
+                    f"a part has rows {low:,} to {high:,} of {len(self.jobs):,}, and an episode {self.episode_jobs:,} "
+                    "jobs; take shorter episodes, or more jobs"
+                )
+        if len(weights) != len(parts) or min(weights) < 0 or not np.isclose(sum(weights), 1.0):
+            raise InputError(f"{len(parts)} parts have the weights {list(weights)}; give one each, sum 1")
+        self._parts, self._weights = np.array(parts), list(weights)
+        self._draw(np.ones(self.num_envs, np.bool_))
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.kept_predictor import check_kept
 from kilowait.experiments.placing import usual_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
+from kilowait.predict.case import case_of
 from kilowait.predict.history import Happened, keyed
+from kilowait.predict.predictor import load
 from kilowait.predict.runtimes import foresee
 from kilowait.predict.world import World, request_s, simulated
 
-__all__ = ["PREDICTORS", "USERS", "check_predictor", "first_replay", "foreseen", "last_two", "with_requests"]
+__all__ = [
+    "PREDICTORS",
+    "USERS",
+    "check_predictor",
+    "first_replay",
+    "foreseen",
+    "is_kept",
+    "last_two",
+    "with_requests",
+]
 
 USERS = "users:"
 """Before a policy of a comparison: it is told what the users asked for, whatever is predicted."""
@@ -30,15 +43,24 @@ PREDICTORS = {
     "forest": "a forest of distributions, fitted anew every week on jobs that have ended",
     "last2": "the mean of the last two ended jobs of the user (Tsafrir)",
 }
-"""Who predicts, by name."""
+"""Who predicts, by name; anything else is the folder of one that was kept (`kilowait predict fit`)."""
 OWN = ("planned_s", "later_s", "quickness", "limit_s")
 """Columns that predictions bring besides the estimate."""
 
 
-def check_predictor(name: str) -> None:
-    """Raise unless there is one of that name."""
-    if name not in PREDICTORS:
-        raise UnknownNameError("predictor", name, PREDICTORS)
+def is_kept(predictor: str) -> bool:
+    """Whether a folder is named: whatever is none of the names, and is there or is written as a path."""
+    return predictor not in PREDICTORS and (
+        os.sep in predictor or "/" in predictor or Path(predictor).exists()
+    )
+
+
+def check_predictor(predictor: str) -> None:
+    """Raise unless there is one of that name, or a folder with one of run times."""
+    if is_kept(predictor):
+        check_kept(predictor, "runtime")
+    elif predictor not in PREDICTORS:
+        raise UnknownNameError("predictor (no folder of that name either)", predictor, PREDICTORS)
 
 
 def first_replay(jobs: JobTable, cluster: Cluster) -> World:
@@ -58,6 +80,9 @@ def foreseen(
 ) -> JobTable:
     """The jobs with predicted run times: `estimate_s` for rules, `planned_s` for planners; `limit_s` is the request.
 
+    `predictor` is one of `PREDICTORS` or the folder of a kept one, which is asked as it is and fitted no more. `seed`
+    is that of forests, and `progress` hears of every fit.
+
     >>> import kilowait as kw
     >>> jobs = kw.lublin(50, 16, load=0.9, seed=1, estimates="rounded")
     >>> told = foreseen(jobs, Cluster.from_nodes(16), "last2")
@@ -71,8 +96,11 @@ def foreseen(
             "this log has no requests, so there is no limit to predictions; take --predict forest"
         )
     world = first_replay(ordered, cluster)
+    columns: dict[str, Any]
     if predictor == "last2":
         columns = last_two(ordered, world)
+    elif is_kept(predictor):
+        columns = load(predictor).columns(case_of(ordered, world, cluster.nodes))
     else:
         found = foresee(
             ordered, world, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +18,10 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.kept_predictor import KeptPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
+from kilowait.synth.gpu_jobs import counts_gpus
 from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sha256
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "cluster_of",
     "is_placed",
     "load_of",
+    "named_cluster",
     "parse_backfill",
     "parse_columns",
     "parse_rows",
@@ -60,6 +63,17 @@ class Workload:
     """Of the file; None for a workload that was made."""
     sha256: str | None = None
     """Of the file or folder as it lies on the disk."""
+    predictors: tuple[KeptPredictor, ...] = ()
+    """Kept ones that say something of these jobs."""
+
+    def judged_from(self, first: int) -> Workload:
+        """The same where only jobs from a place on, by submission, are judged."""
+        return replace(self, predictors=tuple(one.judged_from(first) for one in self.predictors))
+
+    @property
+    def hindsight(self) -> tuple[str, ...]:
+        """What people are told where a predictor may have seen the jobs that are judged."""
+        return tuple(one.note for one in self.predictors if one.note is not None)
 
     def provenance(self, trace: str, command: Sequence[str], date: str) -> dict[str, Any]:
         """What a manifest says of where the jobs come from; the date is the caller's."""
@@ -68,6 +82,7 @@ class Workload:
             "date": date,
             "seeds": {"workload": self.jobs.meta.get("seed")},
             "inputs": {trace: self.sha256},
+            **({"predictors": [one.to_dict() for one in self.predictors]} if self.predictors else {}),
         }
 
 
@@ -122,7 +137,7 @@ def _made(text: str) -> JobTable:
     seed = _seed(fields[3], usage)
     if name == "lublin":
         return lublin(jobs, _number(int, "number of nodes", fields[1], usage), load=load, seed=seed)
-    machine = _named(fields[1])
+    machine = named_cluster(fields[1])
     made = gpu_workload(jobs, machine, load=GPU_LOAD if load is None else load, seed=seed)
     # --cluster auto is the cluster as it was written here, which may be a file.
     columns = {column: made[column] for column in made.columns}
@@ -195,7 +210,7 @@ def cluster_of(text: str, jobs: JobTable) -> tuple[Cluster, str | None]:
     """
     if text.strip().lower() == "auto":
         return _automatic(jobs)
-    return _named(text), None
+    return named_cluster(text), None
 
 
 def is_placed(text: str, trace: str) -> bool:
@@ -206,7 +221,7 @@ def is_placed(text: str, trace: str) -> bool:
     """
     if text.strip().lower() == "auto":
         return _is_made(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
-    return _named(text).placed
+    return named_cluster(text).placed
 
 
 def all_placed(cluster: str, traces: Sequence[str]) -> bool:
@@ -225,7 +240,7 @@ def all_placed(cluster: str, traces: Sequence[str]) -> bool:
     return all(placed)
 
 
-def _named(text: str) -> Cluster:
+def named_cluster(text: str) -> Cluster:
     """The machine written in words that do not depend on the jobs."""
     text = text.strip()
     count = text[6:] if text.lower().startswith("nodes:") else text
@@ -247,7 +262,7 @@ def _automatic(jobs: JobTable) -> tuple[Cluster, str | None]:
     if jobs.meta.get("workload") == "gavel":
         return Cluster.preset("gavel"), None
     if jobs.meta.get("workload") == "gpu":
-        return _named(str(jobs.meta["cluster"])), None
+        return named_cluster(str(jobs.meta["cluster"])), None
     for key in ("max_procs", "max_nodes"):
         size = jobs.meta.get(key)
         if size is not None and size >= 1:
@@ -274,11 +289,6 @@ def brought_to_load(jobs: JobTable, cluster: Cluster, load: float | None) -> Job
         raise InputError("none of these jobs has a GPU, so they cannot be brought to a load of GPUs")
     # Both loads fall alike with the time between submissions, so the one is brought about through the other.
     return rescale_load(jobs, nodes, offered_load(jobs, nodes) * load / now)
-
-
-def counts_gpus(cluster: Cluster) -> bool:
-    """Whether the load of a machine is that of its GPUs."""
-    return cluster.placed and any(group.gpus and group.nodes for group in cluster.groups)
 
 
 def load_of(jobs: JobTable, cluster: Cluster) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kilowait import agents
+from kilowait.agents.mixture import Mixture, laid_out
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.folders import plain_json, save_folder
@@ -21,8 +22,9 @@ from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.folders.writing import read_json
 from kilowait.experiments.begun import check_memory, mark_begun, training_folder, world_of
 from kilowait.experiments.energy_learning import Powering
+from kilowait.experiments.generated import check_mixed
 from kilowait.experiments.stopping import Best
-from kilowait.experiments.worlds import Eased, World, world_for
+from kilowait.experiments.worlds import Eased, SyntheticFirst, World, world_for
 from kilowait.jobs import JobTable
 
 __all__ = [
@@ -65,6 +67,9 @@ class Learning:
     backfill: str | int = "easy"
     backfill_order: str = "agent"
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
+    told: bool = False
+    """Whether the network is shown what predictions know besides the estimate; jobs must bring them. Not on placed
+    nodes."""
     reward: Mapping[str, float] | None = None
     """Weights of the terms of the reward; None: slowdown, on placed nodes mean completion time."""
     preferences: tuple[str, ...] = ()
@@ -90,6 +95,8 @@ class Learning:
     precision: str = "float32"
     threads: int = 1
     """Of torch on the CPU; two beside a busy neighbour can be a hundred times as slow as one."""
+    env_threads: int | None = None
+    """Of the environments; None: one a core. 1 is best beside other trainings. It changes no result."""
     teacher: str | None = None
     """Who is imitated before anything else is learned: a rule's name or look-ahead; None: nobody."""
     teacher_steps: int = 50_000
@@ -144,11 +151,13 @@ def learn(
     resume: bool = False,
     progress: Callable[[Any], None] | None = None,
     power: Powering | None = None,
+    mixture: Mixture | None = None,
 ) -> tuple[Any, list[Any]]:
     """A `NetworkAgent` trained on `jobs` and chosen on `validation`, later jobs of the same log; and its history.
 
     The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
-    what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0.
+    what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0. A
+    `mixture` has generated jobs to learn from besides; with a share of 1 `jobs` are not looked at.
     """
     from kilowait.agents.learning.agent_file import save_network
     from kilowait.agents.learning.attributing import explained
@@ -160,9 +169,17 @@ def learn(
     from kilowait.experiments.teachers import warm_start
 
     window_jobs = min(how.window_jobs, len(validation))
-    if len(jobs) < how.episode_jobs:
+    parts = {"training": jobs, "validation": validation}
+    laid = None
+    if mixture is not None:
+        check_mixed(cluster, powered=power is not None)
+        laid = laid_out(jobs, mixture)
+        parts |= {f"generated {place}": made for place, made in enumerate(mixture.generated, 1)}
+        jobs = laid.jobs
+    shortest = min(len(part) for name, part in parts.items() if name != "validation")
+    if shortest < how.episode_jobs:
         raise InputError(
-            f"the training part of the log has {len(jobs):,} jobs and an episode {how.episode_jobs:,}; take shorter "
+            f"the training part of the log has {shortest:,} jobs and an episode {how.episode_jobs:,}; take shorter "
             "episodes (--episode-jobs) or a longer log"
         )
     world = world_for(cluster, how, power)
@@ -177,17 +194,21 @@ def learn(
     few.close()
     checks = world.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
-    units = _units(world, jobs, how)
+    units = _units(world, jobs if laid is None else jobs[: laid.parts[0][1]], how)
 
     def played(*, copied: bool) -> Any:
         """Environments to learn in; a teacher is watched in the same."""
         vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
         if units:
             vec.draw_preferences(units)
+        if laid is not None and mixture is not None:
+            vec.draw_from(laid.parts, laid.weights(mixture.share))
         return vec
 
     keeping = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
     vec = played(copied=keeping)
+    if laid is not None and mixture is not None and mixture.curriculum == "synthetic-first":
+        vec = SyntheticFirst(vec, laid, mixture, how.steps)
     if how.ease != 1.0:
         vec = Eased(vec, how.ease, how.steps)
     train = getattr(agents, f"train_{how.algo}")
@@ -198,10 +219,10 @@ def learn(
             how.teacher, how.teacher_steps, lambda: played(copied=False), cluster, settings, folder=folder,
             resume=resume, progress=progress,
         )  # fmt: skip
-    parts = {"training": jobs, "validation": validation}
     seen = world_of(world.name, world.asked, parts, cluster, how)
     drawn = {} if power is None else power.world
-    mark_begun(Path(folder), {**seen, **world.more, **drawn}, resume=resume)
+    mixed = {} if mixture is None else mixture.words
+    mark_begun(Path(folder), {**seen, **world.more, **drawn, **mixed}, resume=resume)
 
     def judge(network: Any) -> float:
         """What the network is worth on the validation jobs, less is better."""
@@ -224,7 +245,7 @@ def learn(
         warm=warm,
     )
     provenance = {"env": world.name, "asking": world.asked, "learning": _plain(how), "cluster": cluster.name}
-    provenance |= {**world.more, **({"units": units} if units else {})}
+    provenance |= {**world.more, **({"units": units} if units else {}), **mixed}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
     told_evenly = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network

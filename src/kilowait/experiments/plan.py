@@ -93,17 +93,21 @@ def prepare(plan: Plan, progress: Callable[[Any], None] | None = None) -> Prepar
         for who in plan.contenders:
             check_levers_on(who.levers, cluster)
             check_placement_on(policy_and_placement(who.policy)[1], cluster)
-    workloads = tuple(workload for workload, _, _ in made)
     cases = tuple(
         Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
+    )
+    workloads = tuple(
+        workload.judged_from(int(case.windows.first.min()))
+        for (workload, _, _), case in zip(made, cases, strict=True)
     )
     exact = all(_foreseen(workload.jobs) for workload in workloads)
     placed = all(cluster.placed for _, cluster, _ in made)
     contenders = tuple(
         replace(who, placed=placed) for who in plan.contenders if not (exact and who.kind == "clairvoyant")
     )
-    return Prepared(plan, cases, workloads, tuple(notes for _, _, notes in made), contenders)
+    notes = tuple((*said, *own.hindsight) for (_, _, said), own in zip(made, workloads, strict=True))
+    return Prepared(plan, cases, workloads, notes, contenders)
 
 
 def _foreseen(jobs: JobTable) -> bool:
@@ -222,6 +226,13 @@ def save(
             for case, workload in zip(ready.cases, ready.workloads, strict=True)
         },
     }
+    predictors = {
+        case.scenario.trace: [one.to_dict() for one in workload.predictors]
+        for case, workload in zip(ready.cases, ready.workloads, strict=True)
+        if workload.predictors
+    }
+    if predictors:
+        manifest["predictors"] = predictors
     cells = [store.key(cell) for cell in all_cells(ready.cases, ready.contenders)]
     folder = save_comparison(
         out,

@@ -14,14 +14,17 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.file import described
 from kilowait.cluster.speeds import Speeds
 from kilowait.energy.accounts import Accounts
+from kilowait.energy.levering import Exceeded, exceeded
 from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
 from kilowait.experiments.energy import PowerSettings, dressed, meter_for
 from kilowait.experiments.energy_learning import bound
-from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen
+from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen, is_kept
+from kilowait.experiments.foreseeing_power import check_power_predictor, is_kept_power, planned
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
+from kilowait.experiments.kept_predictor import KeptPredictor, kept_predictor
 from kilowait.experiments.placing import (
     BACKFILLS,
     PlacedSettings,
@@ -81,7 +84,9 @@ class Scenario:
     columns: str | None = None
     strict: bool = False
     predict: str | None = None
-    """Who predicts run times (`foreseeing.PREDICTORS`); None: the users' estimates are believed."""
+    """Who predicts run times (`foreseeing.PREDICTORS`, or the folder of a kept one); None: users are believed."""
+    predict_power: str | None = None
+    """Who says what jobs will draw (`foreseeing_power`), for levers; None: what was measured, as if it were known."""
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
@@ -102,6 +107,10 @@ class Scenario:
         )
         if self.predict is not None:
             check_predictor(self.predict)
+        if self.predict_power is not None:
+            if self.power is None:
+                raise InputError("--predict-power is of no use without a power model; name one with --power")
+            check_power_predictor(self.predict_power)
         check_levers(self.levers)
         check_power(self.levers, self.power)
 
@@ -149,6 +158,8 @@ class Done:
     """What it drew, where a power model was given."""
     pulled: str = ""
     """The levers, in words."""
+    exceeded: Exceeded | None = None
+    """How far it went above its budget of power, where it had one."""
     speeds: Speeds | None = None
     """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
 
@@ -165,13 +176,14 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
     workload, cluster, notes = prepared(scenario, progress)
+    notes += workload.hindsight
     jobs = workload.jobs
     backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
         rule = bound(rule, None, scenario.levers)
         given = arguments(rules, jobs, cluster, rule, backfill)
         log = simulate(jobs, cluster, rule, backfill, **given)
-        accounts, words = None, ""
+        accounts, words, above = None, "", None
     else:
         meter = meter_for(scenario.power, jobs, cluster)
         rule = bound(rule, meter, scenario.levers)
@@ -182,8 +194,9 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
         accounts = meter.account(log, pulled if cap is None else scenario.levers)
         words = pulled.words if cap is None else cap_words(cap)
+        above = None if pulled.budget_w is None else exceeded(accounts, pulled.budget_w)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
-    return Done(whole, workload, cluster, log, notes, accounts, words, given.get("speeds"))
+    return Done(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
 
 
 def check_backfill(backfill: str | int) -> None:
@@ -204,6 +217,7 @@ def prepared(
 ) -> tuple[Workload, Cluster, tuple[str, ...]]:
     """Jobs at the load asked for, with predictions where those are, the machine, and notes for people.
 
+    What is judged, and whether a kept predictor has seen it, is the caller's to say (`Workload.judged_from`).
     `progress` hears of every fit of a predictor.
     """
     workload = workload_of(
@@ -217,13 +231,22 @@ def prepared(
     check_levers_on(scenario.levers, cluster)
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
+    predictors: tuple[KeptPredictor, ...] = ()
     if cluster.placed:
         jobs, more = _independent(jobs, scenario.dependencies)
         notes += more
     if scenario.power is not None:
         jobs, more = dressed(scenario.power, jobs)
         notes += more
+        if scenario.predict_power is not None:
+            if is_kept_power(scenario.predict_power):
+                kept = kept_predictor(scenario.predict_power, "power", workload.jobs, scenario.trace)
+                predictors += (kept,)
+            jobs, note = planned(scenario.power, jobs, cluster, scenario.predict_power, progress)
+            notes.append(note)
     if scenario.predict is not None:
+        if is_kept(scenario.predict):  # on the log's own clock, whatever load the jobs are brought to
+            predictors += (kept_predictor(scenario.predict, "runtime", workload.jobs, scenario.trace),)
         jobs = foreseen(jobs, cluster, scenario.predict, progress=progress)
         notes.append(
             f"run times are predicted ({scenario.predict}), from jobs that had ended in a first replay, fcfs with the "
@@ -236,7 +259,7 @@ def prepared(
             f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the "
             "queue only grows; take a larger --cluster or a lower --load"
         )
-    return Workload(jobs, workload.ledger, workload.sha256), cluster, tuple(notes)
+    return Workload(jobs, workload.ledger, workload.sha256, predictors), cluster, tuple(notes)
 
 
 def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[str, ...]]:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics
 from kilowait.evaluation.folders import save_folder
 from kilowait.evaluation.folders.writing import check_free
-from kilowait.experiments.inputs import brought_to_load, cluster_of, load_of
+from kilowait.experiments.inputs import cluster_of, load_of, named_cluster
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-from kilowait.synth import Generator, fit_generator, load_generator
+from kilowait.synth import Generator, WhatIf, fit_generator, load_generator
 from kilowait.synth.conditions import Wanted
 from kilowait.synth.fidelity import Fidelity, fidelity
-from kilowait.synth.generator import Told
+from kilowait.synth.generator import Told, joined
+from kilowait.synth.gpu_jobs import counts_gpus, gpus_of
 from kilowait.synth.privacy import Anonymity, Leaks, anonymity, leaks
-from kilowait.traces import write_trace
+from kilowait.traces import write_parts, write_trace, written_format
 
-__all__ = ["Score", "Wait", "fit_folder", "parse_settings", "sample_file", "score", "waits"]
+__all__ = ["Score", "Wait", "Written", "fit_folder", "parse_settings", "sample_file", "score", "waits"]
 
 POLICIES = ("fcfs", "sjf")
 
@@ -47,7 +50,7 @@ def parse_settings(text: str) -> dict[str, float | str]:
         except ValueError:
             found[name] = value
             continue
-        if not isfinite(number):
+        if not math.isfinite(number):
             raise InputError(f"the settings have {part!r}; a number must be finite")
         found[name] = int(number) if number == int(number) else number
     return found
@@ -72,26 +75,68 @@ def fit_folder(
     return generator
 
 
+@dataclass
+class Written:
+    """What was written of a sample."""
+
+    machine: Cluster
+    jobs: int = 0
+    first_s: float = math.inf
+    last_s: float = -math.inf
+    work: float = 0.0
+    """Node-seconds, or GPU-seconds where the load of the machine is that of its GPUs."""
+
+    @property
+    def span_s(self) -> float:
+        """From the first submission to the last."""
+        return self.last_s - self.first_s
+
+    @property
+    def load(self) -> float:
+        """The offered load; 0 where there is none to speak of."""
+        size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
+        return self.work / size / self.span_s if self.span_s > 0 else 0.0
+
+    def counted(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
+        """The tables, each counted as it passes."""
+        for table in tables:
+            submit, held = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
+            self.jobs += len(table)
+            self.first_s, self.last_s = min(self.first_s, submit.min()), max(self.last_s, submit.max())
+            self.work += float(np.dot(table.column(held).astype(np.float64), table["runtime_s"]))
+            yield table
+
+
 def sample_file(
     folder: str | PathLike[str],
-    jobs: int,
     out: str | PathLike[str],
     *,
+    jobs: int | None = None,
+    days: float | None = None,
     seed: int = 0,
     conditions: Mapping[str, Wanted] | None = None,
-    load: float | None = None,
+    what_if: WhatIf | None = None,
     cluster: str = "auto",
     format: str | None = None,
     trust: str | None = None,
     told: Told | None = None,
-) -> tuple[JobTable, float]:
-    """Write a file of generated jobs, at another load if wanted; the jobs, and their offered load."""
-    made = load_generator(folder, trust=trust).sample(jobs, seed=seed, conditions=conditions, told=told)
-    machine, _ = cluster_of(cluster, made)
-    made = brought_to_load(made, machine, load)
+) -> Written:
+    """Write a file of generated jobs; Parquet is written part by part, in bounded memory, the rest at once."""
+    generator, form = load_generator(folder, trust=trust), written_format(out, format)
+    given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
+    size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes
+    written = Written(given or Cluster.from_nodes(size))
+    tables = written.counted(
+        generator.tables(
+            jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=given, told=told
+        )
+    )
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    write_trace(made, out, format=format, cluster=machine)
-    return made, load_of(made, machine)
+    if form == "parquet":
+        write_parts(tables, out)
+    else:
+        write_trace(joined(tables), out, format=form, cluster=written.machine)
+    return written
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.explaining import explained_weights
+from kilowait.agents.mixture import Mixture
 from kilowait.agents.searching.objectives import OBJECTIVES
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
@@ -20,9 +21,10 @@ from kilowait.evaluation.folders.toml import to_toml
 from kilowait.evaluation.judging import Contest, Windows, cut_windows, split
 from kilowait.experiments.begun import search_in
 from kilowait.experiments.compare import compare
+from kilowait.experiments.inputs import Workload
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "Training", "judged", "save_agent", "test_windows", "train"]
+__all__ = ["ALGORITHMS", "Training", "judged", "judged_last", "save_agent", "test_windows", "train"]
 
 ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
 
@@ -58,13 +60,17 @@ def train(
     progress: Callable[[Generation], None] | None = None,
     folder: Path | None = None,
     resume: bool = False,
+    mixture: Mixture | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
 
     In `folder` the search is kept after every generation, and `resume` goes on from there, exactly. What the agent
-    looks at on the validation jobs is ``agent.provenance["explained"]``.
+    looks at on the validation jobs is ``agent.provenance["explained"]``. A `mixture` has generated jobs to learn from
+    besides.
     """
     parts = split(jobs)
+    made = () if mixture is None else mixture.generated
+    generated = {f"generated {place}": table for place, table in enumerate(made, 1)}
     agent, history = agents.train(
         parts.train,
         parts.validation,
@@ -81,12 +87,22 @@ def train(
         threads=min(2, os.cpu_count() or 1),
         progress=progress,
         keeping=search_in(
-            folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
+            folder,
+            {"training": parts.train, "validation": parts.validation, **generated},
+            cluster,
+            resume=resume,
+            more={} if mixture is None else mixture.words,
         ),
+        mixture=mixture,
     )
     looked = explained_weights(agent, parts.validation, cluster, how.backfill)
     told = {} if looked is None else looked.to_dict()
     return replace(agent, provenance={**agent.provenance, "explained": told}), history
+
+
+def judged_last(workload: Workload) -> Workload:
+    """The same, of which the last 20 % are judged."""
+    return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
 
 
 def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.agents.mixture import Laid, Mixture
 from kilowait.cluster import Cluster
+from kilowait.errors import InputError
 from kilowait.experiments.energy_learning import Powering, power_of
 from kilowait.jobs import JobTable
 
 if TYPE_CHECKING:
     from kilowait.experiments.learning import Learning
 
-__all__ = ["Eased", "World", "world_for"]
+__all__ = ["Eased", "SyntheticFirst", "World", "world_for"]
 
 GPU_PLACING: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
 GPU_ASKING: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
@@ -52,6 +54,7 @@ def _asked(how: Learning) -> dict[str, Any]:
         "backfill_order": how.backfill_order,
         "max_wait_s": _bound_s(how),
         "graph": how.net == "gat",
+        "told": how.told,
     }
 
 
@@ -69,7 +72,7 @@ def _batch_world(cluster: Cluster, how: Learning) -> World:
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return BatchVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, **vars(asking),
+            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
     return World("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), asked_as(asking))
@@ -82,6 +85,10 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
     from kilowait.envs.gpu.vector import GpuVectorEnv
     from kilowait.experiments.placing import run_speeds
 
+    if how.told:
+        raise InputError(
+            f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
+        )
     asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
     placing = Placing(blocking=False, **GPU_PLACING)
 
@@ -89,7 +96,7 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
         return GpuVectorEnv(
             copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), placing=placing,
             episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
-            **vars(asking),
+            threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
     return World(
@@ -110,7 +117,7 @@ def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
         given: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(drawn), **vars(asking)}
         return EnergyVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            copy=copied, **given,
+            copy=copied, threads=how.env_threads, **given,
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
@@ -152,3 +159,38 @@ class Eased:
         """Go on from a snapshot."""
         self._done = int(kept["eased"][0])
         return self._vec.restore({name: array for name, array in kept.items() if name != "eased"})
+
+
+class SyntheticFirst:
+    """A vector env that plays generated jobs at first; its count of steps is kept with it."""
+
+    def __init__(self, vec: Any, laid: Laid, mixture: Mixture, steps: int) -> None:
+        self._vec, self._laid, self._mixture, self._steps = vec, laid, mixture, max(1, steps)
+        self._done = 0
+        self._share = math.nan
+        self._set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._vec, name)
+
+    def _set(self) -> None:
+        share = self._mixture.share_at(self._done / self._steps)
+        if share != self._share:
+            self._share = share
+            self._vec.draw_from(self._laid.parts, self._laid.weights(share))
+
+    def step(self, actions: npt.NDArray[np.int64]) -> Any:
+        """As of the environments; whoever begins an episode, begins it where it is time for."""
+        self._done += len(actions)
+        self._set()
+        return self._vec.step(actions)
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything, and how far it has come."""
+        return {**self._vec.snapshot(), "synthetic_first": np.array([self._done])}
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
+        """Go on from a snapshot."""
+        self._done = int(kept["synthetic_first"][0])
+        self._set()  # before all else, as it draws; what was drawn is in the snapshot
+        return self._vec.restore({name: array for name, array in kept.items() if name != "synthetic_first"})

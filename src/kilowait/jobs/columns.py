@@ -82,6 +82,9 @@ COLUMNS: dict[str, Column] = {
     "cancel_s": Column(np.float64, -1e15, np.inf, "withdrawn then, if it has not started"),
     "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
     "power_w": Column(np.float64, 0, np.nan, "mean power at full speed, all its nodes together, watts"),
+    "planned_w": Column(
+        np.float64, 0, np.nan, "what levers take its mean power to be, watts; the power model's where unknown"
+    ),
     "beta": Column(
         np.float64, 0, np.nan, "share of its run time that grows as the clock slows down, 0 to 1", 1
     ),

@@ -7,6 +7,7 @@ from kilowait.synth.gpu_jobs import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
 from kilowait.synth.parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters
 from kilowait.synth.rescale import offered_load, rescale_load
+from kilowait.synth.whatif import WhatIf
 
 __all__ = [
     "BATCH",
@@ -15,6 +16,7 @@ __all__ = [
     "Generator",
     "INTERACTIVE",
     "LublinParameters",
+    "WhatIf",
     "fit_generator",
     "gavel_jobs",
     "gpu_load",

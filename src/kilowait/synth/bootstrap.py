@@ -6,19 +6,17 @@ look as real without copying.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.facts import DAY_S, Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.generator import Generator, Part, State, Told
 
 __all__ = ["Bootstrap", "BootstrapSettings"]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Bootstrap(Generator):
     def _learn(self, rows: Columns, told: Told) -> None:
         self._rows = rows
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
         rows, days = self._rows, self.settings.days
         zero_s = self.facts.zero_s
         day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)
@@ -51,24 +49,17 @@ class Bootstrap(Generator):
         # A block may begin on any day from which it lies within the log; a log shorter than one is one block.
         starts = np.arange(first, max(int(day[-1]) + 2 - days, first + 1))
         low, high = np.searchsorted(day, starts), np.searchsorted(day, starts + days)
-        rng = stream(seed, "synth.bootstrap")
-        picked: list[Ints] = []
-        moved: list[npt.NDArray[np.float64]] = []
-        found = 0
+        rng = stream(seed, f"synth.bootstrap.{layer}")
         place = first
-        while found < jobs:
+        while True:
             alike = np.flatnonzero((starts - place) % 7 == 0)
             block = int(rng.choice(alike if len(alike) else np.arange(len(starts))))
-            chosen = np.arange(low[block], high[block])
-            picked.append(chosen)
-            moved.append(np.full(len(chosen), (place - int(starts[block])) * DAY_S))
-            found += len(chosen)
+            drawn = {name: column[low[block] : high[block]] for name, column in rows.items()}
+            drawn["submit_s"] = drawn["submit_s"] + (place - int(starts[block])) * DAY_S
             place += days
-            told("drawing", found / jobs)
-        chosen = np.concatenate(picked)
-        drawn = {name: column[chosen] for name, column in rows.items()}
-        drawn["submit_s"] = drawn["submit_s"] + np.concatenate(moved)
-        return drawn
+            # The log begins in the middle of a day; blocks begin with one.
+            since = drawn["submit_s"] >= self.facts.first_s
+            yield {name: column[since] for name, column in drawn.items()}, place * DAY_S - zero_s
 
     def _state(self) -> State:
         return dict(self._rows)

@@ -37,9 +37,9 @@ class Conditions:
     kilowait.errors.InputError: condition nodes=65:128: no job of the log has that; its values are 1 to ...
     """
 
-    def __init__(self, wanted: Mapping[str, Wanted], facts: LogFacts) -> None:
+    def __init__(self, wanted: Mapping[str, Wanted], facts: LogFacts, *, what: str = "condition") -> None:
         self._zero_s = facts.zero_s
-        self._tests = {name: _checked(name, value, facts) for name, value in wanted.items()}
+        self._tests = {name: _checked(name, value, facts, what) for name, value in wanted.items()}
         self._words = {name: f"{name}={_words(value)}" for name, value in wanted.items()}
 
     @property
@@ -70,19 +70,18 @@ Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
 """Values wanted, or the least and the most."""
 
 
-def _checked(name: str, value: Wanted, facts: LogFacts) -> Test:
+def _checked(name: str, value: Wanted, facts: LogFacts, what: str) -> Test:
+    """The test of a condition; `what` it is called in errors."""
     if name not in COLUMNS and name not in CLOCK:
-        raise UnknownNameError("condition", name, (*COLUMNS, *CLOCK))
+        raise UnknownNameError(what, name, (*COLUMNS, *CLOCK))
     if name not in CLOCK and name not in facts.columns:
-        raise InputError(f"condition {name}={_words(value)}: the log has no column {name}; leave it out")
+        raise InputError(f"{what} {name}={_words(value)}: the log has no column {name}; leave it out")
     between = None
     if isinstance(value, tuple):
         low, high = (float(end) for end in value)
         between = (low, high)
         if not low <= high:
-            raise InputError(
-                f"condition {name}={_words(value)}: {low:g} is more than {high:g}; turn them round"
-            )
+            raise InputError(f"{what} {name}={_words(value)}: {low:g} is more than {high:g}; turn them round")
     wanted = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
     numbers = np.array([_number(name, each, facts) for each in wanted], np.float64)
     if name == "runtime_s":
@@ -93,8 +92,10 @@ def _checked(name: str, value: Wanted, facts: LogFacts) -> Test:
         held = known[(known >= between[0]) & (known <= between[1])] if between else known
         fine = bool(len(held)) and bool(np.isin(numbers, known).all())
     if not fine:
+        names = facts.labels.get(name, ())
+        values = ", ".join(names[int(number)] for number in known if number >= 0) if names else _range(known)
         raise InputError(
-            f"condition {name}={_words(value)}: no job of the log has that; its values are {_range(known)}"
+            f"{what} {name}={_words(value)}: no job of the log has that; its values are {values}"
         )
     return numbers, between
 
@@ -108,7 +109,13 @@ def _number(name: str, value: float | str, facts: LogFacts) -> float:
         try:
             return float(value)
         except ValueError:
-            raise UnknownNameError(name, value, names) from None
+            if names:
+                raise UnknownNameError(name, value, names) from None
+            if name == "queue":
+                raise InputError(
+                    f"queue={value}: the log's queues have no names; their numbers are {_range(facts.seen[name])}"
+                ) from None
+            raise InputError(f"{name}={value}: {value!r} is no number; write one") from None
     return float(value)
 
 

@@ -7,6 +7,7 @@ Copulas, 2006.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.generator import Generator, Part, State, Told
 
 __all__ = ["Copula", "CopulaSettings"]
 
@@ -24,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 GAP = "gap_s"
 """Time since the job before, whoever submitted that."""
+GROUP = 50_000
+"""Jobs drawn at a time, at most."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +72,22 @@ class Copula(Generator):
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
-        rng = stream(seed, "synth.copula.draw")
-        spread = ndtr(rng.standard_normal((jobs, len(self._root))) @ self._root.T)
-        told("drawing", 1.0)
-        rows: Columns = {}
-        for place, (name, margin) in enumerate(self._margins.items()):
-            chosen = margin[np.minimum((spread[:, place] * len(margin)).astype(np.int64), len(margin) - 1)]
-            floating = name in (GAP, "estimate_s", "runtime_s", "energy_j")
-            rows[name] = chosen if floating else chosen.astype(np.int64)
-        gaps = rows.pop(GAP)
-        return {"submit_s": self.facts.first_s + np.cumsum(gaps) - gaps[0], **rows}
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+        rng = stream(seed, f"synth.copula.draw.{layer}")
+        now_s, begins = self.facts.first_s, True
+        while True:
+            spread = ndtr(rng.standard_normal((min(jobs, GROUP), len(self._root))) @ self._root.T)
+            rows: Columns = {}
+            for place, (name, margin) in enumerate(self._margins.items()):
+                chosen = margin[
+                    np.minimum((spread[:, place] * len(margin)).astype(np.int64), len(margin) - 1)
+                ]
+                floating = name in (GAP, "estimate_s", "runtime_s", "energy_j")
+                rows[name] = chosen if floating else chosen.astype(np.int64)
+            gaps = rows.pop(GAP)
+            submit = now_s + np.cumsum(gaps) - (gaps[0] if begins else 0.0)
+            now_s, begins = float(submit[-1]), False
+            yield {"submit_s": submit, **rows}, now_s
 
     def _state(self) -> State:
         return {"root": self._root} | {f"margin.{name}": values for name, values in self._margins.items()}

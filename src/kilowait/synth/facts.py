@@ -15,7 +15,7 @@ from kilowait.jobs import JobTable
 __all__ = ["DAY_S", "WEEK_S", "Columns", "LogFacts", "clock_zero_s", "facts_of", "rows_of"]
 
 Columns = dict[str, npt.NDArray[Any]]
-"""Columns of jobs in order of submission; users and accounts are numbered from 0 without gaps."""
+"""Columns of jobs in order of submission; users and accounts are numbered by rank, 0 is who used most."""
 
 DAY_S, WEEK_S = 86400.0, 7 * 86400.0
 LEAST_JOBS = 100
@@ -50,9 +50,15 @@ class LogFacts:
     labels: Mapping[str, tuple[str, ...]]
     meta: Mapping[str, Any]
     seen: Mapping[str, npt.NDArray[Any]] = field(repr=False)
-    """The different values of each column but run time and energy; of users and accounts only where names are kept."""
+    """The different values of each column but run time and energy; of users and accounts only where names are kept,
+    and those by rank."""
     numbered: Mapping[str, int] = field(default_factory=dict)
     """How many users and accounts there are."""
+
+    @property
+    def machine(self) -> int:
+        """Nodes of the machine, or of the largest job where the log does not say."""
+        return int(self.meta.get("max_procs") or self.meta.get("max_nodes") or self.seen["nodes"].max())
 
     @property
     def zero_s(self) -> float:
@@ -89,7 +95,7 @@ def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
         )
     columns = tuple(name for name in MODELLED if name in jobs)
     seen = {
-        name: np.unique(jobs[name])
+        name: _by_volume(jobs, name) if name in NUMBERED else np.unique(jobs[name])
         for name in columns
         if name not in ("runtime_s", "energy_j") and (names or name not in NUMBERED)
     }
@@ -114,9 +120,19 @@ def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
 
 
 def rows_of(jobs: JobTable, facts: LogFacts) -> Columns:
-    """The modelled columns and `submit_s`, in order of submission, with users and accounts numbered from 0."""
+    """The modelled columns and `submit_s`, in order of submission; users and accounts by rank, 0 for the largest."""
     ordered = jobs.sorted()
     rows: Columns = {name: ordered[name] for name in ("submit_s", *facts.columns)}
     for name in facts.numbered:
-        rows[name] = np.unique(rows[name], return_inverse=True)[1].astype(np.int64)
+        values = _by_volume(jobs, name)
+        by_number = np.argsort(values)
+        rows[name] = by_number[np.searchsorted(values, rows[name], sorter=by_number)]
     return rows
+
+
+def _by_volume(jobs: JobTable, name: str) -> npt.NDArray[Any]:
+    """The different values of a column, those whose jobs took most node-seconds first."""
+    values, place = np.unique(jobs[name], return_inverse=True)
+    volume = np.bincount(place, jobs["nodes"] * jobs["runtime_s"])
+    ranked: npt.NDArray[Any] = values[np.argsort(-volume, kind="stable")]
+    return ranked

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from importlib import import_module
 from os import PathLike
@@ -23,16 +23,21 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.seeding import stream
 from kilowait.synth.conditions import Conditions, Wanted
+from kilowait.synth.drawing import Asked, Part, Told, drawn, expected_jobs
 from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
+from kilowait.synth.gpu_jobs import counts_gpus, gpus_of
+from kilowait.synth.whatif import Changes, Kinds, WhatIf
 
 __all__ = [
     "GENERATORS",
     "OUTSIDE",
     "Generator",
+    "Part",
     "State",
     "Told",
     "fit_generator",
@@ -50,6 +55,13 @@ GENERATORS: dict[str, tuple[str, str]] = {
         "kilowait.synth.transformer:Transformer",
         "when people submit as in the log, what they submit from a network that knows their habits",
     ),
+    "ctgan": ("kilowait.synth.tabular.models:Ctgan", "rows by a network that learns to deceive a critic"),
+    "tvae": ("kilowait.synth.tabular.models:Tvae", "rows squeezed through a few numbers and made again"),
+    "copulagan": (
+        "kilowait.synth.tabular.models:CopulaGAN",
+        "ctgan on ranks, so that columns are as in the log",
+    ),
+    "diffusion": ("kilowait.synth.tabular.models:Diffusion", "rows out of noise, step by step"),
 }
 """Name to where it lives, and what it is."""
 OUTSIDE: dict[str, tuple[str, str]] = {
@@ -69,8 +81,6 @@ OUTSIDE: dict[str, tuple[str, str]] = {
 
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
-Told = Callable[[str, float], None]
-"""Progress: what is being done, and which share of it is done."""
 
 CARD, STATE = "card.json", "state.npz"
 CODE = (
@@ -78,8 +88,6 @@ CODE = (
 )
 VERSION = 1
 """Of the folder's form."""
-MOST_DRAWN = 50
-"""Jobs drawn for each one wanted, and two logs besides, before conditions are called impossible."""
 
 
 class Generator(ABC):
@@ -93,6 +101,7 @@ class Generator(ABC):
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
+        self.device = "cpu"
 
     # -- what each kind brings ---------------------------------------------------------------------
 
@@ -101,8 +110,13 @@ class Generator(ABC):
         """Learn from the log's rows."""
 
     @abstractmethod
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
-        """At least `jobs` rows in order of submission, with the columns of the log."""
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+        """The workload without end, part after part, with the columns of the log and from its first submission on.
+
+        Each part comes with a moment before which no later part submits anything; within it rows need no order. About
+        `jobs` will be wanted. Another layer is another draw of the same workload at the same time. `told` is told the
+        share of each part.
+        """
 
     @abstractmethod
     def _state(self) -> State:
@@ -116,7 +130,14 @@ class Generator(ABC):
 
     @classmethod
     def fit(
-        cls, jobs: JobTable, *, seed: int = 0, names: bool = False, told: Told | None = None, **settings: Any
+        cls,
+        jobs: JobTable,
+        *,
+        seed: int = 0,
+        names: bool = False,
+        told: Told | None = None,
+        device: str = "cpu",
+        **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
 
@@ -125,75 +146,113 @@ class Generator(ABC):
             seed: same seed, same generator.
             names: keep the numbers and names of users and accounts, in the folder and in samples.
             told: called with what is being done and the share that is done.
+            device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, _settings(cls, settings), seed)
+        made.device = device
         made._learn(rows_of(jobs, facts), told or _nobody)
         return made
 
     def sample(
         self,
-        jobs: int,
+        jobs: int | None = None,
         *,
+        days: float | None = None,
         seed: int = 0,
         conditions: Mapping[str, Wanted] | None = None,
+        load: float | None = None,
+        mix: Kinds | None = None,
+        grow: Kinds | None = None,
+        nodes: int | None = None,
+        cluster: Cluster | None = None,
         told: Told | None = None,
     ) -> JobTable:
-        """`jobs` generated jobs, from about the log's first submission on.
+        """Generated jobs, from about the log's first submission on; what-ifs can be combined.
 
         Args:
             jobs: how many.
+            days: for how long instead, which may be longer than the log.
             seed: same seed, same jobs.
             conditions: which jobs are wanted, see `kilowait.synth.conditions`: ``{"queue": "long", "nodes": (1, 16)}``.
+            load: offered load; there are more or fewer jobs a day.
+            mix: kinds of job that come more or less often, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that are a
+                share of all, ``{"nodes": {(1, 4): "30%"}}``.
+            grow: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
+            nodes: of another machine, on which jobs have other sizes and the load is the same.
+            cluster: the machine that the load is offered to; None: the log's, or that of `nodes`.
             told: called with what is being done and the share that is done.
         """
-        if isinstance(jobs, bool) or jobs != int(jobs) or jobs < 1:
-            raise InputError(f"the number of jobs is {jobs}; it must be a whole number, at least 1")
-        wanted = Conditions(conditions or {}, self.facts)
-        rows = self._wanted(int(jobs), seed, wanted, told or _nobody)
-        return self._table(rows, seed)
+        what_if = WhatIf(load, mix or {}, grow or {}, nodes)
+        return joined(
+            self.tables(
+                jobs,
+                days=days,
+                seed=seed,
+                conditions=conditions,
+                what_if=what_if,
+                cluster=cluster,
+                told=told,
+            )
+        )
 
-    def _wanted(self, jobs: int, seed: int, wanted: Conditions, told: Told) -> Columns:
-        """Rows that meet the conditions; the workload is drawn ever longer until there are enough."""
-        asked, most = jobs, MOST_DRAWN * jobs + 2 * self.facts.jobs
-        while True:
-            rows = self._draw(asked, seed, told)
-            if not wanted.names:
-                break
-            fine = wanted.met(rows)
-            found = int(fine.sum())
-            if found >= jobs:
-                rows = {name: column[fine] for name, column in rows.items()}
-                break
-            if asked >= most:
-                raise InputError(
-                    f"conditions {wanted}: {found:,} of {len(fine):,} drawn jobs meet them all, and {jobs:,} are "
-                    "asked for; the workload hardly has such jobs: widen the conditions"
-                )
-            asked = min(most, int(len(fine) * min(10.0, 1.2 * jobs / max(found, 1)) + 1))
-        return {name: column[:jobs] for name, column in rows.items()}
-
-    def _table(self, rows: Columns, seed: int) -> JobTable:
+    def tables(
+        self,
+        jobs: int | None = None,
+        *,
+        days: float | None = None,
+        seed: int = 0,
+        conditions: Mapping[str, Wanted] | None = None,
+        what_if: WhatIf | None = None,
+        cluster: Cluster | None = None,
+        told: Told | None = None,
+    ) -> Iterator[JobTable]:
+        """The jobs of `sample`, part after part, for samples that should not be in memory as a whole."""
         facts = self.facts
-        rows = dict(rows)
-        request = rows["estimate_s"]
-        rows["runtime_s"] = np.minimum(rows["runtime_s"], request + facts.most_over_s)
-        if facts.exact_requests:
-            rows["estimate_s"] = rows["runtime_s"]
-        for name, count in facts.numbered.items():
-            known = facts.seen.get(name)
-            new = stream(seed, f"synth.{name}").permutation(count) + 1 if known is None else known
-            rows[name] = new[rows[name]]
+        what = what_if or WhatIf()
+        gpus = cluster is not None and counts_gpus(cluster)
+        if cluster is not None and what.nodes is not None:
+            raise InputError(
+                "a cluster and another number of nodes are given; name the machine by one of them"
+            )
+        asked = Asked(
+            jobs,
+            days,
+            seed,
+            Conditions(conditions or {}, facts),
+            Changes(what, facts),
+            work="gpus" if gpus else "nodes",
+            capacity=None if cluster is None else gpus_of(cluster) if gpus else cluster.nodes,
+        )
+        asked.check()
+        expected = expected_jobs(facts, asked)
+        new = {
+            name: facts.seen[name]
+            if name in facts.seen
+            else stream(seed, f"synth.{name}").permutation(count) + 1
+            for name, count in facts.numbered.items()
+        }
         meta = {
             **facts.meta,
+            **asked.changes.meta(),
             "workload": "synthetic",
             "model": self.name,
             "source": facts.source,
             "seed": int(seed),
         }
-        columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *facts.columns)}
-        return JobTable(job_id=np.arange(1, len(request) + 1), labels=facts.labels, meta=meta, **columns)
+        parts = drawn(
+            lambda layer, heard: self._stream(expected, seed, layer, heard), facts, asked, told or _nobody
+        )
+        done = 0
+        for rows in parts:
+            columns: dict[str, Any] = {name: rows[name] for name in ("submit_s", *facts.columns)}
+            columns |= {name: numbers[rows[name]] for name, numbers in new.items()}
+            count = len(columns["submit_s"])
+            yield JobTable(
+                job_id=np.arange(done + 1, done + count + 1), labels=facts.labels, meta=meta, **columns
+            )
+            done += count
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder.
@@ -221,6 +280,13 @@ class Generator(ABC):
         np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
 
 
+def joined(tables: Iterable[JobTable]) -> JobTable:
+    """The parts of a sample as one table."""
+    parts = list(tables)
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns}
+    return JobTable(labels=parts[0].labels, meta=parts[0].meta, **columns)
+
+
 def fit_generator(
     jobs: JobTable,
     model: str = "bootstrap",
@@ -228,6 +294,7 @@ def fit_generator(
     seed: int = 0,
     names: bool = False,
     told: Told | None = None,
+    device: str = "cpu",
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -237,7 +304,7 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, **settings)
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, **settings)
 
 
 def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:

@@ -18,7 +18,7 @@ from kilowait.synth.gavel import MODELS, MULTI_GPU_MODELS
 from kilowait.synth.parameters import COMBINED
 from kilowait.synth.rescale import check_load
 
-__all__ = ["PARTS", "PRIORITIES", "SIZES", "gpu_load", "gpu_workload"]
+__all__ = ["PARTS", "PRIORITIES", "SIZES", "counts_gpus", "gpu_load", "gpu_workload", "gpus_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ def gpu_workload(
             raise UnknownNameError(f"kind of {what}", name, known)
     if not 0 <= shared <= 1:
         raise InputError(f"the share of jobs with part of a GPU is {shared}; it lies in 0 to 1")
-    capacity = _capacity(cluster)
+    capacity = gpus_of(cluster)
     gpus = _whole("sizes", _drawn("sizes", sizes, count, seed))
     milli = np.full(count, 1000)
     part = stream(seed, "gpu.shared").random(count) < shared
@@ -151,7 +151,7 @@ def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
             f"{len(jobs)} job(s) have no offered load; it takes two different times of submission"
         )
     work = float(np.dot(jobs["gpus"] * jobs.column("gpu_milli") / 1000.0, jobs["runtime_s"]))
-    return work / (_capacity(cluster) * span_s)
+    return work / (gpus_of(cluster) * span_s)
 
 
 def _count(jobs: int) -> int:
@@ -164,7 +164,13 @@ def _count(jobs: int) -> int:
     return count
 
 
-def _capacity(cluster: Cluster) -> int:
+def counts_gpus(cluster: Cluster) -> bool:
+    """Whether the load of a machine is that of its GPUs."""
+    return cluster.placed and any(group.gpus and group.nodes for group in cluster.groups)
+
+
+def gpus_of(cluster: Cluster) -> int:
+    """GPUs of a machine; an error where it has none."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     if gpus < 1:
         raise InputError(f"cluster {cluster.name!r} has no GPUs; take one that has, such as gpu-mixed")

@@ -5,7 +5,7 @@ from kilowait.traces.folders import trace_sha256
 from kilowait.traces.ledger import Entry, Ledger, describe
 from kilowait.traces.nodes import read_nodes
 from kilowait.traces.read import FORMATS, read_trace, read_trace_with_ledger
-from kilowait.traces.write import WRITERS, write_trace, written_format
+from kilowait.traces.write import WRITERS, write_parts, write_trace, written_format
 
 __all__ = [
     "CATALOGUE",
@@ -19,6 +19,7 @@ __all__ = [
     "read_trace",
     "read_trace_with_ledger",
     "trace_sha256",
+    "write_parts",
     "write_trace",
     "written_format",
 ]

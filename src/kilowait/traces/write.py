@@ -7,7 +7,8 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED
 
-__all__ = ["WRITERS", "write_trace", "written_format"]
+__all__ = ["WRITERS", "write_parts", "write_trace", "written_format"]
 
 SHORTEST_S = 0.001
 """Batsim refuses a delay or a wall time of 0; this is written instead."""
@@ -71,14 +72,45 @@ def write_trace(
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             stream.write(data)
         data = sink.getvalue().to_pybytes()
-    # Beside it first, so that a full disk or a stop never leaves half a file under the name.
+    with _beside(path) as half:
+        half.write_bytes(data)
+
+
+def write_parts(tables: Iterable[JobTable], path: str | PathLike[str]) -> None:
+    """Write tables of the same columns one after another into one Parquet file, so that the log need not be in memory.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.parquet"
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
+    >>> write_parts([jobs[:1], jobs[1:]], path)
+    >>> JobTable.from_parquet(path)["nodes"].tolist()
+    [4, 1]
+    """
+    import pyarrow.parquet as pq
+
+    writer = None
+    with _beside(Path(path)) as half:
+        try:
+            for table in tables:
+                part = table.to_arrow()
+                writer = writer or pq.ParquetWriter(half, part.schema, write_page_checksum=True)
+                writer.write_table(part)
+        finally:
+            if writer is not None:
+                writer.close()
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A file that takes its place when all is written, so that a full disk or a stop never leaves half of it."""
     half = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        half.write_bytes(data)
+        yield half
         os.replace(half, path)
     except OSError as problem:
-        half.unlink(missing_ok=True)
         raise TraceError(f"cannot write {path}: {problem.strerror or problem}") from None
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def written_format(path: str | PathLike[str], format: str | None = None) -> str:

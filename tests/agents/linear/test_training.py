@@ -7,7 +7,8 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import mean_bsld, train
-from kilowait.agents.linear.training import _Known, _relative
+from kilowait.agents.linear.ground import Known
+from kilowait.agents.linear.training import _relative
 from kilowait.agents.searching.objectives import mean_wait_s
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.judging import split
@@ -89,10 +90,10 @@ def test_a_window_knows_nothing_of_what_comes_later(parts):
     jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
-        one, other = (_Known(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
+        one, other = (Known(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
         assert np.array_equal(one, other)
-    later = _Known(changed, CLUSTER, 150).lagging(900, 0).parameters
-    assert not np.array_equal(later, _Known(jobs, CLUSTER, 150).lagging(900, 0).parameters)
+    later = Known(changed, CLUSTER, 150).lagging(900, 0).parameters
+    assert not np.array_equal(later, Known(jobs, CLUSTER, 150).lagging(900, 0).parameters)
 
 
 def test_training_reports_and_records(parts):

@@ -72,3 +72,48 @@ def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
     vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
     assert figures(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
     assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"
+
+
+def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
+    jobs = crowded(count, seed)
+    estimate = np.maximum(jobs["estimate_s"], 1.0)
+    return jobs.with_columns(planned_s=estimate * 1.5, limit_s=estimate * 4, quickness=np.full(count, 0.3))
+
+
+def test_a_network_that_is_told_what_predictions_know(tmp_path):
+    asking = Asking(slots=16, backfill_order="agent", told=True)
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    agent = network_agent(tmp_path / "agent.pt")
+    assert agent.asking.told and exported(agent.network) is not None
+    inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
+    outside = play(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    assert np.array_equal(inside, outside.jobs()["start_s"])
+    quicker = predicted().with_columns(quickness=np.linspace(0.01, 1, 60))
+    assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
+    with pytest.raises(InputError, match="these jobs bring none"):
+        kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
+
+
+def test_agents_from_before_predictions_were_shown_still_play(tmp_path):
+    # What files said then: no word of predictions, and these columns.
+    asked = {
+        "slots": 16,
+        "backfill": "easy",
+        "backfill_order": "agent",
+        "walltime": "extend",
+        "placement": "first",
+        "outlived": "double",
+        "max_wait_s": None,
+        "hold": False,
+        "graph": False,
+    }
+    names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
+    asking = Asking(slots=16, backfill_order="agent")
+    assert asking.seen.features == names and asked_as(asking) == asked
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked})
+    agent = network_agent(tmp_path / "agent.pt")
+    assert not agent.asking.told
+    for jobs in (crowded(60, 1), predicted()):
+        assert np.isfinite(kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"]).all()

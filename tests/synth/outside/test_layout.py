@@ -36,6 +36,8 @@ def test_there_and_back(known):
     back = layout.rows(layout.table(rows), facts)
     assert back["submit_s"][0] == facts.first_s
     assert np.array_equal(np.diff(back["submit_s"]), np.diff(rows["submit_s"])[1:])
+    after = layout.rows(layout.table(rows), facts, after_s=500.0)
+    assert after["submit_s"][0] == 500 + rows["submit_s"][1] - rows["submit_s"][0]
     assert np.isnan(back["energy_j"]).any()
     for name in facts.columns:
         assert np.array_equal(back[name], rows[name][1:], equal_nan=name == "energy_j"), name

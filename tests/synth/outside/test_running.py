@@ -79,8 +79,14 @@ def test_an_interruption_ends_it(program, tmp_path):
 
 def test_paths_meant_for_this_python_are_kept_from_another(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    run(program(f"echo path=$PYTHONPATH seed=$PYTHONHASHSEED > {tmp_path}/said"), tmp_path)
-    assert (tmp_path / "said").read_text() == "path= seed=0\n"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    echo = program(
+        f"echo path=$PYTHONPATH seed=$PYTHONHASHSEED cards=$CUDA_VISIBLE_DEVICES > {tmp_path}/said"
+    )
+    run(echo, tmp_path)
+    assert (tmp_path / "said").read_text() == "path= seed=0 cards=\n"
+    run_worker(echo, "fit", tmp_path, cards=True, install="", what="fitting", told=lambda what, share: None)
+    assert (tmp_path / "said").read_text() == "path= seed=0 cards=0,1\n"
 
 
 def test_a_path_from_here(program, tmp_path, monkeypatch):

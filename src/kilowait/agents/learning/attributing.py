@@ -22,7 +22,7 @@ from kilowait.agents.learning.carrying import computing, with_an_action
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observing as gpu
-from kilowait.envs.observing import FEATURES, SUMMARY
+from kilowait.envs.observing import FEATURES, SUMMARY, TOLD
 
 __all__ = ["Attributed", "Met", "attributed", "explained", "met"]
 
@@ -288,7 +288,7 @@ def _facts(features: tuple[str, ...], row: npt.NDArray[np.float32], cluster: Clu
 def _meanings(spec: Any) -> dict[str, str]:
     """What the numbers are, by name."""
     if "gpus" not in spec.features:
-        return {**FEATURES, **SUMMARY}
+        return {**FEATURES, **TOLD, **SUMMARY}
     told = {**gpu.SUMMARY, **gpu.FIXED, **gpu.MOVING}
     of_type = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
     for name in (*spec.features, *spec.summary):

@@ -5,8 +5,8 @@ estimate, every user and every class: how many there were, the logarithm of the 
 and how quick they were (1 for one over within 10 s, 1/60 for one that took ten minutes). Older ones fade. Of running
 jobs of a class it is known for how long they have been running: that long, at least, do such jobs take.
 
-The estimate here is the user's own, also where run times are predicted: what ends while a job waits tells more of it
-than a prediction that was made when it came. Planners use predictions all the same.
+The estimate here is the user's own, also where run times are predicted. A prediction counts as some more ended jobs of
+the class: it was made when the job came, and what ends while the job waits tells more of it, but only of its class.
 
 Everything here is compiled into the engine; `kilowait.agents.linear.memory` lays the numbers out.
 """
@@ -74,6 +74,8 @@ AHEAD_OF_ALL = -1e12
 """Below any score; of jobs that have waited too long the longest goes first."""
 RUNNING = 5.0
 """Ended jobs that a running one counts for, and three at most."""
+FORETOLD = 2.0
+"""Ended jobs that a prediction of the job's run time counts for."""
 
 
 @kernel
@@ -105,8 +107,13 @@ def remember(parameters: Any, user: int, estimate_s: float, ran_s: float) -> Non
 
 
 @kernel
-def recall(parameters: Any, user: int, estimate_s: float, now: float) -> tuple[float, float, float, float]:
-    """ln(part used) and quickness to be expected: of anybody's job with this estimate, and of this user's."""
+def recall(
+    parameters: Any, user: int, estimate_s: float, now: float, foretold_s: float, foretold_quick: float
+) -> tuple[float, float, float, float]:
+    """ln(part used) and quickness to be expected: of anybody's job with this estimate, and of this one.
+
+    `foretold_s` is a prediction of its run time, unless it is the estimate.
+    """
     bucket = bucket_of(estimate_s)
     at = HEADER + MOMENTS * bucket
     usual = (parameters[at + 1] - BLANK) / (parameters[at] + BLANK)
@@ -116,10 +123,16 @@ def recall(parameters: Any, user: int, estimate_s: float, now: float) -> tuple[f
         at = HEADER + MOMENTS * (BUCKETS + user)
         used = (parameters[at + 1] + SHRINK * used) / (parameters[at] + SHRINK)
         quick = (parameters[at + 2] + SHRINK * quick) / (parameters[at] + SHRINK)
+    known = SHRINK
+    if foretold_s < estimate_s:
+        known = SHRINK + FORETOLD
+        used = (SHRINK * used + FORETOLD * log(foretold_s / estimate_s)) / known
+        quick = (SHRINK * quick + FORETOLD * max(foretold_quick, 1e-6)) / known
+    if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket)
-        known = parameters[at] + SHRINK
-        used = (parameters[at + 1] + SHRINK * used) / known
-        quick = (parameters[at + 2] + SHRINK * quick) / known
+        before, known = known, parameters[at] + known
+        used = (parameters[at + 1] + before * used) / known
+        quick = (parameters[at + 2] + before * quick) / known
         running = parameters[at + 3]
         if running > 0.5:
             since_s = now - parameters[at + 4] / running
@@ -158,7 +171,7 @@ def asked_of(job: Any) -> Any:
 
 def _recalled(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
     """What memory says of a job: see `recall`."""
-    return recall(parameters, user_of(job, parameters), asked_of(job), now)
+    return recall(parameters, user_of(job, parameters), asked_of(job), now, job.estimate_s, job.quickness)
 
 
 def _score(job: Any, now: float, parameters: Any) -> Any:
@@ -175,7 +188,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     wait_s = max(now - job.submit_s, 0.0)
     if wait_s > parameters[BOUND]:
         return AHEAD_OF_ALL - wait_s
-    usual, used, quick_usual, quick = recall(parameters, user, asked_s, now)
+    usual, used, quick_usual, quick = recall(parameters, user, asked_s, now, job.estimate_s, job.quickness)
     nodes = float(job.nodes)
     machine = parameters[NODES]
     length = log(asked_s / 3600.0) / 3.0

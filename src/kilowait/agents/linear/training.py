@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.linear.agent import OUTLIVED, TRUST, LinearAgent, saf_weights, usual_weights, weights_of
-from kilowait.agents.linear.memory import Memory, memories, parameters_for
-from kilowait.agents.linear.scoring import COUNT, compiled
+from kilowait.agents.linear.agent import LinearAgent, saf_weights, usual_weights, weights_of
+from kilowait.agents.linear.ground import Ground, Known, TriedWindow
+from kilowait.agents.linear.scoring import COUNT
+from kilowait.agents.mixture import Mixture
 from kilowait.agents.searching.course import Course, Generation, Keeping
 from kilowait.agents.searching.objectives import OBJECTIVES, Objective, objective_of
 from kilowait.agents.searching.search import EvolutionStrategy
-from kilowait.agents.searching.windows import drawn_starts, spread_starts
+from kilowait.agents.searching.windows import spread_starts
 from kilowait.cluster import Cluster
-from kilowait.engine.ports import Rule
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -57,8 +56,6 @@ CLEARLY = 0.98
 """What the search found must be at most this much of the start to be taken."""
 SURELY = 0.95
 """What is begun with, or kept, instead of the usual must be at most this much of it."""
-CUTS = 32
-"""Moments of the training jobs at which it is known what was known then."""
 
 
 def train(
@@ -78,6 +75,7 @@ def train(
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
     keeping: Keeping | None = None,
+    mixture: Mixture | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
 
@@ -101,16 +99,19 @@ def train(
         threads: simulations at a time.
         progress: hears of every generation.
         keeping: where the search is kept, and whether it goes on from there; None: nowhere.
+        mixture: generated jobs to learn from besides; with a share of 1 `jobs` are not looked at.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     measure, measured = objective_of(objective)
     random = stream(seed, "agents.windows")
-    known = _Known(jobs.sorted(), cluster, window_jobs, max_wait_s)
+    until_s = float(validation["submit_s"].min())
+    ground = Ground(jobs, mixture, cluster, window_jobs, max_wait_s, until_s=until_s)
     length = min(window_jobs, len(validation))
-    later = _Known(validation.sorted(), cluster, length, max_wait_s)
+    later = Known(validation.sorted(), cluster, length, max_wait_s)
+    known = ground.at_the_end
     checks = [
-        later.window(first, known.at_the_end)
+        later.window(first, known)
         for first in spread_starts(validation, max(windows, 2 * len(validation) // length), length)
     ]
     # Of an objective of one's own theory says nothing: the search goes far, and nothing pulls it back.
@@ -118,7 +119,7 @@ def train(
     search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
     with ThreadPoolExecutor(threads) as pool:
 
-        def tried(candidates: Sequence[Floats | str], on: Sequence[_Window]) -> Floats:
+        def tried(candidates: Sequence[Floats | str], on: Sequence[TriedWindow]) -> Floats:
             """Values, candidate by window; gathered in order, so threads do not change a bit."""
             pairs = [(candidate, window) for candidate in candidates for window in on]
             values = pool.map(
@@ -126,11 +127,7 @@ def train(
             )
             return np.array(list(values)).reshape(len(candidates), len(on))
 
-        def drawn(count: int) -> list[_Window]:
-            starts = drawn_starts(jobs, count, window_jobs, random)
-            return [known.lagging(first, int(random.integers(0, len(jobs) // 2 + 1))) for first in starts]
-
-        training = drawn(2 * windows)
+        training = ground.drawn(2 * windows, random)
         identity = {
             "search": "of a score",
             "seed": seed,
@@ -140,6 +137,7 @@ def train(
             "windows": windows,
             "window_jobs": window_jobs,
             "max_wait_s": None if np.isinf(max_wait_s) else max_wait_s,
+            "mixture": None if mixture is None else mixture.words,
         }
         course = Course(identity, generations, keeping)
         places: list[Floats | str] = [*(make() for make in STARTS.values()), *RULES]
@@ -148,7 +146,8 @@ def train(
         kept = kept if np.isinf(max_wait_s) else None
         for number in course.rest(search, random):
             moves = search.ask()
-            values = tried([start, *(start + moves)], drawn(windows))
+            share = None if mixture is None else mixture.share_at((number - 1) / generations)
+            values = tried([start, *(start + moves)], ground.drawn(windows, random, share))
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(moves, np.log(scores) + pull * (moves**2).sum(axis=1))
             course.path.append(search.mean)
@@ -162,7 +161,7 @@ def train(
         rivals: list[Floats | str] = [*ways, *([] if kept is None else [kept])]
         both = [
             [_relative(value, values[0]) for value in values]
-            for values in (tried(rivals, drawn(2 * windows)), tried(rivals, checks))
+            for values in (tried(rivals, ground.drawn(2 * windows, random)), tried(rivals, checks))
         ]
         taken = _taken(both)
         if kept is not None and max(again[taken] / again[-1] for again in both) < CLEARLY:
@@ -174,7 +173,7 @@ def train(
     provenance = {
         "trained_by": "kilowait.agents.train (CMA-ES)",
         "trace": trace,
-        "trained_on_jobs": len(jobs),
+        "trained_on_jobs": 0 if mixture is not None and mixture.alone else len(jobs),
         "chosen_on_jobs": len(validation),
         "nodes": cluster.nodes,
         "seed": seed,
@@ -189,9 +188,9 @@ def train(
         "went": ("nowhere: nothing clearly better", "half the way", "all the way")[taken],
         "validation_relative_to_start": both[1][taken],
         "found": found.tolist(),
+        **({} if mixture is None else mixture.words),
     }
-    everything = _joined(jobs, validation)
-    memory = memories(everything, [len(everything)])[len(everything)]
+    memory = ground.and_later(validation)
     agent = LinearAgent(ways[taken], provenance=provenance, memory=memory, kept=kept, max_wait_s=max_wait_s)
     return agent, history
 
@@ -213,52 +212,6 @@ def _taken(both: Sequence[Sequence[float]]) -> int:
     return min(clear, key=lambda way: products[way], default=0)
 
 
-@dataclass(frozen=True, eq=False)
-class _Window:
-    """Jobs to schedule, and what is known of their users before the first of them."""
-
-    jobs: JobTable
-    parameters: Floats
-
-    def rule(self, candidate: Floats | str) -> Rule | str:
-        if isinstance(candidate, str):
-            return candidate
-        return Rule(
-            "candidate",
-            compiled(),
-            np.concatenate([candidate, self.parameters[COUNT:]]),
-            moving=True,
-            remembers=True,
-            outlived=OUTLIVED,
-        )
-
-
-class _Known:
-    """A part of a log, and what was known at several moments of it."""
-
-    def __init__(
-        self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf
-    ) -> None:
-        self._jobs, self._nodes, self._length, self._bound = jobs, cluster.nodes, window_jobs, max_wait_s
-        self._cuts = np.unique(np.linspace(0, len(jobs), CUTS + 1).astype(np.int64))
-        self._known = memories(jobs, self._cuts.tolist())
-
-    @property
-    def at_the_end(self) -> Memory:
-        """What all its jobs taught."""
-        return self._known[len(self._jobs)]
-
-    def lagging(self, first: int, lag: int) -> _Window:
-        """The window from job `first` on, with what was known `lag` jobs before it, or somewhat earlier."""
-        cut = self._cuts[np.searchsorted(self._cuts, max(first - lag, 0), side="right") - 1]
-        return self.window(first, self._known[int(cut)])
-
-    def window(self, first: int, memory: Memory) -> _Window:
-        """The window from job `first` on."""
-        jobs = self._jobs[first : first + self._length]
-        return _Window(jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, memory, TRUST, self._bound))
-
-
 def _relative(values: Floats, reference: Floats) -> float:
     """Value over reference: the root of the ratio of the means times the geometric mean of the windows' ratios.
 
@@ -269,12 +222,3 @@ def _relative(values: Floats, reference: Floats) -> float:
     ratios = np.log(np.maximum(values, floor) / np.maximum(reference, floor))
     means = np.log(max(float(values.mean()), floor) / max(float(reference.mean()), floor))
     return float(np.exp(0.5 * ratios.mean() + 0.5 * means))
-
-
-def _joined(first: JobTable, second: JobTable) -> JobTable:
-    """Both parts of a log as one, as far as memory looks at them."""
-    names = [
-        name for name in ("job_id", "submit_s", "runtime_s", "estimate_s", "nodes", "user") if name in first
-    ]
-    columns: dict[str, Any] = {name: np.concatenate([first[name], second[name]]) for name in names}
-    return JobTable(labels={k: v for k, v in first.labels.items() if k in columns}, **columns)

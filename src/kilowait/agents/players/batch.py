@@ -18,7 +18,7 @@ from kilowait.agents.learning.carrying import computing
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelBody
 from kilowait.agents.networks.sizes import described
-from kilowait.agents.players.energy import EnergyNetworkAgent, energy_asking_from
+from kilowait.agents.players.energy import EnergyNetworkAgent, energy_asking_from, without_told
 from kilowait.agents.players.gpu import GpuNetworkAgent, gpu_asking_from
 from kilowait.agents.players.preferring import Preferring, plain_spec
 from kilowait.cluster import Cluster, Levers
@@ -137,4 +137,4 @@ def asked_as(asking: Asking) -> dict[str, Any]:
     order = told["backfill_order"]
     told["backfill_order"] = order if isinstance(order, str) else asking.backfill_order.name  # type: ignore[union-attr]
     told["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
-    return told
+    return without_told(told)

@@ -20,7 +20,7 @@ from kilowait.envs.energy.powering import Power
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
 
-__all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from"]
+__all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_told"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,13 @@ class EnergyNetworkAgent(Preferring):
 
 def energy_asked_as(asking: EnergyAsking) -> dict[str, Any]:
     """The way of asking in words and numbers, for the file."""
-    return {**asdict(asking), "max_wait_s": None if np.isinf(asking.max_wait_s) else asking.max_wait_s}
+    bound_s = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    return without_told({**asdict(asking), "max_wait_s": bound_s})
+
+
+def without_told(asked: dict[str, Any]) -> dict[str, Any]:
+    """The same without word of predictions where none are shown: as files said before they could be."""
+    return {name: value for name, value in asked.items() if name != "told" or value}
 
 
 def energy_asking_from(told: dict[str, Any]) -> EnergyAsking:

@@ -25,7 +25,7 @@ from kilowait.energy.power import (
     best_level,
     level_tables,
 )
-from kilowait.energy.power.profile import alike
+from kilowait.energy.power.profile import alike, as_planned
 from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -53,6 +53,8 @@ class Pulled:
     """By group, for `account`; None where all jobs run at full speed."""
     words: str
     """What was pulled, for people."""
+    budget_w: Steps | None = None
+    """IT power that is not to be exceeded from each time on, watts; None: no budget."""
 
 
 def pull(
@@ -69,7 +71,8 @@ def pull(
     """What a run of `jobs` on `cluster` with the levers of `text` is made with.
 
     `carbon` and `price` are on the log's clock. Jobs are held by what `foresight` tells of them; None: by the signal
-    itself, as if it were known. Nothing of a job is looked at but what is known when it is submitted, and its power.
+    itself, as if it were known. Nothing of a job is looked at but what is known when it is submitted, and its power:
+    `planned_w` where the table has that, and then a budget is kept as far as that holds; else what it will draw.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
     >>> found = pull("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
@@ -90,29 +93,35 @@ def pull(
         words.append(sleep_words(asked.sleep, sleep))
     tables = tables_of(text, jobs, cluster, model, profile)
     levers = Levers(sleep=sleep) if sleep else None
+    budget_w: Steps | None = None
     if tables is not None:
         few, kind = _alike(jobs, cluster, profile)
+        planned = tables
+        if "planned_w" in jobs:
+            planned = tables_of(text, as_planned(jobs), cluster, model, profile) or tables
         preferred = watts = None
         steps: Steps | None = None
         if asked.slowdown is not None:
-            preferred = _each(_preferred(asked.slowdown, tables, few, cluster, fitted, sleep), kind)
+            preferred = _each(_preferred(asked.slowdown, planned, few, cluster, fitted, sleep), kind)
             unless = "" if asked.always else " unless more nodes are asked for than are free"
             words.append(
                 f"jobs run up to {asked.slowdown:g} times as long at their level of least energy{unless}"
             )
         if asked.budget is not None:
             limit = asked.budget.of(fitted)
-            drawn, headroom = _under_budget(limit, tables, few, cluster, fitted, sleep)
+            drawn, headroom = _under_budget(limit, planned, few, cluster, fitted, sleep)
             watts, steps = _each(drawn, kind, 1), ((-math.inf, headroom),)
+            budget_w = ((-math.inf, math.ceil(limit)),)
             said = f"IT power is kept at or below {limit / 1e3:,.1f} kW"
             if asked.budget.daily is not None:
                 lower = asked.budget.daily.of(fitted)
-                _, room = _under_budget(lower, tables, few, cluster, fitted, sleep)
+                _, room = _under_budget(lower, planned, few, cluster, fitted, sleep)
                 steps = daily_steps(headroom, room, asked.budget.hours, jobs)
+                budget_w = daily_steps(math.ceil(limit), math.ceil(lower), asked.budget.hours, jobs)
                 said += (
                     f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
                 )
-            words.append(said)
+            words.append(said + (", by watts that are expected of jobs" if "planned_w" in jobs else ""))
         levers = Levers(
             sleep=sleep,
             factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),
@@ -124,7 +133,7 @@ def pull(
     if asked.hold is not None:
         jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
         words.append(said)
-    return Pulled(levers, jobs, tables, "; ".join(words) or "no levers")
+    return Pulled(levers, jobs, tables, "; ".join(words) or "no levers", budget_w)
 
 
 def tables_of(

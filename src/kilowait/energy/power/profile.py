@@ -1,7 +1,8 @@
 """How hard jobs use their nodes, and the watts that makes: measured where possible, modelled otherwise.
 
 For each job the first that is known counts: its measured `power_w`; its columns `cpu_utilization` and
-`gpu_utilization`; the profile. Jobs hold whole nodes. All of it is known before the clock starts.
+`gpu_utilization`; the profile. Jobs hold whole nodes. Nobody knows what was measured before a job has run: where a
+table has `planned_w`, levers decide by that and accounts by the rest.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "Profile",
     "UseClass",
     "alike",
+    "as_planned",
     "job_power_w",
     "power_sources",
     "utilization",
@@ -33,7 +35,7 @@ __all__ = [
 
 Mask = npt.NDArray[np.bool_]
 
-_OF_A_JOB = ("power_w", "cpu_utilization", "gpu_utilization", "beta")
+_OF_A_JOB = ("power_w", "planned_w", "cpu_utilization", "gpu_utilization", "beta")
 """Columns by which jobs of one size differ in power or speed."""
 _LARGEST = 1 << 24  # nodes up to which sizes are counted rather than sorted
 
@@ -166,6 +168,26 @@ def job_power_w(jobs: JobTable, model: PowerModel, profile: Profile, group: str 
         return np.asarray(modelled, np.float64)
     measured = jobs["power_w"]
     return np.asarray(np.where(np.isnan(measured), modelled, measured), np.float64)
+
+
+def as_planned(jobs: JobTable) -> JobTable:
+    """The jobs as levers see them before they run: with `planned_w` instead of what was measured, where they have it.
+
+    >>> jobs = JobTable(
+    ...     job_id=[1, 2],
+    ...     submit_s=[0, 0],
+    ...     runtime_s=[9, 9],
+    ...     nodes=[2, 2],
+    ...     power_w=[400, 500],
+    ...     planned_w=[450, np.nan],
+    ... )
+    >>> as_planned(jobs)["power_w"].tolist()
+    [450.0, nan]
+    """
+    if "planned_w" not in jobs:
+        return jobs
+    measured = dict.fromkeys(("planned_w", "cpu_utilization", "gpu_utilization"))
+    return jobs.with_columns(power_w=jobs["planned_w"], **measured)
 
 
 def power_sources(jobs: JobTable) -> dict[str, int]:

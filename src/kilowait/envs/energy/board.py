@@ -17,7 +17,7 @@ from kilowait.envs import stacking
 from kilowait.envs.board import Asking, scores_of, whoever
 from kilowait.envs.copies import Copies, Observation
 from kilowait.envs.energy.entry import HOW, step_for
-from kilowait.envs.energy.observing import FEATURES, SUMMARY, of_signals
+from kilowait.envs.energy.observing import SUMMARY, features_of, of_signals
 from kilowait.envs.energy.powering import Powered
 from kilowait.envs.energy.rewards import TERMS
 from kilowait.envs.energy.stacking import COPY, most_steps, roomy, row_of, source_of, stack_of
@@ -63,7 +63,7 @@ class EnergyAsking(Asking):
         """
         turns = self.turns and len(powered.levers.sleep) > 0
         return Seen(
-            tuple(FEATURES),
+            features_of(self.told),
             (*SUMMARY, *of_signals(powered.names)),
             self.slots,
             powered.drawing.may.shape[1],
@@ -115,7 +115,7 @@ class EnergyBoard(Copies):
             stack = row_of(state)
         plain = stacking.source_of(
             whole,  # type: ignore[arg-type]  # it has all of a plain state
-            fixed_features(jobs, cluster.nodes),
+            fixed_features(jobs, cluster.nodes, told=asking.told),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
             np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),

@@ -13,11 +13,11 @@ from kilowait.envs.energy.observing import CARBON_UNIT, PRICE_UNIT
 from kilowait.envs.energy.outlook import FARTHEST, TOLD_EVERY_S
 from kilowait.envs.energy.stacking import integrals, lend_source
 from kilowait.envs.energy.turning import can_sleep, can_wake
-from kilowait.envs.observing import FEATURES, FIXED, SUMMARY
+from kilowait.envs.observing import SUMMARY
 
 __all__ = ["look"]
 
-JOB_COLUMNS, COLUMNS = len(FEATURES), len(SUMMARY)
+COLUMNS = len(SUMMARY)
 UNITS = (CARBON_UNIT, PRICE_UNIT)
 
 _look = over(
@@ -103,10 +103,6 @@ def look(
     for i in range(natural(copy.shown)):
         job = natural(slots[i])
         there = natural(copy.first + job)
-        row = jobs[i]
-        fixed = source.features[there]
-        for f in range(FIXED, source.features.shape[1]):
-            row[JOB_COLUMNS - FIXED + f] = fixed[f]
         may = source.may[natural(source.kind[there])]
         for level in range(levels):
             allowed = chooses and choosable[i] != 0 and may[level] != 0

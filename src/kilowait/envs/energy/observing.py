@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from kilowait.envs.observing import FEATURES as OF_JOBS
 from kilowait.envs.observing import SUMMARY as OF_MACHINE
+from kilowait.envs.observing import TOLD
 
-__all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "of_signals"]
+__all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "features_of", "of_signals"]
 
 FEATURES: dict[str, str] = {
     **OF_JOBS,
@@ -15,7 +16,7 @@ FEATURES: dict[str, str] = {
     "stretch": "run time at the slowest level it may be given / at full speed, less 1",
     "saving": "1 - least energy of those levels / energy at full speed",
 }
-"""Of a waiting job. Its power is taken for known, as everywhere in `kilowait.energy`."""
+"""Of a waiting job. Its power is what levers plan with: `planned_w` where jobs have that, else taken for known."""
 
 SUMMARY: dict[str, str] = {
     **OF_MACHINE,
@@ -25,6 +26,17 @@ SUMMARY: dict[str, str] = {
     "turning": "nodes falling asleep or waking / nodes of the machine",
 }
 """Of the machine, the queue and the time; then `of_signals`."""
+
+
+def features_of(told: bool) -> tuple[str, ...]:
+    """Names of the columns of a job; what predictions know stands before its power.
+
+    >>> features_of(True)[9:]
+    ('place', 'bound', 'quickness', 'cut', 'draw', 'stretch', 'saving')
+    """
+    own = tuple(name for name in FEATURES if name not in OF_JOBS)
+    return (*OF_JOBS, *(TOLD if told else ()), *own)
+
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0
 """Scales: grams per kWh, money per MWh."""

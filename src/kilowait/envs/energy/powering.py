@@ -17,7 +17,7 @@ from kilowait.energy.accounts.dated import Dated, Signals, signals_for
 from kilowait.energy.accounts.watts import KindTable, full_speed_w, held_nodes
 from kilowait.energy.levering import Foresight, parse_levers, pull
 from kilowait.energy.power import ConstantUse, LevelTable, PowerModel, Profile
-from kilowait.energy.power.profile import alike
+from kilowait.energy.power.profile import alike, as_planned
 from kilowait.energy.signals import read_carbon, read_price
 from kilowait.envs.energy.outlook import DAY_S, HOUR_S, Outlook, foresight_of, outlook_of
 from kilowait.errors import InputError
@@ -87,6 +87,11 @@ class Power:
         pulled = pull(self.levers, jobs, cluster, model, profile=self.profile)
         levers = replace(pulled.levers or Levers(), preferred=None, crowd=-1)
         drawing = _drawing(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
+        if "planned_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
+            seen = as_planned(jobs)
+            expected = pull(self.levers, seen, cluster, model, profile=self.profile).tables
+            looks = _drawing(seen, cluster, model, self.profile, expected, asked.slowdown)
+            drawing = replace(drawing, features=looks.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
         until_s = last_s + min(REACH_S, DAY_S + slowest * _most_work_s(jobs, episode_jobs))

@@ -55,7 +55,7 @@ class Source(NamedTuple):
     jobs: npt.NDArray[Any]  # as in stacking.Source
     fate: npt.NDArray[Any]
     need: npt.NDArray[np.int64]
-    features: npt.NDArray[np.float32]  # (N, FIXED + 3)
+    features: npt.NDArray[np.float32]  # (N, FIXED + 3), with predictions three more
     user: npt.NDArray[np.int64]
     account: npt.NDArray[np.int64]
     order: npt.NDArray[np.float64]

@@ -8,8 +8,10 @@ by the worker, and a folder only for who names the Python that may do so (`load_
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -21,12 +23,16 @@ from pyarrow import csv
 
 from kilowait.errors import InputError
 from kilowait.seeding import stream
+from kilowait.synth.device import check_device
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.outside.layout import Layout
 from kilowait.synth.outside.running import run_worker
 
 __all__ = ["CTGAN", "TVAE", "CopulaGAN", "GaussianCopula", "Outside", "RealTabFormer"]
+
+GROUP = 200_000
+"""Jobs drawn at a time, at most; each time a Python is started."""
 
 
 class Outside(Generator):
@@ -51,36 +57,49 @@ class Outside(Generator):
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
             csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
-            self._run("fit", place, self.seed, told, settings=self._options())
+            self._run("fit", place, _number(self.seed, "fit"), told, settings=self._options())
             self._model = _packed(place / "model")
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
-        with TemporaryDirectory(prefix="kilowait-") as folder:
-            place = Path(folder)
-            with ZipFile(BytesIO(self._model)) as archive:
-                archive.extractall(place / "model")
-            self._run("sample", place, seed, told, jobs=jobs)
-            made = csv.read_csv(place / "made.csv")
-        return self._layout.rows({name: made[name].to_numpy() for name in self._layout.varied}, self.facts)
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+        after_s = None
+        for group in count():
+            with TemporaryDirectory(prefix="kilowait-") as folder:
+                place = Path(folder)
+                with ZipFile(BytesIO(self._model)) as archive:
+                    archive.extractall(place / "model")
+                self._run(
+                    "sample", place, _number(seed, f"draw.{layer}.{group}"), told, jobs=min(jobs, GROUP)
+                )
+                made = csv.read_csv(place / "made.csv")
+            table = {name: made[name].to_numpy() for name in self._layout.varied}
+            rows = self._layout.rows(table, self.facts, after_s)
+            after_s = float(rows["submit_s"][-1])
+            yield rows, after_s
 
-    def _run(self, task: str, place: Path, seed: int, told: Told, **more: Any) -> None:
-        number = int(stream(seed, f"synth.outside.{task}").integers(2**31))
-        words = {
-            "library": self.library,
-            "model": self.model,
-            "kinds": self._layout.kinds,
-            "seed": number,
-            **more,
-        }
-        (place / "task.json").write_text(json.dumps(words), encoding="utf-8")
-        doing = f"fitting {self.name}" if task == "fit" else f"drawing from {self.name}"
-        run_worker(self.settings.python, task, place, install=self.install, what=doing, told=told)
+    def _run(self, task: str, place: Path, number: int, told: Told, **more: Any) -> None:
+        check_device(self.device)
+        words = {"library": self.library, "model": self.model, "kinds": self._layout.kinds, "seed": number}
+        (place / "task.json").write_text(json.dumps(words | more), encoding="utf-8")
+        run_worker(
+            self.settings.python,
+            task,
+            place,
+            cards=self.device != "cpu",
+            install=self.install,
+            what=f"fitting {self.name}" if task == "fit" else f"drawing from {self.name}",
+            told=told,
+        )
 
     def _state(self) -> State:
         return {**self._layout.state(), "model": np.frombuffer(self._model, np.uint8)}
 
     def _restore(self, state: State) -> None:
         self._layout, self._model = Layout.restored(state), state["model"].tobytes()
+
+
+def _number(seed: int, what: str) -> int:
+    """A seed that all libraries take."""
+    return int(stream(seed, f"synth.outside.{what}").integers(2**31))
 
 
 def _packed(place: Path) -> bytes:

@@ -42,13 +42,16 @@ def interpreter(python: str) -> str:
     return str(Path(found).absolute())  # no links followed: a virtual environment is known by its own path
 
 
-def run_worker(python: str, task: str, folder: Path, *, install: str, what: str, told: Told) -> None:
+def run_worker(
+    python: str, task: str, folder: Path, *, cards: bool = False, install: str, what: str, told: Told
+) -> None:
     """Have a task done in a folder.
 
     Args:
         python: path of the Python to run; nothing is this one.
         task: fit or sample.
         folder: where the worker finds and leaves its files.
+        cards: whether it may use graphics cards.
         install: what to tell a user who does not have the library.
         what: is being done, in words.
         told: hears how far it is.
@@ -56,6 +59,8 @@ def run_worker(python: str, task: str, folder: Path, *, install: str, what: str,
     path = interpreter(python)
     # Words are hashed by chance unless told otherwise. Paths set for this Python are not for another one.
     settings = {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    if not cards:
+        settings["CUDA_VISIBLE_DEVICES"] = ""
     if path != sys.executable:
         settings = {
             name: value for name, value in settings.items() if name not in ("PYTHONPATH", "PYTHONHOME")

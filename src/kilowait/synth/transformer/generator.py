@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.seeding import stream
-from kilowait.synth.facts import WEEK_S, Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.facts import DAY_S, WEEK_S, Columns
+from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of
 from kilowait.synth.transformer.codes import Codes, RunCodes, codes_of, run_codes_of
 from kilowait.synth.transformer.steering import choose
+from kilowait.synth.transformer.weeks import Piece, Span, weeks_of
 
 if TYPE_CHECKING:
     from kilowait.synth.transformer.network import Network, Shape
@@ -30,8 +31,8 @@ COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns that people repeat, which can be taken over from an earlier job or from the menu."""
 JITTER_S, JITTER_SHARE = 900.0, 0.25
 """How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
-GROUP = 100_000
-"""Jobs drawn at a time, at least, where that many are wanted."""
+GROUP = 50_000
+"""Jobs drawn at a time where that many are wanted; other groups, other jobs."""
 
 
 @dataclass(frozen=True)
@@ -135,81 +136,57 @@ class Transformer(Generator):
 
     # -- drawing -----------------------------------------------------------------------------------
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
         _torch()
-        calendar = self._calendar
-        rng = stream(seed, "synth.transformer.draw")
-        weekly = np.bincount(calendar.week[calendar.block], minlength=len(calendar.daily_work))
-        weeks = len(weekly)
+        calendar, facts = self._calendar, self.facts
+        weeks = len(calendar.daily_work)
+        # The weeks are the seed's, whatever the layer: another layer is other work of the same people at that time.
+        order = stream(seed, "synth.transformer.weeks")
+        rng = stream(seed, f"synth.transformer.draw.{layer}")
         # Asked for less than the log has, samples begin somewhere in it; otherwise where the log begins.
-        first = int(rng.integers(weeks)) if jobs < self.facts.jobs else 0
-        parts: list[Columns] = []
-        place, found = first, 0
-        while found < jobs:
-            pieces: list[tuple[int, int, int]] = []
-            group = 0
-            while found < jobs and group < GROUP:
-                begin = place % weeks
-                needed = np.searchsorted(weekly[begin:].cumsum(), jobs - found) + 1
-                end = min(weeks, begin + int(needed))
-                pieces.append((begin, end, place - begin - first))
-                count = int(weekly[begin:end].sum())
-                place, found, group = place + end - begin, found + count, group + count
-            done = found
+        first = int(order.integers(weeks)) if jobs < facts.jobs else 0
+        begin_s = facts.first_s + facts.zero_s
+        last_day = int((begin_s + facts.span_s) // DAY_S % 7)
+        coming = weeks_of(Span(weeks, int(begin_s // DAY_S % 7), last_day), first, order)
+        found = size = 0
+        while True:
+            size = min(GROUP, jobs - found if found < jobs else 2 * size)
+            pieces: list[Piece] = []
+            picked: list[Ints] = []
+            count = 0
+            while count < size:
+                for piece in next(coming):
+                    pieces.append(piece)
+                    picked.append(self._rows(piece))
+                    count += len(picked[-1])
+            made = self._jobs(pieces, picked, rng, told)
+            if first:
+                fine = made["submit_s"] >= facts.first_s
+                made = {name: column[fine] for name, column in made.items()}
+            made["submit_s"] = np.maximum(made["submit_s"], facts.first_s)
+            found += count
+            next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - facts.zero_s
+            yield made, next_s - JITTER_S
 
-            def heard(what: str, share: float, done: int = done, group: int = group) -> None:
-                told(what, min(1.0, (done - group + share * group) / max(done, jobs)))
-
-            parts += self._pieces(pieces, rng, heard)
-        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        order = np.argsort(rows["submit_s"], kind="stable")
-        return {name: column[order] for name, column in rows.items()}
-
-    def _pieces(
-        self, pieces: list[tuple[int, int, int]], rng: np.random.Generator, told: Told
-    ) -> list[Columns]:
-        """Jobs for stretches of weeks of the calendar, each moved by some weeks."""
-        from kilowait.synth.transformer.sampling import Chains, chains_of, draw_codes
-
-        calendar, draws, order = self._calendar, self.settings.draws, self._order
-        week = calendar.week[calendar.block]
-        rows = [np.flatnonzero((week >= begin) & (week < end)) for begin, end, _ in pieces]
-        chains, out = [], 0
-        for some in rows:
-            if len(some):
-                made = chains_of(some, calendar.first, draws)
-                chains.append(Chains(made.begin, made.length, made.out + out))
-                out += draws * len(some)
-        if not chains:
-            return []
-        with _one_thread():
-            codes = draw_codes(
-                self._network,
-                calendar,
-                Chains(
-                    *(
-                        np.concatenate([getattr(one, name) for one in chains])
-                        for name in ("begin", "length", "out")
-                    )
-                ),
-                request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
-                runtime=(order.index("runtime_s"), self._runs.least_s()),
-                seed=int(rng.integers(2**62)),
-                told=told,
-            )
-        parts, low = [], 0
-        for some, (_, _, moved) in zip(rows, pieces, strict=True):
-            if len(some):
-                high = low + draws * len(some)
-                parts.append(self._jobs(some, codes[low:high].reshape(draws, len(some), -1), moved, rng))
-                low = high
-        return parts
-
-    def _jobs(self, rows: Ints, codes: Ints, moved: int, rng: np.random.Generator) -> Columns:
-        """Jobs for rows of the calendar from codes of several draws, moved by some weeks."""
+    def _rows(self, piece: Piece) -> Ints:
+        """Rows of the calendar that a piece of a week has."""
         calendar = self._calendar
-        drawn = [self._decoded(one, rng) for one in codes]
-        home, block = np.unique(calendar.block[rows], return_inverse=True)
+        there = calendar.week[calendar.block] == piece.week
+        return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
+
+    def _jobs(self, pieces: list[Piece], picked: list[Ints], rng: np.random.Generator, told: Told) -> Columns:
+        """Jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is taken."""
+        calendar = self._calendar
+        moved = np.concatenate(
+            [np.full(len(rows), piece.place - piece.week) for piece, rows in zip(pieces, picked, strict=True)]
+        )
+        rows = np.concatenate(picked)
+        # Weeks that are moved alike follow one another as in the log: so do the jobs of their users.
+        ordered = np.lexsort((rows, moved))
+        rows, moved = rows[ordered], moved[ordered]
+        drawn = self._drawn(rows, rng, told)
+        spread = int(calendar.block[-1]) + 1
+        home, block = np.unique(moved * spread + calendar.block[rows], return_inverse=True)
         cell = block * 7 + calendar.day[rows]
         work: Floats = np.stack(
             [
@@ -217,7 +194,8 @@ class Transformer(Generator):
                 for one in drawn
             ]
         )
-        taken = choose(work, calendar.week[home], calendar.daily_work, rng)[block]
+        place = home // spread + calendar.week[home % spread] - pieces[0].place
+        taken = choose(work, place, self._daily_work(pieces), rng)[block]
         every = np.arange(len(rows))
         made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
         gap_s = made.pop("gap_s")
@@ -229,6 +207,32 @@ class Transformer(Generator):
             made["energy_j"] = np.where(power_w < 0, np.nan, power_w * made["nodes"] * made["runtime_s"])
         whole = ("account", "queue", "gpus", "nodes", "status")
         return {name: column.astype(np.int64) if name in whole else column for name, column in made.items()}
+
+    def _daily_work(self, pieces: list[Piece]) -> Floats:
+        """Node-seconds from the beginning of each week of a sample to the end of each day, as the log has them."""
+        daily = np.diff(self._calendar.daily_work, axis=1, prepend=0.0)
+        work = np.zeros((pieces[-1].place - pieces[0].place + 1, *daily.shape[1:]))
+        for piece in pieces:
+            days = slice(piece.first, piece.last + 1)
+            work[piece.place - pieces[0].place, days] += daily[piece.week, days]
+        return work.cumsum(1)
+
+    def _drawn(self, rows: Ints, rng: np.random.Generator, told: Told) -> list[dict[str, Floats]]:
+        """Several draws of what is submitted at rows of the calendar."""
+        from kilowait.synth.transformer.sampling import chains_of, draw_codes
+
+        order, draws = self._order, self.settings.draws
+        with _one_thread():
+            codes = draw_codes(
+                self._network,
+                self._calendar,
+                chains_of(rows, self._calendar.first, draws),
+                request=(order.index("estimate_s"), self._codes["estimate_s"].least()),
+                runtime=(order.index("runtime_s"), self._runs.least_s()),
+                seed=int(rng.integers(2**62)),
+                told=told,
+            )
+        return [self._decoded(one, rng) for one in codes.reshape(draws, len(rows), -1)]
 
     def _decoded(self, codes: Ints, rng: np.random.Generator) -> dict[str, Floats]:
         values: dict[str, Floats] = {}

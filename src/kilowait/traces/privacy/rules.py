@@ -61,6 +61,7 @@ RULES: dict[str, ColumnRule] = {
     "cancel_s": ColumnRule("keep", clock=True),
     "energy_j": ColumnRule("keep", "some"),
     "power_w": ColumnRule("keep", "some"),
+    "planned_w": ColumnRule("keep", "some"),
     "beta": ColumnRule("keep", "near"),
     "cpu_utilization": ColumnRule("keep", "near"),
     "gpu_utilization": ColumnRule("keep", "near"),

@@ -1,0 +1,316 @@
+"""Trained on synthetic jobs, judged on real ones: what is a generator worth to somebody who has no log?
+
+On each log an agent is trained three ways: on the real training jobs (the first 60 %), on as many jobs of a generator
+that was fitted to these very jobs and no others, and on both, half of the windows each. All are chosen on the next 10 %
+and judged on the same 60 windows of 1,024 jobs in the last 30 %, all of them real: EASY, users' estimates, mean bounded
+slowdown, as in `benchmarks.reproduce.learning`. An agent trained on generated jobs alone has not seen the real
+training jobs at all: what it remembers of users is what the real validation jobs taught.
+
+The search (es) has its usual settings; networks (ppo) imitate SAF and then learn for a fixed number of decisions.
+Finished cells are kept in a folder, and a second call does what is missing, so it may be killed at any moment.
+
+    python -m benchmarks.reproduce synthetic-training --out runs/synthetic-training --processes 16
+    python -m benchmarks.reproduce synthetic-training --logs Theta --models copula --algos es --seeds 0
+    python -m benchmarks.reproduce synthetic-training --out runs/synthetic-training --table
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reproduce import learning
+from benchmarks.reproduce.gpu_learning import SMALL_STEPS
+from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.synthetic_table import compared, text
+from kilowait import agents
+from kilowait.agents.mixture import Mixture
+from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.evaluation.judging import split
+from kilowait.experiments.begun import can_resume
+from kilowait.experiments.learning import Learning, learn
+from kilowait.jobs import JobTable
+from kilowait.synth import GENERATORS, fit_generator
+
+__all__ = ["Cell", "Plan", "results", "run", "text"]
+
+LOGS = {name: learning.LOGS[name] for name in ("SDSC-SP2", "HPC2N", "Theta", "KTH-SP2")}
+MODELS = ("bootstrap", "copula", "transformer")
+ALGOS = ("es", "ppo")
+SEEDS = (0,)
+FOLDER = "runs/synthetic-training"
+REAL, WITH = "real", "+real"
+"""What a cell is trained on: real, MODEL, or MODEL+real."""
+SHARE = 0.5
+"""Of the windows that have generated jobs where both are learned from."""
+PPO: dict[str, Any] = {
+    **learning.RECIPE,
+    "steps": 1_000_000,
+    "env_threads": 1,
+    "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
+}
+"""The same for all cells."""
+QUICK = ("bootstrap", "copula")
+"""Generators that are fitted in seconds; the others are begun first."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which cells."""
+
+    logs: dict[str, str]
+    """Name to file."""
+    models: Sequence[str] = MODELS
+    algos: Sequence[str] = ALGOS
+    seeds: Sequence[int] = SEEDS
+    search: dict[str, Any] = field(default_factory=dict)
+    """Changes to the settings of the search, for tests."""
+    steps: int = PPO["steps"]
+    """Decisions a network learns from, after its teacher's."""
+
+    def __post_init__(self) -> None:
+        for what, known, given in (("generator", GENERATORS, self.models), ("learner", ALGOS, self.algos)):
+            for name in given:
+                if name not in known:
+                    raise UnknownNameError(what, name, known)
+
+    @property
+    def trained_on(self) -> list[str]:
+        """What agents are trained on."""
+        return [REAL, *(model + more for model in self.models for more in ("", WITH))]
+
+    def cells(self) -> list[Cell]:
+        """Rules, generators and agents, those first on which others wait."""
+        slow_first = sorted(self.models, key=lambda model: model in QUICK)
+        fits = [Cell(log, "fit", model) for model in slow_first for log in self.logs]
+        agents_ = [
+            Cell(log, algo, what, seed)
+            for algo in self.algos
+            for seed in self.seeds
+            for what in self.trained_on
+            for log in self.logs
+        ]
+        return [*fits, *(Cell(log, "rules") for log in self.logs), *agents_]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of work that leaves one file."""
+
+    log: str
+    what: str
+    """rules, fit, or a learner."""
+    on: str = ""
+    """The generator to fit, or what the learner is trained on."""
+    seed: int = 0
+
+    @property
+    def model(self) -> str:
+        """The generator it needs; none: empty."""
+        return "" if self.on in ("", REAL) else self.on.removesuffix(WITH)
+
+    def file(self, folder: Path) -> Path:
+        """What it leaves: jobs, or figures."""
+        if self.what == "fit":
+            return folder / f"{self.log}-{self.on}.parquet"
+        return folder / f"{self}.judged.json"
+
+    def __str__(self) -> str:
+        named = [self.log, self.what, *([self.on] if self.on else [])]
+        return "-".join(named) + (f"-{self.seed}" if self.what not in ("rules", "fit") else "")
+
+
+def work(cell: Cell, plan: Plan, folder: Path) -> str:
+    """Do one cell; what came out, in words."""
+    began, used = time.perf_counter(), time.process_time()
+    jobs, machine = learning.workload(plan.logs[cell.log])
+    parts = split(jobs, validation=0.1)
+    if cell.what == "fit":
+        made = fit_generator(parts.train, cell.on, seed=0).sample(len(parts.train), seed=0)
+        _whole(cell.file(folder), made.to_parquet)
+        return _took(cell, began, used)
+    path = plan.logs[cell.log]
+    if cell.what == "rules":
+        found: dict[str, Any] = {"values": {rule: learning.judge(path, rule) for rule in learning.RULES}}
+    else:
+        mixture = None
+        if cell.model:
+            made = JobTable.from_parquet(Cell(cell.log, "fit", cell.model).file(folder))
+            mixture = Mixture((made,), SHARE if cell.on.endswith(WITH) else 1.0)
+        state = folder / f"{cell}.training"
+        if cell.what == "es":
+            keeping = agents.Keeping(state, resume=can_resume(state))
+            agent, _ = agents.train(
+                parts.train, parts.validation, machine, seed=cell.seed, trace=path, mixture=mixture,
+                keeping=keeping, **plan.search,
+            )  # fmt: skip
+            agent.save(folder / f"{cell}.json")
+        else:
+            how = Learning(**{**PPO, "algo": cell.what, "seed": cell.seed, "steps": plan.steps})
+            agent, _ = learn(
+                parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
+                mixture=mixture,
+            )  # fmt: skip
+        policy = agent.rule if cell.what == "es" else agent
+        found = {"values": learning.judge(path, policy), "cpu_s": time.process_time() - used}
+        if cell.what != "es":
+            found["steps"] = plan.steps
+        else:
+            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+    told = json.dumps(found) + "\n"
+    _whole(cell.file(folder), lambda part: part.write_text(told, encoding="utf-8"))
+    return _took(cell, began, used)
+
+
+def _whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """A file that is there whole or not at all: a call that is killed leaves no half of one."""
+    part = path.with_name(f".{path.name}.part")
+    write(part)
+    os.replace(part, path)
+
+
+def _took(cell: Cell, began: float, used: float) -> str:
+    return f"{cell}: {time.perf_counter() - began:.0f} s, {time.process_time() - used:.0f} s of a core"
+
+
+def run(plan: Plan, folder: Path, processes: int, say: Say) -> list[Cell]:
+    """All cells that have left no file yet, side by side; those that could not be done are given back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [cell for cell in plan.cells() if not cell.file(folder).exists()]
+    say(f"{len(waiting)} cells in {processes} processes")
+    failed: list[Cell] = []
+    if not waiting:
+        return failed
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, which stand side by side
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[str], Cell] = {}
+        while waiting or running:
+            ready = [cell for cell in waiting if _ready(cell, folder)]
+            for cell in ready[: 2 * processes - len(running)]:
+                waiting.remove(cell)
+                running[pool.submit(work, cell, plan, folder)] = cell
+            if not running:  # what is left waits for a generator that failed
+                break
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                cell = running.pop(future)
+                problem = future.exception()
+                say(future.result() if problem is None else f"{cell} failed: {problem!r}")
+                failed += [] if problem is None else [cell]
+    return failed + waiting
+
+
+def _ready(cell: Cell, folder: Path) -> bool:
+    """Whether the generated jobs it is trained on are there."""
+    return cell.what == "fit" or not cell.model or Cell(cell.log, "fit", cell.model).file(folder).exists()
+
+
+def results(sources: Sources, say: Say, folder: Path = Path(FOLDER), **chosen: Any) -> dict[str, Any]:
+    """All figures; what is not in the folder is done, one cell after another."""
+    plan = planned(sources, **chosen)
+    run(plan, folder, 1, say)
+    return table_of(plan, folder)
+
+
+def planned(sources: Sources, logs: Sequence[str] | None = None, **chosen: Any) -> Plan:
+    """The plan for these logs, all of them unless named."""
+    for log in logs or ():
+        if log not in LOGS:
+            raise UnknownNameError("log", log, LOGS)
+    files = {log: str(sources.file(LOGS[log], "see docs/formats.md")) for log in logs or LOGS}
+    return Plan(files, **chosen)
+
+
+def table_of(plan: Plan, folder: Path) -> dict[str, Any]:
+    """The figures of all finished cells, log by log and learner by learner; and which are missing."""
+    done = {cell: _read(cell, folder) for cell in plan.cells() if cell.what != "fit"}
+    for cell, figures in done.items():
+        steps = plan.steps if figures is None else figures.get("steps", plan.steps)
+        if steps != plan.steps:
+            raise InputError(
+                f"{cell.file(folder)} is of {steps:,} steps, and this table of {plan.steps:,}; name --steps {steps}, "
+                "or another folder"
+            )
+    found: dict[str, Any] = {
+        "missing": [str(cell) for cell, figures in done.items() if figures is None],
+        "seeds": list(plan.seeds),
+        "logs": {},
+    }
+    for log, path in plan.logs.items():
+        rules = done[Cell(log, "rules")]
+        cut = learning.windows_of(learning.workload(path)[0])
+        for algo in plan.algos:
+            by_what = {}
+            for what in plan.trained_on:
+                runs = [done[Cell(log, algo, what, seed)] for seed in plan.seeds]
+                there = [figures for figures in runs if figures is not None]
+                if there:
+                    by_what[what] = there
+            if rules is not None and REAL in by_what:
+                found["logs"].setdefault(log, {})[algo] = compared(rules["values"], by_what, cut)
+    return found
+
+
+def _read(cell: Cell, folder: Path) -> dict[str, Any] | None:
+    file = cell.file(folder)
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 0: the table was printed; 1: it was, and cells are missing; 2: it could not be made."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reproduce synthetic-training",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = partial(str.split, sep=",")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help=f"folder of finished cells; {FOLDER}")
+    parser.add_argument("--logs", type=names, metavar="A,B", help=f"of {', '.join(LOGS)}; else all")
+    parser.add_argument("--models", type=names, default=MODELS, metavar="A,B", help=", ".join(GENERATORS))
+    parser.add_argument("--algos", type=names, default=ALGOS, metavar="A,B", help="es, ppo")
+    parser.add_argument("--seeds", type=names, default=SEEDS, metavar="N,N", help="of trainings; 0")
+    parser.add_argument("--steps", type=int, default=PPO["steps"], metavar="N", help="ppo: decisions")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="cells at a time")
+    parser.add_argument("--table", action="store_true", help="print what is there, and train nothing")
+    parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    given = parser.parse_args(words)
+    try:
+        if given.processes < 1 or given.steps < 1:
+            raise InputError(f"{given.processes} processes, {given.steps} steps; there must be at least 1")
+        plan = planned(
+            Sources.find(given.data),
+            given.logs,
+            models=given.models,
+            algos=given.algos,
+            seeds=tuple(map(int, given.seeds)),
+            steps=given.steps,
+        )
+        if not given.table:
+            run(plan, Path(given.out), given.processes, _say)
+        found = table_of(plan, Path(given.out))
+    except KilowaitError as problem:
+        _say(f"error: {' '.join(str(problem).split())}")
+        return 2
+    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    return 1 if found["missing"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""Where networks learn: on the processor, or on a graphics card where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DEVICES", "check_device", "check_torch", "device_of", "one_thread"]
+
+DEVICES = ("auto", "cpu", "cuda")
+"""auto: the graphics card where there is one, else the processor."""
+
+
+def device_of(name: str) -> torch.device:
+    """The device of a name of `DEVICES`.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    check_device(name)
+    check_torch()
+    import torch
+
+    card = torch.cuda.is_available()
+    if name == "cuda" and not card:
+        raise InputError(
+            "device is cuda, and torch finds no NVIDIA graphics card on this machine; say cpu, or auto to take one "
+            "where there is one"
+        )
+    return torch.device("cuda" if card and name != "cpu" else "cpu")
+
+
+def check_device(name: str) -> None:
+    """Raise where a device has no such name; whether the machine has it is seen by `device_of`."""
+    if name not in DEVICES:
+        raise UnknownNameError("device", str(name), DEVICES)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread: sums come in one order, so that the same seed gives the same jobs on any machine's cores."""
+    check_torch()
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_torch() -> None:
+    """Raise where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("torch", "learn") from None

@@ -1,0 +1,281 @@
+"""Columns as networks want them: every value is one of some kinds, and for numbers also a place between about -1 and 1.
+
+Names are kinds of their own, the commonest of them; the others share one kind and are drawn by how often the log has
+them. So are numbers of which there are few. Other numbers have one of two forms:
+
+- *modes* (L. Xu and others, NeurIPS 2019): a mixture of normal distributions is fitted to their logarithms, and a
+  number is its component and where in it it lies. People type 1 h or 64 nodes again and again, so what is common is a
+  mode of its own.
+- *scores*: the rank of the number as a quantile of the normal distribution; equal ones share their ranks at random.
+
+Whatever a network says comes back as a value the log has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from kilowait.synth.tabular.mixture import Mixture, mixture_of
+from kilowait.synth.tabular.table import KINDS
+from kilowait.synth.tabular.values import Floats, Ints, kept_of, nearest
+
+__all__ = ["REACH", "Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
+
+REACH = 4.0
+"""Standard deviations from the middle of a mode to the end of its places."""
+MODES = 10
+"""Components of a mixture, at most."""
+LEAST_SHARE = 0.005
+"""Of the rows a number must have to be a mode of its own."""
+
+
+class Coder(Protocol):
+    """How one column is coded."""
+
+    @property
+    def size(self) -> int:
+        """How many kinds there are."""
+
+    @property
+    def number(self) -> bool:
+        """Whether a value has a place as well."""
+
+    def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Kinds and places."""
+
+    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+        """Values of kinds and places."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Names, or few numbers."""
+
+    values: Floats
+    """The common ones, ascending; a kind each."""
+    rare: Floats
+    """The others; one kind, the last."""
+    rare_ends: Floats
+    """Up to each of the others: their share of all of them."""
+    number = False
+
+    @property
+    def size(self) -> int:
+        """How many kinds there are."""
+        return len(self.values) + (len(self.rare) > 0)
+
+    def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Kinds; places mean nothing."""
+        kinds = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
+        kinds = np.where(self.values[kinds] == values, kinds, self.size - 1)
+        return kinds.astype(np.int64), np.zeros(len(values))
+
+    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+        """The value of each kind, or one of the rare ones."""
+        values: Floats = self.values[np.minimum(kinds, len(self.values) - 1)]
+        if len(self.rare):
+            drawn = np.searchsorted(self.rare_ends, rng.random(len(kinds)), side="right")
+            values = np.where(
+                kinds == len(self.values), self.rare[np.minimum(drawn, len(self.rare) - 1)], values
+            )
+        return values
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Numbers as modes and places in them; NaN, where there is any, is the last mode."""
+
+    atoms: Floats
+    """Common values, ascending; a mode each."""
+    share: Floats
+    mean: Floats
+    deviation: Floats
+    """Components of the others' mixture, in logarithms; a mode each."""
+    unit: Floats
+    """One value: numbers well below it count as nought."""
+    kept: Floats
+    """Values that are no atoms, ascending."""
+    missing: npt.NDArray[np.bool_]
+    """One value: whether there is NaN."""
+    number = True
+
+    @property
+    def size(self) -> int:
+        """How many modes there are."""
+        return len(self.atoms) + len(self.mean) + int(self.missing[0])
+
+    def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Modes, and places in the modes that are no atoms."""
+        mixture = Mixture(self.share, self.mean, self.deviation)
+        logs = np.log1p(np.maximum(np.nan_to_num(values), 0.0) / self.unit)
+        component = mixture.assigned(logs, rng)
+        places = np.clip((logs - self.mean[component]) / (REACH * self.deviation[component]), -1, 1)
+        kinds = component + len(self.atoms)
+        if len(self.atoms):
+            atom = np.minimum(np.searchsorted(self.atoms, values), len(self.atoms) - 1)
+            common = self.atoms[atom] == values
+            kinds, places = np.where(common, atom, kinds), np.where(common, 0.0, places)
+        unknown = np.isnan(values)
+        return np.where(unknown, self.size - 1, kinds), np.where(unknown, 0.0, places)
+
+    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+        """Atoms, or the nearest of the log's values."""
+        first = len(self.atoms)
+        component = np.clip(kinds - first, 0, len(self.mean) - 1)
+        logs = self.mean[component] + REACH * self.deviation[component] * np.clip(places, -1, 1)
+        values = nearest(self.unit * np.expm1(np.clip(logs, 0.0, 500.0)), self.kept)
+        if first:
+            values = np.where(kinds < first, self.atoms[np.minimum(kinds, first - 1)], values)
+        if self.missing[0]:
+            values = np.where(kinds == self.size - 1, np.nan, values)
+        return values
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Numbers as normal scores, of which a place is the part `REACH`; NaN, where there is any, is a second kind."""
+
+    margin: Floats
+    """Values, ascending."""
+    missing: npt.NDArray[np.bool_]
+    """One value: whether there is NaN."""
+    number = True
+
+    @property
+    def size(self) -> int:
+        """How many kinds there are."""
+        return 1 + int(self.missing[0])
+
+    def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Whether unknown, and the score."""
+        low = np.searchsorted(self.margin, values, side="left")
+        high = np.maximum(np.searchsorted(self.margin, values, side="right"), low + 1)
+        rank = low + rng.random(len(values)) * (high - low)
+        places = ndtri(np.clip(rank / len(self.margin), 1e-6, 1 - 1e-6)) / REACH
+        unknown = np.isnan(values)
+        return unknown.astype(np.int64), np.where(unknown, 0.0, places)
+
+    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
+        """The value of that rank."""
+        rank = (ndtr(REACH * places) * len(self.margin)).astype(np.int64)
+        values: Floats = self.margin[np.clip(rank, 0, len(self.margin) - 1)]
+        return np.where(kinds == 1, np.nan, values) if self.missing[0] else values
+
+
+FORMS: dict[str, type[Kinds] | type[Modes] | type[Scores]] = {
+    "kinds": Kinds,
+    "modes": Modes,
+    "scores": Scores,
+}
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How all columns of a table are coded, by name and in their order."""
+
+    coders: Mapping[str, Kinds | Modes | Scores]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Kinds of each column."""
+        return tuple(coder.size for coder in self.coders.values())
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Whether each column has places."""
+        return tuple(coder.number for coder in self.coders.values())
+
+    def encode(self, table: dict[str, Floats], rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Kinds and places, (rows, columns) each."""
+        both = [coder.encode(table[name], rng) for name, coder in self.coders.items()]
+        return np.stack([kinds for kinds, _ in both], axis=1), np.stack(
+            [places for _, places in both], axis=1
+        )
+
+    def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+        """The table of kinds and places."""
+        return {
+            name: coder.decode(kinds[:, column], places[:, column], rng)
+            for column, (name, coder) in enumerate(self.coders.items())
+        }
+
+    def state(self) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.bool_]]:
+        """As plain arrays, in the order of columns."""
+        return {
+            f"{name}.{form}.{item.name}": getattr(coder, item.name)
+            for name, coder in self.coders.items()
+            for form, kind in FORMS.items()
+            if isinstance(coder, kind)
+            for item in fields(coder)
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """From `state`."""
+        parts: dict[tuple[str, str], dict[str, npt.NDArray[Any]]] = {}
+        for key, values in state.items():
+            name, form, part = key.split(".")
+            parts.setdefault((name, form), {})[part] = values
+        return cls({name: FORMS[form](**found) for (name, form), found in parts.items()})
+
+
+def encoding_of(
+    table: dict[str, Floats], *, numbers: str, most_kinds: int, rng: np.random.Generator
+) -> Encoding:
+    """The encoding that fits a table.
+
+    Args:
+        table: columns; NaN for what is not known.
+        numbers: the form of numbers, `modes` or `scores`.
+        most_kinds: values of a column that are kinds of their own, at most.
+        rng: who decides.
+    """
+    coders: dict[str, Kinds | Modes | Scores] = {}
+    for name, column in table.items():
+        known = column[~np.isnan(column)]
+        values, counts = np.unique(known, return_counts=True)
+        if name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
+            coders[name] = _kinds(values, counts, most_kinds)
+        elif numbers == "modes":
+            coders[name] = _modes(column, most_kinds, rng)
+        else:
+            coders[name] = Scores(
+                kept_of(np.sort(known) if len(known) else np.zeros(1)), np.array([len(known) < len(column)])
+            )
+    return Encoding(coders)
+
+
+def _kinds(values: Floats, counts: Ints, most: int) -> Kinds:
+    order = np.argsort(-counts, kind="stable")
+    common = np.sort(order[:most])
+    rare = np.sort(order[most:])
+    ends = np.cumsum(counts[rare]) / counts[rare].sum() if len(rare) else np.empty(0)
+    return Kinds(values[common], values[rare], ends)
+
+
+def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
+    known = column[~np.isnan(column)]
+    values, counts = np.unique(known, return_counts=True)
+    often = np.argsort(-counts, kind="stable")[:most]
+    atoms = np.sort(values[often[counts[often] >= LEAST_SHARE * len(known)]])
+    rest = known[~np.isin(known, atoms)]
+    if not len(rest):
+        rest = known if len(known) else np.zeros(1)
+    above = rest[rest > 0]
+    unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
+    mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)
+    return Modes(
+        atoms,
+        mixture.share,
+        mixture.mean,
+        mixture.deviation,
+        np.array([unit]),
+        kept_of(np.unique(rest)),
+        np.array([len(known) < len(column)]),
+    )

@@ -1,0 +1,334 @@
+"""The generators of this room: what one can set of each, and how a log becomes a network and a network jobs.
+
+Networks learn on the device they are told. Jobs are always drawn on the processor, so that a folder and a seed give
+the same jobs anywhere.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.seeding import stream
+from kilowait.synth.device import check_torch, device_of, one_thread
+from kilowait.synth.facts import Columns
+from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.tabular.encoding import Encoding, encoding_of
+from kilowait.synth.tabular.ordering import in_runs, in_time
+from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
+from kilowait.synth.tabular.values import Ints
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn import Module
+
+    from kilowait.synth.tabular.blocks import Blocks
+
+__all__ = [
+    "CopulaGAN",
+    "CopulaGANSettings",
+    "Ctgan",
+    "CtganSettings",
+    "Diffusion",
+    "DiffusionSettings",
+    "Tvae",
+    "TvaeSettings",
+]
+
+SPARE = 1.2
+"""Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
+LEAST_ROWS = 500
+"""Rows drawn at least."""
+
+
+@dataclass(frozen=True)
+class TabularSettings:
+    """What one can set of all of them."""
+
+    steps: int = 1000
+    """Steps of learning, whatever the length of the log."""
+    batch: int = 500
+    """Rows of a step."""
+    width: int = 256
+    """Of the hidden layers."""
+    rate: float = 1e-3
+    """How far a step goes."""
+    kinds: int = 100
+    """Values of a column that are kinds of their own: users, or numbers where there are no more of them."""
+
+    def __post_init__(self) -> None:
+        for name, least in {"steps": 1, "batch": 10, "width": 8, "kinds": 2}.items():
+            if not getattr(self, name) >= least:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not self.rate > 0:
+            raise InputError(f"rate is {self.rate}; it must be above 0")
+
+
+class Tabular(Generator):
+    """A network that makes rows; what each kind of network brings is at the end."""
+
+    numbers: ClassVar[str] = "modes"
+    """The form of numbers, see `encoding`."""
+    _encoding: Encoding
+    _blocks: Blocks
+    _frame: Frame
+
+    _network: Module
+
+    # -- what each kind brings ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _untrained(self) -> Module:
+        """The network as it is before it has learned anything."""
+
+    @abstractmethod
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        """The network that has learned rows, on the device they are on."""
+
+    @abstractmethod
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        """Places and kinds of new rows."""
+
+    # -- what all share ----------------------------------------------------------------------------
+
+    def _learn(self, rows: Columns, told: Told) -> None:
+        device = device_of(self.device)
+        import torch
+
+        told("coding", 0.0)
+        self._frame = frame_of(rows, self.facts)
+        rng = stream(self.seed, f"synth.{self.name}")
+        table = self._frame.table(rows, self.facts)
+        self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
+        self._blocks = self._made_blocks()
+        kinds, places = self._encoding.encode(table, rng)
+        with _seeded(self.seed, device):
+            self._network = self._trained(
+                torch.as_tensor(kinds, device=device),
+                torch.as_tensor(places, dtype=torch.float32, device=device),
+                told,
+            ).cpu()
+
+    def _made_blocks(self) -> Blocks:
+        from kilowait.synth.tabular.blocks import Blocks
+
+        return Blocks(self._encoding.sizes, self._encoding.numbers)
+
+    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+        check_torch()
+        import torch
+
+        rng = stream(seed, f"synth.{self.name}.draw")
+        with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
+            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
+        table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
+        picked, submit_s = in_time(table, jobs, self._frame.clock, self.facts, rng)
+        table = {name: column[picked] for name, column in table.items()}
+        user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
+        moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
+        for name in table:
+            if name not in PLACE:
+                table[name] = table[name][request if name in ASKED else moved]
+        if self._frame.whole[0]:
+            submit_s = np.floor(submit_s)
+        return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}
+
+    def _state(self) -> State:
+        from kilowait.synth.tabular.blocks import weights_of
+
+        state: dict[str, npt.NDArray[Any]] = {
+            f"frame.{name}": values for name, values in self._frame.state().items()
+        }
+        state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
+        return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
+
+    def _restore(self, state: State) -> None:
+        check_torch()
+        from kilowait.synth.tabular.blocks import load
+
+        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"frame": {}, "encoding": {}, "network": {}}
+        for key, values in state.items():
+            group, _, name = key.partition(".")
+            groups[group][name] = values
+        self._frame = Frame.restored(groups["frame"])
+        self._encoding = Encoding.restored(groups["encoding"])
+        self._blocks = self._made_blocks()
+        self._network = self._untrained().eval()
+        load(self._network, groups["network"])
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """One thread, and torch's random numbers from a seed; those of others go on where they were."""
+    import torch
+
+    with one_thread(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+# -- CTGAN and its sister ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CtganSettings(TabularSettings):
+    """What one can set."""
+
+
+class Ctgan(Tabular):
+    """A writer and a critic, see `ctgan`."""
+
+    name = "ctgan"
+    settings_type = CtganSettings
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.ctgan import Writer
+
+        return Writer(self._blocks, self.settings.width)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.ctgan import train
+
+        settings = self.settings
+        return train(
+            kinds,
+            places,
+            self._blocks,
+            steps=settings.steps,
+            batch=settings.batch,
+            hidden=settings.width,
+            rate=settings.rate,
+            told=told,
+        )
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.ctgan import draw
+
+        return draw(self._network, count)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class CopulaGANSettings(CtganSettings):
+    """What one can set."""
+
+
+class CopulaGAN(Ctgan):
+    """CTGAN on normal scores: each number's own distribution is taken out before, and put back after."""
+
+    name = "copulagan"
+    settings_type = CopulaGANSettings
+    numbers = "scores"
+
+
+# -- TVAE ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TvaeSettings(TabularSettings):
+    """What one can set."""
+
+    latent: int = 32
+    """Numbers a row is squeezed through."""
+    likeness: float = 2.0
+    """Weight of making rows again as they were, against what the numbers in between may know."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.latent >= 1:
+            raise InputError(f"latent is {self.latent}; it must be at least 1")
+        if not self.likeness > 0:
+            raise InputError(f"likeness is {self.likeness}; it must be above 0")
+
+
+class Tvae(Tabular):
+    """A reader and a maker, see `tvae`."""
+
+    name = "tvae"
+    settings_type = TvaeSettings
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.tvae import Maker
+
+        return Maker(self._blocks, self.settings.width, self.settings.latent)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.tvae import train
+
+        settings = self.settings
+        return train(
+            kinds,
+            places,
+            self._blocks,
+            steps=settings.steps,
+            batch=settings.batch,
+            hidden=settings.width,
+            latent=settings.latent,
+            rate=settings.rate,
+            likeness=settings.likeness,
+            told=told,
+        )
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.tvae import draw
+
+        return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
+
+
+# -- diffusion -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DiffusionSettings(TabularSettings):
+    """What one can set."""
+
+    layers: int = 3
+    draw_steps: int = 20
+    """Steps from noise to a row."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("layers", "draw_steps"):
+            if not getattr(self, name) >= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+class Diffusion(Tabular):
+    """A denoiser, see `diffusion`."""
+
+    name = "diffusion"
+    settings_type = DiffusionSettings
+    numbers = "scores"
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.diffusion import Denoiser
+
+        return Denoiser(self._blocks, self.settings.width, self.settings.layers)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.diffusion import train
+
+        settings = self.settings
+        return train(
+            kinds,
+            places,
+            self._blocks,
+            steps=settings.steps,
+            batch=settings.batch,
+            hidden=settings.width,
+            layers=settings.layers,
+            rate=settings.rate,
+            told=told,
+        )
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.diffusion import draw
+
+        return draw(self._network, count, steps=self.settings.draw_steps, told=told)  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""TVAE: rows are squeezed through a few normal numbers and made again; new ones are made from new numbers.
+
+L. Xu and others, "Modeling tabular data using conditional GAN", NeurIPS 2019, after D. P. Kingma and M. Welling,
+"Auto-encoding variational Bayes", 2014. What is learned is the evidence lower bound: how likely a row is when it is
+made again, less what the numbers in between know beyond chance.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from kilowait.synth.generator import Told
+from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
+
+__all__ = ["Maker", "draw", "train"]
+
+LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
+"""Standard deviation of places about what is made of them."""
+TOLD_EVERY = 20
+"""Steps."""
+
+
+class Reader(nn.Module):
+    """A row becomes a normal distribution of numbers."""
+
+    def __init__(self, blocks: Blocks, hidden: int, latent: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(blocks.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+        )
+        self.mean, self.log_spread = nn.Linear(hidden, latent), nn.Linear(hidden, latent)
+
+    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and logarithms of the deviations."""
+        x = self.body(rows)
+        return self.mean(x), self.log_spread(x).clamp(-8, 4)
+
+
+class Maker(nn.Module):
+    """Numbers become a row: places with their spread, and logits of kinds."""
+
+    def __init__(self, blocks: Blocks, hidden: int, latent: int) -> None:
+        super().__init__()
+        self.latent = latent
+        self.body = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+        self.to_places = nn.Linear(hidden, len(blocks.places))
+        self.to_kinds = nn.Linear(hidden, sum(blocks.sizes))
+        self.spread = nn.Parameter(torch.full((len(blocks.places),), 0.1))
+
+    def forward(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Places, and logits of kinds."""
+        x = self.body(numbers)
+        return torch.tanh(self.to_places(x)), self.to_kinds(x)
+
+
+def lost(maker: Maker, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: Blocks) -> Tensor:
+    """-ln p of real rows, a row, under what is made of the numbers."""
+    made, logits = maker(numbers)
+    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
+    away = (places[:, blocks.place_columns] - made) / spread
+    total = (0.5 * away**2 + spread.log()).sum()
+    for column, part in zip(blocks.kind_columns, logits.split(blocks.sizes, 1), strict=True):
+        total = total + functional.cross_entropy(part, kinds[:, column], reduction="sum")
+    loss: Tensor = total / len(numbers)
+    return loss
+
+
+def train(
+    kinds: Tensor,
+    places: Tensor,
+    blocks: Blocks,
+    *,
+    steps: int,
+    batch: int,
+    hidden: int,
+    latent: int,
+    rate: float,
+    likeness: float,
+    told: Told,
+) -> Maker:
+    """A maker of rows like those, on the device the rows are on; torch's own seed decides."""
+    device = kinds.device
+    dense = blocks.dense(kinds, places)
+    reader = Reader(blocks, hidden, latent).to(device)
+    maker = Maker(blocks, hidden, latent).to(device)
+    begin_with(maker.to_kinds, blocks.shares(kinds))
+    weights = [*reader.parameters(), *maker.parameters()]
+    optimizer = torch.optim.Adam(weights, rate, weight_decay=1e-5)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
+    batch = min(batch, len(kinds))
+    for step in range(steps):
+        some = torch.randint(len(kinds), (batch,), device=device)
+        mean, log_spread = reader(dense[some])
+        numbers = mean + log_spread.exp() * torch.randn_like(mean)
+        beyond_chance = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
+        loss = likeness * lost(maker, numbers, kinds[some], places[some], blocks) + beyond_chance
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rates.step()
+        if step % TOLD_EVERY == 0:
+            told("learning", step / steps)
+    told("learning", 1.0)
+    return maker.eval()
+
+
+@torch.inference_mode()
+def draw(maker: Maker, blocks: Blocks, count: int) -> tuple[Tensor, list[Tensor]]:
+    """Places and kinds of `count` new rows."""
+    places, logits = maker(torch.randn(count, maker.latent))
+    spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
+    kinds = [drawn(part) for part in logits.split(blocks.sizes, 1)]
+    return (places + spread * torch.randn_like(places)).clamp(-1, 1), kinds

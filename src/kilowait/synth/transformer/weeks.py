@@ -1,0 +1,89 @@
+"""The order of weeks: a sample goes through the log's weeks as they came, and after that through them in new orders.
+
+A *turn* is once through the weeks. From the second on, weeks come in stretches of some weeks on end, because busy
+weeks come together and projects last, and the stretches in random order: each week once a turn, so that the load is
+kept. A log seldom begins and ends with a week. What its last week lacks is filled from another, and later turns
+have one week made of its end and its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Piece", "Span", "weeks_of"]
+
+STRETCH = 4
+"""Weeks on end that are kept together, on average."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some days of a week of the log, and where they are put."""
+
+    week: int
+    """Of the log, counted from its first."""
+    place: int
+    """Week of the sample, counted from its first."""
+    first: int = 0
+    """First day, 0 to 6, of the clock's weeks."""
+    last: int = 6
+
+
+@dataclass(frozen=True)
+class Span:
+    """The days a log has: from `first` of its first week to `last` of its last."""
+
+    weeks: int
+    first: int
+    last: int
+
+    def whole(self) -> list[tuple[tuple[int, int, int], ...]]:
+        """Weeks with all their days, in the log's order, each as parts (week, first day, last day).
+
+        >>> Span(3, 2, 1).whole()
+        [((1, 0, 6),), ((2, 0, 1), (0, 2, 6))]
+        """
+        end = self.weeks - 1
+        found: list[tuple[tuple[int, int, int], ...]] = [((week, 0, 6),) for week in range(1, end)]
+        if self.first == 0 and (end > 0 or self.last == 6):
+            found.insert(0, ((0, 0, 6),))
+        if self.last == 6 and end > 0:
+            found.append(((end, 0, 6),))
+        elif self.first > 0 and self.last >= self.first - 1 and end > 0:
+            found.append(((end, 0, self.first - 1), (0, self.first, 6)))
+        return found or [((week, 0, 6),) for week in range(self.weeks)]
+
+
+def weeks_of(span: Span, first: int, rng: np.random.Generator) -> Iterator[tuple[Piece, ...]]:
+    """Week after week of a sample, without end, from a week of the log on.
+
+    >>> weeks = weeks_of(Span(2, 0, 3), 0, np.random.default_rng(0))
+    >>> [[(part.week, part.first, part.last) for part in next(weeks)] for _ in range(3)]
+    [[(0, 0, 6)], [(1, 0, 3), (0, 4, 6)], [(0, 0, 6)]]
+    """
+    end, place = span.weeks - 1, 0
+    for week in range(first, span.weeks):
+        if week < end or span.last == 6:
+            yield (Piece(week, place),)
+        else:
+            rest = [other for other in range(end) if other > 0 or span.first <= span.last + 1]
+            filled = [Piece(int(rng.choice(rest)), place, span.last + 1)] if rest else []
+            yield (Piece(week, place, 0, span.last), *filled)
+        place += 1
+    whole = span.whole()
+    while True:
+        for turned in _turn(len(whole), rng):
+            yield tuple(Piece(week, place, low, high) for week, low, high in whole[turned])
+            place += 1
+
+
+def _turn(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Each of `count` weeks once, in stretches of random length and order."""
+    order = (np.arange(count) + rng.integers(count)) % count
+    cuts = 1 + np.flatnonzero(rng.random(count - 1) < 1 / STRETCH)
+    stretches = np.split(order, cuts)
+    return np.concatenate([stretches[number] for number in rng.permutation(len(stretches))])

@@ -1,0 +1,230 @@
+"""The parts of table networks: the clock, the table, order in time, encodings, and that each network learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kilowait.jobs import JobTable
+from kilowait.synth.facts import facts_of, rows_of
+from kilowait.synth.tabular.blocks import Blocks
+from kilowait.synth.tabular.clock import Clock, clock_of
+from kilowait.synth.tabular.ctgan import Wishes
+from kilowait.synth.tabular.encoding import Encoding, Kinds, Modes, Scores, encoding_of
+from kilowait.synth.tabular.mixture import mixture_of
+from kilowait.synth.tabular.ordering import in_runs, in_time
+from kilowait.synth.tabular.table import frame_of
+from tests.synth.test_generator import log
+
+
+class TestClock:
+    def test_nights_are_short(self):
+        hours = np.repeat(np.arange(0, 28 * 24), np.where(np.arange(28 * 24) % 24 // 8 == 1, 9, 1))
+        clock = clock_of(hours * 3600.0, (0.0, 28 * 86400.0 - 1))
+        assert clock.pace.mean() == pytest.approx(1)
+        assert clock.pace[10] / clock.pace[2] == pytest.approx(9, rel=0.1)
+
+    @given(st.integers(0, 1000), st.floats(-1e6, 1e9), st.floats(0, 1e7))
+    def test_so_much_has_passed(self, seed, moment, gap):
+        pace = np.random.default_rng(seed).lognormal(0, 1, 168)
+        clock = Clock(pace / pace.mean())
+        then = clock.later()(moment, gap)
+        assert then >= moment - 1e-3
+        passed = clock.passed(np.array([moment, then]))
+        assert passed[1] - passed[0] == pytest.approx(gap, abs=1e-3)
+
+
+class TestTable:
+    @pytest.mark.parametrize(
+        "left_out", [(), ("user",), ("account", "queue"), ("gpus", "energy_j"), ("status",)]
+    )
+    def test_rows_are_jobs_again(self, left_out):
+        real = log(300, **dict.fromkeys(left_out))
+        facts = facts_of(real)
+        rows = rows_of(real, facts)
+        frame = frame_of(rows, facts)
+        back = frame.jobs(frame.table(rows, facts), facts)
+        assert set(back) == set(facts.columns)
+        for name, column in back.items():
+            assert np.allclose(column, rows[name][1:], rtol=1e-12, equal_nan=True), name
+
+    def test_what_a_row_says(self):
+        table = JobTable(
+            job_id=np.arange(1, 7),
+            submit_s=[0, 10, 3600, 3600, 90000, 90010],
+            runtime_s=[10, 20, 30, 40, 50, 60],
+            estimate_s=[100, 100, 100, 100, 60, 60],
+            nodes=[1, 1, 2, 1, 1, 1],
+            user=[5, 5, 9, 5, 5, 5],
+            account=[3, 3, 3, 4, 3, 3],
+        )
+        rows = {name: table[name] for name in table.columns if name != "job_id"}
+        rows["user"], rows["account"] = np.array([0, 0, 1, 0, 0, 0]), rows["account"] - 3
+        facts = facts_of(log())
+        found = frame_of(rows, facts).table(rows, facts)
+        assert found["again"].tolist() == [1, 0, 0, 1, 1]
+        assert found["repeats"].tolist() == [1, 0, 0, 0, 1]
+        assert found["hour"].tolist() == [0, 0, 1, 1, 1]
+        assert found["weekday"].tolist() == [0, 0, 0, 0, 1]
+        assert found["gap_s"][[0, 3, 4]].tolist() == [10, 86400, 10]  # within a burst: ordinary seconds
+        assert found["account"].tolist() == [0, 0, 1, 0, 0]  # user 1 has account 3 alone: his first
+        assert found["used"].tolist() == [0.2, 0.3, 0.4, 50 / 60, 1.0]
+
+
+class TestOrder:
+    def rows(self, count: int = 4000):
+        rng = np.random.default_rng(0)
+        user = rng.integers(0, 5, count).astype(float)
+        return {
+            "hour": rng.integers(0, 24, count).astype(float),
+            "weekday": rng.integers(0, 7, count).astype(float),
+            "gap_s": rng.exponential(600, count),
+            "again": (rng.random(count) < np.where(user == 0, 0.9, 0.1)).astype(float),
+            "user": user,
+        }
+
+    def test_hours_come_from_the_clock_and_rows_at_their_hour(self):
+        table = self.rows()
+        pace = np.where(np.arange(168) % 24 // 8 == 1, 2.5, 0.25)
+        picked, when = in_time(table, 3000, Clock(pace), facts_of(log()), np.random.default_rng(1))
+        assert len(set(picked.tolist())) == 3000
+        assert (np.diff(when) >= 0).all() and when[0] == facts_of(log()).first_s
+        by_day = (when // 3600 % 24 // 8 == 1).mean()
+        assert 0.7 < by_day < 0.9
+        other = np.flatnonzero(table["again"][picked[1:]] == 0)
+        assert (
+            table["hour"][picked[1:]][other] == when[other] // 3600 % 24
+        ).mean() > 0.3  # by chance: 1 in 24
+
+    def test_bursts(self):
+        table = self.rows()
+        picked, _ = in_time(table, 3000, Clock(np.ones(168)), facts_of(log()), np.random.default_rng(1))
+        user = table["user"][picked]
+        goes_on = user[1:] == user[:-1]
+        assert goes_on[user[:-1] == 0].mean() > 0.8
+        assert goes_on[user[:-1] == 3].mean() < 0.4
+
+    @given(st.integers(0, 10_000), st.integers(1, 60))
+    def test_runs_move_rows_within_users(self, seed, count):
+        rng = np.random.default_rng(seed)
+        user, asked, repeats = (rng.integers(0, top, count) for top in (3, 4, 2))
+        moved, request = in_runs(user, asked, repeats, rng)
+        assert sorted(moved.tolist()) == list(range(count))
+        assert np.array_equal(user[moved], user) and np.array_equal(user[request], user)
+        kept = asked[moved] == asked[request]
+        assert (kept | (repeats[moved] == 1)).all()  # only what was to repeat asks for something else
+
+    def test_what_is_to_repeat_does(self):
+        rng = np.random.default_rng(0)
+        user, asked = rng.integers(0, 4, 2000), rng.integers(0, 1000, 2000)
+        repeats = (rng.random(2000) < 0.7).astype(np.int64)
+        _, request = in_runs(user, asked, repeats, rng)
+        order = np.argsort(user, kind="stable")
+        wanted = asked[request][order]
+        again = (np.diff(wanted) == 0)[np.diff(user[order]) == 0].mean()
+        assert 0.6 < again < 0.8
+
+
+numbers = st.lists(st.integers(0, 3000), min_size=20, max_size=400).map(
+    lambda found: np.array(found, np.float64)
+)
+
+
+class TestEncoding:
+    def test_names(self):
+        values = np.repeat([3.0, 5.0, 8.0, 9.0], [50, 30, 15, 5])
+        kinds = encoding_of(
+            {"user": values}, numbers="modes", most_kinds=2, rng=np.random.default_rng(0)
+        ).coders["user"]
+        assert isinstance(kinds, Kinds) and kinds.size == 3
+        codes, _ = kinds.encode(values, np.random.default_rng(0))
+        back = kinds.decode(codes, np.zeros(100), np.random.default_rng(0))
+        assert np.array_equal(back[:80], values[:80])
+        assert set(back[80:].tolist()) == {8.0, 9.0}
+        many = kinds.decode(np.full(4000, 2), np.zeros(4000), np.random.default_rng(0))
+        assert abs((many == 8).mean() - 0.75) < 0.03
+
+    @pytest.mark.parametrize("form", ["modes", "scores"])
+    @given(values=numbers, seed=st.integers(0, 100))
+    def test_numbers_come_back_near_and_are_of_the_log(self, form, values, seed):
+        rng = np.random.default_rng(seed)
+        table = {"gap_s": np.where(rng.random(len(values)) < 0.1, np.nan, values)}
+        encoding = encoding_of(table, numbers=form, most_kinds=5, rng=rng)
+        kinds, places = encoding.encode(table, rng)
+        assert kinds.min() >= 0 and kinds.max() < encoding.sizes[0]
+        assert np.abs(places).max() <= (1 if form == "modes" else 1.2)
+        back = encoding.decode(kinds, places, rng)["gap_s"]
+        known = ~np.isnan(table["gap_s"])
+        assert np.array_equal(np.isnan(back), ~known)
+        assert set(back[known].tolist()) <= set(values.tolist())
+        if form == "scores":
+            assert np.array_equal(back[known], values[known])
+
+    def test_what_people_type_is_exact(self):
+        rng = np.random.default_rng(0)
+        typed = np.concatenate([np.repeat([600.0, 3600.0], 300), np.round(rng.lognormal(6, 1, 400))])
+        encoding = encoding_of({"estimate_s": typed}, numbers="modes", most_kinds=50, rng=rng)
+        coder = encoding.coders["estimate_s"]
+        assert isinstance(coder, Modes) and {600.0, 3600.0} <= set(coder.atoms.tolist())
+        back = encoding.decode(*encoding.encode({"estimate_s": typed}, rng), rng)["estimate_s"]
+        assert np.array_equal(back[:600], typed[:600])
+        assert np.quantile(np.abs(back - typed) / typed, 0.98) < 0.02
+
+    def test_scores_are_normal_whatever_is_typed(self):
+        rng = np.random.default_rng(0)
+        typed = rng.choice([1.0, 2.0, 64.0], 5000)
+        coder = Scores(np.sort(typed), np.array([False]))
+        _, places = coder.encode(typed, rng)
+        assert abs(4 * places.std() - 1) < 0.03 and abs(places.mean()) < 0.02
+
+    def test_as_plain_arrays(self):
+        rng = np.random.default_rng(0)
+        table = {
+            "user": np.arange(300) % 9.0,
+            "gap_s": rng.exponential(100, 300),
+            "power_w": np.full(300, np.nan),
+        }
+        for form in ("modes", "scores"):
+            encoding = encoding_of(table, numbers=form, most_kinds=4, rng=rng)
+            again = Encoding.restored(encoding.state())
+            assert again.sizes == encoding.sizes and list(again.coders) == list(table)
+            one, other = (each.encode(table, np.random.default_rng(1)) for each in (encoding, again))
+            assert all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
+            assert np.isnan(again.decode(*one, rng)["power_w"]).all()
+
+
+def test_a_mixture_has_the_shape_of_its_values():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(-5, 1, 3000), rng.normal(5, 0.2, 1000)])
+    mixture = mixture_of(values, most=10, rng=rng)
+    low = mixture.mean < 0
+    assert abs(mixture.share[low].sum() - 0.75) < 0.02
+    assert (np.abs(mixture.mean[~low] - 5) < 1).all() and mixture.deviation[~low].max() < 0.6
+    assert mixture.chances(values)[:3000, low].sum(axis=1).min() > 0.99
+    assert (mixture.mean[mixture.assigned(values, rng)] > 0).mean() == pytest.approx(0.25, abs=0.01)
+
+
+def test_blocks_put_columns_side_by_side():
+    blocks = Blocks([3, 1, 2], [True, True, False])
+    rows = blocks.dense(torch.tensor([[2, 0, 1]]), torch.tensor([[0.5, -0.25, 0.0]]))
+    assert rows.tolist() == [[0.5, 0, 0, 1, -0.25, 0, 1]]
+    assert blocks.shares(torch.tensor([[2, 0, 1], [0, 0, 1]])).tolist() == [0.5, 0, 0.5, 0, 1]
+    kinds, places = blocks.parts(torch.tensor([[0.5, -0.25]]), [torch.tensor([2]), torch.tensor([1])])
+    assert kinds.tolist() == [[2, 0, 1]] and places.tolist() == [[0.5, -0.25, 0]]
+
+
+def test_rare_kinds_are_wished_for_more_often_in_training():
+    blocks = Blocks([3], [False])
+    wishes = Wishes(torch.tensor([0.989, 0.011, 0.0]), blocks)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _, _, evenly = wishes.drawn(5000, evenly=True)
+        wish, column, kind = wishes.drawn(5000, evenly=False)
+    assert 0.08 < (evenly == 1).float().mean() < 0.2 and not (evenly == 2).any()
+    assert (kind == 1).float().mean() < 0.03
+    assert (
+        torch.equal(wish.argmax(1), kind) and torch.equal(wish.sum(1), torch.ones(5000)) and not column.any()
+    )
