@@ -18,8 +18,10 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
+from kilowait.synth.drawing import Told
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, State, Told
+from kilowait.synth.generator import State
+from kilowait.synth.row_wise import RowWise
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_runs, in_time
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
@@ -72,7 +74,7 @@ class TabularSettings:
             raise InputError(f"rate is {self.rate}; it must be above 0")
 
 
-class Tabular(Generator):
+class Tabular(RowWise):
     """A network that makes rows; what each kind of network brings is at the end."""
 
     numbers: ClassVar[str] = "modes"
@@ -122,15 +124,14 @@ class Tabular(Generator):
 
         return Blocks(self._encoding.sizes, self._encoding.numbers)
 
-    def _draw(self, jobs: int, seed: int, told: Told) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
         check_torch()
         import torch
 
-        rng = stream(seed, f"synth.{self.name}.draw")
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
             places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
-        picked, submit_s = in_time(table, jobs, self._frame.clock, self.facts, rng)
+        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)

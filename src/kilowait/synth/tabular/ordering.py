@@ -20,7 +20,12 @@ __all__ = ["in_runs", "in_time"]
 
 
 def in_time(
-    table: dict[str, Floats], jobs: int, clock: Clock, facts: LogFacts, rng: np.random.Generator
+    table: dict[str, Floats],
+    jobs: int,
+    first_s: float,
+    clock: Clock,
+    facts: LogFacts,
+    rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:
     """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
 
@@ -28,6 +33,7 @@ def in_time(
         table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
             wanted, so that the last hours can still choose.
         jobs: how many are wanted, no more than there are rows.
+        first_s: when the first comes, on the log's clock.
         clock: of the log; gaps are on it, but for those within a user's burst.
         facts: of the log.
         rng: who decides.
@@ -48,7 +54,7 @@ def in_time(
     coins = rng.random(jobs).tolist()
     nearest = _nearest_hours()
     later = clock.later()
-    moment = facts.first_s + facts.zero_s
+    moment = first_s + facts.zero_s
     last: float | None = None
     picked, when = np.empty(jobs, np.int64), np.empty(jobs)
     for place in range(jobs):
