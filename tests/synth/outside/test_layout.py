@@ -33,11 +33,9 @@ def test_a_table_has_a_row_for_each_job_with_one_before(known):
 def test_there_and_back(known):
     facts, rows = known
     layout = Layout.of(rows)
-    back = layout.rows(layout.table(rows), facts)
-    assert back["submit_s"][0] == facts.first_s
+    back = layout.rows(layout.table(rows), facts, 500.0)
+    assert back["submit_s"][0] == 500
     assert np.array_equal(np.diff(back["submit_s"]), np.diff(rows["submit_s"])[1:])
-    after = layout.rows(layout.table(rows), facts, after_s=500.0)
-    assert after["submit_s"][0] == 500 + rows["submit_s"][1] - rows["submit_s"][0]
     assert np.isnan(back["energy_j"]).any()
     for name in facts.columns:
         assert np.array_equal(back[name], rows[name][1:], equal_nan=name == "energy_j"), name
@@ -54,7 +52,7 @@ def test_what_a_model_makes_up_becomes_what_the_log_has(known):
         "runtime_s": np.array([-5.0, 10.4, 1e9, np.nan]),
         "user": np.array([-1.0, 3.0, 11.0, 70.0]),
     }
-    back = layout.rows(table, facts)
+    back = layout.rows(table, facts, 500.0)
     gaps = np.diff(rows["submit_s"])
     assert np.diff(back["submit_s"]).tolist() == [gaps.min(), gaps.max(), gaps.min()]
     assert back["nodes"].tolist() == [1, 4, 16, 64]
@@ -72,7 +70,7 @@ def test_columns_that_never_change_are_left_out_and_put_back():
     layout = Layout.of(rows)
     table = layout.table(rows)
     assert "nodes" not in table and "user" not in table
-    back = layout.rows(table, facts)
+    back = layout.rows(table, facts, 500.0)
     assert set(back["nodes"].tolist()) == {8} and set(back["user"].tolist()) == {0}
 
 
@@ -87,7 +85,7 @@ def test_values_that_are_not_whole_stay_so():
     facts = facts_of(jobs)
     rows = rows_of(jobs, facts)
     layout = Layout.of(rows)
-    assert np.array_equal(layout.rows(layout.table(rows), facts)["runtime_s"], rows["runtime_s"][1:])
+    assert np.array_equal(layout.rows(layout.table(rows), facts, 500.0)["runtime_s"], rows["runtime_s"][1:])
 
 
 def test_a_layout_is_kept_as_arrays(known):
@@ -96,4 +94,4 @@ def test_a_layout_is_kept_as_arrays(known):
     again = Layout.restored(layout.state())
     assert again.varied == layout.varied and again.kinds == layout.kinds
     table = layout.table(rows)
-    assert np.array_equal(again.rows(table, facts)["nodes"], layout.rows(table, facts)["nodes"])
+    assert np.array_equal(again.rows(table, facts, 500.0)["nodes"], layout.rows(table, facts, 500.0)["nodes"])

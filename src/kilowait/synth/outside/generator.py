@@ -8,10 +8,8 @@ by the worker, and a folder only for who names the Python that may do so (`load_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from io import BytesIO
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -25,17 +23,15 @@ from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.device import check_device
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.generator import State, Told
 from kilowait.synth.outside.layout import Layout
 from kilowait.synth.outside.running import run_worker
+from kilowait.synth.row_wise import RowWise
 
 __all__ = ["CTGAN", "TVAE", "CopulaGAN", "GaussianCopula", "Outside", "RealTabFormer"]
 
-GROUP = 200_000
-"""Jobs drawn at a time, at most; each time a Python is started."""
 
-
-class Outside(Generator):
+class Outside(RowWise):
     """A model fitted and asked by a worker; it is held here as the bytes of its files."""
 
     library: ClassVar[str]
@@ -57,29 +53,32 @@ class Outside(Generator):
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
             csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
-            self._run("fit", place, _number(self.seed, "fit"), told, settings=self._options())
+            rng = stream(self.seed, f"synth.{self.name}.fit")
+            self._run("fit", place, rng, told, settings=self._options())
             self._model = _packed(place / "model")
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
-        # Jobs of the last moment of a part are held back; with a few to spare there need be no second part.
-        jobs = min(jobs + jobs // 20 + 20, GROUP)
-        after_s = None
-        for group in count():
-            with TemporaryDirectory(prefix="kilowait-") as folder:
-                place = Path(folder)
-                with ZipFile(BytesIO(self._model)) as archive:
-                    archive.extractall(place / "model")
-                self._run("sample", place, _number(seed, f"draw.{layer}.{group}"), told, jobs=jobs)
-                made = csv.read_csv(place / "made.csv")
-            table = {name: made[name].to_numpy() for name in self._layout.varied}
-            rows = self._layout.rows(table, self.facts, after_s)
-            after_s = float(rows["submit_s"][-1])
-            yield rows, after_s
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+        # Jobs of a group's last moment are held back; with a few to spare there need be no second group.
+        asked = jobs + jobs // 20 + 20
+        with TemporaryDirectory(prefix="kilowait-") as folder:
+            place = Path(folder)
+            with ZipFile(BytesIO(self._model)) as archive:
+                archive.extractall(place / "model")
+            self._run("sample", place, rng, told, jobs=asked)
+            made = csv.read_csv(place / "made.csv")
+        table = {name: made[name].to_numpy() for name in self._layout.varied}
+        return self._layout.rows(table, self.facts, first_s)
 
-    def _run(self, task: str, place: Path, number: int, told: Told, **more: Any) -> None:
+    def _run(self, task: str, place: Path, rng: np.random.Generator, told: Told, **more: Any) -> None:
         check_device(self.device)
-        words = {"library": self.library, "model": self.model, "kinds": self._layout.kinds, "seed": number}
-        (place / "task.json").write_text(json.dumps(words | more), encoding="utf-8")
+        words = {
+            "library": self.library,
+            "model": self.model,
+            "kinds": self._layout.kinds,
+            "seed": int(rng.integers(2**31)),
+            **more,
+        }
+        (place / "task.json").write_text(json.dumps(words), encoding="utf-8")
         run_worker(
             self.settings.python,
             task,
@@ -95,11 +94,6 @@ class Outside(Generator):
 
     def _restore(self, state: State) -> None:
         self._layout, self._model = Layout.restored(state), state["model"].tobytes()
-
-
-def _number(seed: int, what: str) -> int:
-    """A seed that all libraries take."""
-    return int(stream(seed, f"synth.outside.{what}").integers(2**31))
 
 
 def _packed(place: Path) -> bytes:

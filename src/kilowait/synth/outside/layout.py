@@ -74,15 +74,13 @@ class Layout:
         whole = dict(zip(self.names, self.whole, strict=True))
         return {name: columns[name].astype(np.int64 if whole[name] else np.float64) for name in self.varied}
 
-    def rows(
-        self, table: dict[str, npt.NDArray[Any]], facts: LogFacts, after_s: float | None = None
-    ) -> Columns:
+    def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogFacts, first_s: float) -> Columns:
         """The rows of a generated table: numbers within the log's, sizes, requests and kinds the nearest it has.
 
         Args:
             table: what a model made.
             facts: of the log.
-            after_s: submission of the job before; None: the first job is submitted when the log's first was.
+            first_s: submission of the first job.
         """
         jobs = len(next(iter(table.values())))
         columns: Columns = {}
@@ -97,9 +95,7 @@ class Layout:
         gaps = columns.pop(GAP)
         if KNOWN in columns:
             columns["energy_j"] = np.where(columns.pop(KNOWN) > 0, columns["energy_j"], np.nan)
-        if after_s is None:
-            return {"submit_s": facts.first_s + np.cumsum(gaps) - gaps[0], **columns}
-        return {"submit_s": after_s + np.cumsum(gaps), **columns}
+        return {"submit_s": first_s + np.cumsum(gaps) - gaps[0], **columns}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """As arrays, by name."""
