@@ -145,6 +145,34 @@ def test_a_score(kilowait, folder, tmp_path):
     assert itself["waits"][0]["ratio"] == 1 and itself["worst_ks"]["ks"] == 0
 
 
+def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
+    made, run = tmp_path / "made.parquet", tmp_path / "runs" / "likeness"
+    kilowait("synth", "sample", folder, "-n", 400, "-o", made)
+    asked = (
+        "synth",
+        "score",
+        TRACE,
+        made,
+        "--held-out",
+        "lublin:400:32:0.8:8",
+        "--policies",
+        "fcfs",
+        "--out",
+        run,
+    )
+    told = kilowait(*asked)
+    assert "more is given away than weeks of a log differ by: copies, copied pairs" in told.out
+    assert told.out.endswith(f"written to {run}; kilowait report {run} makes a page of it\n")
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
+    assert list(manifest["inputs"]) == [TRACE, str(made), "lublin:400:32:0.8:8"]
+    results = json.loads((run / "results.json").read_text())["synthetic"]
+    assert results["given_away"][0] == "copies" and results["leaks"]["copies"] == 1
+    assert "is not empty" in kilowait(*asked).error()
+    kilowait("report", run)
+    assert "Real jobs were copied: 100.0" in run.with_name("likeness.html").read_text().replace("&nbsp;", " ")
+
+
 def test_the_kinds(kilowait):
     named = [line.split()[0] for line in kilowait("synth", "list").out.splitlines()[1:]]
     assert named == [*GENERATORS, *OUTSIDE]

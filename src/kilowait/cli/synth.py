@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
-
-if TYPE_CHECKING:
-    from kilowait.experiments.synthetic import Score
+from kilowait.cli import options, show, synth_score
 
 app = typer.Typer(
     add_completion=False,
@@ -35,15 +32,9 @@ Examples:
   kilowait synth sample models/ours --days 90 --grow queue=long*3 --mix nodes=1:4*0.5,64:128*2 --out grown.parquet
   kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet
   kilowait synth sample models/theirs --jobs 10000 --trust ~/sdv/bin/python --out made.swf.gz"""
-_SCORE = """\b
-Examples:
-  kilowait synth score log.swf.gz made.swf.gz
-  kilowait synth score log.swf.gz made.swf.gz --held-out other_weeks.swf.gz --json"""
 _LIST = """\b
 Example:
   kilowait synth list"""
-SHOWN_PAIRS = 5
-"""Correlations shown, those that are farthest off; --json has them all."""
 
 
 @contextmanager
@@ -209,48 +200,7 @@ def sample(
     )
 
 
-@app.command(epilog=_SCORE)
-def score(
-    real: Annotated[str, typer.Argument(metavar="REAL", help="The log the generator was fitted to.")],
-    made: Annotated[str, typer.Argument(metavar="SYNTHETIC", help="Generated jobs.")],
-    held_out: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Real jobs the generator has not seen, for measures of privacy."),
-    ] = None,
-    policies: Annotated[
-        str, typer.Option(metavar="P,...", help="Rules to simulate both under, with EASY backfilling.")
-    ] = "fcfs,sjf",
-    cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the classifier.")] = 0,
-    jobs: options.Rows = None,
-    json: options.Json = False,
-) -> None:
-    """Say how like generated jobs are to real ones: columns, correlations, a classifier, arrivals, users, waits.
-
-    With real jobs that the generator has not seen also what it gives away of those it has seen.
-    """
-    from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic import score as scored
-
-    with show.busy("reading ..."):
-        tables = [
-            workload_of(trace, rows=jobs if trace is real else None).jobs
-            for trace in (real, made, *([held_out] if held_out else []))
-        ]
-    with _progress() as told:
-        found = scored(
-            tables[0],
-            tables[1],
-            held_out=tables[2] if held_out else None,
-            cluster=cluster,
-            policies=[name.strip() for name in policies.split(",")],
-            seed=seed,
-            told=told,
-        )
-    if json:
-        show.json_document({"real": real, "synthetic": made, "held_out": held_out, **found.document()})
-        return
-    _show(real, made, found)
+app.command(epilog=synth_score.EPILOG)(synth_score.score)
 
 
 @app.command("list", epilog=_LIST)
@@ -271,101 +221,3 @@ def list_(json: options.Json = False) -> None:
         for name, what, known in rows
     ]
     show.table(["name", "what it is", "settings"], cells, left=3)
-
-
-# -- what is printed -----------------------------------------------------------------------------
-
-
-def _show(real: str, made: str, found: Score) -> None:
-    alike = found.fidelity
-    show.title(f"{made} against {real}")
-    show.facts(
-        [
-            ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} generated"),
-            ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} generated"),
-            (
-                "told apart",
-                f"AUC {alike.auc:.3f}; with the user's history {alike.auc_history:.3f} (0.5: not at all)",
-            ),
-        ]
-    )
-    print()
-    show.table(
-        ["column", "KS", "moved by", "of a standard deviation"],
-        [
-            [one.column, f"{one.ks:.3f}", show.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
-            for one in alike.distances
-        ],
-    )
-    print()
-    far = sorted(alike.pairs, key=lambda pair: -abs(pair.difference))[:SHOWN_PAIRS]
-    show.table(
-        ["correlations farthest off", "kind", "real", "generated", "difference"],
-        [
-            [
-                f"{pair.one}, {pair.other}",
-                pair.kind,
-                f"{pair.real:.3f}",
-                f"{pair.made:.3f}",
-                f"{pair.difference:+.3f}",
-            ]
-            for pair in far
-        ],
-        left=2,
-    )
-    print()
-    both = {**alike.arrivals, **alike.users}
-    show.table(
-        ["arrivals and users", "real", "generated"],
-        [
-            [name.replace("_", " "), show.number(one), show.number(other)]
-            for name, (one, other) in both.items()
-        ],
-    )
-    print()
-    show.table(
-        ["mean wait under", "real", "generated", "ratio"],
-        [
-            [f"{wait.policy}, easy", show.span(wait.real_s), show.span(wait.made_s), f"{wait.ratio:.3f}"]
-            for wait in found.waits
-        ],
-    )
-    print()
-    _show_privacy(found)
-
-
-def _show_privacy(found: Score) -> None:
-    known = found.anonymity[0]
-    alone = f"jobs alike in {', '.join(known.known)} with those of fewer than {known.k} users"
-    rows = [[alone, *(show.percent(one.jobs_below) for one in found.anonymity)]]
-    show.table(["privacy", "real", "generated"], rows)
-    if found.leaks is None:
-        show.note(
-            "whether jobs were copied is told only beside real jobs the generator has not seen: --held-out FILE"
-        )
-        return
-    gave = found.leaks
-    print()
-    show.table(
-        ["what is given away", "generated", "held out, or by chance"],
-        [
-            [
-                "copies of seen jobs, time apart",
-                show.percent(gave.copies),
-                show.percent(gave.copies_of_held_out),
-            ],
-            [
-                "with the user's job before",
-                show.percent(gave.copied_pairs),
-                show.percent(gave.copied_pairs_of_held_out),
-            ],
-            ["nearer to a seen than to a held-out job", show.percent(gave.nearer_to_seen), "50.0 %"],
-            [
-                "distance to the closest, seen and held out",
-                f"{gave.closest_seen:.3f}",
-                f"{gave.closest_held_out:.3f}",
-            ],
-            ["who was seen, guessed: AUC", f"{gave.membership_auc:.3f}", "0.500"],
-            ["who was seen, guessed: advantage", show.percent(gave.membership_advantage), "0.0 %"],
-        ],
-    )
