@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from kilowait.synth import GENERATORS
+from kilowait.synth.generator import GENERATORS, OUTSIDE
 from kilowait.traces import read_trace
 
 TRACE = "lublin:400:32:0.8:7"
@@ -175,7 +175,7 @@ def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
 
 def test_the_kinds(kilowait):
     kinds = [line["name"] for line in kilowait("synth", "list", "--json").json()]
-    assert kinds == list(GENERATORS)
+    assert kinds == [*GENERATORS, *OUTSIDE]
     shown = kilowait("synth", "list").out
     assert all(f"\n{kind} " in shown for kind in kinds)
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}
@@ -187,6 +187,13 @@ def test_errors(kilowait, folder, tmp_path):
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
     assert "the settings have 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
+    worded = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
+    assert "days of the generator bootstrap is 'seven'; it must be a number" in worded
+    nowhere = kilowait(
+        "synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out
+    ).error()
+    assert "python=/no/python is no program" in nowhere
     unknown = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
     assert "unknown setting of the generator copula 'days'" in unknown
     assert "has no card.json" in kilowait("synth", "sample", tmp_path, "-n", 5, "-o", out).error()

@@ -25,14 +25,16 @@ Examples:
   kilowait synth fit lublin:5000:128:0.9:7 --model copula --out models/made
   kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first
   kilowait synth fit log.swf.gz --device cuda --resume --out models/ours
-  kilowait synth fit log.swf.gz --set dp_epsilon=8 --out models/private"""
+  kilowait synth fit log.swf.gz --set dp_epsilon=8 --out models/private
+  kilowait synth fit log.swf.gz --model sdv:TVAE --set python=~/sdv/bin/python,epochs=50 --out models/theirs"""
 _SAMPLE = """\b
 Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
   kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet
   kilowait synth sample models/ours --days 365 --nodes 512 --out larger.parquet
   kilowait synth sample models/ours --days 90 --grow queue=long*3 --mix nodes=1:4*0.5,64:128*2 --out grown.parquet
-  kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet"""
+  kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet
+  kilowait synth sample models/theirs --jobs 10000 --trust ~/sdv/bin/python --out made.swf.gz"""
 _LIST = """\b
 Example:
   kilowait synth list"""
@@ -88,9 +90,9 @@ def fit(
 ) -> None:
     """Learn a workload from a log.
 
-    The folder holds numbers only, no code. What they tell of the log is on the page on synthetic workloads. While a
-    network learns, its state is kept in DIR.training; --resume ends with the folder an uninterrupted fit would have
-    written, byte for byte on a processor.
+    The folder holds numbers only, no code, unless the generator is one of sdv or realtabformer, which keep pickles.
+    What they tell of the log is on the page on synthetic workloads. While a network learns, its state is kept in
+    DIR.training; --resume ends with the folder an uninterrupted fit would have written, byte for byte on a processor.
     """
     from kilowait.experiments.fitting import fit_folder
     from kilowait.experiments.inputs import workload_of
@@ -180,6 +182,13 @@ def sample(
         str | None,
         typer.Option(metavar="F", help="swf, csv, parquet or batsim; else by the ending of --out."),
     ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="Let this Python run the code in the folder: one of sdv or realtabformer that you trust.",
+        ),
+    ] = None,
 ) -> None:
     """Draw jobs from a generator and write them as a job log; what-ifs can be combined.
 
@@ -207,6 +216,7 @@ def sample(
             what_if=what_if,
             cluster=cluster,
             format=to,
+            trust=trust,
             told=told,
         )
     print(
@@ -220,14 +230,18 @@ app.command(epilog=synth_score.EPILOG)(synth_score.score)
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the kinds of generator, and what can be set."""
-    from kilowait.synth.generator import GENERATORS, settings_of
+    from kilowait.synth.generator import GENERATORS, OUTSIDE, settings_of
 
-    rows = [(name, what, settings_of(name)) for name, (_, what) in GENERATORS.items()]
+    rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
     if json:
         show.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return
     cells = [
-        [name, what, ", ".join(f"{key}={'auto' if value is None else value}" for key, value in known.items())]
+        [
+            name,
+            what,
+            ", ".join(f"{key}={'auto' if value in (None, '') else value}" for key, value in known.items()),
+        ]
         for name, what, known in rows
     ]
     show.table(["name", "what it is", "settings"], cells, left=3)

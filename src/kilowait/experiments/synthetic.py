@@ -24,22 +24,26 @@ from kilowait.traces import write_parts, write_trace, written_format
 __all__ = ["Score", "Wait", "Written", "parse_settings", "sample_file", "score"]
 
 
-def parse_settings(text: str) -> dict[str, float]:
-    """Settings of a generator: ``passes=10,draws=2``.
+def parse_settings(text: str) -> dict[str, float | str]:
+    """Settings of a generator: ``passes=10,draws=2``. What is no number is a word.
 
-    >>> parse_settings("passes=10,session_s=900.5")
-    {'passes': 10, 'session_s': 900.5}
+    >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
+    {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
     """
-    usage = "name=number, with commas between: passes=10,draws=2"
-    found: dict[str, float] = {}
+    found: dict[str, float | str] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"the settings have {part!r}; write name=value, with commas between: passes=10,draws=2"
+            )
         try:
             number = float(value)
         except ValueError:
-            raise InputError(f"the settings have {part!r}; write {usage}") from None
-        if not (name and equals):
-            raise InputError(f"the settings have {part!r}; write {usage}")
+            found[name] = value
+            continue
+        if not math.isfinite(number):
+            raise InputError(f"the settings have {part!r}; a number must be finite")
         found[name] = int(number) if number == int(number) else number
     return found
 
@@ -87,10 +91,11 @@ def sample_file(
     what_if: WhatIf | None = None,
     cluster: str = "auto",
     format: str | None = None,
+    trust: str | None = None,
     told: Told | None = None,
 ) -> Written:
     """Write a file of generated jobs; Parquet is written part by part, in bounded memory, the rest at once."""
-    generator, form = load_generator(folder), written_format(out, format)
+    generator, form = load_generator(folder, trust=trust), written_format(out, format)
     given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes
     written = Written(given or Cluster.from_nodes(size))

@@ -35,6 +35,7 @@ from kilowait.synth.whatif import Changes, Kinds, WhatIf
 
 __all__ = [
     "GENERATORS",
+    "OUTSIDE",
     "Generator",
     "Keep",
     "Part",
@@ -64,6 +65,20 @@ GENERATORS: dict[str, tuple[str, str]] = {
     "diffusion": ("kilowait.synth.tabular.models:Diffusion", "rows out of noise, step by step"),
 }
 """Name to where it lives, and what it is."""
+OUTSIDE: dict[str, tuple[str, str]] = {
+    "sdv:CTGAN": ("kilowait.synth.outside:CTGAN", "SDV's adversarial network"),
+    "sdv:TVAE": ("kilowait.synth.outside:TVAE", "SDV's variational autoencoder"),
+    "sdv:CopulaGAN": (
+        "kilowait.synth.outside:CopulaGAN",
+        "SDV's adversarial network on columns made normal",
+    ),
+    "sdv:GaussianCopula": ("kilowait.synth.outside:GaussianCopula", "SDV's copula"),
+    "realtabformer": (
+        "kilowait.synth.outside:RealTabFormer",
+        "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",
+    ),
+}
+"""Those that need other people's libraries, in an environment of their own; see `kilowait.synth.outside`."""
 
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
@@ -80,6 +95,9 @@ class Keep(Protocol):
 
 
 CARD, STATE = "card.json", "state.npz"
+CODE = (
+    "the state holds a pickle: sampling from this folder runs what code is in it; do so only if you trust it"
+)
 VERSION = 1
 """Of the folder's form."""
 
@@ -92,6 +110,8 @@ class Generator(ABC):
     """A frozen dataclass: what one can set, with defaults."""
     holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
     """What a folder of this kind holds of people, in words, for the card."""
+    holds_code: ClassVar[bool] = False
+    """Whether what it keeps in its folder runs code when it is opened, as pickles do."""
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
@@ -256,7 +276,10 @@ class Generator(ABC):
             done += count
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder; no code is in them."""
+        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder.
+
+        No code is in them, unless the generator is one that `holds_code`; the card says so.
+        """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         facts = self.facts
@@ -268,6 +291,7 @@ class Generator(ABC):
             "holds": self._holds(),
             "privacy": self.privacy,
             "likeness_ks": self.likeness,
+            **({"warning": CODE} if self.holds_code else {}),
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -313,8 +337,14 @@ def fit_generator(
     return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
 
 
-def load_generator(folder: str | PathLike[str]) -> Generator:
-    """The generator that `Generator.save` wrote into a folder."""
+def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
+    """The generator that `Generator.save` wrote into a folder.
+
+    Args:
+        folder: what was saved.
+        trust: path of the Python that may run code which the folder holds. Only generators of other people's
+            libraries hold any; without this they are not opened.
+    """
     place = Path(folder)
     if not (place / CARD).is_file():
         raise InputError(f"{place} has no {CARD}; name a folder written by kilowait synth fit")
@@ -328,6 +358,11 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             f"{place} is of version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
     kind = _kind(name)
+    if kind.holds_code and trust is None:
+        raise InputError(
+            f"{place} holds a pickle of {name}, and opening it runs what code is in it; if you trust who made it, "
+            "name the Python that has the library: --trust PYTHON, or trust= in Python"
+        )
     try:
         with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             state = {key: file[key] for key in file.files}
@@ -337,7 +372,8 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             "columns": tuple(card["log"]["columns"]),
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
-        made = kind(LogFacts(**log, seen=seen), _settings(kind, card["settings"]), int(card["seed"]))
+        settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
+        made = kind(LogFacts(**log, seen=seen), _settings(kind, settings), int(card["seed"]))
         made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
@@ -348,9 +384,10 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
 
 
 def _kind(name: str) -> type[Generator]:
-    if name not in GENERATORS:
-        raise UnknownNameError("generator", name, GENERATORS)
-    module, _, found = GENERATORS[name][0].partition(":")
+    known = GENERATORS | OUTSIDE
+    if name not in known:
+        raise UnknownNameError("generator", name, known)
+    module, _, found = known[name][0].partition(":")
     kind: type[Generator] = getattr(import_module(module), found)
     return kind
 
@@ -365,10 +402,13 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _settings(kind: type[Generator], given: Mapping[str, Any]) -> Any:
-    known = [item.name for item in fields(kind.settings_type)]
-    for name in given:
+    known = {item.name: item.default for item in fields(kind.settings_type)}
+    for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of the generator {kind.name}", name, known)
+        if isinstance(value, str) != isinstance(known[name], str):
+            wanted = "words" if isinstance(known[name], str) else "a number"
+            raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {wanted}")
     return kind.settings_type(**given)
 
 
