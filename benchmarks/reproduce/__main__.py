@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.reproduce import (
     budget,
@@ -62,13 +63,29 @@ tables:
   foresight         ours: predicted run times, waits and energy on six logs, by simple rules and by trees; minutes,
                     less with --logs KTH-SP2
   budget            ours: a budget of power planned with predicted watts, on Kabré's measured joules; two minutes
-  synthetic         ours: workloads learned from three logs: how like them they are, and what they give away;
-                    fits for half an hour (see python -m benchmarks.reproduce.synthetic)
+  synthetic         ours: workloads learned from four logs: how like them they are, and what they give away; fits for
+                    an hour what is not in runs/synthetic, less with --processes or --logs Theta --models transformer
   synthetic-training  ours: agents trained on generated jobs, judged on real ones, four logs; hours on one core, has
                     options of its own (see python -m benchmarks.reproduce synthetic-training --help)
 
 example:
   python -m benchmarks.reproduce tsafrir --data ../shared/data"""
+
+OPTIONS = {"foresight": ("logs",), "synthetic": ("logs", "models", "seeds", "out", "processes")}
+"""What can be said of some tables alone."""
+
+
+def _options(given: argparse.Namespace) -> dict[str, Any]:
+    """What was said of them."""
+    found: dict[str, Any] = {}
+    for name in ("logs", "models", "seeds"):
+        if getattr(given, name) is not None:
+            found[name] = [word.strip() for word in getattr(given, name).split(",")]
+    if "seeds" in found:
+        found["seeds"] = [int(seed) for seed in found["seeds"]]
+    return found | {
+        name: getattr(given, name) for name in ("out", "processes") if getattr(given, name) is not None
+    }
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -90,12 +107,22 @@ def main(words: Sequence[str] | None = None) -> int:
         "--oracles", metavar="DIR", help="folder of recorded results; else oracles/ beside the data"
     )
     parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
-    parser.add_argument("--logs", metavar="A,B", help="foresight: these logs alone")
+    parser.add_argument("--logs", metavar="A,B", help="foresight and synthetic: these logs alone")
+    parser.add_argument("--models", metavar="A,B", help="synthetic: these generators alone")
+    parser.add_argument("--seeds", metavar="A,B", help="synthetic: of the samples")
+    parser.add_argument(
+        "--out", metavar="DIR", help="synthetic: folder of finished cells; else runs/synthetic"
+    )
+    parser.add_argument("--processes", type=int, metavar="N", help="synthetic: cells at a time")
     given = parser.parse_args(words)
     chosen = TABLES[given.table]
-    if given.logs is not None and chosen is not foresight:
-        parser.error(f"--logs is for foresight; {given.table} has its own")
-    some = {} if given.logs is None else {"logs": [name.strip() for name in given.logs.split(",")]}
+    some = _options(given)
+    for name in some:
+        takers = [table for table, names in OPTIONS.items() if name in names]
+        if given.table not in takers:
+            parser.error(f"--{name} is for {' and '.join(takers)}; {given.table} has its own")
+    if "out" in some:
+        some["folder"] = some.pop("out")
     try:
         found = chosen.results(Sources.find(given.data, given.oracles), _say, **some)
     except KilowaitError as problem:

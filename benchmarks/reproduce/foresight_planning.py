@@ -100,8 +100,9 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
         return mean_bsld(kw.simulate(asked, machine, policy, "easy", oversized="reject", **rules))
 
     def predicted(planned_s: Floats, later_s: Floats | None) -> JobTable:
-        known = {name: told[name] for name in ("estimate_s", "quickness", "limit_s")}
-        return window.with_columns(**known, planned_s=planned_s, later_s=later_s)
+        known: dict[str, Any] = {name: told[name] for name in ("estimate_s", "quickness", "limit_s")}
+        made: JobTable = window.with_columns(**known, planned_s=planned_s, later_s=later_s)
+        return made
 
     found = {rule: slowdown(window, rule) for rule in RULES}
     perfect = with_perfect_estimates(window)

@@ -112,7 +112,7 @@ def summary(logs: Mapping[str, Any]) -> list[str]:
     >>> row = {"of_real": 1.25, "of_real_interval": [1.1, 1.4], "of_real_verdict": "worse"}
     >>> for line in summary({"KTH-SP2": {"es": {"rows": {"real": {}, "copula": row}}}}):
     ...     print(line)
-    ES on copula alone: 1.250 of real (geometric mean of 1 log); within 10 % on 0, better 0, undecided 0, worse 1
+    ES on copula alone: 1.250 of real (geometric mean of 1 log); within 10 % on 0, better 0, same 0, undecided 0, ...
     more than 10 % lost by synthetic jobs alone: KTH-SP2, ES, copula: 1.25 (1.10 to 1.40), worse
     """
     by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -132,7 +132,7 @@ def summary(logs: Mapping[str, Any]) -> list[str]:
         mean = math.exp(float(np.mean([math.log(row["of_real"]) for row in rows])))
         counts = ", ".join(
             f"{word} {sum(row['of_real_verdict'] == word for row in rows)}"
-            for word in ("better", "undecided", "worse")
+            for word in ("better", "same", "undecided", "worse")
         )
         within = sum(row["of_real"] <= LOST for row in rows)
         count = f"{len(rows)} log" + ("" if len(rows) == 1 else "s")

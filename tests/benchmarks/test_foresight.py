@@ -48,4 +48,4 @@ def test_words(tmp_path, capsys):
     assert "unknown log 'KTH'; known: HPC2N, KTH-SP2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["tsafrir", "--data", str(tmp_path), "--logs", "KTH-SP2"])
-    assert "--logs is for foresight" in capsys.readouterr().err
+    assert "--logs is for foresight and synthetic" in capsys.readouterr().err

@@ -81,6 +81,19 @@ def test_what_is_there_is_not_done_again_and_what_is_missing_is_told(folder, tmp
     )
 
 
+def test_a_cell_that_was_killed_goes_on_where_it_was(folder, monkeypatch):
+    cell = table.Cell("made", "es", "bootstrap", 0)
+    before = json.loads(cell.file(folder).read_text())
+    cell.file(folder).unlink()
+    gone_on = []
+    keeping = table.agents.Keeping
+    monkeypatch.setattr(
+        table.agents, "Keeping", lambda *given, resume: gone_on.append(resume) or keeping(*given, resume)
+    )
+    table.work(cell, PLAN, folder)
+    assert gone_on == [True] and json.loads(cell.file(folder).read_text())["values"] == before["values"]
+
+
 def test_a_generator_that_cannot_be_fitted_leaves_the_rest_to_be_done(tmp_path, monkeypatch):
     done = []
 

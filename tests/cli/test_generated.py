@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kilowait.experiments.fitting import fit_folder
 from kilowait.experiments.inputs import workload_of
-from kilowait.experiments.synthetic import fit_folder
 
 TRACE = "lublin:1200:32:0.95:7"
 ES = ("--generations", "2", "--population", "4", "--windows", "2", "--window-jobs", "100")

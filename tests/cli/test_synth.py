@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+from kilowait.synth.generator import GENERATORS, OUTSIDE
 from kilowait.traces import read_trace
 
 TRACE = "lublin:400:32:0.8:7"
@@ -144,16 +145,39 @@ def test_a_score(kilowait, folder, tmp_path):
     assert itself["waits"][0]["ratio"] == 1 and itself["worst_ks"]["ks"] == 0
 
 
+def test_a_score_becomes_a_page(kilowait, folder, tmp_path):
+    made, run = tmp_path / "made.parquet", tmp_path / "runs" / "likeness"
+    kilowait("synth", "sample", folder, "-n", 400, "-o", made)
+    asked = (
+        "synth",
+        "score",
+        TRACE,
+        made,
+        "--held-out",
+        "lublin:400:32:0.8:8",
+        "--policies",
+        "fcfs",
+        "--out",
+        run,
+    )
+    told = kilowait(*asked)
+    assert "more is given away than weeks of a log differ by: copies, copied pairs" in told.out
+    assert told.out.endswith(f"written to {run}; kilowait report {run} makes a page of it\n")
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["kind"] == "synthetic" and manifest["seeds"] == {"classifier": 0}
+    assert list(manifest["inputs"]) == [TRACE, str(made), "lublin:400:32:0.8:8"]
+    results = json.loads((run / "results.json").read_text())["synthetic"]
+    assert results["given_away"][0] == "copies" and results["leaks"]["copies"] == 1
+    assert "is not empty" in kilowait(*asked).error()
+    kilowait("report", run)
+    assert "Real jobs were copied: 100.0" in run.with_name("likeness.html").read_text().replace("&nbsp;", " ")
+
+
 def test_the_kinds(kilowait):
-    assert [line.split()[0] for line in kilowait("synth", "list").out.splitlines()[1:]] == [
-        "bootstrap",
-        "copula",
-        "transformer",
-        "ctgan",
-        "tvae",
-        "copulagan",
-        "diffusion",
-    ]
+    kinds = [line["name"] for line in kilowait("synth", "list", "--json").json()]
+    assert kinds == [*GENERATORS, *OUTSIDE]
+    shown = kilowait("synth", "list").out
+    assert all(f"\n{kind} " in shown for kind in kinds)
     assert kilowait("synth", "list", "--json").json()[0]["settings"] == {"days": 7}
 
 
@@ -163,8 +187,39 @@ def test_errors(kilowait, folder, tmp_path):
     assert "unknown generator 'gan'" in kilowait("synth", "fit", TRACE, "-m", "gan", "-o", out).error()
     assert "is not empty" in kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder).error()
     assert "the settings have 'days'" in kilowait("synth", "fit", TRACE, "--set", "days", "-o", out).error()
+    assert "must be finite" in kilowait("synth", "fit", TRACE, "--set", "days=nan", "-o", out).error()
+    worded = kilowait("synth", "fit", TRACE, "-m", "bootstrap", "--set", "days=seven", "-o", out).error()
+    assert "days of the generator bootstrap is 'seven'; it must be a number" in worded
+    nowhere = kilowait(
+        "synth", "fit", TRACE, "-m", "sdv:TVAE", "--set", "python=/no/python", "-o", out
+    ).error()
+    assert "python=/no/python is no program" in nowhere
     unknown = kilowait("synth", "fit", TRACE, "-m", "copula", "--set", "days=7", "-o", out).error()
     assert "unknown setting of the generator copula 'days'" in unknown
     assert "has no card.json" in kilowait("synth", "sample", tmp_path, "-n", 5, "-o", out).error()
     assert not out.exists()
     assert kilowait("synth", "fit", TRACE, "-m", "copula", "-o", folder, "--force").status == 0
+
+
+def test_a_private_fit_says_what_it_promises(kilowait, tmp_path):
+    pytest.importorskip("opacus")
+    told = kilowait(
+        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", "dp_epsilon=8,dp_steps=2,width=8"
+    )
+    first, second = told.out.splitlines()
+    assert first.startswith("transformer fitted to 400 jobs of lublin")
+    assert (
+        second.startswith("epsilon 7.") and "delta 1e-05, of any one user; what is taken as public" in second
+    )
+
+
+def test_going_on_where_nothing_was_begun(kilowait, tmp_path):
+    said = kilowait("synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--resume").error()
+    assert "holds no training to resume; begin one without --resume" in said
+
+
+def test_no_such_device(kilowait, tmp_path):
+    said = kilowait(
+        "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu"
+    ).error()
+    assert "unknown device 'gpu'" in said

@@ -141,7 +141,7 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, eas
         assert alike(whole, learned(tmp_path / name, mixture, how, resume=True))
     with pytest.raises(InputError, match="was begun with synthetic_share"):
         learned(tmp_path / "after", replace(mixture, share=0.75), how, resume=True)
-    with pytest.raises(InputError, match="was begun with generated 1 jobs"):
+    with pytest.raises(InputError, match=r"was begun with generated \(1\) jobs"):
         other = Mixture((JOBS[:540],), 0.5, "synthetic-first")
         learned(tmp_path / "after", other, how, resume=True)
 
@@ -163,5 +163,5 @@ def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(fold
 
 def test_parts_too_short_for_an_episode_are_told(folder, tmp_path):
     mixture = Mixture((drawn(folder).mixture.generated[0][:30],), 0.5)
-    with pytest.raises(InputError, match="30 jobs and an episode 40"):
+    with pytest.raises(InputError, match=r"there are 30 generated \(1\) jobs, and an episode has 40"):
         learned(tmp_path / "short", mixture)

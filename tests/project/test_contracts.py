@@ -68,6 +68,7 @@ PLANTED = {
     "typer outside cli": ("synth/planted.py", "import typer", "kilowait.synth.planted -> typer"),
     "pictures outside report": ("evaluation/planted.py", "import matplotlib", "planted -> matplotlib"),
     "meters outside telemetry": ("report/planted.py", "import pynvml", "planted -> pynvml"),
+    "SDV beside the worker": ("synth/planted.py", "import sdv", "planted -> sdv"),
     "gymnasium in the engine": ("engine/planted.py", "import gymnasium", "planted -> gymnasium"),
 }
 

@@ -11,12 +11,16 @@ from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.fidelity import (
     arrival_pattern,
+    classified,
     classifier_auc,
     column_distances,
     correlations,
     fidelity,
     user_statistics,
 )
+from kilowait.synth.fidelity.arrivals import autocorrelation, band_edges_h, calendar_kept, profile, spectrum
+from kilowait.synth.fidelity.distances import distance, shares
+from kilowait.synth.fidelity.users import user_numbers
 from tests.synth.test_generator import log
 
 
@@ -149,3 +153,77 @@ def test_too_few_jobs():
         InputError, match="50 jobs are too few to compare workloads by; it takes at least 100"
     ):
         fidelity(log(200), log(50))
+
+
+class TestCurves:
+    def test_the_widest_gap_of_the_curves_is_the_distance(self):
+        rng = np.random.default_rng(0)
+        one, other = rng.lognormal(size=3000), rng.lognormal(0.3, 1.2, size=2000)
+        found = shares(one, other)
+        gaps = np.abs(np.subtract(found.real, found.made))
+        assert len(found.at) < 170 and np.all(np.diff(found.at) > 0)
+        assert gaps.max() == pytest.approx(distance("x", one, other).ks, abs=1e-12)
+        assert found.at[int(gaps.argmax())] == found.widest
+        assert (found.real[-1], found.made[-1]) == (1, 1)
+
+    def test_autocorrelation_is_that_of_the_pattern(self):
+        jobs = log(3000)
+        curve, pattern = autocorrelation(jobs, 168), arrival_pattern(jobs)
+        assert curve[[0, 23, 167]].tolist() == [
+            pattern[f"autocorrelation_{name}"] for name in ("hour", "day", "week")
+        ]
+
+    def test_a_day_is_the_peak_of_the_spectrum(self):
+        parts, edges = spectrum(log(3000)), band_edges_h()
+        peak = int(np.nanargmax(parts))
+        assert edges[peak] < 24 < edges[peak + 1]
+        assert np.nansum(parts) <= 1
+        short = spectrum(log(200, submit_s=np.linspace(0, 3 * 86400, 200)))
+        assert np.isnan(short[-1]) and np.isfinite(short[0])
+
+    def test_profiles_begin_on_monday(self):
+        friday = log(100, submit_s=np.full(100, 86400.0 + 3 * 3600))  # the second day of 1970
+        assert profile(friday, 7 * 86400.0)[4 * 24 + 3] == 1
+        assert profile(friday, 7 * 86400.0, dated=False)[24 + 3] == 1
+        assert profile(friday, 86400.0)[3] == 1
+
+
+class TestCalendar:
+    def test_kept_or_not(self):
+        real = log(3000)
+        moved = real["submit_s"] + np.random.default_rng(1).uniform(-900, 900, len(real))
+        kept = calendar_kept(real, real.with_columns(submit_s=np.maximum(moved, 0)).sorted())
+        assert kept > 0.7
+        assert abs(calendar_kept(real, log(3000, seed=1))) < 0.2, "the same weeks, other days"
+
+    def test_nothing_in_common(self):
+        later = log(200, submit_s=np.linspace(1e8, 1.01e8, 200))
+        assert calendar_kept(log(200), later) is None
+
+
+def test_what_gives_the_jobs_away_is_named():
+    real = log(800)
+    slower = real.with_columns(runtime_s=np.random.default_rng(0).permutation(real["runtime_s"]))
+    found = classified(real, slower)
+    assert next(iter(found.looked_at)) in ("used", "runtime_s")
+    assert sum(found.looked_at.values()) == pytest.approx(1)
+    assert list(found.looked_at.values()) == sorted(found.looked_at.values(), reverse=True)
+
+
+def test_users_and_sessions():
+    table = JobTable(
+        job_id=[1, 2, 3, 4, 5],
+        submit_s=[0, 600, 1200, 90_000, 90_060],
+        runtime_s=[5] * 5,
+        nodes=[1] * 5,
+        user=[1, 1, 2, 1, 1],
+    )
+    found = user_numbers(table)
+    assert found["jobs_a_user"].tolist() == [4, 1]
+    assert sorted(found["jobs_a_session"].tolist()) == [1, 2, 2]
+    assert found["user_gap_s"].tolist() == [600, 89_400, 60]
+
+
+def test_without_users_nothing_is_said_of_them():
+    found = fidelity(log(200, user=None), log(200, seed=1))
+    assert found.users == {} and found.user_distances == ()

@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth import GENERATORS, fit_generator, load_generator
+from kilowait.synth import GENERATORS, WhatIf, fit_generator, load_generator, offered_load
 from kilowait.synth.conditions import parse_conditions
 
 BRIEF = {"steps": 3, "width": 16, "batch": 100}
@@ -115,6 +115,21 @@ class TestLaws:
         assert set(made["queue"].tolist()) == {1}
         assert made["nodes"].max() <= 16
         assert set((made["submit_s"] // 3600 % 24).tolist()) <= set(range(8, 14))
+
+    def test_progress_is_told(self, fitted, name):
+        shares: list[float] = []
+        fitted[name].sample(300, told=lambda what, share: shares.append(share))
+        assert all(0 <= share <= 1 for share in shares) and shares == sorted(shares) and shares[-1] == 1
+
+    def test_what_ifs_are_met(self, fitted, name):
+        asked = {"load": 0.4, "nodes": 128, "mix": {"nodes": {1: 0}}, "grow": {"user": {1: 2}}}
+        made = fitted[name].sample(days=14, seed=1, conditions={"queue": "short"}, **asked)
+        assert offered_load(made, 128) == pytest.approx(0.4, rel=1e-3)
+        assert made.meta["max_procs"] == 128 and made["nodes"].min() > 1
+        assert set(made["queue"].tolist()) == {0}
+        assert (np.diff(made["submit_s"]) >= 0).all() and made["submit_s"].min() >= log()["submit_s"].min()
+        parts = fitted[name].tables(days=14, seed=1, conditions={"queue": "short"}, what_if=WhatIf(**asked))
+        assert np.array_equal(np.concatenate([part["submit_s"] for part in parts]), made["submit_s"])
 
     @pytest.mark.parametrize("constant", ["nodes", "estimate_s", "runtime_s", "user", "status", "queue"])
     def test_constant_columns(self, name, constant):

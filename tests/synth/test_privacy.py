@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth.privacy import anonymity, leaks
+from kilowait.synth.privacy import anonymity, anonymity_by_k, leaks
 from tests.synth.test_generator import log
 
 SEEN, HELD_OUT, FRESH = (log(800, seed=seed) for seed in (0, 1, 2))
@@ -20,6 +20,7 @@ def test_fresh_jobs_are_not_accused():
     assert found.membership_auc == pytest.approx(0.5, abs=0.05)
     assert found.copies == pytest.approx(found.copies_of_held_out, abs=0.03)
     assert found.copied_pairs < 0.02
+    assert found.given_away == ()
 
 
 def test_a_planted_copy_is_caught():
@@ -29,6 +30,16 @@ def test_a_planted_copy_is_caught():
     assert found.nearer_to_seen > 0.85
     assert found.membership_advantage > 0.8 and found.membership_auc > 0.9
     assert found.closest_seen == 0 < found.closest_held_out
+    assert found.given_away == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
+
+
+def test_a_copy_that_was_blurred_is_caught():
+    """No job is equal, all are near: who counts copies alone is deceived."""
+    rng = np.random.default_rng(0)
+    blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
+    found = leaks(blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT)
+    assert found.copies < 0.5
+    assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
 
 
 def test_part_of_a_copy_is_seen_as_such():
@@ -70,6 +81,10 @@ class TestAnonymity:
     def test_what_is_known_by_default(self):
         assert anonymity(SEEN).known == ("nodes", "gpus", "estimate_s", "queue", "hour")
         assert anonymity(SEEN, known=["queue"]).jobs_below == 0
+
+    def test_for_several_k(self):
+        found = anonymity_by_k(SEEN, (2, 5))
+        assert found == {k: anonymity(SEEN, k=k).jobs_below for k in (2, 5)}
 
     def test_errors(self):
         with pytest.raises(

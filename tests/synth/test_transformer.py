@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.facts import facts_of, rows_of
-from kilowait.synth.transformer.calendar import CONDITIONS, calendar_of
+from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.codes import codes_of, run_codes_of
 from kilowait.synth.transformer.network import HEADS, Network, Shape
 from kilowait.synth.transformer.sampling import LONGEST, _read, chains_of
@@ -49,6 +49,15 @@ class TestCodes:
         assert (back - request).max() <= max(0.0, (runtime - request).max())
         assert (codes.least_s()[coded] <= runtime).all()
 
+    def test_between_the_values_of_a_bin(self):
+        ran = np.array([1.0, 5, 9, 1000, 2000, 9000])
+        codes = codes_of(ran, atoms=1, bins=2)
+        coded = np.tile(codes.encode(ran), 300)
+        back = codes.decode(coded, np.random.default_rng(0), between=True)
+        assert np.array_equal(codes.encode(back), coded)
+        assert not set(back.tolist()) <= set(ran.tolist()) and (back % 1 == 0).all()
+        assert back.min() >= 1 and back.max() <= 9000
+
     def test_few_values_are_all_exact(self):
         requests = np.repeat([600.0, 3600.0, 43200.0], [50, 3, 1])
         codes = codes_of(requests, atoms=10, bins=4)
@@ -57,6 +66,34 @@ class TestCodes:
 
 
 class TestCalendar:
+    def test_long_sessions_are_cut(self):
+        submit_s = np.arange(0, 10 * 3600, 600.0)
+        first, start = session_starts(submit_s, np.zeros(60, np.int64), 1800.0)
+        assert first.sum() == 1
+        assert submit_s[start].tolist() == [0, 4 * 3600, 8 * 3600]
+
+    def test_a_queue_stands_for_who_submits_where_nobody_is_known(self):
+        rows = {"submit_s": np.arange(4.0), "queue": np.array([7, 3, 7, 3])}
+        order, user = by_user(rows)
+        assert order.tolist() == [1, 3, 0, 2] and user.tolist() == [0, 0, 1, 1]
+        assert by_user({"submit_s": np.arange(2.0)})[1].tolist() == [0, 0]
+
+    def test_busy_weeks_are_days(self):
+        jobs = 1400
+        submit_s = np.sort(np.random.default_rng(0).uniform(0, 14 * 86400, jobs)).round()
+        rows = {
+            "submit_s": submit_s,
+            "nodes": np.ones(jobs, np.int64),
+            "runtime_s": np.ones(jobs),
+            "user": np.zeros(jobs, np.int64),
+        }
+        codes = np.zeros((jobs, 1), np.int64)
+        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        assert len(calendar.week) == 14 and calendar.week.tolist() == [0] * 7 + [1] * 7
+        quiet = {name: column[::10] for name, column in rows.items()}
+        calendar = calendar_of(quiet, codes[::10], (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        assert calendar.week.tolist() == [0, 1]
+
     def made(self):
         table = JobTable(
             job_id=np.arange(1, 7),
@@ -93,8 +130,15 @@ class TestCalendar:
         calendar = self.made()
         assert calendar.menu[:, :, 0].tolist() == [[0, 2], [0, 2], [1, 2]]  # 2 is an empty place
         assert (calendar.share > 0).tolist() == [[True, False]] * 3
-        assert calendar.daily_work[0].tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
-        assert calendar.daily_work[1].tolist() == [0.0] + [110.0] * 6
+        assert calendar.daily_work[0].sum(1).tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
+        assert calendar.daily_work[1].sum(1).tolist() == [0.0] + [110.0] * 6
+
+    def test_work_is_kept_by_kind(self):
+        calendar = self.made()
+        kind = calendar.kind(np.array([10.0, 20, 40, 50, 60, 30]), np.array([1, 1, 1, 1, 1, 2]))
+        assert kind.max() < calendar.kinds == calendar.daily_work.shape[2]
+        work = np.bincount(kind, [10.0, 20, 40, 50, 60, 60], calendar.kinds)
+        assert calendar.daily_work[:, -1].sum(0).tolist() == work.tolist()
 
 
 def test_chains_do_not_cross_users_and_are_not_too_long():
@@ -126,16 +170,19 @@ def test_one_job_at_a_time_is_all_at_once():
 
 def test_steering_brings_the_work_to_what_is_wanted():
     rng = np.random.default_rng(0)
-    work = rng.lognormal(0, 1.5, (4, 300, 7))
+    work = rng.lognormal(0, 1.5, (4, 300, 7, 2))
     week = np.repeat(np.arange(10), 30)
-    wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7)).sum(0) for _ in range(10)], axis=1)
+    wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7, 2)).sum(0) for _ in range(10)], axis=1)
     taken = choose(work, week, wanted, rng)
 
-    def missed(pick):
-        total = np.array([work[pick, np.arange(300)][week == number].sum() for number in range(10)])
-        return np.abs(total / wanted[:, -1] - 1)
+    def missed(pick, kinds):
+        mine = work[pick, np.arange(300)][..., kinds]
+        total = np.array([mine[week == number].sum() for number in range(10)])
+        return np.abs(total / wanted[:, -1, kinds].sum(1) - 1)
 
-    assert missed(taken).max() < 0.2 and missed(taken).mean() < 0.25 * missed(np.zeros(300, int)).mean()
+    for kinds, least in (([0, 1], 0.3), ([0], 0.5), ([1], 0.5)):
+        assert missed(taken, kinds).mean() < least * missed(np.zeros(300, int), kinds).mean()
+    assert missed(taken, [0, 1]).max() < 0.2
     assert (choose(work[:1], week, wanted, rng) == 0).all()
 
 
@@ -232,3 +279,51 @@ def test_facts_forget_who_people_are():
         and facts.numbered == {"user": 12, "account": 4}
     )
     assert rows_of(log(), facts)["user"].max() == 11
+
+
+def test_a_log_without_requests_has_none_in_samples(monkeypatch):
+    whole = log(400)
+    real = whole.with_columns(estimate_s=whole["runtime_s"])
+    kinds = []
+
+    def seen(work, week, wanted, rng):
+        kinds.append((work.sum((0, 1, 2)) > 0, wanted[:, -1].sum(0) > 0))
+        return choose(work, week, wanted, rng)
+
+    monkeypatch.setattr("kilowait.synth.transformer.generator.choose", seen)
+    made = fit_generator(real, "transformer", passes=0.5, width=8, layers=1).sample(400, seed=1)
+    # Long and short jobs are told apart by their run times, in draws as in the log.
+    assert all((drawn & wanted).sum() > wanted.sum() / 2 for drawn, wanted in kinds) and kinds
+    assert np.array_equal(made["estimate_s"], made["runtime_s"])
+    assert made["runtime_s"].max() <= real["runtime_s"].max()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_on_a_gpu():
+    """What is learned there comes back to the processor, goes on after a kill, and makes jobs."""
+    from kilowait.synth.transformer import training
+
+    class Kept:
+        states, begin = [], None
+
+        def read(self):
+            return self.begin
+
+        def write(self, state):
+            import copy
+
+            self.states.append(copy.deepcopy(state))
+
+    kept, again = Kept(), Kept()
+    tiny = {"passes": 2, "width": 16, "layers": 1, "device": "cuda"}
+    every, training.KEPT_EVERY = training.KEPT_EVERY, 4
+    try:
+        whole = fit_generator(log(), "transformer", keep=kept, **tiny)
+        again.begin = kept.states[0]
+        parts = fit_generator(log(), "transformer", keep=again, **tiny)
+    finally:
+        training.KEPT_EVERY = every
+    one, two = whole._state(), parts._state()
+    for name in one:
+        assert np.allclose(one[name], two[name], atol=1e-3), name
+    assert len(whole.sample(300, seed=1)) == 300

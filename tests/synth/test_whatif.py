@@ -1,4 +1,4 @@
-"""What-ifs: every kind of generator, alone and combined; and what cannot be is told in words."""
+"""What-ifs, alone and combined, and what cannot be, in words. That all generators have them is a law of theirs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from hypothesis import strategies as st
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth import GENERATORS, WhatIf, fit_generator, lublin, offered_load
+from kilowait.synth import WhatIf, fit_generator, lublin, offered_load
 from kilowait.synth.facts import facts_of
 from kilowait.synth.whatif import Changes, new_sizes, parse_changes
 from tests.synth.test_generator import TABLES, log
 
 QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "menu": 4}}
 """Settings with which fitting and drawing take a moment."""
+KINDS = ("bootstrap", "copula", "transformer")
+"""Copies, jobs apart from one another, users with habits: what-ifs know nothing of the others either."""
 
 
 @pytest.fixture(scope="module")
 def fitted():
     """Each generator, fitted once to a log whose machine is a third busy."""
-    return {name: fit_generator(log(), name, seed=3, **QUICK.get(name, {})) for name in GENERATORS}
+    return {name: fit_generator(log(), name, seed=3, **QUICK.get(name, {})) for name in KINDS}
 
 
 def work(table: JobTable) -> np.ndarray:
@@ -36,8 +38,8 @@ def a_day(table: JobTable, which: np.ndarray) -> float:
     return which.sum() / np.ptp(table["submit_s"]) * 86400
 
 
-@pytest.mark.parametrize("name", GENERATORS)
-class TestEveryGenerator:
+@pytest.mark.parametrize("name", KINDS)
+class TestKinds:
     @pytest.mark.parametrize("load", [0.1, 0.9])
     def test_the_load_is_met_and_hours_stay(self, fitted, name, load):
         made = fitted[name].sample(500, seed=1, load=load)
@@ -325,7 +327,7 @@ class TestHorizons:
 
 
 def test_fewer_than_the_log_begins_at_its_first_submission(fitted):
-    for name in GENERATORS:
+    for name in KINDS:
         for seed in range(5):
             made = fitted[name].sample(50, seed=seed)
             assert made["submit_s"].min() >= log()["submit_s"].min(), name

@@ -59,6 +59,11 @@ class Mixture:
         """Whether nothing is learned from real jobs."""
         return self.share == 1.0
 
+    @property
+    def tables(self) -> dict[str, JobTable]:
+        """The generated jobs by a name, for those who tell of them."""
+        return {f"generated ({place})": table for place, table in enumerate(self.generated, 1)}
+
     def share_at(self, done: float) -> float:
         """The share of generated jobs when `done`, 0 to 1, of the training is done."""
         if self.curriculum == "mixed":

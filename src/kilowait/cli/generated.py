@@ -80,7 +80,7 @@ def generated_jobs(
             asked, workload, machine, seed=seed, trace=scenario.trace, load=scenario.load, as_logged=logged
         )
     for text in drawn.warnings:
-        show.note(f"warning: {text}")
+        show.say(f"warning: {text}")
     return drawn
 
 

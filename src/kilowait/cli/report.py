@@ -24,7 +24,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            help="Folders that kilowait simulate, compare, train or predict report wrote with --out.",
+            help="Folders that kilowait simulate, compare, train, predict report or synth score wrote with --out.",
             show_default=False,
         ),
     ],

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
-
-if TYPE_CHECKING:
-    from kilowait.experiments.synthetic import Score
+from kilowait.cli import options, show, synth_score
+from kilowait.cli.resuming import resumable, state_folder
 
 app = typer.Typer(
     add_completion=False,
@@ -25,23 +23,21 @@ _FIT = """\b
 Examples:
   kilowait synth fit log.swf.gz --model transformer --out models/ours
   kilowait synth fit lublin:5000:128:0.9:7 --model copula --out models/made
-  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first"""
+  kilowait synth fit log.swf.gz --jobs 20000 --set passes=10,menu=3 --out models/first
+  kilowait synth fit log.swf.gz --device cuda --resume --out models/ours
+  kilowait synth fit log.swf.gz --set dp_epsilon=8 --out models/private
+  kilowait synth fit log.swf.gz --model sdv:TVAE --set python=~/sdv/bin/python,epochs=50 --out models/theirs"""
 _SAMPLE = """\b
 Examples:
   kilowait synth sample models/ours --jobs 50000 --seed 1 --out made.swf.gz
   kilowait synth sample models/ours --jobs 10000 --load 0.9 --where nodes=1:16,hour=8:18 --out busy.parquet
   kilowait synth sample models/ours --days 365 --nodes 512 --out larger.parquet
   kilowait synth sample models/ours --days 90 --grow queue=long*3 --mix nodes=1:4*0.5,64:128*2 --out grown.parquet
-  kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet"""
-_SCORE = """\b
-Examples:
-  kilowait synth score log.swf.gz made.swf.gz
-  kilowait synth score log.swf.gz made.swf.gz --held-out other_weeks.swf.gz --json"""
+  kilowait synth sample models/ours --jobs 20000 --mix nodes=1=60% --out serial.parquet
+  kilowait synth sample models/theirs --jobs 10000 --trust ~/sdv/bin/python --out made.swf.gz"""
 _LIST = """\b
 Example:
   kilowait synth list"""
-SHOWN_PAIRS = 5
-"""Correlations shown, those that are farthest off; --json has them all."""
 
 
 @contextmanager
@@ -76,6 +72,16 @@ def fit(
             "--names", help="Keep numbers and names of users and accounts, in the folder and in samples."
         ),
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="D", help="Where networks learn: cpu, cuda, or auto for a GPU where there is one."
+        ),
+    ] = "auto",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a fit that was interrupted, from its last checkpoint."),
+    ] = False,
     jobs: options.Rows = None,
     columns: options.Columns = None,
     format: options.Format = None,
@@ -84,15 +90,19 @@ def fit(
 ) -> None:
     """Learn a workload from a log.
 
-    The folder holds numbers only, no code. What they tell of the log is on the page on synthetic workloads.
+    The folder holds numbers only, no code, unless the generator is one of sdv or realtabformer, which keep pickles.
+    What they tell of the log is on the page on synthetic workloads. While a network learns, its state is kept in
+    DIR.training; --resume ends with the folder an uninterrupted fit would have written, byte for byte on a processor.
     """
+    from kilowait.experiments.fitting import fit_folder
     from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic import fit_folder, parse_settings
+    from kilowait.experiments.synthetic import parse_settings
 
     chosen = None if settings is None else parse_settings(settings)
     with show.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, strict=strict, rows=jobs)
-    with _progress() as told:
+    state = state_folder(out, resume=resume, force=force)
+    with _progress() as told, resumable(state, resume=resume):
         manifest = read.provenance(trace, show.command(context), show.today())
         made = fit_folder(
             read.jobs,
@@ -104,8 +114,16 @@ def fit(
             manifest=manifest,
             force=force,
             told=told,
+            device=device,
+            state=state,
+            resume=resume,
         )
-    print(f"{made.name} fitted to {show.count(made.facts.jobs, 'job')} of {trace}, written to {out}")
+    print(f"{made.name} fitted to {show.count(len(read.jobs), 'job')} of {trace}, written to {out}")
+    if made.privacy is not None:
+        print(
+            f"epsilon {made.privacy['epsilon']:.2f}, delta {made.privacy['delta']:g}, of any one user; what is taken "
+            f"as public and what is not covered is in {out / 'card.json'}"
+        )
 
 
 @app.command(epilog=_SAMPLE)
@@ -164,6 +182,13 @@ def sample(
         str | None,
         typer.Option(metavar="F", help="swf, csv, parquet or batsim; else by the ending of --out."),
     ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="Let this Python run the code in the folder: one of sdv or realtabformer that you trust.",
+        ),
+    ] = None,
 ) -> None:
     """Draw jobs from a generator and write them as a job log; what-ifs can be combined.
 
@@ -191,6 +216,7 @@ def sample(
             what_if=what_if,
             cluster=cluster,
             format=to,
+            trust=trust,
             told=told,
         )
     print(
@@ -198,159 +224,24 @@ def sample(
     )
 
 
-@app.command(epilog=_SCORE)
-def score(
-    real: Annotated[str, typer.Argument(metavar="REAL", help="The log the generator was fitted to.")],
-    made: Annotated[str, typer.Argument(metavar="SYNTHETIC", help="Generated jobs.")],
-    held_out: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Real jobs the generator has not seen, for measures of privacy."),
-    ] = None,
-    policies: Annotated[
-        str, typer.Option(metavar="P,...", help="Rules to simulate both under, with EASY backfilling.")
-    ] = "fcfs,sjf",
-    cluster: options.Cluster = "auto",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the classifier.")] = 0,
-    jobs: options.Rows = None,
-    json: options.Json = False,
-) -> None:
-    """Say how like generated jobs are to real ones: columns, correlations, a classifier, arrivals, users, waits.
-
-    With real jobs that the generator has not seen also what it gives away of those it has seen.
-    """
-    from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic import score as scored
-
-    with show.busy("reading ..."):
-        tables = [
-            workload_of(trace, rows=jobs if trace is real else None).jobs
-            for trace in (real, made, *([held_out] if held_out else []))
-        ]
-    with _progress() as told:
-        found = scored(
-            tables[0],
-            tables[1],
-            held_out=tables[2] if held_out else None,
-            cluster=cluster,
-            policies=[name.strip() for name in policies.split(",")],
-            seed=seed,
-            told=told,
-        )
-    if json:
-        show.json_document({"real": real, "synthetic": made, "held_out": held_out, **found.document()})
-        return
-    _show(real, made, found)
+app.command(epilog=synth_score.EPILOG)(synth_score.score)
 
 
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the kinds of generator, and what can be set."""
-    from kilowait.synth.generator import GENERATORS, settings_of
+    from kilowait.synth.generator import GENERATORS, OUTSIDE, settings_of
 
-    rows = [(name, what, settings_of(name)) for name, (_, what) in GENERATORS.items()]
+    rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
     if json:
         show.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return
     cells = [
-        [name, what, ", ".join(f"{key}={'auto' if value is None else value}" for key, value in known.items())]
+        [
+            name,
+            what,
+            ", ".join(f"{key}={'auto' if value in (None, '') else value}" for key, value in known.items()),
+        ]
         for name, what, known in rows
     ]
     show.table(["name", "what it is", "settings"], cells, left=3)
-
-
-# -- what is printed -----------------------------------------------------------------------------
-
-
-def _show(real: str, made: str, found: Score) -> None:
-    alike = found.fidelity
-    show.title(f"{made} against {real}")
-    show.facts(
-        [
-            ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} generated"),
-            ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} generated"),
-            (
-                "told apart",
-                f"AUC {alike.auc:.3f}; with the user's history {alike.auc_history:.3f} (0.5: not at all)",
-            ),
-        ]
-    )
-    print()
-    show.table(
-        ["column", "KS", "moved by", "of a standard deviation"],
-        [
-            [one.column, f"{one.ks:.3f}", show.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
-            for one in alike.distances
-        ],
-    )
-    print()
-    far = sorted(alike.pairs, key=lambda pair: -abs(pair.difference))[:SHOWN_PAIRS]
-    show.table(
-        ["correlations farthest off", "kind", "real", "generated", "difference"],
-        [
-            [
-                f"{pair.one}, {pair.other}",
-                pair.kind,
-                f"{pair.real:.3f}",
-                f"{pair.made:.3f}",
-                f"{pair.difference:+.3f}",
-            ]
-            for pair in far
-        ],
-        left=2,
-    )
-    print()
-    both = {**alike.arrivals, **alike.users}
-    show.table(
-        ["arrivals and users", "real", "generated"],
-        [
-            [name.replace("_", " "), show.number(one), show.number(other)]
-            for name, (one, other) in both.items()
-        ],
-    )
-    print()
-    show.table(
-        ["mean wait under", "real", "generated", "ratio"],
-        [
-            [f"{wait.policy}, easy", show.span(wait.real_s), show.span(wait.made_s), f"{wait.ratio:.3f}"]
-            for wait in found.waits
-        ],
-    )
-    print()
-    _show_privacy(found)
-
-
-def _show_privacy(found: Score) -> None:
-    known = found.anonymity[0]
-    alone = f"jobs alike in {', '.join(known.known)} with those of fewer than {known.k} users"
-    rows = [[alone, *(show.percent(one.jobs_below) for one in found.anonymity)]]
-    show.table(["privacy", "real", "generated"], rows)
-    if found.leaks is None:
-        show.note(
-            "whether jobs were copied is told only beside real jobs the generator has not seen: --held-out FILE"
-        )
-        return
-    gave = found.leaks
-    print()
-    show.table(
-        ["what is given away", "generated", "held out, or by chance"],
-        [
-            [
-                "copies of seen jobs, time apart",
-                show.percent(gave.copies),
-                show.percent(gave.copies_of_held_out),
-            ],
-            [
-                "with the user's job before",
-                show.percent(gave.copied_pairs),
-                show.percent(gave.copied_pairs_of_held_out),
-            ],
-            ["nearer to a seen than to a held-out job", show.percent(gave.nearer_to_seen), "50.0 %"],
-            [
-                "distance to the closest, seen and held out",
-                f"{gave.closest_seen:.3f}",
-                f"{gave.closest_held_out:.3f}",
-            ],
-            ["who was seen, guessed: AUC", f"{gave.membership_auc:.3f}", "0.500"],
-            ["who was seen, guessed: advantage", show.percent(gave.membership_advantage), "0.0 %"],
-        ],
-    )

@@ -26,6 +26,7 @@ __all__ = [
     "can_resume",
     "check_begun",
     "check_memory",
+    "jobs_digest",
     "mark_begun",
     "search_in",
     "training_folder",
@@ -95,7 +96,7 @@ def search_in(
 def _seen(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
     """Jobs and machine, with their digests."""
     return {
-        **{f"{name} jobs": f"{len(jobs):,} (digest {_digest(jobs)})" for name, jobs in parts.items()},
+        **{f"{name} jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})" for name, jobs in parts.items()},
         "machine": f"{cluster.name} (digest {hashlib.sha256(repr(cluster).encode()).hexdigest()[:12]})",
     }
 
@@ -160,7 +161,8 @@ def _free_bytes() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
 
 
-def _digest(jobs: JobTable) -> str:
+def jobs_digest(jobs: JobTable) -> str:
+    """Twelve digits that tell one table of jobs from another."""
     found = hashlib.sha256()
     for name in jobs.columns:
         found.update(name.encode())

@@ -174,14 +174,14 @@ def learn(
     if mixture is not None:
         check_mixed(cluster, powered=power is not None)
         laid = laid_out(jobs, mixture)
-        parts |= {f"generated {place}": made for place, made in enumerate(mixture.generated, 1)}
+        parts |= mixture.tables
         jobs = laid.jobs
-    shortest = min(len(part) for name, part in parts.items() if name != "validation")
-    if shortest < how.episode_jobs:
-        raise InputError(
-            f"the training part of the log has {shortest:,} jobs and an episode {how.episode_jobs:,}; take shorter "
-            "episodes (--episode-jobs) or a longer log"
-        )
+    for name, part in parts.items():
+        if name != "validation" and len(part) < how.episode_jobs:
+            raise InputError(
+                f"there are {len(part):,} {name} jobs, and an episode has {how.episode_jobs:,}; take shorter episodes "
+                "(--episode-jobs) or a longer log"
+            )
     world = world_for(cluster, how, power)
     settings = how.algorithm_settings()
     with computing(how.device, None):

@@ -69,8 +69,7 @@ def train(
     besides.
     """
     parts = split(jobs)
-    made = () if mixture is None else mixture.generated
-    generated = {f"generated {place}": table for place, table in enumerate(made, 1)}
+    generated = {} if mixture is None else mixture.tables
     agent, history = agents.train(
         parts.train,
         parts.validation,

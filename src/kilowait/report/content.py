@@ -30,9 +30,11 @@ __all__ = [
     "capital",
     "count",
     "doubts",
+    "listed",
     "number",
     "pairs_against",
     "share",
+    "short_name",
     "summary",
 ]
 
@@ -89,7 +91,7 @@ class Findings:
     @property
     def trace(self) -> str:
         """Its name without folders and the endings of files."""
-        return _ENDINGS.sub("", PurePath(self.contest.trace).name) or self.contest.trace
+        return short_name(self.contest.trace)
 
     @property
     def placed(self) -> bool:
@@ -408,20 +410,34 @@ def _price(found: Findings) -> list[str]:
             gains.append(f"the {words} falls from {told(theirs)} to {told(ours)}")
     said = []
     if gains:
-        said.append(f"Under {best} instead of {plain} {_listed(gains)}.")
+        said.append(f"Under {best} instead of {plain} {listed(gains)}.")
     if costs:
-        said.append(f"It has a price: under {best} instead of {plain} {_listed(costs)}.")
+        said.append(f"It has a price: under {best} instead of {plain} {listed(costs)}.")
     elif gains:
         said.append("Neither the longest wait nor the number of jobs left waiting grows.")
     return said
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """With commas, and an *and* before the last.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _sentence(note: str) -> str:
     return f"{capital(note)}{'' if note.endswith('.') else '.'}"
+
+
+def short_name(trace: str) -> str:
+    """A trace without folders and the endings of files.
+
+    >>> short_name("logs/KTH-SP2-1996-2.1-cln.swf.gz")
+    'KTH-SP2-1996-2.1-cln'
+    """
+    return _ENDINGS.sub("", PurePath(trace).name) or trace
 
 
 def capital(text: str) -> str:

@@ -262,16 +262,28 @@ def _bytes(figure: Any, kind: str) -> bytes:
 class drawing:
     """A figure with its axes, in our style, without pyplot."""
 
-    def __init__(self, *, height_in: float, rows: int = 1, columns: int = 1, share_x: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        height_in: float,
+        rows: int = 1,
+        columns: int = 1,
+        share_x: bool = False,
+        width_in: float | None = None,
+        heights: Sequence[float] | None = None,
+    ) -> None:
+        """A grid of axes; `width_in` of all columns together, `heights` of the rows relative to one another."""
         self._matplotlib = need_matplotlib()
         self._style = self._matplotlib.rc_context(STYLE)
-        self._size, self._grid, self._share = (WIDTH_IN * columns, height_in), (rows, columns), share_x
+        width = WIDTH_IN * columns if width_in is None else width_in
+        self._size, self._grid, self._share = (width, height_in), (rows, columns), share_x
+        self._heights = heights
 
     def __enter__(self) -> tuple[Any, Any]:
         self._style.__enter__()
         figure = self._matplotlib.figure.Figure(figsize=self._size, layout="constrained")
         self._matplotlib.backends.backend_agg.FigureCanvasAgg(figure)
-        return figure, figure.subplots(*self._grid, sharex=self._share)
+        return figure, figure.subplots(*self._grid, sharex=self._share, height_ratios=self._heights)
 
     def __exit__(self, *problem: Any) -> None:
         self._style.__exit__(*problem)

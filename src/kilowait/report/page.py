@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.folders import Comparison, Foretold, Run, Trained, contest_of_runs, open_folder
-from kilowait.evaluation.judging import WORDS, Contest
+from kilowait.evaluation.judging import Contest
 from kilowait.report import charts, figures, pictures, sections
 from kilowait.report.content import Findings, pairs_against
 from kilowait.report.energy import charts as energy_charts
@@ -37,26 +32,19 @@ from kilowait.report.learning import fronts as learning_fronts
 from kilowait.report.learning import pictures as learning_pictures
 from kilowait.report.learning import sections as learning_sections
 from kilowait.report.learning.findings import Judged, Training
+from kilowait.report.opening import Opened, Source, opened
+from kilowait.report.synthetic.findings import Likened
+from kilowait.report.synthetic.sections import likened_parts
+from kilowait.report.writing import MARK, check_page, write_page
 
 __all__ = ["Source", "Training", "check_page", "page", "write_report"]
 
-_MARK = '<meta name="generator" content="kilowait">'
 _SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
 _OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
 """For the pages that need them only."""
 Progress = Callable[[str], None]
 Figures = dict[str, Callable[[], Drawn]]
 """By name of their files; those that only files have are drawn when they are asked for."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A folder the numbers come from."""
-
-    folder: str
-    kind: str
-    manifest: Mapping[str, Any] = field(default_factory=dict)
-    scenario: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_report(
@@ -70,11 +58,12 @@ def write_report(
 ) -> Path:
     """Write the page on some run folders; with `figures` every figure as SVG and PNG too.
 
-    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons, trained agents
-    and predicted run times may be added. An earlier report at `out` is replaced, another file is not.
+    Runs are compared with one another and must be of the same jobs on the same machine. Comparisons, trained agents,
+    predicted run times and scores of synthetic workloads may be added. An earlier report at `out` is replaced, another
+    file is not.
 
     Args:
-        folders: what `kilowait simulate`, `compare`, `train` or `predict report` wrote.
+        folders: what `kilowait simulate`, `compare`, `train`, `predict report` or `synth score` wrote.
         out: the HTML file; folders above it are made.
         figures: a folder for the figures.
         title: of the page.
@@ -87,15 +76,15 @@ def write_report(
     target = Path(out)
     check_page(target)
     say = progress if progress is not None else _silent
-    contests, training, foretold, sources = _opened(folders, say)
-    found = [Findings(contest, seed, bounds) for contest, bounds in contests]
+    given = opened(folders, say)
+    found = [Findings(contest, seed, bounds) for contest, bounds in given.contests]
     drawn: Figures = {}
-    text = _page(found, training, foretold, sources, title, say, drawn)
+    text = _page(found, given, title, say, drawn)
     if figures is not None:
         say("writing the figures")
         _save_figures(drawn, Path(figures))
     say(f"writing {target}")
-    _write(target, text)
+    write_page(target, text)
     return target
 
 
@@ -108,7 +97,8 @@ def page(
     seed: int = 0,
 ) -> str:
     """The page as HTML."""
-    return _page([Findings(contest, seed) for contest in contests], training, (), sources, title, _silent, {})
+    given = Opened(training=list(training), sources=list(sources))
+    return _page([Findings(contest, seed) for contest in contests], given, title, _silent, {})
 
 
 # -- the page ----------------------------------------------------------------------------------------
@@ -116,19 +106,17 @@ def page(
 
 def _page(
     found: Sequence[Findings],
-    training: Sequence[Training],
-    foretold: Sequence[Foresight],
-    sources: Sequence[Source],
+    given: Opened,
     title: str | None,
     say: Progress,
     drawn: Figures,
 ) -> str:
-    if not (found or training or foretold):
+    if not (found or given.training or given.foretold or given.likened):
         raise InputError(
-            "a report of nothing; give at least one run, comparison, agent or folder of predictions"
+            "a report of nothing; give at least one run, comparison, agent, folder of predictions or score"
         )
     figures.need_matplotlib()
-    name = title if title is not None else _title(found, training, foretold)
+    name = title if title is not None else _title(found, given)
     parts: list[tuple[str, str, str]] = []  # id, heading, content
     short = {}  # headings that are too long for a link
     if found:
@@ -139,11 +127,14 @@ def _page(
         short[heading] = each.trace if len(found) > 1 else "Results"
         prefix = f"{number + 1}-{_slug(each.trace)}-" if len(found) > 1 else ""
         parts.append((f"trace-{number}", heading, "".join(_contest(each, number, prefix, drawn))))
-    if training:
-        parts.append(("training", "Training", "".join(_training(training, drawn))))
-    if foretold:
+    if given.training:
+        parts.append(("training", "Training", "".join(_training(given.training, drawn))))
+    if given.foretold:
         say("drawing predictions")
-        parts.append(("foresight", "Predicted run times", "".join(_foresight(foretold, drawn))))
+        parts.append(("foresight", "Predicted run times", "".join(_foresight(given.foretold, drawn))))
+    for number, likened in enumerate(given.likened):
+        say(f"drawing {likened.name}")
+        parts += _likened(likened, number, len(given.likened) > 1, drawn)
     ledgers = [each for each in found if each.contest.ledger is not None]
     if ledgers:
         read = "".join(
@@ -152,8 +143,8 @@ def _page(
             for each in ledgers
         )
         parts.append(("ledger", "What was read", read))
-    if sources:
-        told = "".join(sections.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in sources)
+    if given.sources:
+        told = "".join(sections.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in given.sources)
         parts.append(("provenance", "Provenance", told))
     links = "".join(
         f'<li><a href="#{anchor}">{escape(short.get(words, words))}</a></li>' for anchor, words, _ in parts
@@ -167,7 +158,7 @@ def _page(
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'{_MARK}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'{MARK}\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(name)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#main">Skip to the report</a>\n'
@@ -194,11 +185,13 @@ def _scripts(found: Sequence[Findings]) -> list[str]:
     return scripts
 
 
-def _title(found: Sequence[Findings], training: Sequence[Training], foretold: Sequence[Foresight]) -> str:
-    if not found and not training:
-        return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in foretold))}"
+def _title(found: Sequence[Findings], given: Opened) -> str:
+    if not found and given.training:
+        return f"Training of {given.training[0].name}"
+    if not found and given.foretold:
+        return f"Predicted run times of {', '.join(dict.fromkeys(each.trace for each in given.foretold))}"
     if not found:
-        return f"Training of {training[0].name}"
+        return "; ".join(f"{each.made} against {each.real}" for each in given.likened)
     traces = ", ".join(dict.fromkeys(each.trace for each in found))
     labels = found[0].contest.labels
     if len(found) == 1 and len(labels) == 1:
@@ -343,6 +336,17 @@ def _foresight(foretold: Sequence[Foresight], drawn: Figures) -> Iterator[str]:
         yield from foresight_parts(each, add, 4 if several else 3)
 
 
+def _likened(found: Likened, number: int, several: bool, drawn: Figures) -> list[tuple[str, str, str]]:
+    """Sections of the page; where there are several scores, one section for each."""
+    prefix = f"{number + 1}-{_slug(found.name)}-" if several else ""
+    add = partial(_added, drawn, f"{prefix}synthetic-", f"s{number}")
+    made = list(likened_parts(found, add, 4 if several else 3))
+    if not several:
+        return [(f"synthetic-{anchor}", heading, content) for anchor, heading, content in made]
+    whole = "".join(f"<h3>{escape(heading)}</h3>{content}" for _, heading, content in made)
+    return [(f"synthetic-{number}", found.name, whole)]
+
+
 def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: Drawn) -> str:
     """The figure in the page, and by name for files."""
     drawn[f"{prefix}{name}"] = partial(_same, figure)
@@ -356,71 +360,6 @@ def _asset(name: str) -> str:
 # -- folders and files ---------------------------------------------------------------------------------
 
 
-def _opened(
-    folders: Sequence[str | PathLike[str]], say: Progress
-) -> tuple[list[tuple[Contest, Mapping[str, float]]], list[Training], list[Foresight], list[Source]]:
-    if not folders:
-        raise InputError("no folder to report on; give what simulate, compare, train or predict report wrote")
-    runs: list[Run] = []
-    contests: list[tuple[Contest, Mapping[str, float]]] = []
-    training: list[Training] = []
-    foretold: list[Foresight] = []
-    sources: list[Source] = []
-    for folder in folders:
-        say(f"opening {os.fspath(folder)}")
-        _check_finished(Path(folder))
-        opened = open_folder(folder)
-        sources.append(
-            Source(
-                os.fspath(folder), str(opened.manifest.get("kind", "run")), opened.manifest, opened.scenario
-            )
-        )
-        if isinstance(opened, Run):
-            runs.append(opened)
-        elif isinstance(opened, Comparison):
-            contests += zip(opened.contests, _bounds(opened), strict=True)
-        elif isinstance(opened, Foretold):
-            foretold.append(Foresight(opened.path.name, opened.results["foresight"]))
-        else:
-            training.append(_trained(opened))
-    of_runs: list[tuple[Contest, Mapping[str, float]]] = [(contest_of_runs(runs), {})] if runs else []
-    return of_runs + contests, training, foretold, sources
-
-
-def _check_finished(folder: Path) -> None:
-    """The state of a training lies beside the folder of its agent, and is easily named instead."""
-    if (folder / "last.safetensors").exists() and not (folder / "manifest.json").exists():
-        raise InputError(
-            f"{folder} holds the state of a training, not what came out of it; report on "
-            f"{folder.with_suffix('')}, which kilowait train writes at the end"
-        )
-
-
-def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
-    """Of each trace: what no schedule can go below, where the comparison worked it out."""
-    traces = opened.results.get("traces") or [{}] * len(opened.contests)
-    return [
-        {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
-        for trace in traces
-    ]
-
-
-def _trained(opened: Trained) -> Training:
-    results = opened.results
-    objective = str(results.get("objective") or "objective")
-    return Training(
-        opened.path.name,
-        WORDS.get(objective, objective),
-        results.get("training") or (),
-        results.get("weights") or (),
-        results.get("judged") or {},
-        results.get("explained") or {},
-        opened.scenario.get("training") or {},
-        results.get("plain_rule"),
-        results.get("front") or {},
-    )
-
-
 def _save_figures(drawn: Figures, folder: Path) -> None:
     try:
         for name, draw in drawn.items():
@@ -431,38 +370,6 @@ def _save_figures(drawn: Figures, folder: Path) -> None:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower() or "x"
-
-
-def check_page(target: Path) -> None:
-    """Raise unless the page may be written there: asked before the work, not after it."""
-    try:
-        if target.is_dir():
-            raise InputError(
-                f"{target} is a folder; name the file of the page, for instance {target}/report.html"
-            )
-        if target.exists():
-            with target.open(encoding="utf-8", errors="replace") as file:
-                if _MARK not in file.read(2000):
-                    raise InputError(
-                        f"{target} is there already and is no report of kilowait; name another file, or remove it"
-                    )
-        above = next(folder for folder in target.absolute().parents if folder.exists())
-    except OSError as problem:
-        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write the page {target}: {above} is not a folder one may write in")
-
-
-def _write(target: Path, text: str) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    except OSError as problem:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise InputError(f"cannot write the page {target}: {problem.strerror or problem}") from None
 
 
 def _same(figure: Drawn) -> Drawn:

@@ -27,7 +27,7 @@ from kilowait.report.lanes import Lanes, outages
 from kilowait.report.load import load_over_time
 from kilowait.units import format_span
 
-__all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "violins"]
+__all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "slowdown_axis", "violins", "wait_axis"]
 
 Floats = npt.NDArray[np.float64]
 _WAIT_TICKS = {
@@ -59,7 +59,7 @@ def shares(found: Findings) -> Drawn:
             axes.set_xscale("log")
             axes.set_ylim(0, 101)
             axes.set_ylabel("jobs, %")
-        _wait_axis(left, _longest(found, 0))
+        wait_axis(left, _longest(found, 0))
         left.set_xlabel("waited no longer than")
         _lead_axis(right, found)
         right.set_xlabel("took no longer than (JCT)" if found.lead.timed else "bounded slowdown no more than")
@@ -100,7 +100,7 @@ def violins(found: Findings) -> Drawn:
                 f"{found.contest.labels[contender]}: half of the jobs that waited did so for less than "
                 f"{format_span(float(np.median(waited)) if len(waited) else 0.0)}, {share(at_once)} started at once"
             )
-        _wait_axis(left, _longest(found, 0))
+        wait_axis(left, _longest(found, 0))
         _lead_axis(right, found)
         left.set_xlabel("wait of the jobs that did wait")
         right.set_xlabel(found.lead.of_job)
@@ -293,7 +293,8 @@ def _longest(found: Findings, which: int) -> float:
     return max((float(parts[which].max()) for parts in found.spread if len(parts[which])), default=2.0)
 
 
-def _wait_axis(axes: Any, longest: float) -> None:
+def wait_axis(axes: Any, longest: float) -> None:
+    """A logarithmic axis of spans, from a second on."""
     axes.set_xscale("log")
     longest = max(longest, 60.0)
     axes.set_xlim(0.9, longest)
@@ -304,10 +305,11 @@ def _wait_axis(axes: Any, longest: float) -> None:
 
 def _lead_axis(axes: Any, found: Findings) -> None:
     """Of what the page leads with."""
-    (_wait_axis if found.lead.timed else _slowdown_axis)(axes, _longest(found, 1))
+    (wait_axis if found.lead.timed else slowdown_axis)(axes, _longest(found, 1))
 
 
-def _slowdown_axis(axes: Any, longest: float) -> None:
+def slowdown_axis(axes: Any, longest: float) -> None:
+    """A logarithmic axis of slowdowns, from 1 on."""
     axes.set_xscale("log")
     top = max(longest, 10.0)
     axes.set_xlim(0.9, top * 1.1)

@@ -39,6 +39,7 @@ __all__ = [
     "summary_block",
     "table",
     "text",
+    "tile_row",
     "weights_table",
 ]
 
@@ -127,7 +128,11 @@ def _tiles(found: Findings) -> str:
     tiles.append((format_span(float(contest.means("mean_wait_s")[best])), "mean wait", label))
     if not found.placed:
         tiles.append(busy)
-    tiles += _saved(found)
+    return tile_row([*tiles, *_saved(found)])
+
+
+def tile_row(tiles: Iterable[tuple[str, str, str]]) -> str:
+    """Key numbers, large: the value, what it is, and whose or how to read it."""
     items = "".join(
         f"<div><dt>{text(what)}</dt><dd>{text(value)}<small>{text(whose)}</small></dd></div>"
         for value, what, whose in tiles

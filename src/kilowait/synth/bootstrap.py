@@ -36,6 +36,7 @@ class Bootstrap(Generator):
 
     name = "bootstrap"
     settings_type = BootstrapSettings
+    holds = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
     _rows: Columns
 
     def _learn(self, rows: Columns, told: Told) -> None:

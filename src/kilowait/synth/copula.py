@@ -46,6 +46,7 @@ class Copula(Generator):
 
     name = "copula"
     settings_type = CopulaSettings
+    holds = "the values of every column, rare ones included, but not which of them belong together"
     _margins: dict[str, Floats]
     _root: Floats
     """A square root of the correlation of the normal scores."""

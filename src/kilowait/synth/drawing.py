@@ -164,6 +164,7 @@ class _Drawing:
                 yield _chosen(part, slice(left))
             self._coming = max(0.0, min(found / expected - self._done, 1 - found / expected))
             self._done = min(1.0, found / expected)
+            self._told("drawing jobs", self._done)
             if found >= most or until_s >= self._end_s:
                 break
             if jobs is not None and self._drawn >= MOST_DRAWN * jobs + 2 * self._facts.jobs:

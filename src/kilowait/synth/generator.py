@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -35,7 +35,9 @@ from kilowait.synth.whatif import Changes, Kinds, WhatIf
 
 __all__ = [
     "GENERATORS",
+    "OUTSIDE",
     "Generator",
+    "Keep",
     "Part",
     "State",
     "Told",
@@ -63,11 +65,39 @@ GENERATORS: dict[str, tuple[str, str]] = {
     "diffusion": ("kilowait.synth.tabular.models:Diffusion", "rows out of noise, step by step"),
 }
 """Name to where it lives, and what it is."""
+OUTSIDE: dict[str, tuple[str, str]] = {
+    "sdv:CTGAN": ("kilowait.synth.outside:CTGAN", "SDV's adversarial network"),
+    "sdv:TVAE": ("kilowait.synth.outside:TVAE", "SDV's variational autoencoder"),
+    "sdv:CopulaGAN": (
+        "kilowait.synth.outside:CopulaGAN",
+        "SDV's adversarial network on columns made normal",
+    ),
+    "sdv:GaussianCopula": ("kilowait.synth.outside:GaussianCopula", "SDV's copula"),
+    "realtabformer": (
+        "kilowait.synth.outside:RealTabFormer",
+        "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",
+    ),
+}
+"""Those that need other people's libraries, in an environment of their own; see `kilowait.synth.outside`."""
 
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
 
+
+class Keep(Protocol):
+    """Where the state of a training is kept, so that a killed one can be gone on with."""
+
+    def read(self) -> dict[str, Any] | None:
+        """The state to go on with; None where there is none."""
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state in place of the one before."""
+
+
 CARD, STATE = "card.json", "state.npz"
+CODE = (
+    "the state holds a pickle: sampling from this folder runs what code is in it; do so only if you trust it"
+)
 VERSION = 1
 """Of the folder's form."""
 
@@ -78,10 +108,19 @@ class Generator(ABC):
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
     """A frozen dataclass: what one can set, with defaults."""
+    holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
+    """What a folder of this kind holds of people, in words, for the card."""
+    holds_code: ClassVar[bool] = False
+    """Whether what it keeps in its folder runs code when it is opened, as pickles do."""
 
     def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
         self.device = "cpu"
+        self.keep: Keep | None = None
+        self.privacy: dict[str, Any] | None = None
+        """What is promised of the people in the log, where anything is: epsilon, delta, of whom, and what is not."""
+        self.likeness: dict[str, float] | None = None
+        """Of each column how far a sample was from the log (Kolmogorov-Smirnov), where that was measured."""
 
     # -- what each kind brings ---------------------------------------------------------------------
 
@@ -117,6 +156,7 @@ class Generator(ABC):
         names: bool = False,
         told: Told | None = None,
         device: str = "cpu",
+        keep: Keep | None = None,
         **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
@@ -127,11 +167,12 @@ class Generator(ABC):
             names: keep the numbers and names of users and accounts, in the folder and in samples.
             told: called with what is being done and the share that is done.
             device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
+            keep: where a training is kept while it goes on; what is there is gone on with.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, _settings(cls, settings), seed)
-        made.device = device
+        made.device, made.keep = device, keep
         made._learn(rows_of(jobs, facts), told or _nobody)
         return made
 
@@ -235,7 +276,10 @@ class Generator(ABC):
             done += count
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder; no code is in them."""
+        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder.
+
+        No code is in them, unless the generator is one that `holds_code`; the card says so.
+        """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         facts = self.facts
@@ -244,6 +288,10 @@ class Generator(ABC):
             "version": VERSION,
             "seed": int(self.seed),
             "settings": asdict(self.settings),
+            "holds": self._holds(),
+            "privacy": self.privacy,
+            "likeness_ks": self.likeness,
+            **({"warning": CODE} if self.holds_code else {}),
             "log": {
                 item.name: getattr(facts, item.name)
                 for item in fields(facts)
@@ -254,6 +302,11 @@ class Generator(ABC):
         (place / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
         seen = {f"seen.{name}": values for name, values in facts.seen.items()}
         np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
+
+    def _holds(self) -> str:
+        """What the folder holds of people."""
+        names = "; the numbers and names of users and accounts" if "user" in self.facts.seen else ""
+        return self.holds + names
 
 
 def joined(tables: Iterable[JobTable]) -> JobTable:
@@ -271,6 +324,7 @@ def fit_generator(
     names: bool = False,
     told: Told | None = None,
     device: str = "cpu",
+    keep: Keep | None = None,
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -280,11 +334,17 @@ def fit_generator(
     >>> len(generator.sample(2000, seed=7))
     2000
     """
-    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, **settings)
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
 
 
-def load_generator(folder: str | PathLike[str]) -> Generator:
-    """The generator that `Generator.save` wrote into a folder."""
+def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
+    """The generator that `Generator.save` wrote into a folder.
+
+    Args:
+        folder: what was saved.
+        trust: path of the Python that may run code which the folder holds. Only generators of other people's
+            libraries hold any; without this they are not opened.
+    """
     place = Path(folder)
     if not (place / CARD).is_file():
         raise InputError(f"{place} has no {CARD}; name a folder written by kilowait synth fit")
@@ -298,6 +358,11 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             f"{place} is of version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
     kind = _kind(name)
+    if kind.holds_code and trust is None:
+        raise InputError(
+            f"{place} holds a pickle of {name}, and opening it runs what code is in it; if you trust who made it, "
+            "name the Python that has the library: --trust PYTHON, or trust= in Python"
+        )
     try:
         with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             state = {key: file[key] for key in file.files}
@@ -307,7 +372,9 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
             "columns": tuple(card["log"]["columns"]),
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
-        made = kind(LogFacts(**log, seen=seen), _settings(kind, card["settings"]), int(card["seed"]))
+        settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
+        made = kind(LogFacts(**log, seen=seen), _settings(kind, settings), int(card["seed"]))
+        made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
         raise InputError(
@@ -317,9 +384,10 @@ def load_generator(folder: str | PathLike[str]) -> Generator:
 
 
 def _kind(name: str) -> type[Generator]:
-    if name not in GENERATORS:
-        raise UnknownNameError("generator", name, GENERATORS)
-    module, _, found = GENERATORS[name][0].partition(":")
+    known = GENERATORS | OUTSIDE
+    if name not in known:
+        raise UnknownNameError("generator", name, known)
+    module, _, found = known[name][0].partition(":")
     kind: type[Generator] = getattr(import_module(module), found)
     return kind
 
@@ -334,10 +402,13 @@ def settings_of(name: str) -> dict[str, Any]:
 
 
 def _settings(kind: type[Generator], given: Mapping[str, Any]) -> Any:
-    known = [item.name for item in fields(kind.settings_type)]
-    for name in given:
+    known = {item.name: item.default for item in fields(kind.settings_type)}
+    for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of the generator {kind.name}", name, known)
+        if isinstance(value, str) != isinstance(known[name], str):
+            wanted = "words" if isinstance(known[name], str) else "a number"
+            raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {wanted}")
     return kind.settings_type(**given)
 
 

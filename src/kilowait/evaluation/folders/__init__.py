@@ -1,4 +1,4 @@
-"""What runs, comparisons and trained agents leave behind; opened without Numba or torch."""
+"""What runs, comparisons, trained agents, predictions and scores leave behind; opened without Numba or torch."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
     "Comparison",
     "Foretold",
     "Run",
+    "Scored",
     "Trained",
     "check_free",
     "contest_of_runs",
@@ -56,7 +57,25 @@ class Foretold:
     results: dict[str, Any]
 
 
-def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained | Foretold:
+@dataclass(frozen=True)
+class Scored:
+    """The folder on how like a synthetic workload is to a real one, opened."""
+
+    path: Path
+    scenario: dict[str, Any]
+    manifest: dict[str, Any]
+    results: dict[str, Any]
+
+
+_OF_RESULTS: dict[str, type[Trained] | type[Foretold] | type[Scored]] = {
+    "agent": Trained,
+    "foresight": Foretold,
+    "synthetic": Scored,
+}
+"""Kinds that are a scenario and results, no logs."""
+
+
+def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained | Foretold | Scored:
     """Whatever kilowait wrote there.
 
     A folder of something else, half there or changed is an InputError that says what is wrong.
@@ -68,10 +87,10 @@ def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained | Foret
         return load_run(folder)
     if kind == "comparison":
         return load_comparison(folder)
-    if kind in ("agent", "foresight"):
+    if kind in _OF_RESULTS:
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
-        opened = Trained if kind == "agent" else Foretold
-        return opened(folder, scenario, manifest, read_json(folder / "results.json", folder))
+        return _OF_RESULTS[kind](folder, scenario, manifest, read_json(folder / "results.json", folder))
     raise InputError(
-        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent nor predictions (foresight)"
+        f"{folder} holds a {kind!r}, which is neither a run, a comparison, an agent, predictions (foresight) nor the "
+        "score of a synthetic workload"
     )

@@ -18,8 +18,10 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
+from kilowait.synth.drawing import Told
 from kilowait.synth.facts import Columns
-from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.generator import State
+from kilowait.synth.row_wise import RowWise
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_burst, in_runs, in_time
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
@@ -45,8 +47,8 @@ __all__ = [
 
 SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
-LEAST_JOBS, GROUP = 500, 100_000
-"""Jobs drawn at a time, at least and at most."""
+LEAST_ROWS = 600
+"""Rows drawn at a time, at least."""
 TRIED, MOST_STRETCH = 4000, 20.0
 """Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
 
@@ -74,7 +76,7 @@ class TabularSettings:
             raise InputError(f"rate is {self.rate}; it must be above 0")
 
 
-class Tabular(Generator):
+class Tabular(RowWise):
     """A network that makes rows; what each kind of network brings is at the end."""
 
     numbers: ClassVar[str] = "modes"
@@ -128,21 +130,13 @@ class Tabular(Generator):
 
         return Blocks(self._encoding.sizes, self._encoding.numbers)
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
-        rng = stream(seed, f"synth.{self.name}.draw.{layer}")
-        count = min(max(jobs, LEAST_JOBS), GROUP)
-        now_s, begins = self.facts.first_s, True
-        while True:
-            rows = self._part(count, now_s, begins, rng, told)
-            now_s, begins = float(rows["submit_s"][-1]), False
-            yield rows, now_s
-
     def _found_stretch(self, rng: np.random.Generator) -> float:
+        """See `_stretch`; as long as that is 1."""
+        facts = self.facts
         table = self._table(TRIED, rng, lambda what, share: None)
-        begin_s = self.facts.first_s + self.facts.zero_s
-        picked, _ = in_time(table, TRIED, self._frame.clock, begin_s, True, rng)
+        picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
         gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
-        wanted_s = TRIED * self.facts.span_s / (self.facts.jobs - 1) - float(gap_s[bursts].sum())
+        wanted_s = TRIED * facts.span_s / (facts.jobs - 1) - float(gap_s[bursts].sum())
         has_s = float(gap_s[~bursts].sum())
         return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
 
@@ -152,23 +146,20 @@ class Tabular(Generator):
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
-            places, kinds = self._rows(int(SPARE * jobs), told)
+            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
         table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
         return table
 
-    def _part(self, jobs: int, now_s: float, begins: bool, rng: np.random.Generator, told: Told) -> Columns:
-        """Jobs from a moment on, the first at that moment if the workload begins there."""
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
         table = self._table(jobs, rng, told)
-        zero_s = self.facts.zero_s
-        picked, moment_s = in_time(table, jobs, self._frame.clock, now_s + zero_s, begins, rng)
+        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
         moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
         for name in table:
             if name not in PLACE:
                 table[name] = table[name][request if name in ASKED else moved]
-        submit_s = moment_s - zero_s
         if self._frame.whole[0]:
             submit_s = np.floor(submit_s)
         return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}

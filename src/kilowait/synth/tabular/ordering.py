@@ -32,20 +32,20 @@ def in_burst(table: dict[str, Floats]) -> Bools:
 def in_time(
     table: dict[str, Floats],
     jobs: int,
+    first_s: float,
     clock: Clock,
-    now_s: float,
-    begins: bool,
+    zero_s: float,
     rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:
-    """Which rows come one after another, and when: `jobs` rows, and the moments, Unix time.
+    """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
 
     Args:
         table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
             wanted, so that the last hours can still choose.
         jobs: how many are wanted, no more than there are rows.
+        first_s: when the first comes, on the log's clock.
         clock: of the log; gaps are on it, but for those within a user's burst.
-        now_s: the moment of the job before, Unix time.
-        begins: there was none: the first job comes at that moment.
+        zero_s: Unix time of the zero of the log's clock.
         rng: who decides.
     """
     count = len(table["gap_s"])
@@ -64,7 +64,7 @@ def in_time(
     coins = rng.random(jobs).tolist()
     nearest = _nearest_hours()
     later = clock.later()
-    moment = now_s
+    moment = first_s + zero_s
     last: float | None = None
     picked, when = np.empty(jobs, np.int64), np.empty(jobs)
     for place in range(jobs):
@@ -76,11 +76,11 @@ def in_time(
             row = next((waiting[one].pop() for one in nearest[now] if waiting[one]), -1)
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
-        if place or not begins:
+        if place:
             moment = moment + gap_s[row] if burst[row] else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
-    return picked, when
+    return picked, when - zero_s
 
 
 def _nearest_hours() -> list[list[int]]:

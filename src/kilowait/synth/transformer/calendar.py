@@ -1,10 +1,12 @@
 """The calendar of a log: who submitted when, and what a user was about in each week.
 
-A *session* is a run of jobs of one user with no more than `session_s` between them. Sessions keep their user, their
-size and, but for some minutes, their beginning; the times within are generated. A *block* is one user's week (of
-the clock's weeks). Of a block the calendar keeps what a bystander would say of it: how many jobs there were, how
-heavy they were on average (in octaves), how quickly they came (in half octaves), and its *menu*, the commonest
-kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs took (in octaves).
+A *session* is a run of jobs of one user with no more than `session_s` between them, cut where it lasts longer than
+`LONGEST_S`. Sessions keep their user, their size and, but for some minutes, their beginning; the times within are
+generated. In a log without users an account stands for who submits, or else a queue. A *block* is one user's week
+(of the clock's weeks), or a day of a busy one. Of a block the calendar keeps what a bystander would say of it: how
+many jobs there were, how heavy they were on average (in octaves), how quickly they came (in half octaves), and its
+*menu*, the commonest kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs
+took (in octaves). Of the whole machine it keeps the work of each day, by kind of job.
 """
 
 from __future__ import annotations
@@ -38,6 +40,12 @@ CONDITIONS = {
 `since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
 block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
 geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
+LONGEST_S = 4 * 3600.0
+"""A session is cut here, so that times within one that goes on for days do not drift away from the log's."""
+BUSY_JOBS = 300
+"""A user's week with more jobs is several blocks, one a day: there is too much in it for one menu."""
+REQUEST_KINDS, SIZE_KINDS = 4, 3
+"""Kinds of job whose work is kept of each day: which jobs wait depends on how long they and how large they are."""
 SHARES, LEVELS = 12, 40
 """Values of a menu's shares and levels; 0 is for an empty place."""
 
@@ -69,7 +77,25 @@ class Calendar:
     level: Ints
     """Of each block and place: the mean run time in octaves, from 1 on."""
     daily_work: Floats
-    """Of each week: node-seconds submitted from its beginning to the end of each day."""
+    """Of each week and kind of job: node-seconds submitted from its beginning to the end of each day."""
+    request_limits_s: Floats
+    """Between the kinds: requests that part the log's work into equal shares."""
+    size_limits: Floats
+    """The same of sizes."""
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of job whose work is known: short and long, small and large ones."""
+        return (len(self.request_limits_s) + 1) * (len(self.size_limits) + 1)
+
+    def kind(self, request_s: Floats, nodes: npt.NDArray[Any]) -> Ints:
+        """The kind of each job."""
+        return _kind(request_s, nodes, self.request_limits_s, self.size_limits)
+
+    @property
+    def user(self) -> Ints:
+        """Of each job: the number of its user."""
+        return np.cumsum(self.first) - 1
 
     @property
     def day(self) -> Ints:
@@ -98,10 +124,28 @@ class Calendar:
 
 
 def by_user(rows: Columns) -> tuple[Ints, Ints]:
-    """Rows by user, then by submission; and the users so ordered."""
-    user = rows["user"] if "user" in rows else np.zeros(len(rows["submit_s"]), np.int64)
+    """Rows by user, then by submission; and the users so ordered, numbered from 0 without gaps."""
+    known = next((rows[name] for name in ("user", "account", "queue") if name in rows), None)
+    user = np.zeros(len(rows["submit_s"]), np.int64)
+    if known is not None:
+        user = np.unique(known, return_inverse=True)[1].astype(np.int64)
     order = np.argsort(user, kind="stable")
     return order, user[order]
+
+
+def session_starts(submit_s: Floats, user: Ints, session_s: float) -> tuple[Bools, Bools]:
+    """Which jobs, by user and then by submission, are a user's first, and which are the first of a session.
+
+    >>> submit_s = np.array([0.0, 60.0, 9000.0, 9010.0, 5.0])
+    >>> first, start = session_starts(submit_s, np.array([0, 0, 0, 0, 1]), 1800.0)
+    >>> first.tolist(), start.tolist()
+    ([True, False, False, False, True], [True, False, True, False, True])
+    """
+    first = np.concatenate(([True], user[1:] != user[:-1]))
+    start = first | (np.diff(submit_s, prepend=submit_s[0]) > session_s)
+    begin_s = submit_s[start][np.cumsum(start) - 1]
+    part = (submit_s - begin_s) // LONGEST_S
+    return first, start | (np.diff(part, prepend=0.0) > 0)
 
 
 def calendar_of(
@@ -128,9 +172,8 @@ def calendar_of(
     order, user = by_user(rows)
     submit = rows["submit_s"][order]
     work = (rows["runtime_s"] * rows["nodes"])[order]
-    first = np.concatenate(([True], user[1:] != user[:-1]))
+    first, start = session_starts(submit, user, session_s)
     away_s = np.diff(submit, prepend=submit[0])
-    start = first | (away_s > session_s)
     session = np.cumsum(start) - 1
     begin_s = submit[start]
     room_s = np.append(np.diff(begin_s), np.inf)
@@ -138,7 +181,7 @@ def calendar_of(
     clock_s = begin_s[session] + zero_s
     week = (clock_s // WEEK_S).astype(np.int64)
     week -= week.min()
-    block = np.cumsum(first | (np.diff(week, prepend=week[0]) != 0)) - 1
+    block = _blocks(first, week, (clock_s // DAY_S).astype(np.int64))
     block_jobs = np.bincount(block)
     left = np.bincount(session)[session] - (np.arange(len(user)) - np.flatnonzero(start)[session])
     weekday = (clock_s // DAY_S % 7).astype(np.int64)
@@ -157,7 +200,11 @@ def calendar_of(
         axis=1,
     )
     block_week = week[np.concatenate(([True], block[1:] != block[:-1]))]
-    daily = np.bincount(week * 7 + weekday, work, minlength=7 * (int(week.max()) + 1)).reshape(-1, 7)
+    request = rows["estimate_s"][order] if "estimate_s" in rows else np.zeros(len(order))
+    limits = _limits(request, work, REQUEST_KINDS), _limits(rows["nodes"][order] * 1.0, work, SIZE_KINDS)
+    kinds = (len(limits[0]) + 1) * (len(limits[1]) + 1)
+    cell = (week * 7 + weekday) * kinds + _kind(request, rows["nodes"][order], *limits)
+    daily = np.bincount(cell, work, 7 * kinds * (int(week.max()) + 1)).reshape(-1, 7, kinds)
     menus = _menus(block, codes, copied, sizes, rows["runtime_s"][order], menu)
     return Calendar(
         first,
@@ -170,7 +217,30 @@ def calendar_of(
         block_week,
         *menus,
         np.cumsum(daily, axis=1),
+        *limits,
     )
+
+
+def _blocks(first: Bools, week: Ints, day: Ints) -> Ints:
+    """Number of each job's block: a week, or a day of a busy one."""
+    fresh = first | (np.diff(week, prepend=week[0]) != 0)
+    weekly = np.cumsum(fresh) - 1
+    busy = np.bincount(weekly)[weekly] > BUSY_JOBS
+    return np.cumsum(fresh | (busy & (np.diff(day, prepend=day[0]) != 0))) - 1
+
+
+def _limits(values: Floats, work: Floats, kinds: int) -> Floats:
+    """Values that part the work into `kinds` about equal shares."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(work[order])
+    shares = np.arange(1, kinds) / kinds * reached[-1]
+    return np.unique(values[order][np.searchsorted(reached, shares)])
+
+
+def _kind(request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, size_limits: Floats) -> Ints:
+    sort = np.searchsorted(request_limits_s, request_s) * (len(size_limits) + 1)
+    kind: Ints = sort + np.searchsorted(size_limits, nodes)
+    return kind
 
 
 def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:

@@ -1,7 +1,8 @@
 """Values of a column as numbered codes and back: common values one by one, the rest in bins of equally many jobs.
 
 People type 1 h, 12 h or 64 nodes again and again: such values have codes of their own and come out exactly. What is
-left has a long tail and falls into bins; a value of a bin is one of those the log has there.
+left has a long tail and falls into bins; a value of a bin is one of those the log has there or, of what nobody types
+(run times, pauses, watts), one between two of them: no single job's number comes out for its being rare.
 """
 
 from __future__ import annotations
@@ -55,8 +56,14 @@ class Codes:
             return place
         return np.where(self.atoms[place] == values, place, bins)
 
-    def decode(self, codes: Ints, rng: np.random.Generator) -> Floats:
-        """A value for each code: the atom, or one of the bin's at random."""
+    def decode(self, codes: Ints, rng: np.random.Generator, *, between: bool = False) -> Floats:
+        """A value for each code: the atom, or one of the bin's at random.
+
+        Args:
+            codes: what to decode.
+            rng: for the choice within bins.
+            between: any value between two of the bin's that follow one another, whole where all of them are.
+        """
         single = codes < len(self.atoms)
         bins = np.where(single, 0, codes - len(self.atoms))
         draws = rng.random(len(codes))
@@ -64,7 +71,14 @@ class Codes:
             alone: Floats = self.atoms[codes]
             return alone
         low, high = self.ends[bins], self.ends[bins + 1]
-        values: Floats = self.kept[(low + draws * (high - low)).astype(np.int64)]
+        values: Floats
+        if between:
+            place = low + draws * (high - 1 - low)
+            values = np.interp(place, np.arange(len(self.kept)), self.kept)
+            if (self.kept % 1 == 0).all():
+                values = np.round(values)
+        else:
+            values = self.kept[(low + draws * (high - low)).astype(np.int64)]
         if len(self.atoms):
             values = np.where(single, self.atoms[np.where(single, codes, 0)], values)
         return values
@@ -140,7 +154,7 @@ class RunCodes:
     def decode(self, codes: Ints, request_s: Floats, rng: np.random.Generator) -> Floats:
         """A run time for each code and request; one that was to be below the request is not above it."""
         near = codes >= self.below.size
-        below = self.below.decode(np.where(near, 0, codes), rng)
+        below = self.below.decode(np.where(near, 0, codes), rng, between=True)
         values = np.minimum(below, request_s)
         if self.near is not None:
             over = request_s + self.near.decode(np.where(near, codes - self.below.size, 0), rng)

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.seeding import stream
+from kilowait.synth.device import device_of
 from kilowait.synth.facts import DAY_S, WEEK_S, Columns
 from kilowait.synth.generator import Generator, Part, State, Told
-from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of
+from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.codes import Codes, RunCodes, codes_of, run_codes_of
 from kilowait.synth.transformer.steering import choose
 from kilowait.synth.transformer.weeks import Piece, Span, weeks_of
@@ -31,6 +32,10 @@ COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns that people repeat, which can be taken over from an earlier job or from the menu."""
 JITTER_S, JITTER_SHARE = 900.0, 0.25
 """How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
+SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
+"""Width and layers of a network where nothing else is said."""
+NO_LIMIT_S = 1e12
+"""A request that no job reaches."""
 GROUP = 50_000
 """Jobs drawn at a time where that many are wanted; other groups, other jobs."""
 
@@ -41,8 +46,10 @@ class TransformerSettings:
 
     passes: float | None = None
     """Times the network goes through the log; None: about 1.2 million jobs in all, but 4 to 40 passes."""
-    width: int = 64
-    layers: int = 2
+    width: int | None = None
+    """Of the network, a multiple of 8; None: 64, or 16 for a private one, as noise drowns a large one."""
+    layers: int | None = None
+    """Of the network; None: 2, or 1 for a private one."""
     menu: int = 6
     """Kinds of job that the calendar keeps of each user's week. Fewer copy less of the log, and miss its weeks
     more."""
@@ -51,16 +58,33 @@ class TransformerSettings:
     draws: int = 4
     """Draws of each user's week, of which one is taken so that the machine has the work it has in the log; 1: no
     choice."""
+    dp_epsilon: float | None = None
+    """Differential privacy of users: what the folder gives away of any one of them; None: nothing is promised. Passes,
+    menu and draws then have no say."""
+    dp_delta: float = 1e-5
+    """Probability with which epsilon does not hold; it should be well below 1 / users."""
+    dp_steps: int = 300
+    """Steps of a private training. More learn more, and take more noise each."""
+    dp_rate: float = 0.1
+    """Probability with which a user takes part in a step."""
 
     def __post_init__(self) -> None:
-        least = {"width": 8, "layers": 1, "menu": 1, "session_s": 1.0, "draws": 1}
+        least = {"width": 8, "layers": 1, "menu": 1, "session_s": 1.0, "draws": 1, "dp_steps": 1}
         for name, low in least.items():
-            if not getattr(self, name) >= low:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
-        if self.width % 8:
+            value = getattr(self, name)
+            if value is not None and not value >= low:
+                raise InputError(f"{name} is {value}; it must be at least {low:g}")
+        if self.width is not None and self.width % 8:
             raise InputError(f"width is {self.width}; it must be a multiple of 8")
         if self.passes is not None and not self.passes > 0:
             raise InputError(f"passes is {self.passes}; it must be above 0")
+        if not 0 < self.dp_rate <= 1:
+            raise InputError(f"dp_rate is {self.dp_rate}; it must be above 0 and at most 1")
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised."""
+        return self.dp_epsilon is not None
 
 
 class Transformer(Generator):
@@ -68,6 +92,10 @@ class Transformer(Generator):
 
     name = "transformer"
     settings_type = TransformerSettings
+    holds = (
+        "when each user submitted, to about a quarter of an hour, and the commonest kinds of job of each user's week, "
+        "under new numbers; values of rare sizes and requests; whoever knows a user's weeks finds them in it"
+    )
     _calendar: Calendar
     _codes: dict[str, Codes]
     """Of each column but the run time, in the order in which columns are generated."""
@@ -81,8 +109,11 @@ class Transformer(Generator):
         from kilowait.synth.transformer.training import train
 
         settings = self.settings
+        if settings.private:
+            self._learn_private(rows, told)
+            return
         told("coding", 0.0)
-        values = _values(rows, settings.session_s)
+        values = _values(rows, settings.session_s, exact=self.facts.exact_requests)
         request, runtime = values["estimate_s"], values["runtime_s"]
         self._codes = {
             name: codes_of(
@@ -92,15 +123,8 @@ class Transformer(Generator):
             if name != "runtime_s"
         }
         self._runs = run_codes_of(runtime, request, atoms=64, bins=160)
-        coded = {
-            name: self._runs.encode(runtime, request)
-            if name == "runtime_s"
-            else self._codes[name].encode(column)
-            for name, column in values.items()
-        }
-        coded["gap_s"] = np.where(values["gap_s"] < 0, 0, coded["gap_s"])
-        codes = np.stack(list(coded.values()), axis=1)
-        shape = self._shape(rows_users=int(rows["user"].max()) + 1 if "user" in rows else 1)
+        codes = self._encoded(values)
+        shape = self._shape(users=int(by_user(rows)[1].max()) + 1)
         self._calendar = calendar_of(
             rows,
             codes,
@@ -112,7 +136,62 @@ class Transformer(Generator):
         )
         passes = settings.passes or min(40.0, max(4.0, 1.2e6 / len(codes)))
         with _one_thread():
-            self._network = train(self._calendar, codes, shape, passes=passes, seed=self.seed, told=told)
+            self._network = train(
+                self._calendar,
+                codes,
+                shape,
+                passes=passes,
+                seed=self.seed,
+                told=told,
+                device=device_of(self.device),
+                keep=self.keep,
+            )
+
+    def _learn_private(self, rows: Columns, told: Told) -> None:
+        from kilowait.synth.private import private_fit
+        from kilowait.synth.private.budget import Budget
+        from kilowait.synth.private.grid import grid_codes, grid_runs, on_grid
+
+        settings, facts = self.settings, self.facts
+        if any(name in facts.seen for name in facts.numbered):
+            raise InputError("dp_epsilon hides who was there, and names keeps it; take one of them")
+        budget = Budget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
+        gridded = on_grid(rows, facts)
+        values = _values(gridded, settings.session_s, exact=False)
+        self._codes = {
+            name: grid_codes(name, facts, settings.session_s) for name in values if name != "runtime_s"
+        }
+        self._runs = grid_runs()
+        with _one_thread():
+            made = private_fit(
+                gridded,
+                self._encoded(values),
+                self._shape(users=1),
+                facts,
+                budget,
+                session_s=settings.session_s,
+                bins={
+                    self._order.index("gap_s"): self._codes["gap_s"].size,
+                    self._order.index("runtime_s"): self._runs.below.size,
+                },
+                seed=self.seed,
+                told=told,
+                device=device_of(self.device),
+                keep=self.keep,
+            )
+        self._calendar, self._network, self.facts = made.calendar, made.network, made.facts
+        self.privacy = made.statement
+
+    def _encoded(self, values: dict[str, Floats]) -> Ints:
+        """Codes of the columns, in their order."""
+        coded = {
+            name: self._runs.encode(column, values["estimate_s"])
+            if name == "runtime_s"
+            else self._codes[name].encode(column)
+            for name, column in values.items()
+        }
+        coded["gap_s"] = np.where(values["gap_s"] < 0, 0, coded["gap_s"])
+        return np.stack(list(coded.values()), axis=1)
 
     @property
     def _order(self) -> list[str]:
@@ -121,20 +200,26 @@ class Transformer(Generator):
         place = names.index("estimate_s") + 1
         return [*names[:place], "runtime_s", *names[place:]]
 
-    def _shape(self, rows_users: int) -> Shape:
+    def _shape(self, users: int) -> Shape:
         from kilowait.synth.transformer.network import Shape
 
-        order = self._order
+        order, settings = self._order, self.settings
+        width, layers = PRIVATE_SIZE if settings.private else SIZE
         return Shape(
             sizes=tuple(self._runs.size if name == "runtime_s" else self._codes[name].size for name in order),
-            conditions=tuple({**CONDITIONS, "user": rows_users}.values()),
+            conditions=tuple({**CONDITIONS, "user": users}.values()),
             copied=tuple(order.index(name) for name in COPIED if name in order),
-            width=self.settings.width,
-            layers=self.settings.layers,
-            menu=self.settings.menu,
+            width=settings.width or width,
+            layers=settings.layers or layers,
+            menu=1 if settings.private else settings.menu,
         )
 
     # -- drawing -----------------------------------------------------------------------------------
+
+    @property
+    def _draws(self) -> int:
+        """Nothing is known of a private log's work that draws could be chosen by."""
+        return 1 if self.settings.private else int(self.settings.draws)
 
     def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
         _torch()
@@ -187,10 +272,15 @@ class Transformer(Generator):
         drawn = self._drawn(rows, rng, told)
         spread = int(calendar.block[-1]) + 1
         home, block = np.unique(moved * spread + calendar.block[rows], return_inverse=True)
-        cell = block * 7 + calendar.day[rows]
+        day, kinds = block * 7 + calendar.day[rows], calendar.kinds
+        asked = "runtime_s" if self.facts.exact_requests else "estimate_s"
         work: Floats = np.stack(
             [
-                np.bincount(cell, one["runtime_s"] * one["nodes"], 7 * len(home)).reshape(-1, 7) * 1.0
+                np.bincount(
+                    day * kinds + calendar.kind(one[asked], one["nodes"]),
+                    one["runtime_s"] * one["nodes"],
+                    7 * kinds * len(home),
+                ).reshape(-1, 7, kinds)
                 for one in drawn
             ]
         )
@@ -201,7 +291,7 @@ class Transformer(Generator):
         gap_s = made.pop("gap_s")
         made["submit_s"] = self._moments(rows, gap_s, rng) + moved * WEEK_S
         if "user" in self.facts.columns:
-            made["user"] = calendar.conditions[rows, 0]
+            made["user"] = calendar.user[rows]
         if "power_w" in made:
             power_w = made.pop("power_w")
             made["energy_j"] = np.where(power_w < 0, np.nan, power_w * made["nodes"] * made["runtime_s"])
@@ -221,7 +311,7 @@ class Transformer(Generator):
         """Several draws of what is submitted at rows of the calendar."""
         from kilowait.synth.transformer.sampling import chains_of, draw_codes
 
-        order, draws = self._order, self.settings.draws
+        order, draws = self._order, self._draws
         with _one_thread():
             codes = draw_codes(
                 self._network,
@@ -240,7 +330,8 @@ class Transformer(Generator):
             if name == "runtime_s":
                 values[name] = self._runs.decode(codes[:, place], values["estimate_s"], rng)
             else:
-                values[name] = self._codes[name].decode(codes[:, place], rng)
+                free = name in ("gap_s", "power_w")
+                values[name] = self._codes[name].decode(codes[:, place], rng, between=free)
         return values
 
     def _moments(self, rows: Ints, gap_s: Floats, rng: np.random.Generator) -> Floats:
@@ -264,6 +355,13 @@ class Transformer(Generator):
         return moments
 
     # -- keeping -----------------------------------------------------------------------------------
+
+    def _holds(self) -> str:
+        return (
+            super()._holds()
+            if self.privacy is None
+            else "nothing of any one user beyond what `privacy` allows"
+        )
 
     def _state(self) -> State:
         state: dict[str, npt.NDArray[Any]] = {
@@ -303,15 +401,21 @@ class Transformer(Generator):
             raise ValueError(str(problem).splitlines()[0]) from None
 
 
-def _values(rows: Columns, session_s: float) -> dict[str, Floats]:
-    """The columns to be generated, by user and in their order, as numbers; -1 for what is not there."""
+def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats]:
+    """The columns to be generated, by user and in their order, as numbers; -1 for what is not there.
+
+    Where requests are the run times (`exact`), one that is never reached stands for all of them: a run time that
+    people repeat as a request would go to the menus, and come out of them.
+    """
     order, user = by_user(rows)
     gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
-    fresh = np.concatenate(([True], user[1:] != user[:-1])) | (gap_s > session_s)
+    fresh = session_starts(rows["submit_s"][order], user, session_s)[1]
     values = {"gap_s": np.where(fresh, -1.0, gap_s)}
     for name in (*COPIED, "runtime_s", "status"):
         if name in rows:
             values[name] = rows[name][order].astype(np.float64)
+    if exact:
+        values["estimate_s"] = np.full(len(order), NO_LIMIT_S)
     if "energy_j" in rows:
         spent_s = np.maximum(rows["nodes"] * rows["runtime_s"], 1e-9)
         values["power_w"] = np.nan_to_num((rows["energy_j"] / spent_s)[order], nan=-1.0)

@@ -1,0 +1,100 @@
+"""Fidelity: how much a generated workload is like a real one, in numbers.
+
+Column by column (Kolmogorov-Smirnov, Wasserstein), pair by pair (correlations), all at once (can a classifier tell
+the jobs apart?), over time (autocorrelation and spectrum of arrivals), and user by user. What people would wait is
+measured elsewhere, by simulating both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kilowait.jobs import JobTable
+from kilowait.synth.fidelity.arrivals import arrival_pattern
+from kilowait.synth.fidelity.classifier import Classified, classified, classifier_auc
+from kilowait.synth.fidelity.correlations import Pair, correlations
+from kilowait.synth.fidelity.distances import Distance, column_distances, distance
+from kilowait.synth.fidelity.users import has_users, user_numbers, user_statistics
+from kilowait.synth.rows import check_jobs
+
+__all__ = [
+    "Classified",
+    "Distance",
+    "Fidelity",
+    "Pair",
+    "arrival_pattern",
+    "classified",
+    "classifier_auc",
+    "column_distances",
+    "correlations",
+    "fidelity",
+    "user_statistics",
+]
+
+LEAST_JOBS = 100
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """All there is to say of how like the two are."""
+
+    distances: tuple[Distance, ...]
+    pairs: tuple[Pair, ...]
+    auc: float
+    """Of a classifier that sees what a job is, the time, and repetitions; with 0.5 the two cannot be told apart."""
+    auc_history: float
+    """The same where it also sees the time since the user's job before and the change of run time."""
+    arrivals: dict[str, tuple[float, float]]
+    """Real and generated, by measure."""
+    users: dict[str, tuple[float, float]]
+    """Real and generated, by statistic; empty where one of the two does not say whose jobs they are."""
+    user_distances: tuple[Distance, ...] = ()
+    """Of jobs a user, jobs a session and the time between a user's jobs; empty where nobody says whose they are."""
+    looked_at: Mapping[str, float] = field(default_factory=dict)
+    """Which part of what the classifier gained it gained by each column, largest first."""
+    looked_at_history: Mapping[str, float] = field(default_factory=dict)
+    """The same of the one that sees the user's history."""
+
+    @property
+    def worst_ks(self) -> Distance:
+        """The column that is farthest off."""
+        return max(self.distances, key=lambda distance: distance.ks)
+
+    @property
+    def worst_pair(self) -> Pair:
+        """The pair whose correlation is farthest off."""
+        return max(self.pairs, key=lambda pair: abs(pair.difference))
+
+
+def fidelity(real: JobTable, made: JobTable, *, seed: int = 0) -> Fidelity:
+    """Compare a generated workload with a real one; needs the extra ``predict`` for the classifier."""
+    check_jobs((real, made), LEAST_JOBS)
+    real, made = real.sorted(), made.sorted()
+    told, with_history = (classified(real, made, seed=seed, history=history) for history in (False, True))
+    users: dict[str, tuple[float, float]] = {}
+    between: tuple[Distance, ...] = ()
+    if has_users(real) and has_users(made):
+        users = _beside(user_statistics(real), user_statistics(made))
+        of_made = user_numbers(made)
+        between = tuple(
+            distance(name, values, of_made[name])
+            for name, values in user_numbers(real).items()
+            if len(values) and len(of_made[name])
+        )
+    return Fidelity(
+        column_distances(real, made),
+        correlations(real, made),
+        told.auc,
+        with_history.auc,
+        _beside(arrival_pattern(real), arrival_pattern(made)),
+        users,
+        between,
+        told.looked_at,
+        with_history.looked_at,
+    )
+
+
+def _beside(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
+    """What is known of both."""
+    return {name: (one[name], other[name]) for name in one if name in other}

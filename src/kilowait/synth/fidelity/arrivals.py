@@ -1,0 +1,128 @@
+"""Over time: when jobs are submitted, hour after hour, day after day."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs import JobTable
+from kilowait.synth.facts import DAY_S, WEEK_S, clock_zero_s
+from kilowait.synth.fidelity.correlations import correlation
+
+__all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept", "profile", "spectrum"]
+
+Floats = npt.NDArray[np.float64]
+
+LAGS_H = 15 * 24
+"""Two weeks and a day, so that the peak of the second week is seen."""
+BANDS = 39
+"""Bands of periods, from two hours to four weeks."""
+STEP = 7.0 ** (1 / 13)
+"""From a band to the next, so that a day and a week lie in the middle of theirs."""
+LEAST_HOURS = 7 * 24
+"""Fewer hours in common do not show whether two logs have one calendar."""
+
+
+def arrival_pattern(jobs: JobTable) -> dict[str, float]:
+    """Submissions an hour: how they vary, how they go with those an hour, a day and a week before, and their cycles.
+
+    `day_power` and `week_power` are the shares of the variance that a sine of a day's or a week's period explains.
+
+    >>> jobs = JobTable(
+    ...     job_id=range(96),
+    ...     submit_s=[3600 * (h // 4 * 24 + h % 4) for h in range(96)],
+    ...     runtime_s=[1] * 96,
+    ...     nodes=[1] * 96,
+    ... )
+    >>> round(arrival_pattern(jobs)["autocorrelation_day"], 2)
+    1.0
+    """
+    counts = _hourly(jobs)
+    pattern = {"mean_an_hour": float(counts.mean()), "dispersion": float(counts.var() / counts.mean())}
+    for name, lag in (("hour", 1), ("day", 24), ("week", 168)):
+        pattern[f"autocorrelation_{name}"] = _lagged(counts, lag)
+    centred = counts - counts.mean()
+    variance = float((centred**2).sum())
+    for name, period_s in (("day", DAY_S), ("week", WEEK_S)):
+        turn = np.exp(-2j * np.pi * np.arange(len(counts)) * 3600 / period_s)
+        power = 2 * abs(complex(centred @ turn)) ** 2 / len(counts)
+        pattern[f"{name}_power"] = float(power / variance) if variance > 0 else 0.0
+    return pattern
+
+
+def autocorrelation(jobs: JobTable, lags: int = LAGS_H) -> Floats:
+    """How submissions an hour go with those 1, 2, ... hours before; 0 where the log is too short to say."""
+    counts = _hourly(jobs)
+    return np.array([_lagged(counts, lag) for lag in range(1, lags + 1)])
+
+
+def spectrum(jobs: JobTable) -> Floats:
+    """Cycles of submissions an hour: the part of their variance in every band of periods (`band_edges_h`).
+
+    Longer periods than the last band's are left out, so the parts add up to less than 1. NaN where a log is too short
+    to tell a band from its neighbours.
+    """
+    counts = _hourly(jobs)
+    power = np.abs(np.fft.rfft(counts - counts.mean()))[1:] ** 2
+    if len(counts) % 2 == 0 and len(power):
+        power[-1] /= 2  # the fastest wave has no twin
+    period_h = len(counts) / np.arange(1, len(power) + 1)
+    edges = band_edges_h()
+    waves, parts = (np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power))
+    total = float(power.sum())
+    return np.where(waves > 0, parts / total if total > 0 else 0.0, np.nan)
+
+
+def band_edges_h() -> Floats:
+    """Where the bands of the spectrum begin and end, hours.
+
+    >>> edges = band_edges_h()
+    >>> middle = np.sqrt(edges[:-1] * edges[1:])
+    >>> round(edges[0], 2), round(middle[16], 6), round(middle[29], 6), round(edges[-1] / 24, 1)
+    (np.float64(2.03), np.float64(24.0), np.float64(168.0), np.float64(29.0))
+    """
+    edges: Floats = 24.0 * np.float_power(STEP, np.arange(BANDS + 1) - 16.5)
+    return edges
+
+
+def calendar_kept(real: JobTable, made: JobTable) -> float | None:
+    """How much is submitted in the very hours in which much is in the real log, the rhythm of the week taken off.
+
+    A correlation: about 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
+    the two have less than a week in common.
+    """
+    hours = [((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
+    low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
+    if high - low + 1 < LEAST_HOURS:
+        return None
+    week = np.arange(high - low + 1) % LEAST_HOURS
+    both = []
+    for hour in hours:
+        counts = np.bincount(hour[(hour >= low) & (hour <= high)] - low, minlength=len(week))
+        usual = np.bincount(week, weights=counts) / np.bincount(week)
+        both.append(counts - usual[week])
+    return correlation(*both)
+
+
+def profile(jobs: JobTable, period_s: float, *, dated: bool = True) -> Floats:
+    """The part of the jobs submitted in every hour of a day or a week.
+
+    The week begins on Monday; where the log's clock has no date, with the zero of that clock.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[3 * 3600, 27 * 3600], runtime_s=[1, 1], nodes=[1, 1])
+    >>> profile(jobs, 86400.0)[3], profile(jobs, 604800.0)[[75, 99]].tolist()
+    (np.float64(1.0), [0.5, 0.5])
+    """
+    begin_s = 3 * DAY_S if dated else 0.0  # the first of January 1970 was a Thursday
+    hour = (jobs["submit_s"] + clock_zero_s(jobs) + begin_s) // 3600 % (period_s // 3600)
+    return np.bincount(hour.astype(np.int64), minlength=int(period_s // 3600)) / max(len(jobs), 1)
+
+
+def _hourly(jobs: JobTable) -> Floats:
+    """Submissions in every hour, from the first to the last."""
+    hour = ((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64)
+    return np.bincount(hour - hour.min()).astype(np.float64)
+
+
+def _lagged(counts: Floats, lag: int) -> float:
+    return correlation(counts[lag:], counts[:-lag]) if len(counts) > lag + 1 else 0.0

@@ -1,0 +1,95 @@
+"""Pair by pair: how columns go together, in the real and in the generated workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from kilowait.jobs import JobTable
+from kilowait.synth.rows import numbers_of
+
+__all__ = ["Pair", "correlation", "correlations"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How two columns go together."""
+
+    kind: str
+    """pearson (of logarithms), spearman (of ranks) or cramer (Cramér's V, of kinds)."""
+    one: str
+    other: str
+    real: float
+    made: float
+
+    @property
+    def difference(self) -> float:
+        """Generated less real."""
+        return self.made - self.real
+
+
+def correlations(real: JobTable, made: JobTable) -> tuple[Pair, ...]:
+    """Correlations of numeric columns (of logarithms, and of ranks) and of kinds, real and generated."""
+    real, made = real.sorted(), made.sorted()
+    pairs = []
+    one, other = numbers_of(real), numbers_of(made)
+    names = [name for name in one if name in other and name != "hour"]
+    for first, second in combinations(names, 2):
+        for kind, measure in (("pearson", _pearson), ("spearman", _spearman)):
+            pairs.append(
+                Pair(
+                    kind,
+                    first,
+                    second,
+                    measure(one[first], one[second]),
+                    measure(other[first], other[second]),
+                )
+            )
+    named = ("user", "account", "queue", "status", "nodes", "estimate_s")
+    kinds = [name for name in named if name in real and name in made]
+    for first, second in combinations(kinds, 2):
+        both = [_cramer(table[first], table[second]) for table in (real, made)]
+        pairs.append(Pair("cramer", first, second, *both))
+    return tuple(pairs)
+
+
+def correlation(one: Floats, other: Floats) -> float:
+    """Pearson's, of the pairs of which both are known; 0 where one of the two never changes.
+
+    >>> round(correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, np.nan])), 9)
+    1.0
+    """
+    known = np.isfinite(one) & np.isfinite(other)
+    left, right = one[known], other[known]
+    if len(left) < 2 or not (np.ptp(left) > 0 and np.ptp(right) > 0):
+        return 0.0
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def _pearson(one: Floats, other: Floats) -> float:
+    return correlation(np.log1p(one), np.log1p(other))
+
+
+def _spearman(one: Floats, other: Floats) -> float:
+    known = np.isfinite(one) & np.isfinite(other)
+    return correlation(rankdata(one[known]), rankdata(other[known]))
+
+
+def _cramer(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
+    """Cramér's V: 0 for columns that know nothing of each other, 1 where one follows from the other."""
+    rows, row = np.unique(one, return_inverse=True)
+    columns, column = np.unique(other, return_inverse=True)
+    least = min(len(rows), len(columns)) - 1
+    if least < 1:
+        return 0.0
+    cells, counts = np.unique(row * len(columns) + column, return_counts=True)
+    expected = np.bincount(row)[cells // len(columns)] * np.bincount(column)[cells % len(columns)]
+    squares = float((counts.astype(np.float64) ** 2 / expected).sum()) - 1.0
+    return float(np.sqrt(max(squares, 0.0) / least))

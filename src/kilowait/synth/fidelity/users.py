@@ -1,0 +1,70 @@
+"""User by user: how many there are, how uneven they are, what they do one after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs import JobTable
+from kilowait.synth.rows import REPEATED, job_before
+
+__all__ = ["has_users", "user_numbers", "user_statistics"]
+
+Floats = npt.NDArray[np.float64]
+
+SESSION_S = 1800.0
+"""Jobs of a user with no more than this between them are of one session."""
+
+
+def has_users(jobs: JobTable) -> bool:
+    """Whether the workload says of any job whose it is."""
+    return "user" in jobs and bool((jobs["user"] >= 0).any())
+
+
+def user_statistics(jobs: JobTable) -> dict[str, float]:
+    """Users: how many, how uneven, how long their sessions are, and how often they repeat themselves."""
+    jobs = jobs.sorted()
+    per_user = _jobs_a_user(jobs)
+    before = job_before(jobs)
+    known = before >= 0
+    gap_s = (jobs["submit_s"] - jobs["submit_s"][before])[known]
+    tenth = max(1, len(per_user) // 10)
+    found = {
+        "users": float(len(per_user)),
+        "median_jobs_a_user": float(np.median(per_user)),
+        "share_of_busiest_tenth": float(per_user[:tenth].sum() / len(jobs)),
+        "jobs_a_session": float(len(jobs) / (len(jobs) - int((gap_s <= SESSION_S).sum()))),
+        "median_user_gap_s": float(np.median(gap_s)) if len(gap_s) else 0.0,
+    }
+    for name in REPEATED:
+        if name in jobs:
+            same = (jobs[name] == jobs[name][before])[known]
+            found[f"same_{name}"] = float(same.mean()) if len(same) else 0.0
+    return found
+
+
+def user_numbers(jobs: JobTable) -> dict[str, Floats]:
+    """What users differ in, as sets of numbers: jobs of each, jobs of each session, and time between their jobs."""
+    jobs = jobs.sorted()
+    before = job_before(jobs)
+    known = before >= 0
+    gap_s = np.full(len(jobs), np.inf)
+    gap_s[known] = (jobs["submit_s"] - jobs["submit_s"][before])[known]
+    return {
+        "jobs_a_user": _jobs_a_user(jobs),
+        "jobs_a_session": _sessions(before, gap_s),
+        "user_gap_s": gap_s[known],
+    }
+
+
+def _jobs_a_user(jobs: JobTable) -> Floats:
+    """Most first."""
+    return np.sort(np.unique(jobs.column("user"), return_counts=True)[1])[::-1].astype(np.float64)
+
+
+def _sessions(before: npt.NDArray[np.int64], gap_s: Floats) -> Floats:
+    """How many jobs every session has."""
+    first = np.arange(len(before))
+    for job in np.flatnonzero(gap_s <= SESSION_S).tolist():  # in order of submission: the one before is known
+        first[job] = first[before[job]]
+    return np.unique(first, return_counts=True)[1].astype(np.float64)

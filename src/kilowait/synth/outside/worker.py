@@ -1,0 +1,136 @@
+"""Fits other people's table models and samples from them; run as a script by the Python that has those libraries.
+
+    python worker.py fit FOLDER       task.json, rows.csv -> model/
+    python worker.py sample FOLDER    task.json, model/   -> made.csv
+
+It stands alone: nothing of kilowait is imported, and it keeps to what Python 3.9 understands. How far it is, is what
+the libraries' own progress bars say on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+MISSING = 3
+"""Exit status where a library is not there; its name is the last line said."""
+
+
+def main(what: str, folder: Path) -> None:
+    """Do one task."""
+    # The script's own folder is no place to import from: its neighbours are kilowait's.
+    sys.path[:] = [
+        path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent
+    ]
+    task = json.loads((folder / "task.json").read_text())
+    fit, sample = {"sdv": (fit_sdv, sample_sdv), "realtabformer": (fit_rtf, sample_rtf)}[task["library"]]
+    try:
+        if find_spec(task["library"]) is None:  # said before anything heavy is loaded
+            raise ModuleNotFoundError(name=task["library"])
+        import numpy as np
+        import pandas as pd
+        import torch
+
+        random.seed(task["seed"])
+        np.random.seed(task["seed"])  # noqa: NPY002 - it is what the libraries draw from
+        torch.manual_seed(task["seed"])
+        if what == "fit":
+            (folder / "model").mkdir()
+            rows = pd.read_csv(folder / "rows.csv", float_precision="round_trip")
+            # Kinds are words, so that no library takes their numbers for amounts.
+            fit(rows.astype(dict.fromkeys(task["kinds"], str)), task, folder / "model")
+        else:
+            sample(task, folder / "model").to_csv(folder / "made.csv", index=False)
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(f"\n{missing.name}\n")
+        sys.exit(MISSING)
+
+
+# -- SDV -----------------------------------------------------------------------------------------
+
+
+def fit_sdv(rows: Any, task: dict[str, Any], place: Path) -> None:
+    """Fit one of SDV's synthesizers of single tables."""
+    import numpy as np
+    import sdv
+    from sdv import single_table
+    from sdv.metadata import Metadata
+
+    columns = {
+        name: {"sdtype": "categorical" if name in task["kinds"] else "numerical"} for name in rows.columns
+    }
+    metadata = Metadata.load_from_dict({"tables": {"jobs": {"columns": columns}}})
+    synthesizer = getattr(single_table, task["model"] + "Synthesizer")(metadata, **task["settings"])
+    # Times span five orders of magnitude; SDV's models see their logarithms, REaLTabFormer writes their digits.
+    amounts = [name for name in rows.columns if name not in task["kinds"]]
+    rows[amounts] = np.log1p(rows[amounts])
+    # From version 2 on a table comes in a dictionary, in and out.
+    synthesizer.fit({"jobs": rows} if int(sdv.__version__.split(".")[0]) >= 2 else rows)
+    synthesizer.save(str(place / "synthesizer.pkl"))
+
+
+def sample_sdv(task: dict[str, Any], place: Path) -> Any:
+    """Rows from a saved synthesizer."""
+    import numpy as np
+    from sdv.utils import load_synthesizer
+
+    synthesizer = load_synthesizer(str(place / "synthesizer.pkl"))
+    # SDV has no public way to name a seed; without this every sample would be the same one.
+    synthesizer._set_random_state(task["seed"])
+    made = synthesizer.sample(task["jobs"])
+    made = made["jobs"] if isinstance(made, dict) else made
+    amounts = [name for name in made.columns if name not in task["kinds"]]
+    made[amounts] = np.expm1(made[amounts].astype(float))
+    return made
+
+
+# -- REaLTabFormer -------------------------------------------------------------------------------
+
+
+def fit_rtf(rows: Any, task: dict[str, Any], place: Path) -> None:
+    """Fit a REaLTabFormer for single tables."""
+    from realtabformer import REaLTabFormer
+    from transformers.models.gpt2 import GPT2Config
+
+    chosen = task["settings"]
+    model = REaLTabFormer(
+        model_type="tabular",
+        tabular_config=GPT2Config(n_layer=chosen["layers"], n_embd=chosen["width"], n_head=chosen["heads"]),
+        epochs=chosen["epochs"],
+        batch_size=chosen["batch_size"],
+        random_state=task["seed"],
+        seed=task["seed"],
+        report_to="none",
+    )
+    model.fit(rows, device=device(), n_critic=chosen["n_critic"], gen_kwargs={})
+    # A path among its attributes is one that it cannot write as JSON.
+    model.full_save_dir = str(model.full_save_dir)
+    model.save(place)
+    for checkpoint in [path for path in next(place.iterdir()).iterdir() if path.is_dir()]:
+        shutil.rmtree(checkpoint)  # copies of the weights, some five times their size
+
+
+def sample_rtf(task: dict[str, Any], place: Path) -> Any:
+    """Rows from a saved REaLTabFormer."""
+    from realtabformer import REaLTabFormer
+
+    (saved,) = place.iterdir()
+    model = REaLTabFormer.load_from_dir(saved)
+    model.random_state = task["seed"]
+    return model.sample(n_samples=task["jobs"], device=device())
+
+
+def device() -> str:
+    """Where networks run."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,78 @@
+"""Epsilon: how much noise a fit needs for it, and what a fit has spent, by Opacus' accountant."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kilowait.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from opacus.accountants import RDPAccountant
+
+__all__ = ["Budget", "accountant", "noise_for", "spent"]
+
+LEAST_NOISE, MOST_NOISE = 0.3, 1000.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may give away of any one user: all of that user's jobs, there or not."""
+
+    epsilon: float
+    delta: float
+    steps: int
+    """Steps of the training."""
+    rate: float
+    """Probability with which a user takes part in a step."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon <= 100:
+            raise InputError(
+                f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it promises nothing"
+            )
+        if not 0 < self.delta < 1:
+            raise InputError(
+                f"dp_delta is {self.delta}; it must be between 0 and 1, and well below 1 / users"
+            )
+
+
+def accountant() -> RDPAccountant:
+    """An accountant with nothing spent."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from opacus.accountants import RDPAccountant
+    except ImportError:
+        raise MissingExtraError("opacus", "private") from None
+    return RDPAccountant()
+
+
+def spent(history: list[tuple[float, float, int]], delta: float) -> float:
+    """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, how often."""
+    book = accountant()
+    book.history = [(float(noise), float(rate), int(times)) for noise, rate, times in history]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the largest order being the best: the bound holds all the same
+        return float(book.get_epsilon(delta))
+
+
+def noise_for(budget: Budget) -> float:
+    """The least noise multiplier, to one per cent, with which counts once and a training stay within the budget."""
+
+    def epsilon(noise: float) -> float:
+        return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)
+
+    low = high = LEAST_NOISE
+    while epsilon(high) > budget.epsilon:
+        low, high = high, 2 * high
+        if high > MOST_NOISE:
+            raise InputError(
+                f"dp_epsilon {budget.epsilon:g} with dp_delta {budget.delta:g} takes more noise than there is use "
+                "for; allow more"
+            )
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle) <= budget.epsilon else (middle, high)
+    return high

@@ -1,0 +1,142 @@
+"""A log as the network sees it, stretches of it, and how badly the network foretells their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.synth.transformer.calendar import Calendar
+from kilowait.synth.transformer.network import NEVER, Network, Shape
+
+__all__ = ["Batch", "Lesson", "gathered", "lesson_of", "loss_of"]
+
+Ints = npt.NDArray[np.int64]
+
+DROPPED = 0.1
+"""Share of what is known beforehand that is hidden in training."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A log; jobs by user, then by submission."""
+
+    codes: Tensor
+    """One column for each generated one."""
+    before: Tensor
+    """The same of the user's job before; the column's size where there is none."""
+    conditions: Tensor
+    first: Tensor
+    inside: Tensor
+    """Not the first of a session, so that there is a gap to foretell."""
+    user: Tensor
+    block: Tensor
+    menu: Tensor
+    offer: Tensor
+    """Of each block and place of its menu the code of every column; -1 where a menu has no such column."""
+    share: Tensor
+    level: Tensor
+
+
+def lesson_of(calendar: Calendar, codes: Ints, shape: Shape, device: torch.device) -> Lesson:
+    """The log as tensors."""
+    made = torch.as_tensor(codes)
+    before = made.roll(1, 0)
+    first = torch.as_tensor(calendar.first)
+    before[first] = torch.tensor(shape.sizes)
+    menu = torch.as_tensor(calendar.menu)
+    offer = torch.full((*menu.shape[:2], len(shape.sizes)), -1)
+    offer[..., list(shape.copied)] = menu
+    lesson = Lesson(
+        made,
+        before,
+        torch.as_tensor(calendar.conditions),
+        first,
+        torch.as_tensor(~calendar.start),
+        torch.as_tensor(calendar.conditions[:, 0]),
+        torch.as_tensor(calendar.block),
+        menu,
+        offer,
+        torch.as_tensor(calendar.share),
+        torch.as_tensor(calendar.level),
+    )
+    return Lesson(*(getattr(lesson, item.name).to(device) for item in fields(Lesson)))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Stretches of jobs side by side, (stretches, jobs, ...), and the menus of the blocks they are of."""
+
+    codes: Tensor
+    before: Tensor
+    conditions: Tensor
+    first: Tensor
+    inside: Tensor
+    user: Tensor
+    counted: Tensor
+    """Jobs whose foretelling counts."""
+    home: Tensor
+    """Which of the menus is each job's."""
+    menu: Tensor
+    offer: Tensor
+    share: Tensor
+    level: Tensor
+
+
+def gathered(lesson: Lesson, rows: Tensor, user: Tensor, counted: Tensor) -> Batch:
+    """Stretches of a lesson, by its rows; jobs see one another that have the same `user`."""
+    block, home = torch.unique(lesson.block[rows], return_inverse=True)
+    return Batch(
+        lesson.codes[rows],
+        lesson.before[rows],
+        lesson.conditions[rows],
+        lesson.first[rows],
+        lesson.inside[rows],
+        user,
+        counted,
+        home,
+        lesson.menu[block],
+        lesson.offer[block],
+        lesson.share[block],
+        lesson.level[block],
+    )
+
+
+def loss_of(network: Network, batch: Batch) -> Tensor:
+    """Mean over the jobs of -ln p of their codes, summed over the columns."""
+    shape, user = network.shape, batch.user
+    place = torch.arange(user.shape[1], device=user.device)
+    back = place[:, None] - place
+    seen = (back >= 0) & (back < shape.window) & (user[:, :, None] == user[:, None, :])
+    known = torch.nn.functional.dropout(network.condition_vector(batch.conditions), DROPPED)
+    earlier = network.job_vector(batch.before)
+    state = network.read(earlier + known, seen, back.clamp(0, shape.window - 1)) + known
+
+    # What can be pointed at: position p holds the job before p, so slot k is at position t - k.
+    far = torch.arange(shape.recent, device=user.device)
+    slot = (place[:, None] - far).clamp(min=0)
+    there = (place[:, None] >= far) & (user[:, slot] == user[:, :, None]) & ~batch.first[:, slot]
+    menu = network.menu_vector(batch.menu, batch.share, batch.level)
+    keys = torch.cat([network.key(earlier)[:, slot], network.key(menu)[batch.home]], 2).flatten(0, 1)
+    values = torch.cat([network.value(earlier)[:, slot], network.value(menu)[batch.home]], 2).flatten(0, 1)
+    there = torch.cat([there, (batch.share > 0)[batch.home]], 2).flatten(0, 1)
+    offered = torch.cat([batch.before[:, slot], batch.offer[batch.home]], 2).flatten(0, 1)
+
+    codes = batch.codes.flatten(0, 1)
+    made = network.now(codes + network.firsts).transpose(0, 1)
+    states = state.flatten(0, 1) + made.cumsum(0) - made
+    hidden, pointed = network.answers(states, keys, values, there, slice(None))
+    total = torch.zeros((), device=user.device)
+    for column, answer in enumerate(network.answer):
+        logits = answer(hidden[column])
+        points = pointed[:, column]
+        code = codes[:, column, None]
+        hits = torch.where(offered[:, :, column] == code, points, NEVER)
+        right = torch.logsumexp(torch.cat([logits.gather(1, code), hits], 1), 1)
+        lost = torch.logsumexp(torch.cat([logits, points], 1), 1) - right
+        heeded = (batch.counted & batch.inside if column == 0 else batch.counted).flatten()
+        total = total + (lost * heeded).sum() / heeded.sum().clamp(min=1)
+    return total

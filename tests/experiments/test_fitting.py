@@ -1,0 +1,89 @@
+"""A fit that is killed and gone on with ends with the bytes it would have had; another fit is not gone on with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kilowait.errors import InputError
+from kilowait.experiments.begun import training_folder
+from kilowait.experiments.fitting import fit_folder
+from kilowait.synth.transformer import training
+from tests.synth.test_generator import log
+
+TINY = {"passes": 1, "width": 8, "layers": 1}
+
+
+class Killed(BaseException):
+    """What a test is interrupted by; nobody catches it."""
+
+
+def fit(out, *, kill=False, **more):
+    """A fit that keeps its state every second step; killed after the second time if wanted."""
+    told = []
+
+    def heard(what, share):
+        told.append(share)
+        if kill and len(told) > 3:
+            raise Killed
+
+    state = training_folder(out)
+    return fit_folder(
+        log(), "transformer", out, state=state, told=heard, settings={**TINY, **more.pop("s", {})}, **more
+    )
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(training, "KEPT_EVERY", 2)
+    monkeypatch.setattr(training, "TOLD_EVERY", 2)
+
+
+def test_gone_on_with_it_has_the_same_bytes(tmp_path):
+    fit(tmp_path / "whole")
+    with pytest.raises(Killed):
+        fit(tmp_path / "parts", kill=True)
+    assert not (tmp_path / "parts").exists()
+    assert (tmp_path / "parts.training" / "last.safetensors").exists()
+    fit(tmp_path / "parts", resume=True)
+    for name in ("card.json", "state.npz"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
+
+
+def test_another_fit_is_not_gone_on_with(tmp_path):
+    with pytest.raises(Killed):
+        fit(tmp_path / "one", kill=True)
+    with pytest.raises(
+        InputError, match="was begun with seed 0, and this is 4; resume with the same, or begin anew"
+    ):
+        fit(tmp_path / "one", resume=True, seed=4)
+    with pytest.raises(InputError, match="was begun with setting width 8, and this is 16"):
+        fit(tmp_path / "one", resume=True, s={"width": 16})
+
+
+def test_the_card(tmp_path):
+    made = fit(tmp_path / "one")
+    card = json.loads((tmp_path / "one" / "card.json").read_text())
+    assert card["generator"] == "transformer" and card["settings"]["width"] == 8
+    assert card["log"]["jobs"] == len(log()) and card["log"]["span_s"] > 0
+    assert "when each user submitted" in card["holds"] and card["privacy"] is None
+    assert set(card["likeness_ks"]) >= {"nodes", "runtime_s", "estimate_s"}
+    assert made.likeness == card["likeness_ks"]
+
+
+def test_a_private_folder_does_not_say_which_log_it_was(tmp_path):
+    pytest.importorskip("opacus")
+    settings = {"dp_epsilon": 8.0, "dp_steps": 2, "width": 8}
+    said = {
+        "command": ["kilowait"],
+        "date": "2026-11-18",
+        "inputs": {"log.swf": "digest"},
+        "seeds": {"workload": 1},
+    }
+    fit_folder(log(), "transformer", tmp_path / "one", settings=settings, manifest=said)
+    manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    card = json.loads((tmp_path / "one" / "card.json").read_text())
+    assert "inputs" not in manifest and manifest["date"] == "2026-11-18"
+    assert card["likeness_ks"] is None and card["holds"].startswith("nothing of any one user")
