@@ -13,13 +13,8 @@ from kilowait.synth import GENERATORS, WhatIf, fit_generator, load_generator, of
 from kilowait.synth.conditions import parse_conditions
 
 BRIEF = {"steps": 3, "width": 16, "batch": 100}
-QUICK = {
-    "transformer": {"passes": 1.5, "width": 16, "layers": 1},
-    "ctgan": BRIEF,
-    "tvae": BRIEF,
-    "copulagan": BRIEF,
-    "diffusion": {**BRIEF, "draw_steps": 3},
-}
+TABLES = {"ctgan": BRIEF, "tvae": BRIEF, "copulagan": BRIEF, "diffusion": {**BRIEF, "draw_steps": 3}}
+QUICK = {**TABLES, "transformer": {"passes": 1.5, "width": 16, "layers": 1}}
 """Settings with which fitting takes a moment; the laws do not depend on how well a generator has learned."""
 
 

@@ -15,9 +15,9 @@ from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, fit_generator, lublin, offered_load
 from kilowait.synth.facts import facts_of
 from kilowait.synth.whatif import Changes, new_sizes, parse_changes
-from tests.synth.test_generator import log
+from tests.synth.test_generator import TABLES, log
 
-QUICK = {"transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "menu": 4}}
+QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "menu": 4}}
 """Settings with which fitting and drawing take a moment."""
 KINDS = ("bootstrap", "copula", "transformer")
 """Copies, jobs apart from one another, users with habits: what-ifs know nothing of the others either."""

@@ -23,9 +23,9 @@ from kilowait.synth.facts import Columns
 from kilowait.synth.generator import State
 from kilowait.synth.row_wise import RowWise
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
-from kilowait.synth.tabular.ordering import in_runs, in_time
+from kilowait.synth.tabular.ordering import in_burst, in_runs, in_time
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
-from kilowait.synth.tabular.values import Ints
+from kilowait.synth.tabular.values import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,8 @@ SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
 LEAST_ROWS = 600
 """Rows drawn at a time, at least."""
+TRIED, MOST_STRETCH = 4000, 20.0
+"""Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Tabular(RowWise):
     _encoding: Encoding
     _blocks: Blocks
     _frame: Frame
+    _stretch: float
+    """What gaps outside bursts are multiplied by, so that there are as many jobs a day as in the log."""
 
     _network: Module
 
@@ -118,19 +122,37 @@ class Tabular(RowWise):
                 torch.as_tensor(places, dtype=torch.float32, device=device),
                 told,
             ).cpu()
+        self._stretch = 1.0
+        self._stretch = self._found_stretch(rng)
 
     def _made_blocks(self) -> Blocks:
         from kilowait.synth.tabular.blocks import Blocks
 
         return Blocks(self._encoding.sizes, self._encoding.numbers)
 
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+    def _found_stretch(self, rng: np.random.Generator) -> float:
+        """See `_stretch`; as long as that is 1."""
+        facts = self.facts
+        table = self._table(TRIED, rng, lambda what, share: None)
+        picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
+        gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
+        wanted_s = TRIED * facts.span_s / (facts.jobs - 1) - float(gap_s[bursts].sum())
+        has_s = float(gap_s[~bursts].sum())
+        return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
+
+    def _table(self, jobs: int, rng: np.random.Generator, told: Told) -> dict[str, Floats]:
+        """Rows enough for so many jobs."""
         check_torch()
         import torch
 
         with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
             places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
         table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
+        table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
+        return table
+
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+        table = self._table(jobs, rng, told)
         picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
         user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
@@ -148,6 +170,7 @@ class Tabular(RowWise):
         state: dict[str, npt.NDArray[Any]] = {
             f"frame.{name}": values for name, values in self._frame.state().items()
         }
+        state["frame.stretch"] = np.array(self._stretch)
         state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
         return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
 
@@ -159,6 +182,7 @@ class Tabular(RowWise):
         for key, values in state.items():
             group, _, name = key.partition(".")
             groups[group][name] = values
+        self._stretch = float(groups["frame"].pop("stretch"))
         self._frame = Frame.restored(groups["frame"])
         self._encoding = Encoding.restored(groups["encoding"])
         self._blocks = self._made_blocks()

@@ -11,11 +11,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
+import numpy.typing as npt
 
 from kilowait.synth.tabular.clock import BURST_S, HOURS, Clock
 from kilowait.synth.tabular.values import Floats, Ints
 
-__all__ = ["in_runs", "in_time"]
+__all__ = ["in_burst", "in_runs", "in_time"]
+
+Bools = npt.NDArray[np.bool_]
+
+
+def in_burst(table: dict[str, Floats]) -> Bools:
+    """Which rows come within a burst of their user."""
+    if "again" not in table:
+        return np.zeros(len(table["gap_s"]), np.bool_)
+    burst: Bools = (table["again"] > 0) & (table["gap_s"] <= BURST_S)
+    return burst
 
 
 def in_time(
@@ -41,7 +52,7 @@ def in_time(
     hour = (24 * table["weekday"] + table["hour"]).astype(np.int64).tolist()
     user = table["user"].tolist() if "again" in table else [0.0] * count
     again = (table["again"] > 0).tolist() if "again" in table else [False] * count
-    gap_s = table["gap_s"].tolist()
+    gap_s, burst = table["gap_s"].tolist(), in_burst(table).tolist()
     waiting: list[list[int]] = [[] for _ in range(HOURS)]
     going_on: dict[float, list[int]] = defaultdict(list)
     for row in rng.permutation(count).tolist():
@@ -66,8 +77,7 @@ def in_time(
             if row < 0:  # only those are left that go on
                 row = next(rows.pop() for rows in going_on.values() if rows)
         if place:
-            burst = again[row] and gap_s[row] <= BURST_S
-            moment = moment + gap_s[row] if burst else later(moment, gap_s[row])
+            moment = moment + gap_s[row] if burst[row] else later(moment, gap_s[row])
         last = user[row]
         picked[place], when[place] = row, moment
     return picked, when - zero_s
@@ -151,6 +161,6 @@ def _like(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> I
     return like
 
 
-def _firsts(values: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _firsts(values: Ints) -> Bools:
     """Where a value differs from the one before."""
     return np.concatenate(([True], values[1:] != values[:-1]))
