@@ -24,8 +24,7 @@ FEWEST = 100
 """Predictions whose truth is known before levels are calibrated."""
 PLANNED, LATER = 0.6, 0.97
 """Levels that reservations are made with, first and when the first is outlived. A first level that nearly always holds
-keeps candidates from the holes in front of a reservation: 0.6 did better than 0.5, 0.7, 0.9 and the request on eleven
-logs (docs/foresight.md)."""
+leaves holes in front of reservations; otherwise it hardly matters which (docs/foresight.md)."""
 
 
 @dataclass(frozen=True, eq=False)
