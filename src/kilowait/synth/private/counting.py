@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SMOOTHED", "Count", "noisy_counts", "shares", "smooth"]
+__all__ = ["Count", "noisy_counts", "shares", "smooth"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -19,8 +19,6 @@ Ints = npt.NDArray[np.int64]
 FEW = 8
 """Jobs or sessions of a user that are counted, picked at random; each counts as one of so many."""
 KERNEL = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16
-SMOOTHED = float(np.sqrt((KERNEL**2).sum()))
-"""What is left of the noise's deviation after `smooth`."""
 
 
 @dataclass(frozen=True)

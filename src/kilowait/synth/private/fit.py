@@ -17,7 +17,7 @@ from kilowait.synth.facts import Columns, LogFacts
 from kilowait.synth.generator import Keep, Told
 from kilowait.synth.private.budget import Budget, noise_for, spent
 from kilowait.synth.private.calendar import blank, calendar_counts, calendar_from, plain_calendar
-from kilowait.synth.private.counting import SMOOTHED, Count, noisy_counts, shares, smooth
+from kilowait.synth.private.counting import Count, noisy_counts, shares, smooth
 from kilowait.synth.private.grid import grid_facts
 from kilowait.synth.private.training import PrivateLesson, private_train
 from kilowait.synth.transformer.calendar import Calendar, by_user
@@ -144,9 +144,10 @@ def private_fit(
 
 
 def _often(noisy: Floats, deviation: float, bins: int) -> Floats:
-    """How often each code of a column comes: bins with their neighbours, other codes where there is more than noise."""
+    """How often each code of a column comes: bins with their neighbours, other codes where there is more than noise.
+
+    Many bins of few users each are within the noise and yet much together, as long run times are: none is left out.
+    """
     if not bins:
         return shares(noisy, deviation)
-    mixed = np.concatenate((smooth(noisy[:bins]), noisy[bins:]))
-    least = np.where(np.arange(len(noisy)) < bins, SMOOTHED, 1.0) * deviation
-    return shares(np.where(mixed > least, mixed, 0.0), 0.0)
+    return shares(np.concatenate((smooth(noisy[:bins]), noisy[bins:])), 0.0)
