@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.errors import InputError, MissingExtraError
+from kilowait.errors import InputError
 from kilowait.seeding import stream
-from kilowait.synth.device import device_of
+from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.facts import DAY_S, WEEK_S, Columns
 from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
@@ -58,7 +57,7 @@ class Transformer(Generator):
     # -- learning ----------------------------------------------------------------------------------
 
     def _learn(self, rows: Columns, told: Told) -> None:
-        _torch()
+        check_torch()
         from kilowait.synth.transformer.training import train
 
         settings = self.settings
@@ -88,7 +87,7 @@ class Transformer(Generator):
             menu=settings.menu,
         )
         passes = settings.passes or min(40.0, max(4.0, 1.2e6 / len(codes)))
-        with _one_thread():
+        with one_thread():
             self._network = train(
                 self._calendar,
                 codes,
@@ -115,7 +114,7 @@ class Transformer(Generator):
             name: grid_codes(name, facts, settings.session_s) for name in values if name != "runtime_s"
         }
         self._runs = grid_runs()
-        with _one_thread():
+        with one_thread():
             made = private_fit(
                 gridded,
                 self._encoded(values),
@@ -175,7 +174,7 @@ class Transformer(Generator):
         return 1 if self.settings.private else int(self.settings.draws)
 
     def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
-        _torch()
+        check_torch()
         calendar, facts = self._calendar, self.facts
         weeks = len(calendar.daily_work)
         # The weeks are the seed's, whatever the layer: another layer is other work of the same people at that time.
@@ -265,7 +264,7 @@ class Transformer(Generator):
         from kilowait.synth.transformer.sampling import chains_of, draw_codes
 
         order, draws = self._order, self._draws
-        with _one_thread():
+        with one_thread():
             codes = draw_codes(
                 self._network,
                 self._calendar,
@@ -330,7 +329,9 @@ class Transformer(Generator):
         return {**self._codes, "below": self._runs.below, **near}
 
     def _restore(self, state: State) -> None:
-        torch = _torch()
+        check_torch()
+        import torch
+
         from kilowait.synth.transformer.network import Network
 
         groups: dict[str, dict[str, npt.NDArray[Any]]] = {"calendar": {}, "codes": {}, "network": {}}
@@ -380,23 +381,3 @@ def _fineness(name: str) -> dict[str, int]:
     return {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}.get(
         name, {"atoms": 1000, "bins": 48}
     )
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch", "learn") from None
-    return torch
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread: sums come in one order, so that the same seed gives the same jobs on any machine's cores."""
-    torch = _torch()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
