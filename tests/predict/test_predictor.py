@@ -16,6 +16,7 @@ from kilowait.predict.case import Case, case_of
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import Model
 from kilowait.predict.predictor import Predictor, load
+from kilowait.predict.runtimes import LATER, PLANNED
 from kilowait.predict.targets import energy, wait
 from kilowait.predict.world import recorded
 from tests.predict.logs import DAY, habits
@@ -80,13 +81,13 @@ def test_columns_for_a_replay(name):
     predictor = made(name, habits(jobs=2700)[:1350])
     told, said = predictor.columns(whole), predictor.predict(whole)
     np.testing.assert_array_equal(told["estimate_s"], said.value)
-    np.testing.assert_array_equal(told["planned_s"], said.high)
     np.testing.assert_array_equal(told["limit_s"], np.full(2700, 3600.0))
-    assert (told["planned_s"] <= told["later_s"]).all() and (told["later_s"] <= 3600).all()
+    assert (told["planned_s"] <= said.high).all() and (told["planned_s"] < said.high).any()
+    assert (said.high <= told["later_s"]).all() and (told["later_s"] <= 3600).all()
     calibrated = slice(1215, 1350)
-    for bound, level in (("planned_s", 0.9), ("later_s", 0.97)):
+    for bound, level in (("planned_s", PLANNED), ("later_s", LATER)):
         held = (whole.target.values <= told[bound] * 1.011)[calibrated].mean()
-        assert held == pytest.approx(level, abs=0.04)
+        assert held == pytest.approx(level, abs=0.06)  # of 135 jobs, many alike
     assert ("quickness" in told) == name.startswith("forest")
     unasked = whole.jobs.with_columns(limit_s=np.where(whole.jobs["user"] == 0, np.nan, 3600.0))
     limit_s = predictor.columns(case(unasked))["limit_s"]
