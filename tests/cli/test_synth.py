@@ -223,3 +223,12 @@ def test_no_such_device(kilowait, tmp_path):
         "synth", "fit", TRACE, "--out", tmp_path / "one", "--set", QUICK, "--device", "gpu"
     ).error()
     assert "unknown device 'gpu'" in said
+
+
+def test_a_fit_that_cannot_be_leaves_nothing_behind(kilowait, tmp_path):
+    out = tmp_path / "few"
+    asked = ("synth", "fit", TRACE, "--model", "bootstrap", "-o", out)
+    assert "50 jobs are too few" in kilowait(*asked, "--jobs", 50).error()
+    assert list(tmp_path.iterdir()) == []
+    kilowait(*asked)
+    assert [path.name for path in tmp_path.iterdir()] == ["few"]

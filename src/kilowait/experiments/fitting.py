@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kilowait.errors import KilowaitError
 from kilowait.evaluation.folders import save_folder
 from kilowait.evaluation.folders.writing import check_free
 from kilowait.experiments.begun import jobs_digest, mark_begun
@@ -91,9 +92,14 @@ def fit_folder(
             **{f"setting {name}": value for name, value in sorted((settings or {}).items())},
         }
         keep = Checkpoint(state, world, resume=resume)
-    generator = fit_generator(
-        jobs, model, seed=seed, names=names, told=told, device=device, keep=keep, **(settings or {})
-    )
+    try:
+        generator = fit_generator(
+            jobs, model, seed=seed, names=names, told=told, device=device, keep=keep, **(settings or {})
+        )
+    except KilowaitError:
+        if keep is not None and not resume:  # what cannot be fitted cannot be gone on with either
+            keep.forget()
+        raise
     if generator.privacy is None:
         _measure(generator, jobs)
     elif manifest is not None:
