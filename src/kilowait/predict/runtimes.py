@@ -23,8 +23,8 @@ Floats = npt.NDArray[np.float64]
 FEWEST = 100
 """Predictions whose truth is known before levels are calibrated."""
 PLANNED, LATER = 0.6, 0.97
-"""Levels that reservations are made with, first and when the first is outlived. A first level that nearly always holds
-leaves holes in front of reservations; otherwise it hardly matters which (docs/foresight.md)."""
+"""Levels that reservations are made with, first and when the first is outlived. Which first one is taken hardly
+matters (docs/foresight.md)."""
 
 
 @dataclass(frozen=True, eq=False)
