@@ -97,6 +97,16 @@ class TestClassifier:
         )
         assert classifier_auc(real, torn) > 0.9
 
+    def test_some_rows_are_whole_rows(self, monkeypatch):
+        monkeypatch.setattr("kilowait.synth.fidelity.classifier.MOST_ROWS", 1000)
+        rng = np.random.default_rng(0)
+        real = log(8000, runtime_s=rng.uniform(1, 1000, 8000), estimate_s=np.full(8000, 1e6))
+        real = real.with_columns(
+            nodes=np.ceil(real["runtime_s"] / 250)
+        )  # what the one column is, the other says
+        torn = real.with_columns(runtime_s=rng.permutation(real["runtime_s"]))
+        assert classifier_auc(real, torn) > 0.85
+
     def test_habits_alone_give_a_workload_away(self):
         real = log(1500)
         rng = np.random.default_rng(0)

@@ -55,14 +55,13 @@ def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool =
         raise MissingExtraError("lightgbm", "predict") from None
     rng = stream(seed, "synth.classifier")
     one, other = common(job_rows(real.sorted(), history=history), job_rows(made.sorted(), history=history))
+    both = ((real, one), (made, other))
     if not one:
         raise InputError("the two workloads have no column in common")
     count = min(len(real), len(made), MOST_ROWS)
-    tables = [
-        np.column_stack([columns[name][some_rows(len(columns[name]), count, rng)] for name in one])
-        for columns in (one, other)
-    ]
-    rows = np.concatenate(tables)
+    rows = np.concatenate(
+        [np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)] for jobs, columns in both]
+    )
     truth = np.repeat([0.0, 1.0], count)
     fold = rng.permutation(np.arange(2 * count) % FOLDS)
     guess = np.empty(2 * count)
