@@ -13,6 +13,7 @@ from kilowait.synth import fit_generator
 from kilowait.synth.facts import facts_of, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.codes import codes_of, run_codes_of
+from kilowait.synth.transformer.moments import moments
 from kilowait.synth.transformer.network import HEADS, Network, Shape
 from kilowait.synth.transformer.sampling import LONGEST, _read, chains_of
 from kilowait.synth.transformer.steering import choose
@@ -58,6 +59,14 @@ class TestCodes:
         assert not set(back.tolist()) <= set(ran.tolist()) and (back % 1 == 0).all()
         assert back.min() >= 1 and back.max() <= 9000
 
+    def test_run_times_do_not_pile_up_at_the_request(self):
+        ran = np.linspace(1000, 3000, 500).round()
+        codes = run_codes_of(ran, np.full(500, 1e6), atoms=0, bins=1)
+        under = np.full(500, 1500.0)  # amid the bin
+        back = codes.decode(np.zeros(500, np.int64), under, np.random.default_rng(0))
+        assert back.max() <= 1500 and (back == 1500).mean() < 0.02
+        assert back.min() < 1020 and np.median(back) == pytest.approx(1250, abs=40)
+
     def test_few_values_are_all_exact(self):
         requests = np.repeat([600.0, 3600.0, 43200.0], [50, 3, 1])
         codes = codes_of(requests, atoms=10, bins=4)
@@ -68,9 +77,27 @@ class TestCodes:
 class TestCalendar:
     def test_long_sessions_are_cut(self):
         submit_s = np.arange(0, 10 * 3600, 600.0)
-        first, start = session_starts(submit_s, np.zeros(60, np.int64), 1800.0)
+        first, start = session_starts(submit_s, np.zeros(60, np.int64), 1800.0, 4 * 3600.0)
         assert first.sum() == 1
         assert submit_s[start].tolist() == [0, 4 * 3600, 8 * 3600]
+
+    def test_what_was_cut_is_moved_together(self):
+        submit_s = np.concatenate((np.arange(0, 86400, 600.0), [2e5, 2e5 + 60]))
+        rows = {
+            "submit_s": submit_s,
+            "nodes": np.ones(len(submit_s), np.int64),
+            "runtime_s": np.ones(len(submit_s)),
+            "user": np.zeros(len(submit_s), np.int64),
+        }
+        codes = np.zeros((len(submit_s), 1), np.int64)
+        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        assert calendar.goes_on.tolist() == [False] + [True] * 23 + [False]
+        every, gap_s = np.arange(len(submit_s)), np.diff(submit_s, prepend=0.0)
+        made_s = moments(calendar, every, gap_s, np.random.default_rng(0))
+        assert np.array_equal(np.diff(made_s[:-2]), np.full(143, 600.0))  # a clock stays a clock
+        assert 0 < abs(made_s[0]) <= 900 and made_s[-1] - made_s[-2] == 60
+        late_s = moments(calendar, every, 2 * gap_s, np.random.default_rng(0))
+        assert (np.diff(late_s) >= 0).all()  # too long for the hour: squeezed into it
 
     def test_a_queue_stands_for_who_submits_where_nobody_is_known(self):
         rows = {"submit_s": np.arange(4.0), "queue": np.array([7, 3, 7, 3])}
@@ -79,7 +106,7 @@ class TestCalendar:
         assert by_user({"submit_s": np.arange(2.0)})[1].tolist() == [0, 0]
 
     def test_busy_weeks_are_days(self):
-        jobs = 1400
+        jobs = 1000
         submit_s = np.sort(np.random.default_rng(0).uniform(0, 14 * 86400, jobs)).round()
         rows = {
             "submit_s": submit_s,
@@ -90,6 +117,11 @@ class TestCalendar:
         codes = np.zeros((jobs, 1), np.int64)
         calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
         assert len(calendar.week) == 14 and calendar.week.tolist() == [0] * 7 + [1] * 7
+        busier = {name: np.repeat(column, 2) for name, column in rows.items()}
+        calendar = calendar_of(
+            busier, np.repeat(codes, 2, 0), (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1
+        )
+        assert len(calendar.week) == 14 * 6  # four hours each
         quiet = {name: column[::10] for name, column in rows.items()}
         calendar = calendar_of(quiet, codes[::10], (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
         assert calendar.week.tolist() == [0, 1]
@@ -128,8 +160,10 @@ class TestCalendar:
 
     def test_menus_and_work(self):
         calendar = self.made()
-        assert calendar.menu[:, :, 0].tolist() == [[0, 2], [0, 2], [1, 2]]  # 2 is an empty place
-        assert (calendar.share > 0).tolist() == [[True, False]] * 3
+        # 2 is an empty place; of the first block the jobs of 10 s and those of 20 and 40 s are two kinds.
+        assert calendar.menu[:, :, 0].tolist() == [[0, 0], [0, 2], [1, 2]]
+        assert (calendar.share > 0).tolist() == [[True, True], [True, False], [True, False]]
+        assert calendar.level[0].tolist() == [1 + int(4 * np.log2(800**0.5)), 1 + int(4 * np.log2(10))]
         assert calendar.daily_work[0].sum(1).tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
         assert calendar.daily_work[1].sum(1).tolist() == [0.0] + [110.0] * 6
 
@@ -234,7 +268,7 @@ def pair():
         runtime_s=300.0 * (1 + user),
         queue=user % 2,
     )
-    generator = fit_generator(real, "transformer", passes=8, width=32, layers=1, names=True)
+    generator = fit_generator(real, "transformer", passes=16, width=32, layers=1, names=True)
     return real, generator.sample(1000, seed=1)
 
 

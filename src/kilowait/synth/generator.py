@@ -98,7 +98,7 @@ CARD, STATE = "card.json", "state.npz"
 CODE = (
     "the state holds a pickle: sampling from this folder runs what code is in it; do so only if you trust it"
 )
-VERSION = 1
+VERSION = 2
 """Of the folder's form."""
 
 

@@ -26,6 +26,8 @@ OCTAVES = {"sessions": 12, "weeks": 9, "session_jobs": 12}
 HIDDEN = ("user", "work", "pace")
 """Conditions that come from a user's own jobs, and that a made calendar has none of."""
 SECOND_S = 1.0
+LONGEST_S = 4 * 3600.0
+"""Of a session; each of them is put anywhere."""
 SURE = 2.0
 """Deviations of the noise that a kind of user or session must have for there to be any: a few that are only noise, of
 thousands of sessions each, would be most of the calendar."""
@@ -37,7 +39,7 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
     """What is counted of when people submit; rows are the log's."""
     order, user = by_user(rows)
     submit_s = rows["submit_s"][order]
-    first, start = session_starts(submit_s, user, session_s)
+    first, start = session_starts(submit_s, user, session_s, LONGEST_S)
     begin_s, whose = submit_s[start] + zero_s, user[start]
     people = user[first]
     session = np.cumsum(start) - 1

@@ -3,10 +3,11 @@
 A *session* is a run of jobs of one user with no more than `session_s` between them, cut where it lasts longer than
 `LONGEST_S`. Sessions keep their user, their size and, but for some minutes, their beginning; the times within are
 generated. In a log without users an account stands for who submits, or else a queue. A *block* is one user's week
-(of the clock's weeks), or a day of a busy one. Of a block the calendar keeps what a bystander would say of it: how
-many jobs there were, how heavy they were on average (in octaves), how quickly they came (in half octaves), and its
-*menu*, the commonest kinds of job (account, queue, GPUs, nodes, request), each with its share and how long such jobs
-took (in octaves). Of the whole machine it keeps the work of each day, by kind of job.
+(of the clock's weeks), a day of a busy one, or some hours of a busy day. Of a block the calendar keeps what a
+bystander would say of it: how many jobs there were, how heavy they were on average (in octaves), how quickly they came
+(in half octaves), and its *menu*, the commonest kinds of job (account, queue, GPUs, nodes, request, and short or long
+ones), each with its share and how long such jobs took (in quarter octaves). Of the whole machine it keeps the work of
+each day, by kind of job.
 """
 
 from __future__ import annotations
@@ -40,14 +41,19 @@ CONDITIONS = {
 `since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
 block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
 geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
-LONGEST_S = 4 * 3600.0
+LONGEST_S = 3600.0
 """A session is cut here, so that times within one that goes on for days do not drift away from the log's."""
-BUSY_JOBS = 300
-"""A user's week with more jobs is several blocks, one a day: there is too much in it for one menu."""
+BUSY_JOBS, BUSY_DAY_JOBS = 300, 100
+"""A user's week with more jobs is several blocks, one a day, and a day with more of them several too: there is too much
+in it for one menu."""
+PART_S = 4 * 3600.0
+"""What a busy day is parted into."""
 REQUEST_KINDS, SIZE_KINDS = 4, 3
 """Kinds of job whose work is kept of each day: which jobs wait depends on how long they and how large they are."""
-SHARES, LEVELS = 12, 40
+SHARES, LEVELS = 12, 128
 """Values of a menu's shares and levels; 0 is for an empty place."""
+OCTAVES_A_KIND = 2
+"""Jobs of one menu's kind run about as long: within so many octaves."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class Calendar:
     """Beginning of each session, on the log's clock."""
     room_s: Floats
     """From the beginning of each session to the user's next one."""
+    goes_on: Bools
+    """Sessions that are the rest of the one before, which was cut."""
     week: Ints
     """Week of each block, counted from the log's first."""
     menu: Ints
@@ -75,7 +83,7 @@ class Calendar:
     share: Ints
     """Of each block and place: how common, in half octaves, from 1 on."""
     level: Ints
-    """Of each block and place: the mean run time in octaves, from 1 on."""
+    """Of each block and place: the geometric mean of run times in quarter octaves, from 1 on."""
     daily_work: Floats
     """Of each week and kind of job: node-seconds submitted from its beginning to the end of each day."""
     request_limits_s: Floats
@@ -133,7 +141,9 @@ def by_user(rows: Columns) -> tuple[Ints, Ints]:
     return order, user[order]
 
 
-def session_starts(submit_s: Floats, user: Ints, session_s: float) -> tuple[Bools, Bools]:
+def session_starts(
+    submit_s: Floats, user: Ints, session_s: float, longest_s: float = LONGEST_S
+) -> tuple[Bools, Bools]:
     """Which jobs, by user and then by submission, are a user's first, and which are the first of a session.
 
     >>> submit_s = np.array([0.0, 60.0, 9000.0, 9010.0, 5.0])
@@ -144,7 +154,7 @@ def session_starts(submit_s: Floats, user: Ints, session_s: float) -> tuple[Bool
     first = np.concatenate(([True], user[1:] != user[:-1]))
     start = first | (np.diff(submit_s, prepend=submit_s[0]) > session_s)
     begin_s = submit_s[start][np.cumsum(start) - 1]
-    part = (submit_s - begin_s) // LONGEST_S
+    part = (submit_s - begin_s) // longest_s
     return first, start | (np.diff(part, prepend=0.0) > 0)
 
 
@@ -178,10 +188,11 @@ def calendar_of(
     begin_s = submit[start]
     room_s = np.append(np.diff(begin_s), np.inf)
     room_s[np.append(first[start][1:], True)] = np.inf
+    goes_on = (~first & (away_s <= session_s))[start]
     clock_s = begin_s[session] + zero_s
     week = (clock_s // WEEK_S).astype(np.int64)
     week -= week.min()
-    block = _blocks(first, week, (clock_s // DAY_S).astype(np.int64))
+    block = _blocks(first, week, clock_s)
     block_jobs = np.bincount(block)
     left = np.bincount(session)[session] - (np.arange(len(user)) - np.flatnonzero(start)[session])
     weekday = (clock_s // DAY_S % 7).astype(np.int64)
@@ -214,6 +225,7 @@ def calendar_of(
         conditions,
         begin_s,
         room_s,
+        goes_on,
         block_week,
         *menus,
         np.cumsum(daily, axis=1),
@@ -221,12 +233,14 @@ def calendar_of(
     )
 
 
-def _blocks(first: Bools, week: Ints, day: Ints) -> Ints:
-    """Number of each job's block: a week, or a day of a busy one."""
+def _blocks(first: Bools, week: Ints, clock_s: Floats) -> Ints:
+    """Number of each job's block: a week, a day of a busy one, or some hours of a busy day."""
     fresh = first | (np.diff(week, prepend=week[0]) != 0)
-    weekly = np.cumsum(fresh) - 1
-    busy = np.bincount(weekly)[weekly] > BUSY_JOBS
-    return np.cumsum(fresh | (busy & (np.diff(day, prepend=day[0]) != 0))) - 1
+    for busy_jobs, part_s in ((BUSY_JOBS, DAY_S), (BUSY_DAY_JOBS, PART_S)):
+        block = np.cumsum(fresh) - 1
+        part = clock_s // part_s
+        fresh = fresh | ((np.bincount(block)[block] > busy_jobs) & (np.diff(part, prepend=part[0]) != 0))
+    return np.cumsum(fresh) - 1
 
 
 def _limits(values: Floats, work: Floats, kinds: int) -> Floats:
@@ -262,11 +276,15 @@ def _menus(
     block: Ints, codes: Ints, copied: tuple[int, ...], sizes: tuple[int, ...], runtime_s: Floats, places: int
 ) -> tuple[Ints, Ints, Ints]:
     """Of each block the commonest kinds of job, their shares and levels."""
+    octaves = np.log2(np.maximum(runtime_s, 1.0))
     kinds, kind, jobs = np.unique(
-        np.column_stack([block, codes[:, copied]]), axis=0, return_inverse=True, return_counts=True
+        np.column_stack([block, codes[:, copied], (octaves // OCTAVES_A_KIND).astype(np.int64)]),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
     )
     kind = kind.ravel()
-    took_s = np.bincount(kind, runtime_s) / jobs
+    took_s = 2.0 ** (np.bincount(kind, octaves) / jobs)
     home = kinds[:, 0]
     order = np.lexsort((-jobs, home))
     place = np.arange(len(order)) - np.searchsorted(home[order], home[order])
@@ -275,8 +293,8 @@ def _menus(
     menu = np.tile(np.array([sizes[column] for column in copied]), (blocks, places, 1))
     share, level = np.zeros((2, blocks, places), np.int64)
     at = home[order], place
-    menu[at] = kinds[order, 1:]
+    menu[at] = kinds[order, 1:-1]
     rarity = np.bincount(block)[home[order]] / jobs[order]
     share[at] = 1 + _steps(rarity, SHARES - 1, per_octave=2)
-    level[at] = 1 + _steps(took_s[order], LEVELS - 1)
+    level[at] = 1 + _steps(took_s[order], LEVELS - 1, per_octave=4)
     return menu, share, level

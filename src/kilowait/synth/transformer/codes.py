@@ -56,13 +56,16 @@ class Codes:
             return place
         return np.where(self.atoms[place] == values, place, bins)
 
-    def decode(self, codes: Ints, rng: np.random.Generator, *, between: bool = False) -> Floats:
+    def decode(
+        self, codes: Ints, rng: np.random.Generator, *, between: bool = False, most: Floats | None = None
+    ) -> Floats:
         """A value for each code: the atom, or one of the bin's at random.
 
         Args:
             codes: what to decode.
             rng: for the choice within bins.
             between: any value between two of the bin's that follow one another, whole where all of them are.
+            most: only values up to this, where the bin has any; for `between`.
         """
         single = codes < len(self.atoms)
         bins = np.where(single, 0, codes - len(self.atoms))
@@ -73,8 +76,11 @@ class Codes:
         low, high = self.ends[bins], self.ends[bins + 1]
         values: Floats
         if between:
-            place = low + draws * (high - 1 - low)
-            values = np.interp(place, np.arange(len(self.kept)), self.kept)
+            places = np.arange(len(self.kept))
+            last = high - 1.0
+            if most is not None:
+                last = np.clip(np.interp(most, self.kept, places), low, last)
+            values = np.interp(low + draws * (last - low), places, self.kept)
             if (self.kept % 1 == 0).all():
                 values = np.round(values)
         else:
@@ -154,7 +160,7 @@ class RunCodes:
     def decode(self, codes: Ints, request_s: Floats, rng: np.random.Generator) -> Floats:
         """A run time for each code and request; one that was to be below the request is not above it."""
         near = codes >= self.below.size
-        below = self.below.decode(np.where(near, 0, codes), rng, between=True)
+        below = self.below.decode(np.where(near, 0, codes), rng, between=True, most=request_s)
         values = np.minimum(below, request_s)
         if self.near is not None:
             over = request_s + self.near.decode(np.where(near, codes - self.below.size, 0), rng)

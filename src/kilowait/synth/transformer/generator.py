@@ -15,6 +15,7 @@ from kilowait.synth.facts import DAY_S, WEEK_S, Columns
 from kilowait.synth.generator import Generator, Part, State, Told
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.codes import Codes, RunCodes, codes_of, run_codes_of
+from kilowait.synth.transformer.moments import JITTER_S, moments
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.steering import choose
 from kilowait.synth.transformer.weeks import Piece, Span, weeks_of
@@ -29,8 +30,6 @@ Ints = npt.NDArray[np.int64]
 
 COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """Columns that people repeat, which can be taken over from an earlier job or from the menu."""
-JITTER_S, JITTER_SHARE = 900.0, 0.25
-"""How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
 SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
 """Width and layers of a network where nothing else is said."""
 NO_LIMIT_S = 1e12
@@ -45,8 +44,9 @@ class Transformer(Generator):
     name = "transformer"
     settings_type = TransformerSettings
     holds = (
-        "when each user submitted, to about a quarter of an hour, and the commonest kinds of job of each user's week, "
-        "under new numbers; values of rare sizes and requests; whoever knows a user's weeks finds them in it"
+        "when each user submitted, to about a quarter of an hour, and the commonest kinds of job of each user's week "
+        "or busy hours, with how long they took, under new numbers; values of rare sizes and requests; whoever knows a "
+        "user's weeks finds them in it"
     )
     _calendar: Calendar
     _codes: dict[str, Codes]
@@ -241,7 +241,7 @@ class Transformer(Generator):
         every = np.arange(len(rows))
         made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
         gap_s = made.pop("gap_s")
-        made["submit_s"] = self._moments(rows, gap_s, rng) + moved * WEEK_S
+        made["submit_s"] = moments(calendar, rows, gap_s, rng) + moved * WEEK_S
         if "user" in self.facts.columns:
             made["user"] = calendar.user[rows]
         if "power_w" in made:
@@ -285,26 +285,6 @@ class Transformer(Generator):
                 free = name in ("gap_s", "power_w")
                 values[name] = self._codes[name].decode(codes[:, place], rng, between=free)
         return values
-
-    def _moments(self, rows: Ints, gap_s: Floats, rng: np.random.Generator) -> Floats:
-        """Submissions: sessions moved a little, gaps within them, squeezed where the next session would come too
-        soon."""
-        calendar = self._calendar
-        start = calendar.start[rows]
-        session = np.cumsum(start) - 1
-        which = calendar.session[rows[start]]
-        away_s = np.minimum(calendar.room_s[which], calendar.room_s[np.maximum(which - 1, 0)])
-        reach_s = np.minimum(JITTER_S, JITTER_SHARE * away_s)
-        begin_s = calendar.session_s[which] + np.round(rng.uniform(-1, 1, len(which)) * reach_s)
-        run = np.cumsum(np.where(start, 0.0, gap_s))
-        since_s = run - run[start][session]
-        lasts_s = np.maximum.reduceat(since_s, np.flatnonzero(start))
-        room_s = calendar.room_s[which] - 2 * JITTER_SHARE * np.minimum(
-            calendar.room_s[which], JITTER_S / JITTER_SHARE
-        )
-        squeeze = np.where(lasts_s > room_s, room_s / np.maximum(lasts_s, 1.0), 1.0)
-        moments: Floats = begin_s[session] + np.floor(since_s * squeeze[session])
-        return moments
 
     # -- keeping -----------------------------------------------------------------------------------
 
