@@ -230,7 +230,7 @@ app.command(epilog=synth_score.EPILOG)(synth_score.score)
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the kinds of generator, and what can be set."""
-    from kilowait.synth.generator import GENERATORS, OUTSIDE, settings_of
+    from kilowait.synth.catalogue import GENERATORS, OUTSIDE, settings_of
 
     rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
     if json:

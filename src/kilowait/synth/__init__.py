@@ -1,8 +1,9 @@
 """Workloads made by rule (Lublin-Feitelson, GPU jobs) or learned from a log; users' estimates; logs at another load."""
 
+from kilowait.synth.catalogue import GENERATORS, fit_generator, load_generator
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.gavel import gavel_jobs
-from kilowait.synth.generator import GENERATORS, Generator, fit_generator, load_generator
+from kilowait.synth.generator import Generator
 from kilowait.synth.gpu_jobs import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
 from kilowait.synth.parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters

@@ -11,8 +11,8 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
+from kilowait.synth.catalogue import OUTSIDE, settings_of
 from kilowait.synth.facts import facts_of, rows_of
-from kilowait.synth.generator import OUTSIDE, settings_of
 from kilowait.synth.outside import TVAE
 from kilowait.synth.outside.generator import SdvSettings, _packed
 from kilowait.synth.outside.layout import Layout

@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator, load_generator
-from kilowait.synth.generator import OUTSIDE
+from kilowait.synth.catalogue import OUTSIDE
 from tests.synth.test_generator import log, same
 
 PYTHONS = {"sdv": "KILOWAIT_SDV_PYTHON", "realtabformer": "KILOWAIT_RTF_PYTHON"}
