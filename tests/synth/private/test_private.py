@@ -65,14 +65,20 @@ class TestGrid:
         assert (found["estimate_s"] >= np.minimum(rows["estimate_s"], REQUESTS_S[-1])).all()
         assert (found["runtime_s"] <= found["estimate_s"]).all()
 
-    def test_run_times_come_back_in_their_bin(self):
-        runs = grid_runs()
+    @pytest.mark.parametrize("requests", [False, True])
+    def test_run_times_come_back_in_their_bin(self, requests):
+        runs = grid_runs(requests=requests)
         ran_s = np.array([0.0, 1, 90, 4000, 86400, 3e6])
-        limit_s = np.full(6, REQUESTS_S[-1])
+        limit_s = np.array([60.0, 60, 100, 86400, 2e5, 4e6]) if requests else np.full(6, REQUESTS_S[-1])
         back_s = runs.decode(runs.encode(ran_s, limit_s), limit_s, np.random.default_rng(0))
         assert (np.abs(np.log2((back_s + 1) / (ran_s + 1))) <= 1).all()
+        assert (back_s <= limit_s).all() and (back_s % 1 == 0).all()
         ended = runs.encode(np.array([3600.0]), np.array([3600.0]))
         assert runs.decode(ended, np.array([3600.0]), np.random.default_rng(0)).tolist() == [3600.0]
+
+    def test_no_share_of_a_request_is_too_long_for_it(self):
+        assert not grid_runs(requests=True).least_s().any()
+        assert grid_runs(requests=False).least_s().max() > 86400
 
 
 def test_without_opacus(monkeypatch):

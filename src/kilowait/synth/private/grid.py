@@ -28,6 +28,8 @@ LARGEST = 2**17
 """Nodes of a job where the machine's size is not known."""
 STATUS = tuple(range(-1, 6))
 MOST_W = 1e5
+LEAST_SHARE = 2.0**-16
+"""Of its request that a job runs; shares below are one bin."""
 WITHIN = 16
 """Values of a bin that come out, evenly spread over its logarithm."""
 
@@ -48,9 +50,15 @@ def grid_codes(name: str, facts: LogFacts, session_s: float) -> Codes:
     return _atoms(_values(name, facts))
 
 
-def grid_runs() -> RunCodes:
-    """Public codes of run times: bins of half an octave, and one code for "ended by its limit"."""
-    return RunCodes(_bins(1.0, LONGEST_S), _atoms((0.0,)))
+def grid_runs(*, requests: bool) -> RunCodes:
+    """Public codes of run times: bins of half an octave, and one code for "ended by its limit".
+
+    Args:
+        requests: run times are shares of the request. What goes with what is learned under much noise; a long run
+            time that met a short request could not be, only short ones could, and there would be too many of them.
+    """
+    below = _bins(LEAST_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
+    return RunCodes(below, _atoms((0.0,)), of_request=requests)
 
 
 def grid_facts(facts: LogFacts) -> LogFacts:
@@ -119,5 +127,7 @@ def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Codes:
     edges = ends[1:-1]
     kept = [np.geomspace(low, high, WITHIN, endpoint=False) for low, high in pairwise(ends)]
     kept[0] = np.linspace(0.0, ends[1], WITHIN, endpoint=False)
-    values = np.round(np.minimum(np.concatenate(kept), most))
+    values = np.minimum(np.concatenate(kept), most)
+    if least >= 1:  # seconds and watts are whole
+        values = np.round(values)
     return Codes(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))

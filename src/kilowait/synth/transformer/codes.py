@@ -143,6 +143,8 @@ class RunCodes:
     below: Codes
     near: Codes | None
     """Of run time minus request, where a job was ended by its limit or ran past it; None where none was."""
+    of_request: bool = False
+    """Those below their request are coded by their share of it."""
 
     @property
     def size(self) -> int:
@@ -151,7 +153,7 @@ class RunCodes:
 
     def encode(self, runtime_s: Floats, request_s: Floats) -> Ints:
         """The code of each run time under its request."""
-        codes = self.below.encode(runtime_s)
+        codes = self.below.encode(runtime_s / np.maximum(request_s, 1.0) if self.of_request else runtime_s)
         if self.near is None:
             return codes
         near = _near(runtime_s, request_s)
@@ -160,15 +162,18 @@ class RunCodes:
     def decode(self, codes: Ints, request_s: Floats, rng: np.random.Generator) -> Floats:
         """A run time for each code and request; one that was to be below the request is not above it."""
         near = codes >= self.below.size
-        below = self.below.decode(np.where(near, 0, codes), rng, between=True, most=request_s)
-        values = np.minimum(below, request_s)
+        most = np.ones(len(codes)) if self.of_request else request_s
+        below = self.below.decode(np.where(near, 0, codes), rng, between=True, most=most)
+        values = np.minimum(np.ceil(below * request_s) if self.of_request else below, request_s)
         if self.near is not None:
             over = request_s + self.near.decode(np.where(near, codes - self.below.size, 0), rng)
             values = np.where(near, np.maximum(over, 0.0), values)
         return values
 
     def least_s(self) -> Floats:
-        """The least run time of each code; of those near the request 0, as they go with any request."""
+        """The least run time of each code; 0 of those that go with any request."""
+        if self.of_request:
+            return np.zeros(self.size)
         return np.concatenate((self.below.least(), np.zeros(self.size - self.below.size)))
 
 

@@ -113,7 +113,7 @@ class Transformer(Generator):
         self._codes = {
             name: grid_codes(name, facts, settings.session_s) for name in values if name != "runtime_s"
         }
-        self._runs = grid_runs()
+        self._runs = grid_runs(requests=not facts.exact_requests)
         with one_thread():
             made = private_fit(
                 gridded,
@@ -324,7 +324,8 @@ class Transformer(Generator):
             name, _, part = key.rpartition(".")
             parts.setdefault(name, {})[part] = values
         codes = {name: Codes.restored(found) for name, found in parts.items()}
-        self._runs = RunCodes(codes.pop("below"), codes.pop("near", None))
+        of_request = self.settings.private and not self.facts.exact_requests
+        self._runs = RunCodes(codes.pop("below"), codes.pop("near", None), of_request)
         self._codes = codes
         users = int(self._calendar.conditions[:, 0].max()) + 1
         self._network = Network(self._shape(users)).eval()
