@@ -66,12 +66,15 @@ class UnknownNameError(KilowaitError, LookupError):
     Traceback (most recent call last):
     ...
     kilowait.errors.UnknownNameError: unknown policy 'sfj'; did you mean 'sjf'? known: fcfs, saf, sjf
+    >>> str(UnknownNameError("generator", "sdv:tvae", ["sdv:TVAE", "tvae"])).partition(";")[2]
+    " did you mean 'sdv:TVAE'? known: sdv:TVAE, tvae"
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        near = get_close_matches(name.lower(), self.known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        lowered = {one.lower(): one for one in self.known}
+        near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+        hint = f"; did you mean {lowered[near[0]]!r}?" if near else ";"
         super().__init__(f"unknown {kind} {name!r}{hint} known: {', '.join(self.known)}")
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
