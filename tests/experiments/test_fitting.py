@@ -9,17 +9,27 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.experiments.begun import training_folder
 from kilowait.experiments.fitting import fit_folder
+from kilowait.synth import keeping
+from kilowait.synth.tabular import ctgan, diffusion, tvae
 from kilowait.synth.transformer import training
 from tests.synth.test_generator import log
 
 TINY = {"passes": 1, "width": 8, "layers": 1}
+ROWS = {"steps": 8, "width": 8, "batch": 50}
+NETWORKS = {
+    "transformer": TINY,
+    "ctgan": ROWS,
+    "tvae": ROWS,
+    "copulagan": ROWS,
+    "diffusion": ROWS | {"draw_steps": 2},
+}
 
 
 class Killed(BaseException):
     """What a test is interrupted by; nobody catches it."""
 
 
-def fit(out, *, kill=False, **more):
+def fit(out, *, kill=False, model="transformer", **more):
     """A fit that keeps its state every second step; killed after the second time if wanted."""
     told = []
 
@@ -30,23 +40,25 @@ def fit(out, *, kill=False, **more):
 
     state = training_folder(out)
     return fit_folder(
-        log(), "transformer", out, state=state, told=heard, settings={**TINY, **more.pop("s", {})}, **more
+        log(), model, out, state=state, told=heard, settings={**NETWORKS[model], **more.pop("s", {})}, **more
     )
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(training, "KEPT_EVERY", 2)
-    monkeypatch.setattr(training, "TOLD_EVERY", 2)
+    monkeypatch.setattr(keeping, "KEPT_EVERY", 2)
+    for network in (training, ctgan, tvae, diffusion):
+        monkeypatch.setattr(network, "TOLD_EVERY", 2)
 
 
-def test_gone_on_with_it_has_the_same_bytes(tmp_path):
-    fit(tmp_path / "whole")
+@pytest.mark.parametrize("model", NETWORKS)
+def test_gone_on_with_it_has_the_same_bytes(tmp_path, model):
+    fit(tmp_path / "whole", model=model)
     with pytest.raises(Killed):
-        fit(tmp_path / "parts", kill=True)
+        fit(tmp_path / "parts", model=model, kill=True)
     assert not (tmp_path / "parts").exists()
     assert (tmp_path / "parts.training" / "last.safetensors").exists()
-    fit(tmp_path / "parts", resume=True)
+    fit(tmp_path / "parts", model=model, resume=True)
     for name in ("card.json", "state.npz"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
@@ -61,6 +73,8 @@ def test_another_fit_is_not_gone_on_with(tmp_path):
         fit(tmp_path / "one", resume=True, seed=4)
     with pytest.raises(InputError, match="was begun with setting width 8, and this is 16"):
         fit(tmp_path / "one", resume=True, s={"width": 16})
+    with pytest.raises(InputError, match="was begun with model 'transformer', and this is 'tvae'"):
+        fit(tmp_path / "one", resume=True, model="tvae")
 
 
 def test_the_card(tmp_path):

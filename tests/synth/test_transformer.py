@@ -335,7 +335,7 @@ def test_a_log_without_requests_has_none_in_samples(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 def test_on_a_gpu():
     """What is learned there comes back to the processor, goes on after a kill, and makes jobs."""
-    from kilowait.synth.transformer import training
+    from kilowait.synth import keeping
 
     class Kept:
         states, begin = [], None
@@ -350,13 +350,13 @@ def test_on_a_gpu():
 
     kept, again = Kept(), Kept()
     tiny = {"passes": 2, "width": 16, "layers": 1, "device": "cuda"}
-    every, training.KEPT_EVERY = training.KEPT_EVERY, 4
+    every, keeping.KEPT_EVERY = keeping.KEPT_EVERY, 4
     try:
         whole = fit_generator(log(), "transformer", keep=kept, **tiny)
         again.begin = kept.states[0]
         parts = fit_generator(log(), "transformer", keep=again, **tiny)
     finally:
-        training.KEPT_EVERY = every
+        keeping.KEPT_EVERY = every
     one, two = whole._state(), parts._state()
     for name in one:
         assert np.allclose(one[name], two[name], atol=1e-3), name

@@ -15,7 +15,8 @@ import numpy as np
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth.facts import LogFacts
-from kilowait.synth.generator import CARD, STATE, VERSION, Generator, Keep, Told, settings_from
+from kilowait.synth.generator import CARD, STATE, VERSION, Generator, Told, settings_from
+from kilowait.synth.keeping import Keep
 
 __all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings_of"]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,11 @@ from kilowait.synth.conditions import Conditions, Wanted
 from kilowait.synth.drawing import Asked, Part, Told, drawn, expected_jobs
 from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
 from kilowait.synth.gpu_jobs import counts_gpus, gpus_of
+from kilowait.synth.keeping import Keep
 from kilowait.synth.whatif import Changes, Kinds, WhatIf
 
 __all__ = [
     "Generator",
-    "Keep",
     "Part",
     "State",
     "Told",
@@ -43,16 +43,6 @@ __all__ = [
 
 State = dict[str, npt.NDArray[Any]]
 """What a fitted generator consists of, by name."""
-
-
-class Keep(Protocol):
-    """Where the state of a training is kept, so that a killed one can be gone on with."""
-
-    def read(self) -> dict[str, Any] | None:
-        """The state to go on with; None where there is none."""
-
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Keep a state in place of the one before."""
 
 
 CARD, STATE = "card.json", "state.npz"

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 
 from kilowait.errors import InputError
+from kilowait.synth.drawing import Told
 from kilowait.synth.facts import Columns, LogFacts
-from kilowait.synth.generator import Keep, Told
+from kilowait.synth.keeping import Keep
 from kilowait.synth.private.budget import Budget, noise_for, spent
 from kilowait.synth.private.calendar import blank, calendar_counts, calendar_from, plain_calendar
 from kilowait.synth.private.counting import Count, noisy_counts, shares, smooth

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.synth.generator import Keep, Told
+from kilowait.synth.drawing import Told
+from kilowait.synth.keeping import Keep
 from kilowait.synth.private.budget import Budget, accountant
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.lesson import Batch, Lesson, lesson_of, loss_of

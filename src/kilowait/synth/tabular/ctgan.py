@@ -16,8 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.generator import Told
+from kilowait.synth.drawing import Told
+from kilowait.synth.keeping import Keep, Stateful, kept_steps
 from kilowait.synth.tabular.blocks import Blocks
+from kilowait.synth.tabular.settings import CtganSettings
 
 __all__ = ["Writer", "draw", "train"]
 
@@ -149,28 +151,27 @@ def train(
     kinds: Tensor,
     places: Tensor,
     blocks: Blocks,
-    *,
-    steps: int,
-    batch: int,
-    hidden: int,
-    rate: float,
+    settings: CtganSettings,
     told: Told,
+    keep: Keep | None = None,
 ) -> Writer:
     """A writer of rows like those, on the device the rows are on; torch's own seed decides."""
-    device = kinds.device
-    batch = max(1, min(batch, len(kinds)) // PACK) * PACK
+    device, steps = kinds.device, settings.steps
+    batch = max(1, min(settings.batch, len(kinds)) // PACK) * PACK
     dense = blocks.dense(kinds, places)
     coded = kinds[:, blocks.kind_columns]
     # Rows that have each kind, so that a real row can be shown for every wish.
     order = coded.argsort(dim=0, stable=True)
     ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(blocks.sizes)]
-    writer = Writer(blocks, hidden).to(device)
+    writer = Writer(blocks, settings.width).to(device)
     writer.common.copy_(blocks.shares(kinds))
     wishes = Wishes(writer.common, blocks)
-    critic = Critic(blocks.width + sum(blocks.sizes), hidden).to(device)
-    learn_writer = torch.optim.Adam(writer.parameters(), rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    learn_critic = torch.optim.Adam(critic.parameters(), rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    for step in range(steps):
+    critic = Critic(blocks.width + sum(blocks.sizes), settings.width).to(device)
+    learn_writer = torch.optim.Adam(writer.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
+    learn_critic = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
+    parts: dict[str, Stateful] = {"writer": writer, "critic": critic}
+    parts |= {"learn_writer": learn_writer, "learn_critic": learn_critic}
+    for step in kept_steps(steps, keep, device, **parts):
         wish, column, kind = wishes.drawn(batch, evenly=True)
         with torch.no_grad():
             made = said(writer(torch.randn(batch, NOISE, device=device), wish), blocks)

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.generator import Told
+from kilowait.synth.drawing import Told
+from kilowait.synth.keeping import Keep, kept_steps
 from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
 from kilowait.synth.tabular.encoding import REACH
+from kilowait.synth.tabular.settings import DiffusionSettings
 
 __all__ = ["Denoiser", "draw", "train"]
 
@@ -86,23 +88,21 @@ def train(
     kinds: Tensor,
     places: Tensor,
     blocks: Blocks,
-    *,
-    steps: int,
-    batch: int,
-    hidden: int,
-    layers: int,
-    rate: float,
+    settings: DiffusionSettings,
     told: Told,
+    keep: Keep | None = None,
 ) -> Denoiser:
     """A denoiser of rows like those, on the device the rows are on; torch's own seed decides."""
-    device = kinds.device
-    network = Denoiser(blocks, hidden, layers).to(device)
+    device, steps, batch = kinds.device, settings.steps, settings.batch
+    network = Denoiser(blocks, settings.width, settings.layers).to(device)
     network.common.copy_(blocks.shares(kinds))
     begin_with(network.to_kinds, network.common)
     kinds, places = kinds[:, blocks.kind_columns], REACH * places[:, blocks.place_columns]
-    optimizer = torch.optim.AdamW(network.parameters(), rate, weight_decay=1e-4)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
-    for step in range(steps):
+    optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
+    rates = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, settings.rate, total_steps=steps + 1, pct_start=0.1
+    )
+    for step in kept_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
         # Times spread evenly over the batch.
         time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch

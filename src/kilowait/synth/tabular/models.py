@@ -1,4 +1,4 @@
-"""The generators of this room: what one can set of each, and how a log becomes a network and a network jobs.
+"""The generators of this room: how a log becomes a network and a network jobs.
 
 Networks learn on the device they are told. Jobs are always drawn on the processor, so that a folder and a seed give
 the same jobs anywhere.
@@ -9,13 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.errors import InputError
 from kilowait.seeding import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.drawing import Told
@@ -24,6 +22,12 @@ from kilowait.synth.generator import State
 from kilowait.synth.row_wise import RowWise
 from kilowait.synth.tabular.encoding import Encoding, encoding_of
 from kilowait.synth.tabular.ordering import in_burst, in_runs, in_time
+from kilowait.synth.tabular.settings import (
+    CopulaGANSettings,
+    CtganSettings,
+    DiffusionSettings,
+    TvaeSettings,
+)
 from kilowait.synth.tabular.table import ASKED, PLACE, Frame, asked_of, frame_of
 from kilowait.synth.tabular.values import Floats, Ints
 
@@ -34,16 +38,7 @@ if TYPE_CHECKING:
 
     from kilowait.synth.tabular.blocks import Blocks
 
-__all__ = [
-    "CopulaGAN",
-    "CopulaGANSettings",
-    "Ctgan",
-    "CtganSettings",
-    "Diffusion",
-    "DiffusionSettings",
-    "Tvae",
-    "TvaeSettings",
-]
+__all__ = ["CopulaGAN", "Ctgan", "Diffusion", "Tvae"]
 
 SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
@@ -51,29 +46,6 @@ LEAST_ROWS = 600
 """Rows drawn at a time, at least."""
 TRIED, MOST_STRETCH = 4000, 20.0
 """Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
-
-
-@dataclass(frozen=True)
-class TabularSettings:
-    """What one can set of all of them."""
-
-    steps: int = 3000
-    """Steps of learning, whatever the length of the log."""
-    batch: int = 500
-    """Rows of a step."""
-    width: int = 128
-    """Of the hidden layers."""
-    rate: float = 2e-3
-    """How far a step goes."""
-    kinds: int = 100
-    """Values of a column that are kinds of their own: users, or numbers where there are no more of them."""
-
-    def __post_init__(self) -> None:
-        for name, least in {"steps": 1, "batch": 10, "width": 8, "kinds": 2}.items():
-            if not getattr(self, name) >= least:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if not self.rate > 0:
-            raise InputError(f"rate is {self.rate}; it must be above 0")
 
 
 class Tabular(RowWise):
@@ -200,18 +172,6 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-# -- CTGAN and its sister ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class CtganSettings(TabularSettings):
-    """What one can set. A step costs several times what it costs the others, so there are fewer."""
-
-    steps: int = 1000
-    rate: float = 5e-4
-    kinds: int = 50
-
-
 class Ctgan(Tabular):
     """A writer and a critic, see `ctgan`."""
 
@@ -226,27 +186,12 @@ class Ctgan(Tabular):
     def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
         from kilowait.synth.tabular.ctgan import train
 
-        settings = self.settings
-        return train(
-            kinds,
-            places,
-            self._blocks,
-            steps=settings.steps,
-            batch=settings.batch,
-            hidden=settings.width,
-            rate=settings.rate,
-            told=told,
-        )
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
     def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.ctgan import draw
 
         return draw(self._network, count)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class CopulaGANSettings(CtganSettings):
-    """What one can set."""
 
 
 class CopulaGAN(Ctgan):
@@ -255,26 +200,6 @@ class CopulaGAN(Ctgan):
     name = "copulagan"
     settings_type = CopulaGANSettings
     numbers = "scores"
-
-
-# -- TVAE ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TvaeSettings(TabularSettings):
-    """What one can set."""
-
-    latent: int = 32
-    """Numbers a row is squeezed through."""
-    likeness: float = 2.0
-    """Weight of making rows again as they were, against what the numbers in between may know."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.latent >= 1:
-            raise InputError(f"latent is {self.latent}; it must be at least 1")
-        if not self.likeness > 0:
-            raise InputError(f"likeness is {self.likeness}; it must be above 0")
 
 
 class Tvae(Tabular):
@@ -291,44 +216,12 @@ class Tvae(Tabular):
     def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
         from kilowait.synth.tabular.tvae import train
 
-        settings = self.settings
-        return train(
-            kinds,
-            places,
-            self._blocks,
-            steps=settings.steps,
-            batch=settings.batch,
-            hidden=settings.width,
-            latent=settings.latent,
-            rate=settings.rate,
-            likeness=settings.likeness,
-            told=told,
-        )
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
     def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.tvae import draw
 
         return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
-
-
-# -- diffusion -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DiffusionSettings(TabularSettings):
-    """What one can set."""
-
-    batch: int = 256
-    width: int = 192
-    layers: int = 3
-    draw_steps: int = 20
-    """Steps from noise to a row."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("layers", "draw_steps"):
-            if not getattr(self, name) >= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
 
 class Diffusion(Tabular):
@@ -346,18 +239,7 @@ class Diffusion(Tabular):
     def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
         from kilowait.synth.tabular.diffusion import train
 
-        settings = self.settings
-        return train(
-            kinds,
-            places,
-            self._blocks,
-            steps=settings.steps,
-            batch=settings.batch,
-            hidden=settings.width,
-            layers=settings.layers,
-            rate=settings.rate,
-            told=told,
-        )
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
     def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.diffusion import draw

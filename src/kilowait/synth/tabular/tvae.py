@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.generator import Told
+from kilowait.synth.drawing import Told
+from kilowait.synth.keeping import Keep, kept_steps
 from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
+from kilowait.synth.tabular.settings import TvaeSettings
 
 __all__ = ["Maker", "draw", "train"]
 
@@ -74,33 +76,30 @@ def train(
     kinds: Tensor,
     places: Tensor,
     blocks: Blocks,
-    *,
-    steps: int,
-    batch: int,
-    hidden: int,
-    latent: int,
-    rate: float,
-    likeness: float,
+    settings: TvaeSettings,
     told: Told,
+    keep: Keep | None = None,
 ) -> Maker:
     """A maker of rows like those, on the device the rows are on; torch's own seed decides."""
-    device = kinds.device
+    device, steps = kinds.device, settings.steps
     dense = blocks.dense(kinds, places)
-    reader = Reader(blocks, hidden, latent).to(device)
-    maker = Maker(blocks, hidden, latent).to(device)
+    reader = Reader(blocks, settings.width, settings.latent).to(device)
+    maker = Maker(blocks, settings.width, settings.latent).to(device)
     begin_with(maker.to_kinds, blocks.shares(kinds))
     weights = [*reader.parameters(), *maker.parameters()]
-    optimizer = torch.optim.Adam(weights, rate, weight_decay=1e-5)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
-    batch = min(batch, len(kinds))
-    for step in range(steps):
+    optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
+    rates = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, settings.rate, total_steps=steps + 1, pct_start=0.1
+    )
+    batch = min(settings.batch, len(kinds))
+    for step in kept_steps(steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
         mean, log_spread = reader(dense[some])
         numbers = mean + log_spread.exp() * torch.randn_like(mean)
         beyond_chance = 0.5 * (mean**2 + (2 * log_spread).exp() - 1 - 2 * log_spread).sum() / batch
         allowed = min(1.0, step / (WARMING * steps))
         made_again = lost(maker, numbers, kinds[some], places[some], blocks)
-        loss = likeness * made_again + allowed * beyond_chance
+        loss = settings.likeness * made_again + allowed * beyond_chance
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

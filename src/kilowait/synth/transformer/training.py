@@ -1,14 +1,9 @@
-"""How the network learns a log: stretches of users' jobs, each job foretold from those before it.
-
-What a training needs to go on after a kill is in one state (weights, optimizer, random streams, what is left of the
-pass), handed to a `Keep` every now and then; gone on with, it ends with the bytes it would have had.
-"""
+"""How the network learns a log: stretches of users' jobs, each job foretold from those before it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.errors import InputError
 from kilowait.seeding import stream
-from kilowait.synth.generator import Keep, Told
+from kilowait.synth.drawing import Told
+from kilowait.synth.keeping import Keep, kept_steps
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.lesson import Batch, Lesson, gathered, lesson_of, loss_of
 from kilowait.synth.transformer.network import Network, Shape
@@ -32,53 +27,36 @@ STRETCH = 128
 BATCH, JOBS_A_STRETCH = 8, 2000
 """Stretches of a step; fewer for a log with fewer jobs than this for each, so that it has steps enough to learn."""
 RATE = 4e-3
-TOLD_EVERY, KEPT_EVERY = 20, 200
+TOLD_EVERY = 20
 """Steps."""
 
 
 @dataclass
-class Course:
-    """A training on its way."""
+class Order:
+    """In which order the log is learned: stretches that cover it once, then others."""
 
-    network: Network
-    optimizer: torch.optim.Optimizer
-    rates: torch.optim.lr_scheduler.OneCycleLR
+    jobs: int
+    length: int
+    """Jobs of a stretch."""
     rng: np.random.Generator
-    starts: list[int]
+    starts: list[int] = field(default_factory=list)
     """Where the stretches begin that are left of this pass."""
-    step: int = 0
 
-    def state(self) -> dict[str, Any]:
+    def next(self, count: int) -> list[int]:
+        """Where the stretches of a step begin."""
+        while len(self.starts) < count:
+            self.starts += _stretches(self.jobs, self.length, self.rng)
+        taken, self.starts = self.starts[:count], self.starts[count:]
+        return taken
+
+    def state_dict(self) -> dict[str, Any]:
         """All that decides how it goes on."""
-        found = {
-            "step": self.step,
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "rates": self.rates.state_dict(),
-            "order": self.rng.bit_generator.state,
-            "starts": self.starts,
-            "torch": torch.get_rng_state(),
-        }
-        if self.network.firsts.is_cuda:
-            found["cuda"] = torch.cuda.get_rng_state()
-        return found
+        return {"rng": self.rng.bit_generator.state, "starts": self.starts}
 
-    def go_on(self, state: Mapping[str, Any]) -> None:
-        """Be where a state was taken."""
-        try:
-            self.network.load_state_dict(state["network"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.rates.load_state_dict(state["rates"])
-            self.rng.bit_generator.state = state["order"]
-            self.starts, self.step = list(state["starts"]), int(state["step"])
-            torch.set_rng_state(state["torch"])
-            if self.network.firsts.is_cuda:
-                torch.cuda.set_rng_state(state["cuda"])
-        except (KeyError, RuntimeError, ValueError, TypeError) as problem:
-            raise InputError(
-                f"the training that was begun does not fit this one ({str(problem).splitlines()[0]}); "
-                "begin anew with --force"
-            ) from None
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        """Be as a state was."""
+        self.rng.bit_generator.state = state["rng"]
+        self.starts = list(state["starts"])
 
 
 def train(
@@ -117,33 +95,21 @@ def train(
         network = network.to(where)
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
         rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps + 1, pct_start=0.1)
-        course = Course(network, optimizer, rates, stream(seed, "synth.transformer.order"), [])
-        begun = None if keep is None else keep.read()
-        if begun is not None:
-            course.go_on(begun)
-        while course.step < steps:
-            loss = _step(course, lesson, length, together)
-            if course.step % TOLD_EVERY == 1:
-                told(f"learning, loss {loss.item():.2f}", course.step / steps)
-            if keep is not None and course.step % KEPT_EVERY == 0 and course.step < steps:
-                keep.write(course.state())
+        order = Order(jobs, length, stream(seed, "synth.transformer.order"))
+        for step in kept_steps(
+            steps, keep, where, network=network, optimizer=optimizer, rates=rates, order=order
+        ):
+            begins = torch.tensor(order.next(together), device=where)
+            loss = loss_of(network, _of_stretches(lesson, begins, length))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            rates.step()
+            if step % TOLD_EVERY == 0:
+                told(f"learning, loss {loss.item():.2f}", (step + 1) / steps)
     told("learning", 1.0)
     return network.cpu().eval()
-
-
-def _step(course: Course, lesson: Lesson, length: int, together: int) -> Tensor:
-    while len(course.starts) < together:
-        course.starts += _stretches(len(lesson.codes), length, course.rng)
-    batch, course.starts = course.starts[:together], course.starts[together:]
-    begins = torch.tensor(batch, device=lesson.codes.device)
-    loss = loss_of(course.network, _of_stretches(lesson, begins, length))
-    course.optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    torch.nn.utils.clip_grad_norm_(course.network.parameters(), 1.0)
-    course.optimizer.step()
-    course.rates.step()
-    course.step += 1
-    return loss
 
 
 def begin_with(network: Network, counts: list[npt.NDArray[Any]]) -> None:
