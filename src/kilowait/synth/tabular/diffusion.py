@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from kilowait.synth.drawing import Told
 from kilowait.synth.keeping import Keep, kept_steps
+from kilowait.synth.rates import rates_of
 from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
 from kilowait.synth.tabular.encoding import REACH
 from kilowait.synth.tabular.settings import DiffusionSettings
@@ -99,9 +100,7 @@ def train(
     begin_with(network.to_kinds, network.common)
     kinds, places = kinds[:, blocks.kind_columns], REACH * places[:, blocks.place_columns]
     optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
-    rates = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.rate, total_steps=steps + 1, pct_start=0.1
-    )
+    rates = rates_of(optimizer, settings.rate, steps)
     for step in kept_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
         # Times spread evenly over the batch.

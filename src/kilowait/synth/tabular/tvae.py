@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from kilowait.synth.drawing import Told
 from kilowait.synth.keeping import Keep, kept_steps
+from kilowait.synth.rates import rates_of
 from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
 from kilowait.synth.tabular.settings import TvaeSettings
 
@@ -88,9 +89,7 @@ def train(
     begin_with(maker.to_kinds, blocks.shares(kinds))
     weights = [*reader.parameters(), *maker.parameters()]
     optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
-    rates = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.rate, total_steps=steps + 1, pct_start=0.1
-    )
+    rates = rates_of(optimizer, settings.rate, steps)
     batch = min(settings.batch, len(kinds))
     for step in kept_steps(steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)

@@ -14,6 +14,7 @@ from torch import Tensor
 from kilowait.seeding import stream
 from kilowait.synth.drawing import Told
 from kilowait.synth.keeping import Keep, kept_steps
+from kilowait.synth.rates import rates_of
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.lesson import Batch, Lesson, gathered, lesson_of, loss_of
 from kilowait.synth.transformer.network import Network, Shape
@@ -94,7 +95,7 @@ def train(
         lesson = lesson_of(calendar, codes, shape, where)
         network = network.to(where)
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
-        rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps + 1, pct_start=0.1)
+        rates = rates_of(optimizer, RATE, steps)
         order = Order(jobs, length, stream(seed, "synth.transformer.order"))
         for step in kept_steps(
             steps, keep, where, network=network, optimizer=optimizer, rates=rates, order=order
