@@ -91,8 +91,9 @@ def fit(
     """Learn a workload from a log.
 
     The folder holds numbers only, no code, unless the generator is one of sdv or realtabformer, which keep pickles.
-    What they tell of the log is on the page on synthetic workloads. While a network learns, its state is kept in
-    DIR.training; --resume ends with the folder an uninterrupted fit would have written, byte for byte on a processor.
+    What they tell of the log is on the page on synthetic workloads. While a network of kilowait's own learns
+    (transformer, ctgan, tvae, copulagan, diffusion), its state is kept in DIR.training; --resume ends with the folder
+    an uninterrupted fit would have written, byte for byte on a processor.
     """
     from kilowait.experiments.fitting import fit_folder
     from kilowait.experiments.inputs import workload_of
