@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kilowait.errors import InputError
+from kilowait.experiments import fitting
 from kilowait.experiments.begun import training_folder
 from kilowait.experiments.fitting import fit_folder
 from kilowait.synth import keeping
@@ -75,6 +76,29 @@ def test_another_fit_is_not_gone_on_with(tmp_path):
         fit(tmp_path / "one", resume=True, s={"width": 16})
     with pytest.raises(InputError, match="was begun with model transformer, and this is tvae"):
         fit(tmp_path / "one", resume=True, model="tvae")
+
+
+def test_a_state_outlives_an_error(tmp_path, monkeypatch):
+    kept = []
+    write = fitting.Checkpoint.write
+
+    def full(self, state):
+        if kept:
+            raise InputError("the disk is full")
+        kept.append(write(self, state))
+
+    monkeypatch.setattr(fitting.Checkpoint, "write", full)
+    with pytest.raises(InputError, match="full"):
+        fit(tmp_path / "one")
+    monkeypatch.undo()
+    fit(tmp_path / "one", resume=True)
+    assert (tmp_path / "one" / "card.json").is_file()
+
+
+def test_what_cannot_be_fitted_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="width"):
+        fit(tmp_path / "one", s={"width": 3})
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_card(tmp_path):

@@ -28,21 +28,20 @@ class Checkpoint:
     """The state of one fit in a folder; a fit with other jobs or settings is refused."""
 
     def __init__(self, folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
-        self.folder = folder
+        self.folder, self.path = folder, folder / FILE
         mark_begun(folder, world, resume=resume)
 
     def read(self) -> dict[str, Any] | None:
         """What to go on with; None before the first state was kept."""
         from kilowait.agents.learning.checkpoint import read_state
 
-        path = self.folder / FILE
-        return read_state(path, FORMAT) if path.exists() else None
+        return read_state(self.path, FORMAT) if self.path.exists() else None
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Keep a state in place of the one before."""
         from kilowait.agents.learning.checkpoint import write_state
 
-        write_state(self.folder / FILE, FORMAT, state)
+        write_state(self.path, FORMAT, state)
 
     def forget(self) -> None:
         """The fit is done: nothing of it is left beside its folder."""
@@ -97,7 +96,7 @@ def fit_folder(
             jobs, model, seed=seed, names=names, told=told, device=device, keep=keep, **(settings or {})
         )
     except KilowaitError:
-        if keep is not None and not resume:  # what cannot be fitted cannot be gone on with either
+        if keep is not None and not keep.path.exists():  # there is nothing to go on with
             keep.forget()
         raise
     if generator.privacy is None:
