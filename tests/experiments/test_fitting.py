@@ -90,7 +90,8 @@ def test_a_state_outlives_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting.Checkpoint, "write", full)
     with pytest.raises(InputError, match="full"):
         fit(tmp_path / "one")
-    monkeypatch.undo()
+    assert (tmp_path / "one.training" / "last.safetensors").exists()
+    monkeypatch.setattr(fitting.Checkpoint, "write", write)
     fit(tmp_path / "one", resume=True)
     assert (tmp_path / "one" / "card.json").is_file()
 
