@@ -201,7 +201,7 @@ def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints)
 def _state(
     secret: list[int], step: int, network: Network, optimizer: Any, book: Any, choice: Any, noises: Any
 ) -> dict[str, Any]:
-    return {
+    state = {
         "secret": secret,
         "step": step,
         "network": network.state_dict(),
@@ -211,6 +211,9 @@ def _state(
         "noises": noises.get_state(),
         "torch": torch.get_rng_state(),
     }
+    if network.firsts.is_cuda:
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
 
 
 def _go_on(
@@ -223,6 +226,8 @@ def _go_on(
         choice.bit_generator.state = state["choice"]
         noises.set_state(state["noises"])
         torch.set_rng_state(state["torch"])
+        if network.firsts.is_cuda:
+            torch.cuda.set_rng_state(state["cuda"])
         return int(state["step"])
     except (KeyError, RuntimeError, ValueError, TypeError) as problem:
         raise InputError(
