@@ -10,7 +10,9 @@ import pytest
 
 from kilowait.evaluation import by_class, metrics
 from kilowait.evaluation.judging import Contender, Contest, cut_windows
-from kilowait.report.content import Findings, doubts, number, summary
+from kilowait.report.content import Findings
+from kilowait.report.summary import doubts, summary
+from kilowait.report.words import number
 from tests.report.conftest import contest_of, jobs_of
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from kilowait.errors import MissingExtraError
 from kilowait.evaluation.judging import Judgement, Pair
-from kilowait.report.content import Findings, capital, number
+from kilowait.report.content import Findings
+from kilowait.report.words import capital, number
 
 __all__ = [
     "Drawn",

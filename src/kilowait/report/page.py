@@ -15,6 +15,7 @@ from pathlib import Path
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contest
 from kilowait.report import charts, figures, pictures, sections
+from kilowait.report.comparison import comparison_table
 from kilowait.report.content import Findings, pairs_against
 from kilowait.report.energy import charts as energy_charts
 from kilowait.report.energy import pictures as energy_pictures
@@ -211,7 +212,7 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
         return sections.figure(figure, f"f{number}-{name}")
 
     yield "<h3>Side by side</h3>"
-    yield sections.comparison_table(found)
+    yield comparison_table(found)
     if found.judged is not None and len(found.real) > 1:
         reference = found.contest.labels[found.reference]
         yield '<div class="pair">'

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import SegmentLog
-from kilowait.report.content import Class, Findings, share
+from kilowait.report.content import Class, Findings
 from kilowait.report.figures import (
     FAINT,
     LINES,
@@ -25,6 +25,7 @@ from kilowait.report.figures import (
 )
 from kilowait.report.lanes import Lanes, outages
 from kilowait.report.load import load_over_time
+from kilowait.report.words import share
 from kilowait.units import format_span
 
 __all__ = ["classes", "gantt", "over_time", "shares", "size_colours", "slowdown_axis", "violins", "wait_axis"]

@@ -9,27 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-import numpy as np
-
-from kilowait.evaluation.judging import Mean, Pair
-from kilowait.report.content import (
-    Class,
-    Findings,
-    count,
-    doubts,
-    number,
-    pairs_against,
-    share,
-    summary,
-)
+from kilowait.evaluation.judging import Mean
+from kilowait.report.content import Class, Findings
 from kilowait.report.energy.findings import Drew, change, scaled, sentences
 from kilowait.report.figures import Drawn, as_svg
+from kilowait.report.summary import doubts, summary
+from kilowait.report.words import number, share
 from kilowait.units import format_span
 
 __all__ = [
+    "Cell",
     "best_of",
     "class_tables",
-    "comparison_table",
     "drawn_note",
     "figure",
     "interval",
@@ -44,6 +35,8 @@ __all__ = [
 ]
 
 USERS = 20
+Cell = Callable[[float], str]
+"""How a number is written."""
 
 
 def text(words: str) -> str:
@@ -82,6 +75,27 @@ def table(
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table><caption>{caption}</caption>'
         f"<thead>{top}<tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def best_of(values: Any, among: Sequence[int], better: str) -> set[int]:
+    """Those with the best value; nobody where all are alike."""
+    known = [float(values[who]) for who in among if math.isfinite(values[who])]
+    if len(known) < 2 or min(known) == max(known):
+        return set()
+    top = min(known) if better == "less" else max(known)
+    return {who for who in among if values[who] == top}
+
+
+def marked_cell(cell: str, best: bool) -> str:
+    """A cell; the best of its column stands out."""
+    return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
+
+
+def interval(mean: Mean | None, cell: Cell) -> str:
+    """From where to where a mean may lie, small; nothing where that is not known."""
+    if mean is None or not math.isfinite(mean.low):
+        return ""
+    return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
 
 
 def figure(drawn: Drawn, name: str) -> str:
@@ -174,132 +188,6 @@ def drawn_note(found: Findings) -> str:
     names = ", ".join(labels[who] for who in found.shown)
     said = f"From here on {len(found.shown)} of {len(labels)} are drawn: {names}."
     return f'<p class="note">{text(said)}</p>'
-
-
-# -- 2. side by side -------------------------------------------------------------------------------
-
-Cell = Callable[[float], str]
-_DEFINED = {
-    "mean_bsld": "Bounded slowdown: wait plus run over run, runs below 10 s counting as 10 s, at least 1.",
-    "mean_turnaround_s": "Completion time (JCT), or turnaround: from joining the queue to the last end. Waits hold all "
-    "the time without a GPU, before the first start and after a preemption. GPUs are counted as held while jobs "
-    "arrive.",
-}
-
-
-def comparison_table(found: Findings) -> str:
-    """Every contender with every number that counts, best first; the best of each column marked."""
-    contest, order = found.contest, (*found.real, *found.of_kind("clairvoyant"))
-    judged_ones = list(found.real)
-    reference = contest.labels[found.reference]
-    users = np.isfinite(contest.means("jain_user_bsld")).any()
-    jain = "jain_user_bsld" if users else "jain_size_bsld"
-    several = "" if contest.batched else ", mean of windows"
-    single: tuple[tuple[str, str, str, Cell], ...] = (
-        ("p95_wait_s", f"95 % wait less than{several}", "less", format_span),
-        ("max_wait_s", "longest wait", "less", format_span),
-        ("utilization", found.busy_words, "more", share),
-        (jain, f"Jain’s index over {'users' if users else 'sizes'}", "more", number),
-        ("share_wait_over_bound", "wait over a day", "less", share),
-        ("starved_jobs", "starved jobs", "less", count),
-    )
-    columns: list[list[str]] = []
-    cell: Cell
-    head = ["contender", found.lead.words, "mean wait"]
-    for metric, judged, cell in (
-        (found.lead.metric, found.judged, found.lead.told),
-        ("mean_wait_s", found.wait, format_span),
-    ):
-        spread = {} if judged is None else {mean.contender: mean for mean in judged.means}
-        values = contest.means(metric)
-        best = best_of(values, judged_ones, "less")
-        columns.append(
-            [
-                marked_cell(cell(float(values[who])), who in best)
-                + interval(spread.get(contest.labels[who]), cell)
-                for who in order
-            ]
-        )
-    for metric, words, better, cell in single:
-        table_of = contest.values(metric)
-        values = table_of.max(axis=1) if metric == "max_wait_s" else table_of.mean(axis=1)
-        if metric == "starved_jobs":
-            values = table_of.sum(axis=1)
-        best = best_of(values, judged_ones, better)
-        head.append(words)
-        columns.append([marked_cell(cell(float(values[who])), who in best) for who in order])
-    if len(found.real) > 1:  # beside the mean they are the verdicts on
-        pairs = pairs_against(found, reference)
-        plural = "batches" if contest.batched else "windows"
-        head[2:2] = [f"against {reference}", f"{plural} won"]
-        columns[1:1] = [
-            [_verdict(pairs.get(contest.labels[who])) for who in order],
-            [_won(pairs.get(contest.labels[who])) for who in order],
-        ]
-    rows = [
-        [escape(contest.labels[who]), *(column[place] for column in columns)]
-        for place, who in enumerate(order)
-    ]
-    if found.bounds:
-        known = [found.bounds.get(metric, math.nan) for metric in (found.lead.metric, "mean_wait_s")]
-        bound = {
-            head.index(found.lead.words): found.lead.told(known[0]),
-            head.index("mean wait"): format_span(known[1]),
-        }
-        rows.append(
-            ["no schedule can go below", *(text(bound.get(place, "")) for place in range(1, len(head)))]
-        )
-    agents = [place for place, who in enumerate(order) if contest.contenders[who].kind == "agent"]
-    note = (
-        f"Small: 95 % interval. Bold with a dot: the best of its column. {_DEFINED[found.lead.metric]} Jain’s index is "
-        "of mean bounded slowdowns, and 1 where all fare alike. Starved: waited longer than ten times its own "
-        "estimate, and ten hours."
-    )
-    if found.of_kind("clairvoyant"):
-        note += (
-            " Perfect estimates: the rule is told the true run times, which nobody can know; that shows what better "
-            "predictions could gain, and is not judged."
-        )
-    made = table(
-        f"Contenders on {text(found.trace)}, best first",
-        [text(h) for h in head],
-        rows,
-        marked=agents,
-        faint=range(len(found.real), len(rows)),
-    )
-    return f'{made}<p class="note">{text(note)}</p>'
-
-
-def best_of(values: Any, among: Sequence[int], better: str) -> set[int]:
-    """Those with the best value; nobody where all are alike."""
-    known = [float(values[who]) for who in among if math.isfinite(values[who])]
-    if len(known) < 2 or min(known) == max(known):
-        return set()
-    top = min(known) if better == "less" else max(known)
-    return {who for who in among if values[who] == top}
-
-
-def marked_cell(cell: str, best: bool) -> str:
-    """A cell; the best of its column stands out."""
-    return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
-
-
-def interval(mean: Mean | None, cell: Cell) -> str:
-    """From where to where a mean may lie, small; nothing where that is not known."""
-    if mean is None or not math.isfinite(mean.low):
-        return ""
-    return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
-
-
-def _won(pair: Pair | None) -> str:
-    return "–" if pair is None else f"{pair.wins} of {pair.windows}"
-
-
-def _verdict(pair: Pair | None) -> str:
-    if pair is None:
-        return "–"
-    ratio = f"<small>× {number(pair.ratio)}</small>" if math.isfinite(pair.ratio) else ""
-    return f'<span class="{pair.verdict}">{pair.verdict}</span>{ratio}'
 
 
 # -- 5. classes ------------------------------------------------------------------------------------

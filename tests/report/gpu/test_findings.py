@@ -9,8 +9,9 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
-from kilowait.report.content import Findings, summary
+from kilowait.report.content import Findings
 from kilowait.report.gpu.findings import BY_SPEED, PANELS, Held, lacking, sentences
+from kilowait.report.summary import summary
 from kilowait.synth import gpu_workload
 from tests.report.conftest import contest_of, jobs_of
 from tests.report.gpu.conftest import GPUS, gpu_contest

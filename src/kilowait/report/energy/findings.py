@@ -14,7 +14,8 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.judging import Contender, EnergyRecord, Judgement, Signal
-from kilowait.report.content import Findings, Floats, share
+from kilowait.report.content import Findings, Floats
+from kilowait.report.words import share
 from kilowait.units import format_span
 
 __all__ = ["STATES", "Alone", "Drew", "Scale", "called", "change", "levers_of", "scaled", "sentences"]

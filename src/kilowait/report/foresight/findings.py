@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kilowait.evaluation.folders.writing import known
-from kilowait.report.content import number, share
+from kilowait.report.words import number, share
 from kilowait.units import format_span
 
 __all__ = ["CLASSES", "Foresight", "factor", "job_sentences", "what_if_sentences"]

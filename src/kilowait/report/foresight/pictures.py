@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.report.content import share
 from kilowait.report.figures import (
     AGENT,
     FAINT,
@@ -22,6 +21,7 @@ from kilowait.report.figures import (
     plain,
 )
 from kilowait.report.foresight.findings import Foresight, factor
+from kilowait.report.words import share
 from kilowait.units import format_span
 
 __all__ = ["calibration", "drift", "job", "plane", "swarm"]

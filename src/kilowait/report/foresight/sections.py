@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from kilowait.report.content import capital, number, share
 from kilowait.report.figures import Drawn
 from kilowait.report.foresight import pictures
 from kilowait.report.foresight.findings import (
@@ -17,6 +16,7 @@ from kilowait.report.foresight.findings import (
     what_if_sentences,
 )
 from kilowait.report.sections import best_of, marked_cell, table, text
+from kilowait.report.words import capital, number, share
 from kilowait.units import format_span
 
 __all__ = ["foresight_parts", "importance_table", "job_block", "scores_table"]

@@ -15,7 +15,8 @@ from typing import Any
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu import by_priority, by_type, fragmentation, gpu_metrics, gpu_timeline
-from kilowait.report.content import Findings, count, number, share
+from kilowait.report.content import Findings
+from kilowait.report.words import count, number, share
 from kilowait.series import Series
 
 __all__ = ["Held", "Lines", "lacking", "sentences"]

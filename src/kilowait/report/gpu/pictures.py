@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.content import share
 from kilowait.report.figures import Drawn, drawing, legend_columns, line_numbers, line_style, plain
 from kilowait.report.gpu.findings import Held
+from kilowait.report.words import share
 
 __all__ = ["gpus_over_time"]
 

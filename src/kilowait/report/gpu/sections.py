@@ -8,9 +8,9 @@ from html import escape
 
 import numpy as np
 
-from kilowait.report.content import count, number, share
 from kilowait.report.gpu.findings import Held, Row, sentences
 from kilowait.report.sections import best_of, marked_cell, table, text
+from kilowait.report.words import count, number, share
 from kilowait.units import format_span
 
 __all__ = ["gpu_table", "gpu_words", "priority_table", "put_out_table", "type_table"]

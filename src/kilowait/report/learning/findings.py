@@ -9,7 +9,7 @@ from typing import Any
 
 from kilowait.evaluation.folders.writing import known
 from kilowait.evaluation.judging import WORDS, Pair
-from kilowait.report.content import number
+from kilowait.report.words import number
 from kilowait.units import format_span
 
 __all__ = ["Judged", "Training", "WHOLE", "case_words", "job_words", "signed"]

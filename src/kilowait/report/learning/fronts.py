@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from kilowait.report.content import capital, number
 from kilowait.report.figures import AGENT, FAINT, INK, LINES, Drawn, drawing, plain
 from kilowait.report.sections import table, text
+from kilowait.report.words import capital, number
 
 __all__ = ["front", "front_table"]
 

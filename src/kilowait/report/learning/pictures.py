@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.content import capital, number
 from kilowait.report.figures import (
     AGENT,
     FAINT,
@@ -21,6 +20,7 @@ from kilowait.report.figures import (
     plain,
 )
 from kilowait.report.learning.findings import WHOLE, Judged
+from kilowait.report.words import capital, number
 from kilowait.units import format_span
 
 __all__ = ["attention", "curves", "judged", "looked_at"]

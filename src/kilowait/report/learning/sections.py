@@ -9,9 +9,9 @@ from html import escape
 from typing import Any
 
 from kilowait.evaluation.folders.writing import known
-from kilowait.report.content import capital, count, number, share
 from kilowait.report.learning.findings import WHOLE, Judged, case_words, signed
 from kilowait.report.sections import best_of, marked_cell, table, text
+from kilowait.report.words import capital, count, number, share
 from kilowait.units import format_span
 
 __all__ = [

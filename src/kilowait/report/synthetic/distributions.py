@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.content import capital
 from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, Drawn, drawing, log_axis, plain
 from kilowait.report.pictures import slowdown_axis, wait_axis
 from kilowait.report.synthetic.findings import Likened
 from kilowait.report.synthetic.wording import MEASURES, column_words, value_words
+from kilowait.report.words import capital
 
 __all__ = ["MADE", "REAL", "columns", "outcome", "sides", "users"]
 

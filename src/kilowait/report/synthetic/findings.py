@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kilowait.evaluation.folders.writing import known
-from kilowait.report.content import capital, listed, share, short_name
 from kilowait.report.synthetic.wording import column_words, value_words
+from kilowait.report.words import capital, listed, share, short_name
 from kilowait.units import format_span
 
 __all__ = ["Likened", "calendar_sentence", "change", "doubts", "tiles", "verdict"]

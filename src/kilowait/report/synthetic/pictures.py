@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.content import number, share
 from kilowait.report.figures import (
     AGENT,
     FAINT,
@@ -22,6 +21,7 @@ from kilowait.report.figures import (
 )
 from kilowait.report.synthetic.findings import Likened
 from kilowait.report.synthetic.wording import column_words, short_words
+from kilowait.report.words import number, share
 
 __all__ = ["correlations", "given_away", "looked_at"]
 

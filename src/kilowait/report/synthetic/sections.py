@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kilowait.report.content import capital, number, share
 from kilowait.report.figures import Drawn
 from kilowait.report.sections import table, text, tile_row
 from kilowait.report.synthetic import distributions, pictures, times
 from kilowait.report.synthetic.findings import Likened, calendar_sentence, change, doubts, tiles, verdict
 from kilowait.report.synthetic.wording import MEASURES, column_words, measure_words, value_words
+from kilowait.report.words import capital, number, share
 
 __all__ = ["likened_parts"]
 

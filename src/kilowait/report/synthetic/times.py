@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.content import number, share
 from kilowait.report.figures import INK, Drawn, drawing
 from kilowait.report.synthetic.distributions import MADE, REAL, sides
 from kilowait.report.synthetic.findings import Likened
+from kilowait.report.words import number, share
 from kilowait.units import format_span
 
 __all__ = ["cycles", "profiles", "run"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kilowait.report.content import number, share
+from kilowait.report.words import number, share
 from kilowait.units import format_span
 
 __all__ = ["MEASURES", "column_words", "measure_words", "short_words", "value_words"]
