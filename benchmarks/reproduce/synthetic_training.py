@@ -45,7 +45,7 @@ from kilowait.synth import GENERATORS, fit_generator
 __all__ = ["Cell", "Plan", "results", "run", "text"]
 
 LOGS = {name: learning.LOGS[name] for name in ("SDSC-SP2", "HPC2N", "Theta", "KTH-SP2")}
-MODELS = ("bootstrap", "copula", "transformer")
+MODELS = tuple(GENERATORS)
 ALGOS = ("es", "ppo")
 SEEDS = (0,)
 FOLDER = "runs/synthetic-training"
