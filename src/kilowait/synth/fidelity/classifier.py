@@ -55,12 +55,14 @@ def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool =
         raise MissingExtraError("lightgbm", "predict") from None
     rng = stream(seed, "synth.classifier")
     one, other = common(job_rows(real.sorted(), history=history), job_rows(made.sorted(), history=history))
-    both = ((real, one), (made, other))
     if not one:
         raise InputError("the two workloads have no column in common")
     count = min(len(real), len(made), MOST_ROWS)
     rows = np.concatenate(
-        [np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)] for jobs, columns in both]
+        [
+            np.column_stack([*columns.values()])[some_rows(len(jobs), count, rng)]
+            for jobs, columns in ((real, one), (made, other))
+        ]
     )
     truth = np.repeat([0.0, 1.0], count)
     fold = rng.permutation(np.arange(2 * count) % FOLDS)
