@@ -57,8 +57,8 @@ test-compiled: setup ## all tests, the docs' build and the examples in code, doc
 	@echo "== tests, compiled"
 	$(PYTEST) -n 2 -q
 
-KERNELS := tests/engine tests/oracle/test_engine_agrees.py tests/oracle/test_remembering_agrees.py \
-	tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
+KERNELS := tests/engine tests/oracle/test_engine.py tests/oracle/test_observing_policies.py \
+	tests/oracle/test_power_controls.py tests/oracle/test_gpu_engine.py
 
 # Of the envs' tests those that take every kernel through whole episodes in few steps; all of them would take minutes.
 ENVS := snapshot or autoreset or forbidden or squeezed or begun_anew or not_asked or what_is_seen_is or features_mask
@@ -70,7 +70,7 @@ test-interpreted: setup ## the kernels' tests once more as plain Python
 
 # Runs with levers or on placed nodes are left out here: compiling them once more takes longer than all the rest, and interpreted, above, their
 # indices are checked by numpy.
-LEVERS := tests/engine/test_levers.py tests/engine/placing tests/oracle/test_levers_agree.py tests/oracle/test_placed_agrees.py
+LEVERS := tests/engine/test_power_controls.py tests/engine/gpu tests/oracle/test_power_controls.py tests/oracle/test_gpu_engine.py
 
 test-bounds: setup ## the kernels' tests once more with every index checked
 	@echo "== kernels, with bounds checks"

@@ -54,7 +54,7 @@ def _label(path: Path, seconds: int) -> None:
     import numpy as np
 
     from kilowait.jobs import JobTable
-    from kilowait.seeding import stream
+    from kilowait.rng import stream
     from kilowait.telemetry.labels import SampleFiles, Sharing, label_energy
 
     draw = stream(0, "jobs")

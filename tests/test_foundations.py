@@ -1,4 +1,4 @@
-"""errors, units, seeding."""
+"""errors, units, rng."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kilowait import errors
 from kilowait.errors import InputError, KilowaitError, MissingExtraError, UnknownNameError
-from kilowait.seeding import stream
+from kilowait.rng import stream
 from kilowait.units import format_span, parse_span
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_spans_are_written(seconds, text):
     assert format_span(seconds) == text
 
 
-# -- seeding --------------------------------------------------------------------------------------
+# -- rng ------------------------------------------------------------------------------------------
 
 PINNED = [2431020648727340370, 2421477808131059748]
 

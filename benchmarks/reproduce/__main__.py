@@ -9,38 +9,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.reproduce import (
-    budget,
-    energy_learning,
-    foresight,
+    batch_learning,
     gaia,
     gavel,
     gpu_learning,
-    learning,
     lets_wait_awhile,
     openb,
+    power_budget,
+    power_learning,
+    prediction_accuracy,
     rlscheduler,
-    simulators,
-    synthetic,
+    simulator_speed,
+    synthetic_fidelity,
     synthetic_training,
     tsafrir,
 )
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
 from kilowait.errors import KilowaitError
 
 TABLES = {
     "rlscheduler": rlscheduler,
     "tsafrir": tsafrir,
-    "simulators": simulators,
+    "simulators": simulator_speed,
     "lets-wait-awhile": lets_wait_awhile,
     "gaia": gaia,
     "openb": openb,
     "gavel": gavel,
-    "learning": learning,
-    "energy-learning": energy_learning,
+    "learning": batch_learning,
+    "energy-learning": power_learning,
     "gpu-learning": gpu_learning,
-    "foresight": foresight,
-    "budget": budget,
-    "synthetic": synthetic,
+    "foresight": prediction_accuracy,
+    "budget": power_budget,
+    "synthetic": synthetic_fidelity,
     "synthetic-training": synthetic_training,
 }
 OWN = {"synthetic-training": synthetic_training.main}
@@ -56,7 +56,7 @@ tables:
   openb             FGD (ATC'23) on Alibaba's openb cluster: how full six scores get its GPUs, and one of ours
   gavel             Gavel (OSDI'20): completion times on three types of GPU under five policies
   learning          ours: a search, PPO, D3QN, SAC and look-ahead against nine rules on six logs, on later jobs;
-                    trains for hours what is not in runs/learning (see python -m benchmarks.reproduce.learning)
+                    trains for hours what is not in runs/learning (see python -m benchmarks.reproduce.batch_learning)
   energy-learning   ours: a learned policy that steers power beside levers written by hand, on three ALCF logs
   gpu-learning      ours: D3QN, SAC, PPO and a search against rules on a mixed GPU cluster, three loads;
                     trains for hours what is not in runs/gpu-learning (see python -m benchmarks.reproduce.gpu_learning)

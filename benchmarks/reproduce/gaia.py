@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.reproduce.layout import table
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.text_tables import table
 from kilowait.errors import InputError
 
 __all__ = ["RECORDED", "Job", "emitted", "results", "text"]

@@ -12,11 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.reproduce.layout import percent, table
-from benchmarks.reproduce.rounds import TYPES, Policy, Work, completion_times
-from benchmarks.reproduce.shares import AlloX, Fifo, fifo_by_type, las, las_by_type
-from benchmarks.reproduce.sources import Sources
-from kilowait.cluster.throughputs import Throughputs, read_throughputs
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.gavel_rounds import (
+    TYPES,
+    Policy,
+    Work,
+    completion_times,
+)
+from benchmarks.reproduce.gavel_shares import (
+    AlloX,
+    Fifo,
+    fifo_by_type,
+    las,
+    las_by_type,
+)
+from benchmarks.reproduce.text_tables import percent, table
+from kilowait.cluster.gpu_throughputs import Throughputs, read_throughputs
 from kilowait.synth import gavel_jobs
 
 __all__ = ["POLICIES", "PUBLISHED", "RATES", "mean_hours", "results", "text", "work_at"]

@@ -25,21 +25,21 @@ from typing import Any
 import numpy as np
 
 import kilowait as kw
-from benchmarks.reproduce.layout import table
-from benchmarks.reproduce.side_by_side import side_by_side
-from benchmarks.reproduce.sources import Sources
-from kilowait.agents.placed.training import best_rule
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.text_tables import table
+from kilowait.agents.linear_gpu.train import best_rule
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation import by_priority
-from kilowait.evaluation.judging import split
-from kilowait.evaluation.judging.bootstrap import ratio_interval
-from kilowait.experiments.gpu_judging import RIVALS, played
-from kilowait.experiments.gpu_search import GpuSearch, search_on_gpus
-from kilowait.experiments.learning import Learning, learn
-from kilowait.experiments.placing import run_speeds
+from kilowait.evaluation.comparison import split
+from kilowait.evaluation.comparison.bootstrap import ratio_interval
+from kilowait.experiments.evaluate_gpu import RIVALS, played
+from kilowait.experiments.gpu_settings import run_speeds
+from kilowait.experiments.train_gpu import GpuSearch, search_on_gpus
+from kilowait.experiments.train_rl import Learning, learn
 from kilowait.jobs import JobTable
-from kilowait.seeding import stream
+from kilowait.rng import stream
 from kilowait.synth import gpu_workload
 from kilowait.units import format_span
 

@@ -20,10 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.reproduce.golang import GoRandom
-from benchmarks.reproduce.layout import table
-from benchmarks.reproduce.packing import RULES, Kinds, Nodes, Whole, used_after_each
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.go_random import GoRandom
+from benchmarks.reproduce.gpu_packing import (
+    RULES,
+    Kinds,
+    Nodes,
+    Whole,
+    used_after_each,
+)
+from benchmarks.reproduce.text_tables import table
 from kilowait.errors import InputError
 
 __all__ = ["PUBLISHED", "Pods", "Setting", "allocated", "results", "text"]

@@ -15,9 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reproduce.commitment import RULES, Job, commitments_behind, starts_of
-from benchmarks.reproduce.layout import of, table
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.rlscheduler_rules import (
+    RULES,
+    Job,
+    commitments_behind,
+    starts_of,
+)
+from benchmarks.reproduce.text_tables import of, table
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.reproduce.layout import table
-from kilowait.evaluation.judging import Scores, Windows
-from kilowait.evaluation.judging import judge as judged_scores
+from benchmarks.reproduce.text_tables import table
+from kilowait.evaluation.comparison import Scores, Windows
+from kilowait.evaluation.comparison import judge as judged_scores
 
 __all__ = ["LOST", "compared", "text"]
 

@@ -3,7 +3,7 @@
 On each log an agent is trained three ways: on the real training jobs (the first 60 %), on as many jobs of a generator
 that was fitted to these very jobs and no others, and on both, half of the windows each. All are chosen on the next 10 %
 and judged on the same 60 windows of 1,024 jobs in the last 30 %, all of them real: EASY, users' estimates, mean bounded
-slowdown, as in `benchmarks.reproduce.learning`. An agent trained on generated jobs alone has not seen the real
+slowdown, as in `benchmarks.reproduce.batch_learning`. An agent trained on generated jobs alone has not seen the real
 training jobs at all: what it remembers of users is what the real validation jobs taught.
 
 The search (es) has its usual settings; networks (ppo) imitate SAF and then learn for a fixed number of decisions.
@@ -29,22 +29,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reproduce import learning
+from benchmarks.reproduce import batch_learning
+from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.gpu_learning import SMALL_STEPS
-from benchmarks.reproduce.sources import Sources
 from benchmarks.reproduce.synthetic_table import compared, text
 from kilowait import agents
-from kilowait.agents.mixture import Mixture
+from kilowait.agents.training_data import Mixture
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.evaluation.judging import split
-from kilowait.experiments.begun import can_resume
-from kilowait.experiments.learning import Learning, learn
+from kilowait.evaluation.comparison import split
+from kilowait.experiments.resume import can_resume
+from kilowait.experiments.train_rl import Learning, learn
 from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator
 
 __all__ = ["Cell", "Plan", "results", "run", "text"]
 
-LOGS = {name: learning.LOGS[name] for name in ("SDSC-SP2", "HPC2N", "Theta", "KTH-SP2")}
+LOGS = {name: batch_learning.LOGS[name] for name in ("SDSC-SP2", "HPC2N", "Theta", "KTH-SP2")}
 MODELS = tuple(GENERATORS)
 ALGOS = ("es", "ppo")
 SEEDS = (0,)
@@ -54,7 +54,7 @@ REAL, WITH = "real", "+real"
 SHARE = 0.5
 """Of the windows that have generated jobs where both are learned from."""
 PPO: dict[str, Any] = {
-    **learning.RECIPE,
+    **batch_learning.RECIPE,
     "steps": 1_000_000,
     "env_threads": 1,
     "settings": {**SMALL_STEPS["ppo"], "validate_every": 20},
@@ -134,7 +134,7 @@ class Cell:
 def work(cell: Cell, plan: Plan, folder: Path) -> str:
     """Do one cell; what came out, in words."""
     began, used = time.perf_counter(), time.process_time()
-    jobs, machine = learning.workload(plan.logs[cell.log])
+    jobs, machine = batch_learning.workload(plan.logs[cell.log])
     parts = split(jobs, validation=0.1)
     if cell.what == "fit":
         made = fit_generator(parts.train, cell.on, seed=0).sample(len(parts.train), seed=0)
@@ -142,7 +142,9 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
         return _took(cell, began, used)
     path = plan.logs[cell.log]
     if cell.what == "rules":
-        found: dict[str, Any] = {"values": {rule: learning.judge(path, rule) for rule in learning.RULES}}
+        found: dict[str, Any] = {
+            "values": {rule: batch_learning.judge(path, rule) for rule in batch_learning.RULES}
+        }
     else:
         mixture = None
         if cell.model:
@@ -163,7 +165,7 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
                 mixture=mixture,
             )  # fmt: skip
         policy = agent.rule if cell.what == "es" else agent
-        found = {"values": learning.judge(path, policy), "cpu_s": time.process_time() - used}
+        found = {"values": batch_learning.judge(path, policy), "cpu_s": time.process_time() - used}
         if cell.what != "es":
             found["steps"] = plan.steps
         else:
@@ -249,7 +251,7 @@ def table_of(plan: Plan, folder: Path) -> dict[str, Any]:
     }
     for log, path in plan.logs.items():
         rules = done[Cell(log, "rules")]
-        cut = learning.windows_of(learning.workload(path)[0])
+        cut = batch_learning.windows_of(batch_learning.workload(path)[0])
         for algo in plan.algos:
             by_what = {}
             for what in plan.trained_on:

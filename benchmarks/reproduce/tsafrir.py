@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.reproduce.layout import percent, table
-from benchmarks.reproduce.predictions import READINGS, Reading
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.easy_plus_variants import READINGS, Reading
+from benchmarks.reproduce.text_tables import percent, table
 from kilowait.cluster import Cluster
-from kilowait.engine.ports import Rule
+from kilowait.engine.interface import Rule
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kilowait.agents import load_agent
     from kilowait.cluster import Cluster, Levers, NodeGroup, Outage, Reservation, Sleeping
-    from kilowait.cluster.speeds import Speeds
-    from kilowait.engine.placing.settings import Placing
-    from kilowait.engine.ports import Choice, Rule, View
+    from kilowait.cluster.gpu_speeds import Speeds
+    from kilowait.engine.gpu.settings import Placing
+    from kilowait.engine.interface import Choice, Rule, View
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
     from kilowait.evaluation import fairness, gpu_metrics, metrics
-    from kilowait.evaluation.judging import cut_windows, split
+    from kilowait.evaluation.comparison import cut_windows, split
     from kilowait.experiments.compare import compare
     from kilowait.jobs import JobTable, SegmentLog
     from kilowait.policies import policy, simulate
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Choice": "engine.ports",
+    "Choice": "engine.interface",
     "Cluster": "cluster",
     "JobTable": "jobs",
     "Levers": "cluster",
     "NodeGroup": "cluster",
     "Outage": "cluster",
-    "Placing": "engine.placing.settings",
+    "Placing": "engine.gpu.settings",
     "Reservation": "cluster",
-    "Rule": "engine.ports",
+    "Rule": "engine.interface",
     "SegmentLog": "jobs",
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
     "Sleeping": "cluster",
-    "Speeds": "cluster.speeds",
-    "View": "engine.ports",
+    "Speeds": "cluster.gpu_speeds",
+    "View": "engine.interface",
     "compare": "experiments.compare",
-    "cut_windows": "evaluation.judging",
+    "cut_windows": "evaluation.comparison",
     "fairness": "evaluation",
     "gpu_metrics": "evaluation",
     "load_agent": "agents",
@@ -56,7 +56,7 @@ _HOME = {
     "read_trace": "traces",
     "rescale_load": "synth",
     "simulate": "policies",
-    "split": "evaluation.judging",
+    "split": "evaluation.comparison",
     "write_trace": "traces",
 }
 

@@ -1,6 +1,6 @@
 """The judge of a learned policy beside levers written by hand, on a small workload."""
 
-from benchmarks.reproduce.energy_learning import LOGS, judged, text
+from benchmarks.reproduce.power_learning import LOGS, judged, text
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.reproduce import rlscheduler, simulators, tsafrir
+from benchmarks.reproduce import rlscheduler, simulator_speed, tsafrir
 from benchmarks.reproduce.__main__ import main
-from benchmarks.reproduce.commitment import RULES, Job, commitments_behind, starts_of
-from benchmarks.reproduce.predictions import Reading
-from benchmarks.reproduce.sources import Sources
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.easy_plus_variants import Reading
+from benchmarks.reproduce.rlscheduler_rules import (
+    RULES,
+    Job,
+    commitments_behind,
+    starts_of,
+)
 
 from kilowait.experiments import bench
 
@@ -182,7 +187,7 @@ def test_the_docs_show_what_the_commands_print(page, theirs, means):
 
 def test_simulators_prints_ratios_and_agreement(sources, page, monkeypatch):
     monkeypatch.setattr(bench, "best_s", lambda call, **how: 0.01 if call() is not None else 0.0)
-    text = simulators.text(simulators.results(sources, quiet))
+    text = simulator_speed.text(simulator_speed.results(sources, quiet))
     assert "FCFS, pyss" in text.split("\n\n")[1]
     agreement = text.split("\n\n")[3]
     assert agreement.count("10,000 of 10,000") == 5

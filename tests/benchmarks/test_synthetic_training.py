@@ -4,11 +4,11 @@ import json
 
 import pytest
 from benchmarks.reproduce import __main__ as reproduce
-from benchmarks.reproduce import learning
+from benchmarks.reproduce import batch_learning
 from benchmarks.reproduce import synthetic_training as table
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.judging import split
+from kilowait.evaluation.comparison import split
 from kilowait.jobs import JobTable
 
 PATH = "lublin:2000:32:1.0"
@@ -25,8 +25,8 @@ def folder(tmp_path_factory):
     """All cells, done in this process."""
     place = tmp_path_factory.mktemp("cells")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learning, "WINDOWS", 6)
-        patch.setattr(learning, "WINDOW_JOBS", 100)
+        patch.setattr(batch_learning, "WINDOWS", 6)
+        patch.setattr(batch_learning, "WINDOW_JOBS", 100)
         for cell in PLAN.cells():
             table.work(cell, PLAN, place)
     return place
@@ -34,8 +34,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(learning, "WINDOWS", 6)
-    monkeypatch.setattr(learning, "WINDOW_JOBS", 100)
+    monkeypatch.setattr(batch_learning, "WINDOWS", 6)
+    monkeypatch.setattr(batch_learning, "WINDOW_JOBS", 100)
 
 
 def test_generators_come_first_and_every_way_to_train_is_there():
@@ -50,7 +50,7 @@ def test_generators_come_first_and_every_way_to_train_is_there():
 
 
 def test_a_generator_sees_training_jobs_alone_and_gives_as_many(folder):
-    train = split(learning.workload(PATH)[0], validation=0.1).train
+    train = split(batch_learning.workload(PATH)[0], validation=0.1).train
     made = JobTable.from_parquet(folder / "made-bootstrap.parquet")
     assert len(made) == len(train) == 1200
     assert set(made["runtime_s"]) <= set(train["runtime_s"])  # weeks of these jobs, drawn again

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kilowait as kw
-from kilowait.traces.privacy import Key
+from kilowait.traces.anonymize import Key
 
 USERS = "ann bob cid dan eve".split()
 SACCT = (

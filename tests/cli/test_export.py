@@ -4,10 +4,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from kilowait.agents.learning import save_network
+from kilowait.agents.network_policies.batch import asked_as
 from kilowait.agents.networks import network
-from kilowait.agents.players.batch import asked_as
-from kilowait.envs.board import Asking
+from kilowait.agents.rl import save_network
+from kilowait.envs.batched_sim import Asking
 
 
 @pytest.fixture

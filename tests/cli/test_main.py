@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 import kilowait as package
-from kilowait.cli import app, main, show
+from kilowait.cli import app, console, main
 from kilowait.errors import InputError
 
 SHELL = [sys.executable, "-m", "kilowait.cli"]
@@ -94,7 +94,7 @@ def test_out_of_memory_is_told(kilowait, monkeypatch):
 
 
 def test_log_and_warnings_are_single_lines(capfd):
-    with show.plain_messages(), warnings.catch_warnings():
+    with console.plain_messages(), warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.getLogger("kilowait").warning("compiling,\n once")
         warnings.warn("so and\n so", stacklevel=1)
@@ -102,9 +102,9 @@ def test_log_and_warnings_are_single_lines(capfd):
 
 
 def test_numbers_for_people():
-    assert [show.number(v) for v in (0.0, 999.96, 1234.5, 1e9)] == ["0", "1000", "1,234", "1,000,000,000"]
-    assert show.number(float("inf")) == "-"
-    assert show.count(2, "query", "queries") == "2 queries"
+    assert [console.number(v) for v in (0.0, 999.96, 1234.5, 1e9)] == ["0", "1000", "1,234", "1,000,000,000"]
+    assert console.number(float("inf")) == "-"
+    assert console.count(2, "query", "queries") == "2 queries"
 
 
 def test_closed_pipe_is_quiet():
@@ -132,7 +132,7 @@ def test_help_imports_neither_numba_nor_arrow():
 def test_describing_and_opening_need_no_numba(tmp_path):
     code = (
         "import sys; from kilowait.cli import main; main(['traces', 'describe', 'lublin:100:16']); "
-        "import kilowait.evaluation.folders; sys.exit('numba' in sys.modules)"
+        "import kilowait.evaluation.storage; sys.exit('numba' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -155,16 +155,16 @@ def test_as_a_process_an_error_is_status_2():
 
 
 def test_progress_and_signs_of_life_stay_off_pipes(capfd):
-    with show.busy("reading"), show.progress(3) as bar:
+    with console.busy("reading"), console.progress(3) as bar:
         assert bar is None
     assert capfd.readouterr() == ("", "")
 
 
 def test_on_a_terminal_there_is_a_bar(monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with show.busy("reading"):
+    with console.busy("reading"):
         pass
-    with show.progress(3) as bar:
+    with console.progress(3) as bar:
         assert bar is not None
         bar.update(bar.task_ids[0], completed=2)
 
@@ -181,5 +181,5 @@ def test_a_narrow_terminal_breaks_lines_but_cuts_nothing(kilowait, monkeypatch):
 
 def test_words_between_colons_are_no_emoji(monkeypatch, capfd):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    show.title("lublin:100:16 [bold]")
+    console.title("lublin:100:16 [bold]")
     assert capfd.readouterr().out == "lublin:100:16 [bold]\n"

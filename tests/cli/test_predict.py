@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from kilowait.traces import write_trace
-from tests.predict.logs import habits
+from tests.predict.example_logs import habits
 
 
 @pytest.fixture(scope="module")

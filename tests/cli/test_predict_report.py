@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kilowait.evaluation.folders import open_folder
+from kilowait.evaluation.storage import open_folder
 
 LOG = "lublin:900:32:0.2:1"
 

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 import kilowait as kw
-from kilowait.evaluation.folders import load_run
+from kilowait.evaluation.storage import load_run
 
 
 def test_a_made_workload_to_a_table(kilowait):

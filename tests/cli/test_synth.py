@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from kilowait.synth.catalogue import GENERATORS, OUTSIDE
+from kilowait.synth.registry import GENERATORS, OUTSIDE
 from kilowait.traces import read_trace
 
 TRACE = "lublin:400:32:0.8:7"

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.experiments.energy import PowerSettings, meter_for
+from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels import SampleFiles
 from kilowait.traces import read_trace
-from tests.telemetry.services import NOW, Web, said
-from tests.telemetry.support import FakeNvml, TestClock, powercap
+from tests.telemetry.api_servers import NOW, Web, said
+from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 T0 = 1_760_000_000
 

@@ -13,7 +13,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster.presets import PRESETS
 from kilowait.policies import POLICIES
-from kilowait.policies.rounds import ROUNDS
+from kilowait.policies.round_based import ROUNDS
 from kilowait.traces import CATALOGUE
 from kilowait.traces.fetch import CHECKSUMS
 

@@ -9,8 +9,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.engine.support import INTERPRETED, as_bytes
-from tests.engine.test_steps import whole
+from tests.engine.stepwise_policy import INTERPRETED, as_bytes
+from tests.engine.test_stepwise import whole
 from tests.oracle.workloads import random_case
 
 SEEDS = range(300, 310 if INTERPRETED else 400)

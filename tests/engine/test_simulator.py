@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage
-from kilowait.engine.ports import Choice, Rule
+from kilowait.engine.interface import Choice, Rule
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator, replay
 from kilowait.errors import ChoiceError, InputError
-from kilowait.jobs.segments import Outcome
+from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import resolve, simulate
-from tests.engine.support import as_bytes, snapshot, starts, table
+from tests.engine.stepwise_policy import (
+    as_bytes,
+    snapshot,
+    starts,
+    table,
+)
 
 FOUR = Cluster.from_nodes(4)
 JOBS = table((0, 3, 10), (0, 4, 10), (0, 2, 5), (2, 1, 5), (3, 1, 99))

@@ -11,10 +11,10 @@ import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage
 from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.queue import believe
 from kilowait.engine.kernels.state import State
-from kilowait.engine.kernels.waiting import believe
 from kilowait.engine.settings import Settings
-from tests.engine.support import fresh_state, table
+from tests.engine.stepwise_policy import fresh_state, table
 
 NODES = 8
 

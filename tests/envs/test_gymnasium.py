@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import kilowait as kw
-from tests.envs.support import crowded
+from tests.envs.workloads import crowded
 
 MACHINE = kw.Cluster.from_nodes(16)
 

@@ -7,12 +7,12 @@ import kilowait as kw
 from kilowait.cluster import Cluster, Levers, Outage
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.board import whoever
+from kilowait.envs.batched_sim import whoever
 from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.policies.registry import Player
-from tests.envs.support import crowded, planned, two_groups
+from tests.envs.workloads import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)
 

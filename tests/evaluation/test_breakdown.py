@@ -8,7 +8,7 @@ import pytest
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation import by_class, metrics
 from kilowait.evaluation.breakdown import joined_classes
-from tests.evaluation.logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, made_log
 
 
 def log_of(*nodes, **columns):

@@ -8,8 +8,8 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation.fairness import fairness
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.logs import NEVER, made_log
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.example_logs import NEVER, made_log
 
 HOUR, DAY = 3600, 86400
 

@@ -9,8 +9,8 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.logs import NEVER, made_log
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.example_logs import NEVER, made_log
 
 STATISTICS = ("mean", "median", "p95", "p99", "max")
 QUANTITIES = ("wait_s", "turnaround_s", "slowdown", "bsld")

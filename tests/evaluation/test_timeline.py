@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics, timeline
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.gpu.made import SEEDS, moved, random_run
-from tests.evaluation.logs import NEVER, made_log
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.gpu.example_logs import SEEDS, moved, random_run
 
 
 def columns(over):

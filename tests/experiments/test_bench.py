@@ -9,7 +9,12 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import bench, lever_cost, peers, placed_speed
+from kilowait.experiments import (
+    bench,
+    bench_gpu_engine,
+    bench_peers,
+    bench_power_controls,
+)
 from kilowait.experiments.bench import Measure
 
 
@@ -29,22 +34,22 @@ def test_best_of_several():
 def test_the_twin_is_beside_it(project, monkeypatch):
     jobs = kw.lublin(40, 16, load=1.0)
     for policy, backfill, _ in bench.RULES.values():
-        seconds = peers.twin_s(jobs, 16, policy, backfill)
+        seconds = bench_peers.twin_s(jobs, 16, policy, backfill)
         assert seconds is not None and seconds > 0
     monkeypatch.setattr(kw, "__file__", "/nowhere/lib/kilowait/__init__.py")
-    assert peers.twin_s(jobs, 16, "fcfs", "none") is None
+    assert bench_peers.twin_s(jobs, 16, "fcfs", "none") is None
 
 
 def test_accasim_is_not_there(monkeypatch):
-    monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    answer = peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    monkeypatch.setattr(bench_peers, "find_spec", lambda name: None)
+    answer = bench_peers.accasim_s(kw.lublin(5, 4), 4, "none")
     assert isinstance(answer, str) and "not installed" in answer
 
 
 def test_an_accasim_that_fails_is_told(monkeypatch):
-    monkeypatch.setattr(peers, "find_spec", lambda name: True)
-    monkeypatch.setattr(peers, "_ACCASIM", "raise SystemExit('it is broken')")
-    answer = peers.accasim_s(kw.lublin(5, 4), 4, "none")
+    monkeypatch.setattr(bench_peers, "find_spec", lambda name: True)
+    monkeypatch.setattr(bench_peers, "_ACCASIM", "raise SystemExit('it is broken')")
+    answer = bench_peers.accasim_s(kw.lublin(5, 4), 4, "none")
     assert isinstance(answer, str) and "it is broken" in answer
 
 
@@ -75,13 +80,13 @@ def test_all_of_it_in_small(monkeypatch, tmp_path):
     def python(*words, **_):
         if len(words) == 3:
             return "[1.0, 5e8]"
-        return "[1.4, 1.6]" if "kilowait.experiments.lever_cost" in words else "0.1"
+        return "[1.4, 1.6]" if "kilowait.experiments.bench_power_controls" in words else "0.1"
 
     monkeypatch.setattr(bench, "_python", python)
-    monkeypatch.setattr(peers, "TWIN_JOBS", 20)
-    monkeypatch.setattr(placed_speed, "first_fit_s", lambda count: 7.0)
-    monkeypatch.setattr(placed_speed, "PODS", 30)
-    monkeypatch.setattr(peers, "accasim_s", lambda *_: 2.0)
+    monkeypatch.setattr(bench_peers, "TWIN_JOBS", 20)
+    monkeypatch.setattr(bench_gpu_engine, "first_fit_s", lambda count: 7.0)
+    monkeypatch.setattr(bench_gpu_engine, "PODS", 30)
+    monkeypatch.setattr(bench_peers, "accasim_s", lambda *_: 2.0)
     found = list(bench.measures(data=tmp_path))
     names = [measure.name for measure in found]
     assert len(set(names)) == len(names)
@@ -110,7 +115,7 @@ def test_levers_are_measured_over_the_plain_run(monkeypatch, capsys, tmp_path):
     ran = []
     monkeypatch.setattr(bench, "best_s", lambda call, **_: (ran.append(call), call(), 1.0)[2])
     kw.write_trace(kw.lublin(30, 16), tmp_path / "few.swf")
-    lever_cost.main(str(tmp_path / "few.swf"), "quick")
+    bench_power_controls.main(str(tmp_path / "few.swf"), "quick")
     assert json.loads(capsys.readouterr().out) == [1.0] * len(bench.LEVERS)
     assert len(ran) == 6 * len(bench.LEVERS)
     monkeypatch.setattr(bench, "_python", lambda *words, **_: "[1.4, 1.6]")

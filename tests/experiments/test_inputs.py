@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.evaluation.folders.toml import to_toml
+from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments import inputs, scenario
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload
 from kilowait.traces import trace_sha256
-from tests.traces.gpu import samples
+from tests.traces.gpu import sample_files
 from tests.traces.gpu.test_alibaba import pai_folder
 
 JOBS = kw.JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], nodes=[4, 1])
@@ -194,7 +194,7 @@ def test_a_list_of_nodes_is_a_machine(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_a_trace(tmp_path):
-    folder = pai_folder(tmp_path, job_table=samples.PAI_JOBS, task_table=samples.PAI_TASKS)
+    folder = pai_folder(tmp_path, job_table=sample_files.PAI_JOBS, task_table=sample_files.PAI_TASKS)
     read = inputs.workload_of(str(folder))
     assert len(read.jobs) and read.sha256 == trace_sha256(folder)
 

@@ -11,7 +11,7 @@ from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import USUAL, Model, predictions
 from kilowait.predict.scores import score
 from kilowait.traces import write_trace
-from tests.predict.logs import habits
+from tests.predict.example_logs import habits
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from kilowait.agents import load_agent
 from kilowait.cli import main
-from kilowait.evaluation.folders import Trained, load_comparison, open_folder
+from kilowait.evaluation.storage import Trained, load_comparison, open_folder
 
 NAMES = {"report.html", "agent", "comparison", "figures"}
 SAME = (

@@ -20,7 +20,7 @@ from tests.oracle.model import (
     need_of,
     pools_per_node,
 )
-from tests.oracle.rules import PREDICTING
+from tests.oracle.priority_rules import PREDICTING
 from tests.oracle.workloads import Case
 
 STARTED = ("completed", "killed")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kilowait.policies import resolve
-from tests.engine.support import Decider
+from tests.engine.stepwise_policy import Decider
 from tests.laws import laws
-from tests.oracle.convert import run_engine, run_of
+from tests.oracle.conversion import run_engine, run_of
 from tests.oracle.model import Result
 from tests.oracle.workloads import Case, random_case
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from multiprocessing import get_context
 
-from tests.oracle import lever_workloads, placed_workloads, workloads
+from tests.oracle import gpu_workloads, power_workloads, workloads
 
 BLOCK = 50
 SHOWN = 5
@@ -22,15 +22,15 @@ SHOWN = 5
 
 def differs(kind: str, seed: int) -> str | None:
     """Where the logs of engine and twin differ in the case of this seed; None: nowhere."""
-    from tests.oracle import convert, placed_convert
+    from tests.oracle import conversion, gpu_conversion
 
     if kind == "placed":
-        case = placed_workloads.soak_case(seed)
-        return placed_convert.difference(
-            case, placed_workloads.run_twin(case), placed_convert.run_engine(case, steps=seed % 7 == 0)
+        case = gpu_workloads.soak_case(seed)
+        return gpu_conversion.difference(
+            case, gpu_workloads.run_twin(case), gpu_conversion.run_engine(case, steps=seed % 7 == 0)
         )
-    other = lever_workloads.lever_case(seed) if kind == "levers" else workloads.random_case(seed)
-    return convert.difference(other, workloads.run_twin(other), convert.run_engine(other))
+    other = power_workloads.lever_case(seed) if kind == "levers" else workloads.random_case(seed)
+    return conversion.difference(other, workloads.run_twin(other), conversion.run_engine(other))
 
 
 def check(first: int, last: int, kind: str = "plain") -> list[str]:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from tests.oracle.energy import Joules, NodeWatts, joules
-from tests.oracle.lever_workloads import lever_case
 from tests.oracle.model import Outage, TwinGroup, TwinJob, TwinLevers, TwinSleep
+from tests.oracle.power_workloads import lever_case
 from tests.oracle.workloads import Case, run_twin
 
 

@@ -8,8 +8,21 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.oracle.model import TwinLevers
-from tests.oracle.rules import BACKFILL_ORDER, NAMES, OUTLIVED, PREDICTING, rule_for
-from tests.oracle.twin import Outage, Reservation, Run, TwinGroup, TwinJob, simulate
+from tests.oracle.priority_rules import (
+    BACKFILL_ORDER,
+    NAMES,
+    OUTLIVED,
+    PREDICTING,
+    rule_for,
+)
+from tests.oracle.reference import (
+    Outage,
+    Reservation,
+    Run,
+    TwinGroup,
+    TwinJob,
+    simulate,
+)
 
 
 @dataclass(frozen=True)

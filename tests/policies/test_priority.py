@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kilowait.policies import POLICIES, resolve
-from tests.policies.queues import order, seen, waiting
+from tests.policies.waiting_jobs import order, seen, waiting
 
 # No two fit ten nodes together, so they go one by one. Areas: 1200, 900, 880.
 ABC = waiting((1, 6, 200), (2, 9, 100), (3, 8, 110))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.engine.ports import Rule
+from kilowait.engine.interface import Rule
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.policies import POLICIES, describe_policies, resolve, simulate
-from tests.policies.queues import TEN, order, waiting
+from tests.policies.waiting_jobs import TEN, order, waiting
 
 JOBS = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0], qos=[0, 0, 0, 0])
 

@@ -10,8 +10,8 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features, chosen, feature_table, meaning
-from kilowait.predict.world import World, recorded
-from tests.predict.law import broken, random_log
+from kilowait.predict.known_times import World, recorded
+from tests.predict.no_lookahead import broken, random_log
 
 
 def made(jobs: JobTable, world: World) -> Features:

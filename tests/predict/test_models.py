@@ -9,13 +9,13 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.boosting import Boosted, BoostingSettings, Loss, boost, plain_forest
-from kilowait.predict.case import case_of
-from kilowait.predict.fitting import fit_by
+from kilowait.predict.dataset import case_of
+from kilowait.predict.fit import fit_by
 from kilowait.predict.forest import ForestSettings
+from kilowait.predict.known_times import recorded
 from kilowait.predict.models import USUAL, Model, predictions
-from kilowait.predict.prequential import Online
-from kilowait.predict.world import recorded
-from tests.predict.logs import DAY, habits
+from kilowait.predict.walk_forward import Online
+from tests.predict.example_logs import DAY, habits
 
 QUICK = {
     "online": Online(every_s=DAY, jobs=600, least=50),

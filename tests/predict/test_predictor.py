@@ -11,15 +11,15 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.boosting import BoostingSettings
-from kilowait.predict.calibrating import fit
-from kilowait.predict.case import Case, case_of
+from kilowait.predict.conformal import fit
+from kilowait.predict.dataset import Case, case_of
 from kilowait.predict.forest import ForestSettings
+from kilowait.predict.known_times import recorded
 from kilowait.predict.models import Model
 from kilowait.predict.predictor import Predictor, load
-from kilowait.predict.runtimes import LATER, PLANNED
+from kilowait.predict.runtime import LATER, PLANNED
 from kilowait.predict.targets import energy, wait
-from kilowait.predict.world import recorded
-from tests.predict.logs import DAY, habits
+from tests.predict.example_logs import DAY, habits
 
 SETTINGS = {
     "forest": ForestSettings(trees=10, leaves=31),

@@ -8,18 +8,18 @@ import pytest
 from kilowait.energy.power import ConstantUse, PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.case import case_of
+from kilowait.predict.baselines import simple
+from kilowait.predict.dataset import case_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
+from kilowait.predict.known_times import World, recorded
 from kilowait.predict.models import Model, predictions
-from kilowait.predict.prequential import Online
 from kilowait.predict.scores import score
-from kilowait.predict.simple import simple
 from kilowait.predict.target_features import features_for, meaning
 from kilowait.predict.targets import energy, power, target_of, wait
-from kilowait.predict.world import World, recorded
-from tests.predict.law import another_future, broken, random_log
-from tests.predict.logs import DAY, habits
+from kilowait.predict.walk_forward import Online
+from tests.predict.example_logs import DAY, habits
+from tests.predict.no_lookahead import another_future, broken, random_log
 
 
 def metered(jobs: JobTable) -> JobTable:

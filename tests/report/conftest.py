@@ -10,7 +10,15 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Outage
-from kilowait.evaluation.judging import Contender, Contest, Curve, EnergyRecord, Signal, cut_windows, whole
+from kilowait.evaluation.comparison import (
+    Contender,
+    Contest,
+    Curve,
+    EnergyRecord,
+    Signal,
+    cut_windows,
+    whole,
+)
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import JobTable
 

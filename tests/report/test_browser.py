@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.evaluation.judging import Contender, Contest, whole
-from kilowait.evaluation.measures import started
+from kilowait.evaluation.comparison import Contender, Contest, whole
+from kilowait.evaluation.job_measures import started
 from kilowait.report import page
-from kilowait.report.content import Findings
-from kilowait.report.lanes import lanes
+from kilowait.report.comparison_data import Findings
+from kilowait.report.gantt import lanes
 from kilowait.units import format_span
 from tests.report.conftest import NASTY, broken, contest_of, jobs_of
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kilowait.report import figures
-from kilowait.report.content import Findings, pairs_against
-from kilowait.report.words import number
+from kilowait.report.comparison_data import Findings, pairs_against
+from kilowait.report.format import number
 from tests.report.conftest import contest_of, jobs_of
 
 

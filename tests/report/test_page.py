@@ -17,11 +17,11 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.evaluation.folders import save_comparison, save_folder, save_run
+from kilowait.evaluation.storage import save_comparison, save_folder, save_run
 from kilowait.report import Source, Training, page, write_report
-from kilowait.report.comparison import comparison_table
-from kilowait.report.content import Findings
-from kilowait.report.sections import summary_block
+from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_table import comparison_table
+from kilowait.report.html import summary_block
 from tests.report.conftest import NASTY, NODES, contest_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}

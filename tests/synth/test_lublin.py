@@ -10,9 +10,13 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import BATCH, COMBINED, INTERACTIVE, lublin, offered_load
-from tests.synth import reference
+from tests.synth import reference_lublin
 
-KINDS = {"combined": reference.COMBINED, "batch": reference.BATCH, "interactive": reference.INTERACTIVE}
+KINDS = {
+    "combined": reference_lublin.COMBINED,
+    "batch": reference_lublin.BATCH,
+    "interactive": reference_lublin.INTERACTIVE,
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -20,10 +24,10 @@ def both(request):
     """40,000 jobs by the reference and 200,000 by the package, for 128 nodes."""
     kind = KINDS[request.param]
     rng = random.Random(7)
-    sizes = [reference.size(kind, rng) for _ in range(40_000)]
-    runtimes = [reference.runtime(kind, nodes, rng) for nodes in sizes]
-    gaps = [reference.gap(kind, rng) for _ in range(40_000)]
-    times = reference.arrivals(gaps, reference.weights(kind))
+    sizes = [reference_lublin.size(kind, rng) for _ in range(40_000)]
+    runtimes = [reference_lublin.runtime(kind, nodes, rng) for nodes in sizes]
+    gaps = [reference_lublin.gap(kind, rng) for _ in range(40_000)]
+    times = reference_lublin.arrivals(gaps, reference_lublin.weights(kind))
     plain = {"nodes": np.array(sizes), "runtime_s": np.array(runtimes, float), "submit_s": np.array(times)}
     return plain, lublin(200_000, 128, model=request.param, seed=11)
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
-from kilowait.synth.facts import facts_of, rows_of
-from kilowait.synth.tabular.blocks import Blocks
-from kilowait.synth.tabular.clock import Clock, clock_of
+from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.tabular.arrival_intensity import Clock, clock_of
 from kilowait.synth.tabular.ctgan import Wishes
 from kilowait.synth.tabular.encoding import Encoding, Kinds, Modes, Scores, encoding_of
-from kilowait.synth.tabular.mixture import mixture_of
-from kilowait.synth.tabular.ordering import in_runs, in_time
-from kilowait.synth.tabular.table import frame_of
+from kilowait.synth.tabular.gaussian_mixture import mixture_of
+from kilowait.synth.tabular.job_sequence import in_runs, in_time
+from kilowait.synth.tabular.layout import Blocks
+from kilowait.synth.tabular.log_table import frame_of
 from tests.synth.test_generator import log
 
 

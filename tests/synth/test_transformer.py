@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
-from kilowait.synth.facts import facts_of, rows_of
+from kilowait.synth.log_schema import facts_of, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
-from kilowait.synth.transformer.codes import codes_of, run_codes_of
-from kilowait.synth.transformer.moments import moments
+from kilowait.synth.transformer.load_matching import choose
 from kilowait.synth.transformer.network import HEADS, Network, Shape
-from kilowait.synth.transformer.sampling import LONGEST, _read, chains_of
-from kilowait.synth.transformer.steering import choose
-from kilowait.synth.transformer.weeks import Span, weeks_of
+from kilowait.synth.transformer.sample import LONGEST, _read, chains_of
+from kilowait.synth.transformer.submit_times import moments
+from kilowait.synth.transformer.tokenizer import codes_of, run_codes_of
+from kilowait.synth.transformer.week_order import Span, weeks_of
 from tests.synth.test_generator import log
 
 values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
@@ -335,7 +335,7 @@ def test_a_log_without_requests_has_none_in_samples(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 def test_on_a_gpu():
     """What is learned there comes back to the processor, goes on after a kill, and makes jobs."""
-    from kilowait.synth import keeping
+    from kilowait.synth import checkpoint
 
     class Kept:
         states, begin = [], None
@@ -350,13 +350,13 @@ def test_on_a_gpu():
 
     kept, again = Kept(), Kept()
     tiny = {"passes": 2, "width": 16, "layers": 1, "device": "cuda"}
-    every, keeping.KEPT_EVERY = keeping.KEPT_EVERY, 4
+    every, checkpoint.KEPT_EVERY = checkpoint.KEPT_EVERY, 4
     try:
         whole = fit_generator(log(), "transformer", keep=kept, **tiny)
         again.begin = kept.states[0]
         parts = fit_generator(log(), "transformer", keep=again, **tiny)
     finally:
-        keeping.KEPT_EVERY = every
+        checkpoint.KEPT_EVERY = every
     one, two = whole._state(), parts._state()
     for name in one:
         assert np.allclose(one[name], two[name], atol=1e-3), name

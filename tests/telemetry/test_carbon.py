@@ -22,7 +22,12 @@ from kilowait.telemetry.carbon import (
     follow_carbon,
     token_from,
 )
-from tests.telemetry.services import HOUR_S, NOW, Web, unix
+from tests.telemetry.api_servers import (
+    HOUR_S,
+    NOW,
+    Web,
+    unix,
+)
 
 SECRET = "s3cret-token"
 

@@ -12,7 +12,7 @@ import pytest
 from kilowait.errors import MeterError, MissingExtraError
 from kilowait.telemetry.meters import CpuMeter, GpuMeter
 from kilowait.telemetry.meters.gpu import REOPEN_S
-from tests.telemetry.support import FakeNvml, TestClock, powercap
+from tests.telemetry.fake_sensors import FakeNvml, TestClock, powercap
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import fuzz_readers
 from kilowait.traces import Ledger, swf
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
 
 
 def test_a_slice_of_the_fuzzer_finds_nothing() -> None:
@@ -21,7 +21,7 @@ def test_it_tells_of_another_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise IndexError("oops")
 
-    monkeypatch.setattr("kilowait.traces.mend._estimates", broken)
+    monkeypatch.setattr("kilowait.traces.clean._estimates", broken)
     with pytest.raises(IndexError, match="oops"):
         fuzz_readers.fuzz(100, seed=1, real=False)
 

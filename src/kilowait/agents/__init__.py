@@ -19,7 +19,15 @@ if TYPE_CHECKING:
         train_ppo,
         train_sac,
     )
-    from kilowait.agents.learning import (
+    from kilowait.agents.evolution.checkpoint import Generation, Keeping
+    from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimise
+    from kilowait.agents.evolution.objectives import mean_bsld
+    from kilowait.agents.io import load_agent
+    from kilowait.agents.linear_batch.agent import LinearAgent
+    from kilowait.agents.linear_batch.score import FEATURES, features
+    from kilowait.agents.linear_batch.train import train
+    from kilowait.agents.networks import KINDS, Sizes, network, q_network
+    from kilowait.agents.rl import (
         Trained,
         TrainingError,
         Update,
@@ -27,38 +35,30 @@ if TYPE_CHECKING:
         load_network,
         save_network,
     )
-    from kilowait.agents.linear.agent import LinearAgent
-    from kilowait.agents.linear.scoring import FEATURES, features
-    from kilowait.agents.linear.training import train
-    from kilowait.agents.loading import load_agent
-    from kilowait.agents.mixture import Mixture
-    from kilowait.agents.networks import KINDS, Sizes, network, q_network
-    from kilowait.agents.searching.course import Generation, Keeping
-    from kilowait.agents.searching.objectives import mean_bsld
-    from kilowait.agents.searching.search import EvolutionStrategy, minimise
+    from kilowait.agents.training_data import Mixture
 
 _HOME = {
-    "FEATURES": "linear.scoring",
-    "LinearAgent": "linear.agent",
-    "features": "linear.scoring",
-    "load_agent": "loading",
-    "Mixture": "mixture",
-    "EvolutionStrategy": "searching.search",
-    "minimise": "searching.search",
-    "Generation": "searching.course",
-    "Keeping": "searching.course",
-    "mean_bsld": "searching.objectives",
-    "train": "linear.training",
+    "FEATURES": "linear_batch.score",
+    "LinearAgent": "linear_batch.agent",
+    "features": "linear_batch.score",
+    "load_agent": "io",
+    "Mixture": "training_data",
+    "EvolutionStrategy": "evolution.cma_es",
+    "minimise": "evolution.cma_es",
+    "Generation": "evolution.checkpoint",
+    "Keeping": "evolution.checkpoint",
+    "mean_bsld": "evolution.objectives",
+    "train": "linear_batch.train",
     "KINDS": "networks",
     "Sizes": "networks",
     "network": "networks",
     "q_network": "networks",
-    "Trained": "learning",
-    "TrainingError": "learning",
-    "Update": "learning",
-    "greedy_actions": "learning",
-    "load_network": "learning",
-    "save_network": "learning",
+    "Trained": "rl",
+    "TrainingError": "rl",
+    "Update": "rl",
+    "greedy_actions": "rl",
+    "load_network": "rl",
+    "save_network": "rl",
     "A2CSettings": "algorithms",
     "D3QNSettings": "algorithms",
     "PPOSettings": "algorithms",

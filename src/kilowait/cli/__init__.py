@@ -14,13 +14,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 2: an error of the user's, told in one line; 130: interrupted; 1: a bug, with a traceback.
     """
-    from kilowait.cli import app, show
+    from kilowait.cli import app, console
     from kilowait.errors import KilowaitError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     words, debug = app.without_debug(given)
     try:
-        with show.plain_messages():
+        with console.plain_messages():
             app.command().main(words, prog_name="kilowait", obj={"words": words})
         status: int | str | None = 0
     except (
@@ -28,17 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as leaving:  # typer's way out: after --help, after a wrong option, and when all went well
         status = leaving.code
     except app.Interrupted:
-        show.say("interrupted")
+        console.say("interrupted")
         status = 130
     except KilowaitError as problem:
         if debug:
             raise
-        show.say(f"error: {show.one_line(_as_options(str(problem)))}")
+        console.say(f"error: {console.one_line(_as_options(str(problem)))}")
         status = 2
     except MemoryError:
         if debug:
             raise
-        show.say(
+        console.say(
             "error: not enough memory; try less at once: fewer --jobs, or in training fewer --envs or --slots"
         )
         status = 2

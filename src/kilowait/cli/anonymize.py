@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.traces.privacy import Anonymized, Check, Remedy
+    from kilowait.traces.anonymize import Anonymized, Check, Remedy
 
 __all__ = ["EXAMPLES", "anonymize"]
 
@@ -95,31 +95,31 @@ def anonymize(
     Without --out nothing is written: the plan, and a check of who can still be told apart, are printed.
     """
     from kilowait.experiments.inputs import workload_of
-    from kilowait.traces import privacy, written_format
+    from kilowait.traces import anonymize, written_format
 
-    secret = privacy.key_for(key, out, new=new_key)
+    secret = anonymize.key_for(key, out, new=new_key)
     if out is not None:
-        privacy.refuse_source(trace, out)
-    with show.busy(f"reading {trace} ..."):
+        anonymize.refuse_source(trace, out)
+    with console.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, rows=jobs)
     log = read.jobs
     if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
-        show.note("; ".join(read.ledger.lines()))
-    plan = privacy.make_plan(
+        console.note("; ".join(read.ledger.lines()))
+    plan = anonymize.make_plan(
         log,
-        hashed=privacy.parse_names(hash),
-        keep=privacy.parse_names(keep),
-        drop=privacy.parse_names(drop),
-        coarsen=None if coarsen is None else privacy.parse_coarsening(coarsen),
-        shift=privacy.parse_shift(shift),
+        hashed=anonymize.parse_names(hash),
+        keep=anonymize.parse_names(keep),
+        drop=anonymize.parse_names(drop),
+        coarsen=None if coarsen is None else anonymize.parse_coarsening(coarsen),
+        shift=anonymize.parse_shift(shift),
     )
-    with show.busy("hiding and counting ..."):
-        made = privacy.anonymize(
+    with console.busy("hiding and counting ..."):
+        made = anonymize.anonymize(
             log,
             secret,
             plan,
             k=k,
-            quasi=None if quasi is None else privacy.parse_names(quasi),
+            quasi=None if quasi is None else anonymize.parse_names(quasi),
             enforce=enforce,
             numbers=out is not None and written_format(out, to) == "swf",
         )
@@ -132,15 +132,15 @@ def anonymize(
     if out is not None:
         if new_key and key is not None:
             secret.save(key)
-        beside = privacy.publish(made, out, format=to)
+        beside = anonymize.publish(made, out, format=to)
     if json:
-        show.json_document(_document(trace, made, out))
+        console.json_document(_document(trace, made, out))
         return
     print()
     if out is None:
         print("nothing written: name a file with --out and a key with --key")
         return
-    print(f"{show.count(len(made.jobs), 'job')} written to {out}")
+    print(f"{console.count(len(made.jobs), 'job')} written to {out}")
     if beside is not None:
         print(f"what was done to it is in {beside}, for this format has no room for it")
 
@@ -151,27 +151,27 @@ def anonymize(
 def _show_plan(trace: str, made: Anonymized) -> None:
     """What happens to every column and field."""
     plan = made.plan
-    show.title(f"{trace}: {show.count(made.check.jobs, 'job')}")
+    console.title(f"{trace}: {console.count(made.check.jobs, 'job')}")
     rows = [[name, f"{words}{_names(made, name)}"] for name, words in plan.words().items()]
     for action, said in (("keep", "kept"), ("drop", "dropped")):
         fields = [name for name, done in plan.meta.items() if done == action]
         if fields:
             rows.append(["about the log", f"{said}: {', '.join(fields)}"])
     rows.append(["anything else", "not read, so not published: comments, work directories, names of nodes"])
-    show.table(["column", "published"], rows, left=2, wrapped=1)
+    console.table(["column", "published"], rows, left=2, wrapped=1)
     if plan.shift is not None and not plan.dated:
-        show.note("the log's clock has no dates, so there is nothing to shift")
+        console.note("the log's clock has no dates, so there is nothing to shift")
     elif isinstance(plan.shift, float) and plan.shift % (7 * 86400) != 0:
-        show.note("the shift is not whole weeks: days and nights, or weekdays, are not where they were")
+        console.note("the shift is not whole weeks: days and nights, or weekdays, are not where they were")
     if plan.absent:
-        show.note(f"not in this log: {', '.join(plan.absent)}")
+        console.note(f"not in this log: {', '.join(plan.absent)}")
 
 
 def _names(made: Anonymized, name: str) -> str:
     """How many pseudonyms a column has now; or the names that it keeps."""
     table, action = made.jobs, made.plan.actions[name]
     if action == "hash":
-        return f": {show.count(len(set(table[name].tolist()) - {-1}), 'pseudonym')}"
+        return f": {console.count(len(set(table[name].tolist()) - {-1}), 'pseudonym')}"
     if action != "keep" or name not in table.labels:
         return ""
     names = table.labels[name]
@@ -183,7 +183,7 @@ def _show_check(made: Anonymized) -> None:
     """Who can still be told apart, and what would help."""
     check = made.check
     print()
-    show.title(f"jobs alike in {', '.join(check.quasi)}")
+    console.title(f"jobs alike in {', '.join(check.quasi)}")
     rows = [
         (
             "classes",
@@ -199,11 +199,15 @@ def _show_check(made: Anonymized) -> None:
     else:
         rows.append(("jobs singled out", f"{_share(check.jobs_alone, check.jobs)} are like no other"))
     if made.suppressed:
-        freed = f"; {show.count(made.freed, 'job')} that followed one now follow none" if made.freed else ""
-        rows.append(("suppressed", f"{show.count(made.suppressed, 'job')}: all below {check.k}{freed}"))
-    show.facts(rows)
+        freed = (
+            f"; {console.count(made.freed, 'job')} that followed one now follow none" if made.freed else ""
+        )
+        rows.append(("suppressed", f"{console.count(made.suppressed, 'job')}: all below {check.k}{freed}"))
+    console.facts(rows)
     if not check.has_users:
-        show.note("the log has no users, so classes count jobs; k jobs of one user would not hide that user")
+        console.note(
+            "the log has no users, so classes count jobs; k jobs of one user would not hide that user"
+        )
     if check.smallest:
         print()
         head = [*check.quasi, "jobs", *(["users"] if check.has_users else [])]
@@ -212,7 +216,7 @@ def _show_check(made: Anonymized) -> None:
             for small in check.smallest
         ]
         print("the smallest classes")
-        show.table(head, cells, left=0)
+        console.table(head, cells, left=0)
     if made.remedies:
         print()
         _show_remedies(check, made.remedies)
@@ -236,11 +240,11 @@ def _show_remedies(check: Check, remedies: tuple[Remedy, ...]) -> None:
                 *([f"{remedy.users_below:,}"] if people else []),
             ]
         )
-    show.table(["what would help, step by step", f"jobs below {check.k}", *people], rows)
+    console.table(["what would help, step by step", f"jobs below {check.k}", *people], rows)
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({show.percent(part / whole if whole else 0.0)})"
+    return f"{part:,} of {whole:,} ({console.percent(part / whole if whole else 0.0)})"
 
 
 def _document(trace: str, made: Anonymized, out: Path | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import kilowait
-from kilowait.cli.show import PLAIN
+from kilowait.cli.console import PLAIN
 
 __all__ = ["VERBS", "Interrupted", "command", "without_debug"]
 
@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "tune": ("kilowait.cli.tune", "Search for the settings of a learner, on the earlier jobs of a log."),
     "evaluate": ("kilowait.cli.evaluate", "A trained agent against the rules, on a log."),
     "export": ("kilowait.cli.export", "A trained network as ONNX or TorchScript, for other programs."),
-    "front": ("kilowait.cli.front", "One agent under every preference between two terms or more."),
+    "front": ("kilowait.cli.pareto", "One agent under every preference between two terms or more."),
     "predict": (
         "kilowait.cli.predict",
         "What jobs will take, wait or draw: models compared, fitted, explained.",

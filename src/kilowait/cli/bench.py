@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
     from kilowait.experiments.bench import Measure
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -59,7 +59,7 @@ def bench(
     found = []
     left = measures(quick=quick, data=data)
     while True:
-        with show.busy("measuring ..."):
+        with console.busy("measuring ..."):
             measure = next(left, None)
         if measure is None:
             break
@@ -67,7 +67,7 @@ def bench(
         if not json:
             _show(measure)
     if json:
-        show.json_document({"machine": machine, "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": machine, "measures": [measure.to_dict() for measure in found]})
         return
     judged = [measure.met for measure in found if measure.met is not None]
     print(f"\n{sum(judged)} of {len(judged)} targets met")
@@ -79,7 +79,7 @@ def environments(
     json: options.Json = False,
 ) -> None:
     """Steps per second of the environments, with observation and mask: many copies at once, and one."""
-    from kilowait.experiments import learning_speed
+    from kilowait.experiments import bench_training
     from kilowait.experiments.bench import Measure
 
     found = []
@@ -87,22 +87,22 @@ def environments(
         (
             f"Batch-v0, {copies:,} copies, 128 slots",
             1e6,
-            lambda: learning_speed.batched_steps_per_s(copies=copies),
+            lambda: bench_training.batched_steps_per_s(copies=copies),
         ),
-        ("Batch-v0, one copy, 128 slots", 5e4, learning_speed.single_steps_per_s),
+        ("Batch-v0, one copy, 128 slots", 5e4, bench_training.single_steps_per_s),
         (
             f"Gpu-v0, {copies:,} copies, 128 slots",
             2e5,
-            lambda: learning_speed.gpu_steps_per_s(copies=copies),
+            lambda: bench_training.gpu_steps_per_s(copies=copies),
         ),
     ]
     for name, target, speed in asked:
-        with show.busy(f"{name} ..."):
+        with console.busy(f"{name} ..."):
             found.append(Measure(name, speed(), "steps/s", target))
         if not json:
             _show(found[-1])
     if json:
-        show.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
 @app.command("train")
@@ -121,7 +121,7 @@ def training(
     json: options.Json = False,
 ) -> None:
     """Steps per second of training, and where the time goes, for every algorithm and network on this device."""
-    from kilowait.experiments.learning_speed import training_speeds
+    from kilowait.experiments.bench_training import training_speeds
 
     left = training_speeds(
         device=device,
@@ -137,7 +137,7 @@ def training(
         print(f"{'':<18}{'steps/s':>12}{'in envs':>9}{'envs alone':>13}{'learner alone':>15}")
     found = []
     while True:
-        with show.busy("training ..."):
+        with console.busy("training ..."):
             speed = next(left, None)
         if speed is None:
             break
@@ -149,7 +149,7 @@ def training(
                 flush=True,
             )
     if json:
-        show.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
+        console.json_document({"machine": _machine(), "training": [speed.to_dict() for speed in found]})
 
 
 @app.command("latency")
@@ -171,7 +171,7 @@ def latency(
     Of rules, the linear agent and a kernel network, on one core. The power of growth along each tells how they scale: 1
     is in proportion, 0 not at all.
     """
-    from kilowait.experiments import latency as measuring
+    from kilowait.experiments import bench_latency as measuring
 
     if out is not None:
         from kilowait.report.figures import need_matplotlib
@@ -183,7 +183,7 @@ def latency(
         print(f"{'':<28}{'waiting':>10}{'nodes':>10}{'a decision':>16}")
     found = []
     while True:
-        with show.busy("measuring ..."):
+        with console.busy("measuring ..."):
             one = next(left, None)
         if one is None:
             break
@@ -194,13 +194,13 @@ def latency(
             )
     slopes = measuring.slopes(found)
     if out is not None:
-        from kilowait.report.latency import draw_latencies
+        from kilowait.report.latency_figure import draw_latencies
 
         draw_latencies(found, slopes, out)
     if json:
         told = {name: {"queue": along[0], "nodes": along[1]} for name, along in slopes.items()}
         measures = [one.to_dict() for one in found]
-        show.json_document({"machine": _machine(), "latencies": measures, "slopes": told})
+        console.json_document({"machine": _machine(), "latencies": measures, "slopes": told})
         return
     print(f"\n{'power of growth along':<28}{'the queue':>10}{'nodes':>10}")
     for name, (queue, nodes) in slopes.items():
@@ -217,12 +217,12 @@ def predicting(
     json: options.Json = False,
 ) -> None:
     """How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
-    from kilowait.experiments.foresight_speed import predictor_speeds
+    from kilowait.experiments.bench_predictors import predictor_speeds
 
     left = predictor_speeds(jobs)
     found = []
     while True:
-        with show.busy("measuring ..."):
+        with console.busy("measuring ..."):
             measure = next(left, None)
         if measure is None:
             break
@@ -230,7 +230,7 @@ def predicting(
         if not json:
             _show(measure)
     if json:
-        show.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
+        console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
 def _show(measure: Measure) -> None:
@@ -239,10 +239,10 @@ def _show(measure: Measure) -> None:
         return
     verdict = target = ""
     if measure.target is not None:
-        target = f"{'<=' if measure.less_is_better else '>='} {show.number(measure.target)}"
+        target = f"{'<=' if measure.less_is_better else '>='} {console.number(measure.target)}"
         verdict = "ok" if measure.met else "above" if measure.less_is_better else "below"
     note = f"  {measure.note}" if measure.note else ""
-    line = f"{measure.name:<48}{show.number(measure.value):>12}  {measure.unit:<7}{target:>12}  {verdict:<5}{note}"
+    line = f"{measure.name:<48}{console.number(measure.value):>12}  {measure.unit:<7}{target:>12}  {verdict:<5}{note}"
     print(line.rstrip(), flush=True)
 
 

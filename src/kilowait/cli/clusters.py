@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Example:
@@ -38,7 +38,7 @@ def clusters(
     from kilowait.cluster.presets import PRESETS
 
     if json:
-        show.json_document(
+        console.json_document(
             [{"name": name, "groups": [asdict(g) for g in known.groups]} for name, known in PRESETS.items()]
         )
         return
@@ -55,7 +55,7 @@ def clusters(
         for name, known in PRESETS.items()
         for place, group in enumerate(known.groups)
     ]
-    show.table(
+    console.table(
         ["cluster", "group", "nodes", "cores a node", "memory a node", "GPUs a node", "gives out"],
         rows,
         left=2,
@@ -66,21 +66,21 @@ def _show_gpus(json: bool) -> None:
     from dataclasses import asdict
 
     from kilowait.cluster.gpus import CATALOGUE
-    from kilowait.engine.placing.settings import PLACEMENTS
+    from kilowait.engine.gpu.settings import PLACEMENTS
 
     kinds = [CATALOGUE[name] for name in sorted(CATALOGUE)]
     if json:
-        show.json_document({"gpus": [asdict(kind) for kind in kinds], "placements": PLACEMENTS})
+        console.json_document({"gpus": [asdict(kind) for kind in kinds], "placements": PLACEMENTS})
         return
-    show.table(
+    console.table(
         ["GPU type", "memory", "GB/s", "FP32 TFLOPS", "FP16 TFLOPS", "TDP", "also called"],
         [
             [
                 kind.name,
                 f"{kind.memory_gb:g} GB",
-                show.number(kind.bandwidth_gb_per_s),
-                show.number(kind.fp32_tflops),
-                show.number(kind.fp16_tflops),
+                console.number(kind.bandwidth_gb_per_s),
+                console.number(kind.fp32_tflops),
+                console.number(kind.fp16_tflops),
                 "-" if isnan(kind.tdp_w) else f"{kind.tdp_w:g} W",
                 ", ".join(kind.aliases),
             ]
@@ -88,6 +88,6 @@ def _show_gpus(json: bool) -> None:
         ],
     )
     print()
-    show.table(
+    console.table(
         ["placement", "where a job goes"], [[name, words] for name, words in PLACEMENTS.items()], left=2
     )

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
-from kilowait.cli.show import steps
+from kilowait.cli import console, options
+from kilowait.cli.console import steps
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -170,14 +170,14 @@ def compare(
     and means come with 95 % intervals, pairs with a test corrected for their number. With --out everything is kept
     in a folder for kilowait report; a comparison that was interrupted goes on where it stopped.
     """
-    from kilowait.cli.compared import show_contests
-    from kilowait.evaluation.folders import check_free
-    from kilowait.experiments import plan as planning
-    from kilowait.experiments.contenders import contenders_of, listed
+    from kilowait.cli.output.compare import show_contests
+    from kilowait.evaluation.storage import check_free
+    from kilowait.experiments import comparison_plan as planning
+    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.gpu_settings import usual_backfill
     from kilowait.experiments.inputs import all_placed
-    from kilowait.experiments.placing import usual_backfill
-    from kilowait.experiments.protocol import protocol_of
-    from kilowait.experiments.results import results_of
+    from kilowait.experiments.policy_configs import contenders_of, listed
+    from kilowait.experiments.window_options import protocol_of
 
     if out is not None:
         check_free(out, force=force)
@@ -196,7 +196,7 @@ def compare(
     protocol = protocol_of(windows, window, warmup, part, seed, contenders)
     scenarios = tuple(options.scenario_asked(context, trace, placement=alone) for trace in traces)
     plan = planning.Plan(scenarios, contenders, protocol, metric)
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
     store = None if out is None else ready.store(out)
@@ -210,24 +210,24 @@ def compare(
             )
         except KeyboardInterrupt:
             if store is not None and store.folder.exists():
-                show.say(f"finished cells are kept in {store.folder}; the same command goes on from there")
+                console.say(f"finished cells are kept in {store.folder}; the same command goes on from there")
             raise
     if store is not None and store.found:
-        show.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")
+        console.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")
     found = [results_of(contest, metric, seed=seed) for contest in contests]
     if placed:
         for entry, gpus in zip(found, planning.gpu_means(ready, contests), strict=True):
             entry["gpus"] = gpus
     if out is not None and store is not None:
-        words = show.command(context)
+        words = console.command(context)
         planning.save(
-            out, ready, contests, {"traces": found}, store, command=words, date=show.today(), force=force
+            out, ready, contests, {"traces": found}, store, command=words, date=console.today(), force=force
         )
     for entry in found:
         for said in entry["notes"]:
-            show.note(f"{entry['trace']}: {said}" if len(found) > 1 else said)
+            console.note(f"{entry['trace']}: {said}" if len(found) > 1 else said)
     if json:
-        show.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
+        console.json_document({"scenario": plan.to_dict(), "traces": found, "out": out})
         return
     show_contests(found, ready.workloads)
     if out is not None:

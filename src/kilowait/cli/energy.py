@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
-from kilowait.cli.show import steps
+from kilowait.cli import console, options
+from kilowait.cli.console import steps
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="What a machine draws and where each watt comes from; what levers save on a log.",
-    **show.PLAIN,
+    **console.PLAIN,
 )
 
 _DESCRIBE_EPILOG = """\b
@@ -49,13 +49,13 @@ def describe(
 
     Numbers that are estimates are marked est.; the others were measured or published.
     """
-    from kilowait.experiments.energy import described_power
+    from kilowait.experiments.power import described_power
 
     found = described_power(model, cluster, cooling, temperature, wet_bulb)
     if json:
-        show.json_document(found)
+        console.json_document(found)
         return
-    from kilowait.cli.powered import show_description
+    from kilowait.cli.output.energy import show_description
 
     show_description(found)
 
@@ -123,12 +123,12 @@ def levers(
     On GPU clusters the levers are caps of the GPUs' power. Over the whole log, all counted over the same time. The
     lower bound is the work alone: every job at its level of least energy, nothing idle.
     """
-    from kilowait.cli.powered import show_levers
-    from kilowait.evaluation.folders import check_free
-    from kilowait.experiments import plan as planning
+    from kilowait.cli.output.energy import show_levers
+    from kilowait.evaluation.storage import check_free
+    from kilowait.experiments import comparison_plan as planning
+    from kilowait.experiments.comparison_results import results_of
+    from kilowait.experiments.gpu_settings import usual_backfill
     from kilowait.experiments.inputs import is_placed
-    from kilowait.experiments.placing import usual_backfill
-    from kilowait.experiments.results import results_of
 
     if out is not None:
         check_free(out, force=force)
@@ -136,7 +136,7 @@ def levers(
         levers = options.levers_asked(levers or "none", gpu_cap)
     backfill = backfill or usual_backfill(is_placed(cluster, trace))
     scenario = options.scenario_asked(context, trace)
-    with show.busy(f"reading {trace} ..."):
+    with console.busy(f"reading {trace} ..."):
         ready = planning.prepare_levers(scenario, policy, backfill, levers)
     store = None if out is None else ready.store(out)
     with steps(ready.cells) as step:
@@ -148,14 +148,21 @@ def levers(
         )[0]
     found = results_of(contest, ready.plan.metric, seed=0, bounds=False)
     if out is not None and store is not None:
-        words = show.command(context)
+        words = console.command(context)
         planning.save(
-            out, ready, [contest], {"traces": [found]}, store, command=words, date=show.today(), force=force
+            out,
+            ready,
+            [contest],
+            {"traces": [found]},
+            store,
+            command=words,
+            date=console.today(),
+            force=force,
         )
     for said in found["notes"]:
-        show.note(said)
+        console.note(said)
     if json:
-        show.json_document({"scenario": ready.plan.to_dict(), **found, "out": out})
+        console.json_document({"scenario": ready.plan.to_dict(), **found, "out": out})
         return
     show_levers(found, ready.workloads[0])
     if out is not None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -87,13 +87,13 @@ def evaluate(
     it has not seen.
     """
     from kilowait.agents import load_agent
-    from kilowait.cli.compared import show_contests
-    from kilowait.evaluation.judging import cut_windows
+    from kilowait.cli.output.compare import show_contests
+    from kilowait.evaluation.comparison import cut_windows
     from kilowait.experiments.compare import compare
-    from kilowait.experiments.energy_learning import PowerAgent, bound
+    from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.results import results_of
     from kilowait.experiments.scenario import preferring, prepared
+    from kilowait.experiments.train_power import PowerAgent, bound
     from kilowait.policies.registry import PlacedPlayer
 
     player: Any = preferring(load_agent(agent), prefer)
@@ -104,28 +104,28 @@ def evaluate(
         if power is None:
             bound(player, None, pulled)  # says what it needs
     scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill), levers=pulled)
-    with show.busy(f"reading {trace} ..."):
+    with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     count = len(workload.jobs)
     drawn = cut_windows(
         workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
     )
     for text in (*notes, *workload.judged_from(int(drawn.first.min())).hindsight):
-        show.note(text)
+        console.note(text)
     if isinstance(player, PlacedPlayer):
-        from kilowait.cli.learning import show_on_gpus
-        from kilowait.experiments.gpu_judging import judged_on_gpus
+        from kilowait.cli.train_rl import show_on_gpus
+        from kilowait.experiments.evaluate_gpu import judged_on_gpus
 
-        with show.busy("trying it ..."):
+        with console.busy("trying it ..."):
             told = judged_on_gpus(player, [window.jobs for window in drawn], machine, seed=seed)
         if json:
-            show.json_document({"agent": provenance, "judged": told})
+            console.json_document({"agent": provenance, "judged": told})
             return
         show_on_gpus(told)
         return
     if isinstance(player, PowerAgent) and scenario.power is not None:
-        from kilowait.cli.energy_learning import judged_on_windows, show_on_energy
-        from kilowait.experiments.energy import meter_for
+        from kilowait.cli.train_power import judged_on_windows, show_on_energy
+        from kilowait.experiments.power import meter_for
 
         meter = meter_for(scenario.power, workload.jobs, machine)
         told = judged_on_windows(
@@ -138,17 +138,17 @@ def evaluate(
             seed=seed,
         )
         if json:
-            show.json_document({"agent": provenance, "judged": told})
+            console.json_document({"agent": provenance, "judged": told})
             return
         show_on_energy(told)
         return
     named: dict[str, Any] = {**{rule.strip(): rule.strip() for rule in rules.split(",")}, "agent": player}
-    with show.busy("trying it ..."):
+    with console.busy("trying it ..."):
         contest = compare(drawn, machine, named, backfill=scenario.backfill, trace=trace)
         found = results_of(contest, "mean_bsld", seed=seed)
     for text in found["notes"]:
-        show.note(text)
+        console.note(text)
     if json:
-        show.json_document({"agent": provenance, "judged": found})
+        console.json_document({"agent": provenance, "judged": found})
         return
     show_contests([found], [workload])

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -45,11 +45,11 @@ def export(
     It takes the arrays of an observation by their names (jobs, mask, summary, and edges for gat), any number of rows
     at once, and gives scores, one an action; the action of the largest score is the agent's choice.
     """
-    from kilowait.experiments.exporting import export_agent
+    from kilowait.experiments.export import export_agent
 
     written, inputs = export_agent(agent, to=to, out=out, force=force)
     if json:
-        show.json_document({"out": written, "format": to, "inputs": inputs, "outputs": ["scores"]})
+        console.json_document({"out": written, "format": to, "inputs": inputs, "outputs": ["scores"]})
         return
     for name, shape in inputs.items():
         print(f"{name:<10}{shape}")

@@ -287,7 +287,7 @@ _PLAIN = (
 def levers_asked(levers: str, gpu_cap: str | None) -> str:
     """Sets of levers, with commas between: those given, or the caps of GPUs, which is what placed nodes have."""
     from kilowait.errors import InputError
-    from kilowait.experiments.capping import caps_asked
+    from kilowait.experiments.gpu_power_cap import caps_asked
 
     if gpu_cap is None:
         return levers
@@ -300,8 +300,8 @@ def levers_asked(levers: str, gpu_cap: str | None) -> str:
 
 def scenario_asked(context: typer.Context, trace: str, **own: Any) -> Scenario:
     """The scenario of a verb that has some of these options, under their own names; `own` has what it says besides."""
-    from kilowait.experiments.energy import PowerSettings
-    from kilowait.experiments.placing import PlacedSettings
+    from kilowait.experiments.gpu_settings import PlacedSettings
+    from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 
     asked = context.params

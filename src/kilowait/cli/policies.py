@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.policies.rounds import Rounds
+    from kilowait.policies.round_based import Rounds
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Example:
@@ -24,7 +24,7 @@ Example:
 def policies(json: options.Json = False) -> None:
     """List the rules one can simulate. Parameters, where a rule has some, go behind its name: random:seed=3."""
     from kilowait.policies import POLICIES, describe_policies, resolve
-    from kilowait.policies.rounds import ROUNDS
+    from kilowait.policies.round_based import ROUNDS
 
     meanings = {**describe_policies(), **{name: _first_line(who) for name, who in ROUNDS.items()}}
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
@@ -33,7 +33,7 @@ def policies(json: options.Json = False) -> None:
     # Those that take a mapping cannot be written on a command line.
     parameters = {name: [p for p in known if not p.endswith("_factor")] for name, known in parameters.items()}
     if json:
-        show.json_document(
+        console.json_document(
             [
                 {
                     "name": name,
@@ -49,7 +49,7 @@ def policies(json: options.Json = False) -> None:
         [name, "GPU clusters" if placed[name] else "", meanings[name], ", ".join(parameters[name])]
         for name in meanings
     ]
-    show.table(["policy", "only on", "who goes first", "parameters"], rows, left=4, wrapped=2)
+    console.table(["policy", "only on", "who goes first", "parameters"], rows, left=4, wrapped=2)
 
 
 def _first_line(who: Rounds) -> str:

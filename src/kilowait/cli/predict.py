@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kilowait.cli import options, predict_report, show
+from kilowait.cli import console, options, predict_report
 
 if TYPE_CHECKING:
     from kilowait.experiments.predictors import Asked, Prepared
@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="What jobs will take, wait or draw, from what is known when they are submitted: score, fit, explain.",
-    **show.PLAIN,
+    **console.PLAIN,
 )
 
 app.command("report", epilog=predict_report.EPILOG)(predict_report.report)
@@ -111,7 +111,7 @@ def features(
     table = table_columns(found.case)
     write_columns(table, out)
     print(
-        f"{show.count(len(found.case), 'job')}, {show.count(len(found.case.features.names), 'feature')} "
+        f"{console.count(len(found.case), 'job')}, {console.count(len(found.case.features.names), 'feature')} "
         f"({found.case.world.name}) written to {out}"
     )
 
@@ -159,8 +159,8 @@ def score(
     is the smaller of prediction and truth over the larger, log-RMSE the error of ln(1 + value). Intervals are 95 %,
     from weeks drawn again.
     """
-    from kilowait.cli.foreseen import show_scores
-    from kilowait.experiments.foresight import foresight
+    from kilowait.cli.output.predict import show_scores
+    from kilowait.experiments.evaluate_predictors import foresight
     from kilowait.experiments.predictors import models_for
     from kilowait.predict.models import Model
     from kilowait.predict.scores import CLASSES
@@ -174,8 +174,8 @@ def score(
     found = _prepared(_asked(context, trace))
     chosen, notes = models_for(models, found.case)
     for text in notes:
-        show.note(text)
-    with show.telling() as tell:
+        console.note(text)
+    with console.telling() as tell:
         done = foresight(
             found.case,
             chosen,
@@ -186,7 +186,7 @@ def score(
             progress=lambda model, refit: tell(f"{model.text}: fit {refit.number} of {refit.of} ..."),
         )
     if json:
-        show.json_document({"trace": trace, **done.to_dict()})
+        console.json_document({"trace": trace, **done.to_dict()})
         return
     show_scores(trace, done, by)
 
@@ -224,15 +224,15 @@ def fit(
 
     The last tenth of the jobs is not learned from: there its errors are found and its bounds calibrated.
     """
-    from kilowait.cli.foreseen import show_card
-    from kilowait.evaluation.folders import check_free
+    from kilowait.cli.output.predict import show_card
+    from kilowait.evaluation.storage import check_free
     from kilowait.experiments.predictors import fit_predictor, save_predictor
     from kilowait.predict.models import Model
 
     wanted = Model.of(model)
     check_free(out, force=force)
     found = _prepared(_asked(context, trace))
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell(f"fitting {wanted.text} ...")
         made = fit_predictor(
             found,
@@ -242,13 +242,13 @@ def fit(
             seed=seed,
             threads=threads,
             progress=lambda trial: tell(
-                f"settings {trial.number} of {tune}: {show.number(trial.figure)} ..."
+                f"settings {trial.number} of {tune}: {console.number(trial.figure)} ..."
             ),
         )
-    told = found.workload.provenance(trace, show.command(context), show.today())
+    told = found.workload.provenance(trace, console.command(context), console.today())
     save_predictor(made, out, manifest=told, force=force)
     if json:
-        show.json_document({"out": out, **vars(made.card)})
+        console.json_document({"out": out, **vars(made.card)})
         return
     show_card(made.card)
     print(f"\nwritten to {out}; ask it: kilowait predict explain {out} {trace} JOB")
@@ -280,7 +280,7 @@ def jobs_(
     predictor = load(folder)
     found = _prepared(asked_again(predictor.card, _asked(context, trace)))
     write_columns(predicted_columns(predictor, found.case), out)
-    print(f"{show.count(len(found.case), 'job')} predicted by {predictor.card.model}: {out}")
+    print(f"{console.count(len(found.case), 'job')} predicted by {predictor.card.model}: {out}")
 
 
 @app.command(epilog=_EXPLAIN)
@@ -298,7 +298,7 @@ def explain(
     json: options.Json = False,
 ) -> None:
     """Say what a kept predictor expects of one job, how sure it is, and what weighs most in that."""
-    from kilowait.cli.foreseen import explanation_document, show_explanation
+    from kilowait.cli.output.predict import explanation_document, show_explanation
     from kilowait.experiments.predictors import asked_again, explained
     from kilowait.predict.predictor import load
 
@@ -306,7 +306,7 @@ def explain(
     found = _prepared(asked_again(predictor.card, _asked(context, trace)))
     told = explained(predictor, found.case, job)
     if json:
-        show.json_document(explanation_document(told, predictor.card, features))
+        console.json_document(explanation_document(told, predictor.card, features))
         return
     show_explanation(told, predictor.card, features)
 
@@ -314,12 +314,12 @@ def explain(
 @app.command(epilog=_DESCRIBE)
 def describe(folder: Folder, json: options.Json = False) -> None:
     """Say what a kept predictor is: what it learned from, its errors, what it looks at, how it ages."""
-    from kilowait.cli.foreseen import show_card
+    from kilowait.cli.output.predict import show_card
     from kilowait.predict.predictor import load
 
     card = load(folder).card
     if json:
-        show.json_document(vars(card))
+        console.json_document(vars(card))
         return
     show_card(card)
 
@@ -348,8 +348,8 @@ def _prepared(asked: Asked) -> Prepared:
     """The case, with notes told."""
     from kilowait.experiments.predictors import prepared_case
 
-    with show.busy(f"reading {asked.trace} ..."):
+    with console.busy(f"reading {asked.trace} ..."):
         found = prepared_case(asked)
     for text in found.notes:
-        show.note(text)
+        console.note(text)
     return found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 __all__ = ["EPILOG", "report"]
 
@@ -44,14 +44,14 @@ def report(
     the last 30 % of the jobs: how near predictions are beside requests and simpler guesses, whether bounds hold, where
     and when they fail, what they are made from, and single jobs explained. kilowait report draws the folder.
     """
-    from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
-    from kilowait.experiments.foretold import foretold, save_foretold
+    from kilowait.cluster.toml import described
+    from kilowait.evaluation.storage import check_free
+    from kilowait.experiments.prediction_report import foretold, save_foretold
     from kilowait.experiments.scenario import prepared
 
     check_free(out, force=force)
     scenario = options.scenario_asked(context, trace)
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell(f"reading {trace} ...")
         workload, machine, notes = prepared(scenario)
         found = foretold(
@@ -63,28 +63,28 @@ def report(
             progress=tell,
         )
     for text in notes:
-        show.note(text)
-    manifest = workload.provenance(trace, show.command(context), show.today())
+        console.note(text)
+    manifest = workload.provenance(trace, console.command(context), console.today())
     manifest["seeds"] = {**manifest["seeds"], "forest": seed}
     written = {**scenario.to_dict(), "cluster": described(machine)}
     save_foretold(out, found, scenario=written, manifest=manifest, force=force)
     if json:
-        show.json_document({"scenario": written, "notes": notes, "foresight": found, "out": out})
+        console.json_document({"scenario": written, "notes": notes, "foresight": found, "out": out})
         return
     print(f"the last {found['judged']:,} of {found['jobs']:,} jobs, each predicted when it was submitted\n")
-    show.table(
+    console.table(
         ["prediction", "accuracy", "log-RMSE", "mean error", "too short"],
         [
             [
                 row["words"],
-                show.percent(row["accuracy"]),
-                show.number(row["log_rmse"]),
-                show.span(row["mae_s"]),
-                show.percent(row["under"]),
+                console.percent(row["accuracy"]),
+                console.number(row["log_rmse"]),
+                console.span(row["mae_s"]),
+                console.percent(row["under"]),
             ]
             for row in found["scores"]
         ],
     )
     held = next(row for row in found["calibration"] if row["level"] == 0.9)
-    print(f"\na bound that is to hold for 90 % of the jobs held for {show.percent(held['calibrated'])}")
+    print(f"\na bound that is to hold for 90 % of the jobs held for {console.percent(held['calibrated'])}")
     print(f"written to {out}; kilowait report {out} makes a page of it")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import show
+from kilowait.cli import console
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 
 @app.command()
@@ -30,7 +30,7 @@ def quickstart(
     Takes one to three minutes. The agent learns from the first 80 % of the jobs; all numbers printed are of the last
     20 %, which neither it nor anyone has seen. Same seed, same numbers.
     """
-    from kilowait.cli.compared import show_fairness, show_sentences, show_table
+    from kilowait.cli.output.compare import show_fairness, show_sentences, show_table
     from kilowait.experiments.quickstart import FAST, FULL
     from kilowait.experiments.quickstart import quickstart as run
 
@@ -39,10 +39,10 @@ def quickstart(
         out,
         FAST if fast else FULL,
         seed=seed,
-        command=show.command(context),
-        date=show.today(),
-        say=show.say,
-        steps=show.steps,
+        command=console.command(context),
+        date=console.today(),
+        say=console.say,
+        steps=console.steps,
     )
     print()
     print(f"on {made.results['cut']}, all later than what the agent was trained on")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import show
+from kilowait.cli import console
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -53,7 +53,7 @@ def report(
     from kilowait.report import write_report
 
     page = folders[0].with_name(f"{folders[0].resolve().name}.html") if out is None else out
-    with show.telling() as tell:
+    with console.telling() as tell:
         written = write_report(folders, page, figures=figures, title=title, seed=seed, progress=tell)
     print(f"written to {written}")
     if figures is not None:

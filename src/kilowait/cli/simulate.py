@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -98,10 +98,10 @@ def simulate(
     """
     from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
-    from kilowait.evaluation.folders import check_free, save_run
-    from kilowait.experiments.drawn import accounts_as_data
+    from kilowait.evaluation.storage import check_free, save_run
+    from kilowait.experiments.energy_results import accounts_as_data
+    from kilowait.experiments.gpu_results import placed_results
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.placed import placed_results
     from kilowait.experiments.scenario import run_scenario
 
     if out is not None:
@@ -115,7 +115,7 @@ def simulate(
         backfill=None if backfill is None else parse_backfill(backfill),
         levers=options.levers_asked(levers, gpu_cap),
     )
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell(f"simulating {trace} ...")
         done = run_scenario(scenario, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
         placed = done.cluster.placed
@@ -123,7 +123,7 @@ def simulate(
         gpus = placed_results(done) if placed else None
         classes = None if by is None else by_class(done.log, by)
     for text in done.notes:
-        show.note(text)
+        console.note(text)
     results: dict[str, Any] = {"metrics": found}
     if gpus is not None:
         results["gpus"] = gpus
@@ -136,15 +136,15 @@ def simulate(
     if done.workload.ledger is not None:
         results["ledger"] = done.workload.ledger.to_dict()
     if out is not None:
-        manifest = done.workload.provenance(trace, show.command(context), show.today())
+        manifest = done.workload.provenance(trace, console.command(context), console.today())
         save_run(out, done.log, scenario=done.resolved(), results=results, manifest=manifest, force=force)
     if json:
-        show.json_document({"scenario": done.resolved(), "notes": done.notes, **results, "out": out})
+        console.json_document({"scenario": done.resolved(), "notes": done.notes, **results, "out": out})
         return
-    from kilowait.cli.figures import show_classes, show_metrics, show_run
+    from kilowait.cli.output.run import show_classes, show_metrics, show_run
 
     if gpus is not None:
-        from kilowait.cli.placed import show_placed
+        from kilowait.cli.output.gpu import show_placed
 
         show_placed(done, found, gpus)
     else:
@@ -152,7 +152,7 @@ def simulate(
         print()
         show_metrics(found, done.cluster.nodes)
     if done.accounts is not None:
-        from kilowait.cli.powered import show_accounts
+        from kilowait.cli.output.energy import show_accounts
 
         print()
         show_accounts(done.accounts, done.pulled, None if done.exceeded is None else done.exceeded.words)

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show, synth_score
-from kilowait.cli.resuming import resumable, state_folder
+from kilowait.cli import console, options, synth_score
+from kilowait.cli.train_resume import resumable, state_folder
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="Workloads learned from a log: fit, sample, score, list.",
-    **show.PLAIN,
+    **console.PLAIN,
 )
 
 _FIT = """\b
@@ -43,7 +43,7 @@ Example:
 @contextmanager
 def _progress() -> Iterator[Callable[[str, float], None]]:
     """A bar in per cent, on a terminal."""
-    with show.progress(100) as bar:
+    with console.progress(100) as bar:
 
         def told(what: str, share: float) -> None:
             if bar is not None:
@@ -95,16 +95,16 @@ def fit(
     (transformer, ctgan, tvae, copulagan, diffusion), its state is kept in DIR.training; --resume ends with the folder
     an uninterrupted fit would have written, byte for byte on a processor.
     """
-    from kilowait.experiments.fitting import fit_folder
+    from kilowait.experiments.fit_generator import fit_folder
     from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic import parse_settings
+    from kilowait.experiments.synthetic_workload import parse_settings
 
     chosen = None if settings is None else parse_settings(settings)
-    with show.busy(f"reading {trace} ..."):
+    with console.busy(f"reading {trace} ..."):
         read = workload_of(trace, format=format, columns=columns, strict=strict, rows=jobs)
     state = state_folder(out, resume=resume, force=force)
     with _progress() as told, resumable(state, resume=resume):
-        manifest = read.provenance(trace, show.command(context), show.today())
+        manifest = read.provenance(trace, console.command(context), console.today())
         made = fit_folder(
             read.jobs,
             model,
@@ -119,7 +119,7 @@ def fit(
             state=state,
             resume=resume,
         )
-    print(f"{made.name} fitted to {show.count(len(read.jobs), 'job')} of {trace}, written to {out}")
+    print(f"{made.name} fitted to {console.count(len(read.jobs), 'job')} of {trace}, written to {out}")
     if made.privacy is not None:
         print(
             f"epsilon {made.privacy['epsilon']:.2f}, delta {made.privacy['delta']:g}, of any one user; what is taken "
@@ -195,9 +195,9 @@ def sample(
 
     Parquet is written part by part, so that samples may be larger than memory.
     """
-    from kilowait.experiments.synthetic import sample_file
+    from kilowait.experiments.synthetic_workload import sample_file
     from kilowait.synth.conditions import parse_conditions
-    from kilowait.synth.whatif import WhatIf, parse_changes
+    from kilowait.synth.what_if import WhatIf, parse_changes
 
     wanted = None if where is None else parse_conditions(where)
     what_if = WhatIf(
@@ -221,7 +221,8 @@ def sample(
             told=told,
         )
     print(
-        f"{show.count(made.jobs, 'job')} over {show.span(made.span_s)}, offered load {made.load:.2f}, written to {out}"
+        f"{console.count(made.jobs, 'job')} over {console.span(made.span_s)}, offered load {made.load:.2f}, "
+        f"written to {out}"
     )
 
 
@@ -231,11 +232,11 @@ app.command(epilog=synth_score.EPILOG)(synth_score.score)
 @app.command("list", epilog=_LIST)
 def list_(json: options.Json = False) -> None:
     """List the kinds of generator, and what can be set."""
-    from kilowait.synth.catalogue import GENERATORS, OUTSIDE, settings_of
+    from kilowait.synth.registry import GENERATORS, OUTSIDE, settings_of
 
     rows = [(name, what, settings_of(name)) for name, (_, what) in (GENERATORS | OUTSIDE).items()]
     if json:
-        show.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
+        console.json_document([{"name": name, "what": what, "settings": known} for name, what, known in rows])
         return
     cells = [
         [
@@ -245,4 +246,4 @@ def list_(json: options.Json = False) -> None:
         ]
         for name, what, known in rows
     ]
-    show.table(["name", "what it is", "settings"], cells, left=3)
+    console.table(["name", "what it is", "settings"], cells, left=3)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.scoring import Score
+    from kilowait.experiments.synthetic_score import Score
 
 __all__ = ["EPILOG", "score"]
 
@@ -56,16 +56,16 @@ def score(
     With real jobs that the generator has not seen also what it gives away of those it has seen. With --out everything
     is kept for a page, without the jobs themselves.
     """
-    from kilowait.cluster.file import described
-    from kilowait.evaluation.folders import check_free
+    from kilowait.cluster.toml import described
+    from kilowait.evaluation.storage import check_free
     from kilowait.experiments.inputs import cluster_of, workload_of
-    from kilowait.experiments.scoring import save_score
-    from kilowait.experiments.scoring import score as scored
+    from kilowait.experiments.synthetic_score import save_score
+    from kilowait.experiments.synthetic_score import score as scored
 
     if out is not None:
         check_free(out, force=force)
     rules = [name.strip() for name in policies.split(",")]
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell("reading ...")
         read = [
             workload_of(trace, rows=jobs if place == 0 else None)
@@ -82,18 +82,18 @@ def score(
             told=lambda what, share: tell(f"{what} ..."),
         )
     if guessed is not None:
-        show.note(guessed)
+        console.note(guessed)
     names = {"real": real, "synthetic": made, "held_out": held_out}
     if out is not None:
         scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": rules, "backfill": "easy"}
         scenario |= {"oversized": "reject", "seed": seed, "cluster": described(machine)}
-        manifest = read[0].provenance(real, show.command(context), show.today())
+        manifest = read[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": seed}
         given = [name for name in names.values() if name is not None]
         manifest["inputs"] = {name: one.sha256 for name, one in zip(given, read, strict=True)}
         save_score(out, found, scenario=scenario, manifest=manifest, force=force)
     if json:
-        show.json_document({**names, **found.document(), "out": out})
+        console.json_document({**names, **found.document(), "out": out})
         return
     _show(real, made, found)
     if out is not None:
@@ -105,8 +105,8 @@ def score(
 
 def _show(real: str, made: str, found: Score) -> None:
     alike = found.fidelity
-    show.title(f"{made} against {real}")
-    show.facts(
+    console.title(f"{made} against {real}")
+    console.facts(
         [
             ("jobs", f"{found.jobs[0]:,} real, {found.jobs[1]:,} generated"),
             ("offered load", f"{found.loads[0]:.3f} real, {found.loads[1]:.3f} generated"),
@@ -118,16 +118,16 @@ def _show(real: str, made: str, found: Score) -> None:
         ]
     )
     print()
-    show.table(
+    console.table(
         ["column", "KS", "moved by", "of a standard deviation"],
         [
-            [one.column, f"{one.ks:.3f}", show.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
+            [one.column, f"{one.ks:.3f}", console.number(one.wasserstein), f"{one.wasserstein_share:.3f}"]
             for one in alike.distances
         ],
     )
     print()
     far = sorted(alike.pairs, key=lambda pair: -abs(pair.difference))[:SHOWN_PAIRS]
-    show.table(
+    console.table(
         ["correlations farthest off", "kind", "real", "generated", "difference"],
         [
             [
@@ -143,19 +143,25 @@ def _show(real: str, made: str, found: Score) -> None:
     )
     print()
     both = {**alike.arrivals, **alike.users}
-    show.table(
+    console.table(
         ["arrivals and users", "real", "generated"],
         [
-            [name.replace("_", " "), show.number(one), show.number(other)]
+            [name.replace("_", " "), console.number(one), console.number(other)]
             for name, (one, other) in both.items()
         ],
     )
     print()
     waits = [(outcome.policy, outcome.measure("wait_s")) for outcome in found.outcomes]
-    show.table(
+    console.table(
         ["mean wait under", "real", "generated", "ratio", "KS"],
         [
-            [f"{policy}, easy", show.span(one.real), show.span(one.made), f"{one.ratio:.3f}", f"{one.ks:.3f}"]
+            [
+                f"{policy}, easy",
+                console.span(one.real),
+                console.span(one.made),
+                f"{one.ratio:.3f}",
+                f"{one.ks:.3f}",
+            ]
             for policy, one in waits
             if one is not None
         ],
@@ -174,40 +180,42 @@ def _calendar(same: float | None) -> str:
 
 def _show_privacy(found: Score) -> None:
     if found.anonymity is None:
-        show.note("no figures of users, and no k-anonymity: one of the two does not say whose jobs they are")
+        console.note(
+            "no figures of users, and no k-anonymity: one of the two does not say whose jobs they are"
+        )
     else:
         known = found.anonymity[0]
         alone = f"jobs alike in {', '.join(known.known)} with those of fewer than {known.k} users"
-        rows = [[alone, *(show.percent(one.jobs_below) for one in found.anonymity)]]
-        show.table(["privacy", "real", "generated"], rows)
+        rows = [[alone, *(console.percent(one.jobs_below) for one in found.anonymity)]]
+        console.table(["privacy", "real", "generated"], rows)
         print()
     if found.leaks is None:
-        show.note(
+        console.note(
             "whether jobs were copied is told only beside real jobs the generator has not seen: --held-out FILE"
         )
         return
     gave = found.leaks
-    show.table(
+    console.table(
         ["what is given away", "generated", "held out, or by chance"],
         [
             [
                 "copies of seen jobs, time apart",
-                show.percent(gave.copies),
-                show.percent(gave.copies_of_held_out),
+                console.percent(gave.copies),
+                console.percent(gave.copies_of_held_out),
             ],
             [
                 "with the user's job before",
-                show.percent(gave.copied_pairs),
-                show.percent(gave.copied_pairs_of_held_out),
+                console.percent(gave.copied_pairs),
+                console.percent(gave.copied_pairs_of_held_out),
             ],
-            ["nearer to a seen than to a held-out job", show.percent(gave.nearer_to_seen), "50.0 %"],
+            ["nearer to a seen than to a held-out job", console.percent(gave.nearer_to_seen), "50.0 %"],
             [
                 "distance to the closest, seen and held out",
                 f"{gave.closest_seen:.3f}",
                 f"{gave.closest_held_out:.3f}",
             ],
             ["who was seen, guessed: AUC", f"{gave.membership_auc:.3f}", "0.500"],
-            ["who was seen, guessed: advantage", show.percent(gave.membership_advantage), "0.0 %"],
+            ["who was seen, guessed: advantage", console.percent(gave.membership_advantage), "0.0 %"],
         ],
     )
     said = ", ".join(GIVEN_AWAY[name] for name in gave.given_away)

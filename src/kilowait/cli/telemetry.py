@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
     from kilowait.telemetry.carbon import Fetched
@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="Meters: power of GPUs and processors, carbon intensity of the grid; and the energy of jobs from both.",
-    **show.PLAIN,
+    **console.PLAIN,
 )
 
 _GPU = """\b
@@ -99,7 +99,7 @@ def cpu(
 
     meter = CpuMeter(host or this_host(), root)
     if meter.barred:
-        show.note(f"no permission to read {', '.join(meter.barred)}: left out")
+        console.note(f"no permission to read {', '.join(meter.barred)}: left out")
     _sampled(meter, out, interval, duration, json)
 
 
@@ -109,12 +109,12 @@ def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str
 
     every_s, for_s = parse_span(interval), None if duration is None else parse_span(duration)
     recorder = open_recorder(out, meter.columns)
-    with _stopping() as stop, show.telling() as tell:
+    with _stopping() as stop, console.telling() as tell:
 
         def heard(now: Sampled) -> None:
             for event in now.events:
-                show.note(event)
-            power = "" if now.power_w != now.power_w else f", {show.number(now.power_w)} W"
+                console.note(event)
+            power = "" if now.power_w != now.power_w else f", {console.number(now.power_w)} W"
             tell(f"{meter.host}{power}; {_counted(now)}; Ctrl-C ends it")
 
         try:
@@ -124,16 +124,16 @@ def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str
             meter.close()
     if json:
         counts = {name: getattr(told, name) for name in ("ticks", "rows", "missed", "jumps", "elapsed_s")}
-        show.json_document({"host": meter.host, "out": out, **counts})
+        console.json_document({"host": meter.host, "out": out, **counts})
         return
     print(f"{meter.host}: {meter.describe()}")
-    print(f"{_counted(told)}; {show.count(told.rows, 'row')} written to {out}")
+    print(f"{_counted(told)}; {console.count(told.rows, 'row')} written to {out}")
 
 
 def _counted(told: Sampled) -> str:
-    parts = [f"{show.count(told.ticks, 'tick')} in {show.span(told.elapsed_s)}"]
+    parts = [f"{console.count(told.ticks, 'tick')} in {console.span(told.elapsed_s)}"]
     parts += [f"{told.missed:,} missed"] if told.missed else []
-    parts += [f"the clock was set {show.count(told.jumps, 'time')}"] if told.jumps else []
+    parts += [f"the clock was set {console.count(told.jumps, 'time')}"] if told.jumps else []
     return ", ".join(parts)
 
 
@@ -213,7 +213,7 @@ def carbon(
     Trouble on the way is met with patience: five tries, longer and longer apart, or as the service asks.
     """
     from kilowait.telemetry.carbon import Asking, default_cache, fetch_carbon, service_of, token_from
-    from kilowait.telemetry.carbon.fetching import span_asked
+    from kilowait.telemetry.carbon.fetch import span_asked
     from kilowait.units import parse_span
 
     place = service_of(service, zone=zone, region=region, scope=scope, base_url=base_url)
@@ -221,7 +221,7 @@ def carbon(
         timeout_s=parse_span(timeout),
         cache=cache or default_cache(),
         token=token_from(token_file) if service == "electricity-maps" else None,
-        heard=show.note,
+        heard=console.note,
     )
     span = span_asked(
         since, until, asking.now(), latest=latest, again=every is not None or duration is not None
@@ -229,10 +229,10 @@ def carbon(
     if every is not None:
         _followed(place, out, asking, parse_span(every), None if duration is None else parse_span(duration))
         return
-    with show.busy(f"asking {service} ..."):
+    with console.busy(f"asking {service} ..."):
         fetched = fetch_carbon(place, out, asking, span_s=span, latest=latest)
     if json:
-        show.json_document({"out": out, **vars(fetched)})
+        console.json_document({"out": out, **vars(fetched)})
         return
     _show_carbon(out, fetched)
 
@@ -243,7 +243,7 @@ def _followed(place: Any, out: Path, asking: Any, every_s: float, duration_s: fl
     from kilowait.errors import KilowaitError
     from kilowait.telemetry.carbon import follow_carbon
 
-    with _stopping() as stop, show.telling() as tell:
+    with _stopping() as stop, console.telling() as tell:
 
         def patient(seconds: float) -> None:
             if stop.wait(seconds):
@@ -251,9 +251,9 @@ def _followed(place: Any, out: Path, asking: Any, every_s: float, duration_s: fl
 
         def heard(what: Fetched | KilowaitError) -> None:
             if isinstance(what, KilowaitError):
-                show.note(str(what))
+                console.note(str(what))
             else:
-                tell(f"{place.place()}: {show.count(what.values, 'value')} in {out}; Ctrl-C ends it")
+                tell(f"{place.place()}: {console.count(what.values, 'value')} in {out}; Ctrl-C ends it")
 
         asking.wait = patient
         follow_carbon(
@@ -278,9 +278,9 @@ def _show_carbon(out: Path, fetched: Fetched) -> None:
     except (
         InputError
     ) as problem:  # The service has holes: the file is right, and whoever reads it must decide.
-        show.note(str(problem))
+        console.note(str(problem))
     changed = f", {fetched.changed:,} replaced" if fetched.changed else ""
-    print(f"{show.count(fetched.values, 'value')} in {out}: {fetched.added:,} new{changed}")
+    print(f"{console.count(fetched.values, 'value')} in {out}: {fetched.added:,} new{changed}")
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -354,10 +354,10 @@ def label(
     if out.exists() and not force:
         raise InputError(f"{out} is there already; it is not touched: give another --out, or --force")
     sharing = Sharing(share, idle, node_cores, node_gpus)
-    with show.telling() as tell:
+    with console.telling() as tell:
         tell(f"reading {jobs} ...")
         log = workload_of(jobs, format=format, columns=columns, strict=strict).jobs
-        tell(f"reading {show.count(len(samples), 'file')} of samples ...")
+        tell(f"reading {console.count(len(samples), 'file')} of samples ...")
         found = label_energy(
             log,
             SampleFiles(samples),
@@ -370,9 +370,9 @@ def label(
         )
         write_trace(found.jobs, out)
     for note in found.notes:
-        show.note(note)
+        console.note(note)
     if json:
-        show.json_document({"out": out, **found.to_dict()})
+        console.json_document({"out": out, **found.to_dict()})
         return
     _show_labels(found)
     print(f"\nwritten to {out}")
@@ -382,20 +382,20 @@ def _show_labels(found: Labelled) -> None:
     told = found.to_dict()
 
     def kwh(joules: float) -> str:
-        share = f" ({show.percent(joules / told['node_j'])})" if told["node_j"] > 0 else ""
-        return f"{show.number(joules / 3.6e6)} kWh{share}"
+        share = f" ({console.percent(joules / told['node_j'])})" if told["node_j"] > 0 else ""
+        return f"{console.number(joules / 3.6e6)} kWh{share}"
 
-    show.facts(
+    console.facts(
         [
             ("jobs", f"{told['jobs']:,}, {told['labelled']:,} of them labelled"),
             *(("without", f"{count:,}: {reason}") for reason, count in told["unlabelled"].items()),
-            ("measured", f"{show.number(told['node_j'] / 3.6e6)} kWh"),
+            ("measured", f"{console.number(told['node_j'] / 3.6e6)} kWh"),
             ("of labelled jobs", kwh(told["labelled_j"])),
             ("of other jobs", kwh(told["unlabelled_j"])),
             ("of nobody", kwh(told["nobody_j"])),
             (
                 "not measured",
-                f"{show.number(told['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",
+                f"{console.number(told['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",
             ),
         ]
     )

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 from kilowait.cli.anonymize import EXAMPLES, anonymize
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="Job logs: describe, convert, anonymize, list, fetch.",
-    **show.PLAIN,
+    **console.PLAIN,
 )
 
 _DESCRIBE = """\b
@@ -49,18 +49,18 @@ def describe(
 
     facts = []
     for trace in traces:
-        with show.busy(f"reading {trace} ..."):
+        with console.busy(f"reading {trace} ..."):
             read = workload_of(trace, format=format, columns=columns, strict=strict)
         nodes = None if cluster == "auto" else cluster_of(cluster, read.jobs)[0].nodes
         facts.append({"trace": trace, **described(read.jobs, read.ledger, nodes=nodes)})
         if not json:
-            from kilowait.cli.descriptions import show_description
+            from kilowait.cli.output.trace import show_description
 
             if len(facts) > 1:
                 print()
             show_description(trace, facts[-1], read.ledger)
     if json:
-        show.json_document(facts if len(facts) > 1 else facts[0])
+        console.json_document(facts if len(facts) > 1 else facts[0])
 
 
 @app.command(epilog=_CONVERT)
@@ -86,15 +86,15 @@ def convert(
     from kilowait.experiments.inputs import brought_to_load, cluster_of, workload_of
     from kilowait.traces import write_trace
 
-    with show.busy(f"converting {source} ..."):
+    with console.busy(f"converting {source} ..."):
         read = workload_of(source, format=format, columns=columns, strict=strict, rows=jobs)
         machine, text = cluster_of(cluster, read.jobs)
         if text is not None:
-            show.note(text)
+            console.note(text)
         write_trace(brought_to_load(read.jobs, machine, load), target, format=to, cluster=machine)
     if read.ledger is not None and (read.ledger.dropped or read.ledger.mended):
-        show.note("; ".join(read.ledger.lines()))
-    print(f"{show.count(len(read.jobs), 'job')} written to {target}")
+        console.note("; ".join(read.ledger.lines()))
+    print(f"{console.count(len(read.jobs), 'job')} written to {target}")
 
 
 app.command(epilog=EXAMPLES)(anonymize)
@@ -107,9 +107,9 @@ def list_(json: options.Json = False) -> None:
 
     names = {name: place.rpartition("/")[2] for name, place in CATALOGUE.items()}
     if json:
-        show.json_document([{"name": name, "file": file} for name, file in names.items()])
+        console.json_document([{"name": name, "file": file} for name, file in names.items()])
         return
-    show.table(["name", "file"], [[name, file] for name, file in names.items()], left=2)
+    console.table(["name", "file"], [[name, file] for name, file in names.items()], left=2)
 
 
 @app.command(epilog=_FETCH)
@@ -129,7 +129,7 @@ def fetch(
     from kilowait.traces import fetch as fetched
     from kilowait.traces.fetch import ARCHIVE_URL
 
-    with show.progress(0) as bar:
+    with console.progress(0) as bar:
 
         def heard(done: int, total: int | None) -> None:
             if bar is not None:

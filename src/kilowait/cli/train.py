@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kilowait.cli import generated, options, show
+from kilowait.cli import console, options, train_synthetic
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -140,10 +140,10 @@ def train(
     teacher_steps: Annotated[
         int, typer.Option(metavar="N", min=1, help="Networks: choices of the teacher to learn from.")
     ] = 50_000,
-    synthetic: generated.Folders = None,
-    synthetic_share: generated.Share = None,
-    synthetic_curriculum: generated.Curriculum = None,
-    synthetic_jobs: generated.Jobs = None,
+    synthetic: train_synthetic.Folders = None,
+    synthetic_share: train_synthetic.Share = None,
+    synthetic_curriculum: train_synthetic.Curriculum = None,
+    synthetic_jobs: train_synthetic.Jobs = None,
     device: Annotated[str, typer.Option(metavar="D", help="Networks: cpu or cuda.")] = "cpu",
     resume: Annotated[
         bool,
@@ -205,7 +205,7 @@ def train(
 
     own: dict[str, Any] = {}
     if settings is not None:
-        from kilowait.experiments.settings_file import read_settings
+        from kilowait.experiments.hyperparameters import read_settings
 
         found_settings = read_settings(settings, **_said(context, "algo", "net"))
         algo, net, own = found_settings.algo, found_settings.net, {"settings": found_settings.settings}
@@ -228,7 +228,7 @@ def train(
             )
         own["preferences"] = tuple(name.strip() for name in preferences.split(",") if name.strip())
     if algo != "es":
-        from kilowait.cli.learning import train_network
+        from kilowait.cli.train_rl import train_network
 
         train_network(
             context,
@@ -278,9 +278,9 @@ def train(
         **({} if windows is None else {"windows": windows}),
     }
     if power is not None:
-        from kilowait.cli.energy_learning import train_steering
+        from kilowait.cli.train_power import train_steering
 
-        generated.refuse_generated(context, "trainings with --power")
+        train_synthetic.refuse_generated(context, "trainings with --power")
         train_steering(
             context,
             trace,
@@ -297,12 +297,12 @@ def train(
         return
     search |= {} if objective is None else {"objective": objective}
     if is_placed(cluster, trace):
-        from kilowait.cli.gpu_search import train_score
+        from kilowait.cli.train_gpu import train_score
 
-        generated.refuse_generated(context, "GPU clusters")
+        train_synthetic.refuse_generated(context, "GPU clusters")
         train_score(context, trace, out, search, resume=resume, json=json, force=force)
         return
-    from kilowait.cli.search import train_rule
+    from kilowait.cli.train_batch import train_rule
     from kilowait.units import parse_span
 
     search |= {} if max_wait is None else {"max_wait_s": parse_span(max_wait)}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kilowait.cli import options, show
+from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.study import Trial
+    from kilowait.experiments.optuna_study import Trial
 
-app = typer.Typer(add_completion=False, **show.PLAIN)
+app = typer.Typer(add_completion=False, **console.PLAIN)
 
 _EPILOG = """\b
 Examples:
@@ -77,16 +77,16 @@ def tune(
     The last 20 % are not touched: kilowait train --settings judges there what was found. Trials that fall behind are
     given up early. The first trial has the usual settings.
     """
-    from kilowait.cli.learning import weights_of
-    from kilowait.evaluation.judging import split
-    from kilowait.experiments import study, tuning
+    from kilowait.cli.train_rl import weights_of
+    from kilowait.evaluation.comparison import split
+    from kilowait.experiments import optuna_study, tune
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.learning import Learning
     from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.train_rl import Learning
     from kilowait.units import parse_span
 
-    study.optuna_or_error()
-    usual = tuning.defaults(algo)
+    optuna_study.optuna_or_error()
+    usual = tune.defaults(algo)
     how = Learning(
         algo=algo,
         net=net,
@@ -103,17 +103,19 @@ def tune(
         window_jobs=window_jobs,
         device=device,
     )
-    before = study.begin(out, resume=resume, force=force)
+    before = optuna_study.begin(out, resume=resume, force=force)
     scenario = options.scenario_asked(context, trace, backfill=how.backfill)
-    with show.busy(f"reading {trace} ..."):
+    with console.busy(f"reading {trace} ..."):
         workload, machine, notes = prepared(scenario)
     for text in notes:
-        show.note(text)
+        console.note(text)
     parts = split(workload.jobs)
     if resume:
-        show.note(f"going on with the search of {out}: {show.count(len(before), 'trial')} of {trials} done")
+        console.note(
+            f"going on with the search of {out}: {console.count(len(before), 'trial')} of {trials} done"
+        )
     done = list(before)
-    with show.steps(trials) as step:
+    with console.steps(trials) as step:
         for trial in before:
             step(_line(trial, done), False)
 
@@ -121,7 +123,7 @@ def tune(
             done.append(trial)
             step(_line(trial, done), True)
 
-        done = tuning.tune(
+        done = tune.tune(
             parts.train,
             parts.validation,
             machine,
@@ -131,13 +133,13 @@ def tune(
             resume=resume,
             told={
                 "scenario": scenario.to_dict(),
-                **workload.provenance(trace, show.command(context), show.today()),
+                **workload.provenance(trace, console.command(context), console.today()),
             },
             progress=progress,
         )
-    best = study.best_of(done)
+    best = optuna_study.best_of(done)
     if json:
-        show.json_document(
+        console.json_document(
             {"algo": algo, "net": net, "best": vars(best), "trials": [vars(one) for one in done], "out": out}
         )
         return
@@ -150,8 +152,8 @@ def tune(
 def _line(trial: Trial, done: list[Trial]) -> str:
     """A trial in a line."""
     finished = [one.figure for one in done if one.outcome == "finished"]
-    best = f", best so far {show.number(min(finished))}" if finished else ""
-    return f"{show.number(trial.figure)}, {trial.outcome} after {show.span(trial.seconds)}{best}"
+    best = f", best so far {console.number(min(finished))}" if finished else ""
+    return f"{console.number(trial.figure)}, {trial.outcome} after {console.span(trial.seconds)}{best}"
 
 
 def _show_best(best: Trial, done: list[Trial], usual: dict[str, Any]) -> None:
@@ -160,9 +162,11 @@ def _show_best(best: Trial, done: list[Trial], usual: dict[str, Any]) -> None:
     counted = ", ".join(
         f"{outcomes.count(word)} {word}" for word in ("finished", "given up", "diverged") if word in outcomes
     )
-    show.title(f"{show.count(len(done), 'trial')}: {counted}; the best is number {best.number}")
-    rows = [(name, show.number(usual[name]), show.number(value)) for name, value in best.settings.items()]
-    first = show.number(done[0].figure)
-    show.table(
-        ("setting", "usual", "best"), [*rows, ("on the validation jobs", first, show.number(best.figure))]
+    console.title(f"{console.count(len(done), 'trial')}: {counted}; the best is number {best.number}")
+    rows = [
+        (name, console.number(usual[name]), console.number(value)) for name, value in best.settings.items()
+    ]
+    first = console.number(done[0].figure)
+    console.table(
+        ("setting", "usual", "best"), [*rows, ("on the validation jobs", first, console.number(best.figure))]
     )

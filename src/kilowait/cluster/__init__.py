@@ -1,6 +1,11 @@
 """What jobs run on: node groups, queues, outages, levers, and presets of known machines."""
 
-from kilowait.cluster.levers import Levers, Sleeping
-from kilowait.cluster.machine import Cluster, NodeGroup, Outage, Reservation
+from kilowait.cluster.cluster import (
+    Cluster,
+    NodeGroup,
+    Outage,
+    Reservation,
+)
+from kilowait.cluster.power_controls import Levers, Sleeping
 
 __all__ = ["Cluster", "Levers", "NodeGroup", "Outage", "Reservation", "Sleeping"]

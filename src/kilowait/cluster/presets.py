@@ -24,7 +24,7 @@ Clusters whose jobs are placed on single nodes and GPUs:
 
 from __future__ import annotations
 
-from kilowait.cluster.machine import Cluster, NodeGroup
+from kilowait.cluster.cluster import Cluster, NodeGroup
 
 __all__ = ["PRESETS"]
 

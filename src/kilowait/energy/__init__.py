@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kilowait.energy.accounts import Accounts, account, lower_bound_kwh
-    from kilowait.energy.holding import hold_until
-    from kilowait.energy.levering import Pulled, pull
+    from kilowait.energy.accounting import Accounts, account, lower_bound_kwh
+    from kilowait.energy.controls import Pulled, pull
+    from kilowait.energy.load_shifting import hold_until
     from kilowait.energy.power import (
         ByClass,
         ConstantUse,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         PowerModel,
         UseClass,
         cap_gpus,
-        least_energy,
+        energy_by_type,
         with_measured_power,
     )
     from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
@@ -37,7 +37,7 @@ __all__ = [
     "cap_gpus",
     "forecast",
     "hold_until",
-    "least_energy",
+    "energy_by_type",
     "lower_bound_kwh",
     "pull",
     "read_carbon",
@@ -47,9 +47,9 @@ __all__ = [
 ]
 
 _HOME = {
-    "accounts": ("Accounts", "account", "lower_bound_kwh"),
-    "holding": ("hold_until",),
-    "levering": ("Pulled", "pull"),
+    "accounting": ("Accounts", "account", "lower_bound_kwh"),
+    "load_shifting": ("hold_until",),
+    "controls": ("Pulled", "pull"),
     "power": (
         "ByClass",
         "ConstantUse",
@@ -57,7 +57,7 @@ _HOME = {
         "PowerModel",
         "UseClass",
         "cap_gpus",
-        "least_energy",
+        "energy_by_type",
         "with_measured_power",
     ),
     "signals": ("Weather", "forecast", "read_carbon", "read_price", "read_weather"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.engine.kernels.outliving import DOUBLE, LATER, STEPS
+from kilowait.engine.kernels.overrun import DOUBLE, LATER, STEPS
 from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster, Levers
-from kilowait.engine import entry
-from kilowait.engine.kernels import clock
+from kilowait.engine import jit_entry
+from kilowait.engine.initial_state import state_of
+from kilowait.engine.interface import (
+    Choice,
+    ChoiceKind,
+    Rule,
+    View,
+)
+from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
-from kilowait.engine.levered_entry import compiled_with_levers
-from kilowait.engine.levering import levered_state_of, with_room, with_watts
-from kilowait.engine.machine import machine_of
-from kilowait.engine.ports import Choice, ChoiceKind, Rule, View
-from kilowait.engine.preparing import state_of
+from kilowait.engine.pools import machine_of
+from kilowait.engine.power_initial_state import levered_state_of, with_room, with_watts
+from kilowait.engine.power_jit_entry import compiled_with_levers
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.segments import NodeStates, Outcome, node_states
+from kilowait.jobs.execution_log import NodeStates, Outcome, node_states
 
 __all__ = ["Simulator", "replay"]
 
@@ -63,7 +68,7 @@ class Simulator:
         levers: Levers | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.rule = rule or Rule("steps", entry.no_score_compiled())
+        self.rule = rule or Rule("steps", jit_entry.no_score_compiled())
         if backfill_rule is not None and (backfill_rule.remembers or backfill_rule.predicts):
             raise InputError(
                 f"the backfill order {backfill_rule.name!r} remembers what jobs did or predicts what they will do, "
@@ -83,7 +88,7 @@ class Simulator:
         self.levers = Levers() if levers is None and held else levers
         self._state: Any
         if self.levers is None:
-            self._kernel = entry.compiled
+            self._kernel = jit_entry.compiled
             self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
         else:
             self._kernel = compiled_with_levers
@@ -138,7 +143,7 @@ class Simulator:
 
     def _advance(self, own_score: Any) -> bool:
         """To the next instant, no rule of the engine's being asked."""
-        nothing, parameters = entry.no_score_compiled(), self._own_parameters
+        nothing, parameters = jit_entry.no_score_compiled(), self._own_parameters
         while True:
             moved = self._kernel("advance")(self._state, nothing, np.zeros(0), own_score, parameters)
             if moved or not self._made_room():
@@ -154,7 +159,7 @@ class Simulator:
         s = self._state
         k = s.clock[0]
         k.moving = 1
-        own_score = entry.no_score_compiled() if own is None else own.score
+        own_score = jit_entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
         running: list[int] = []
         while self._advance(own_score):
@@ -189,7 +194,7 @@ class Simulator:
         s = self._state
         started = [int(job) for job in s.segments[before : int(s.clock["segments"][0])]]
         for job in started:
-            s.jobs[job].ran_s = clock.STARTED
+            s.jobs[job].ran_s = event_loop.STARTED
             self.rule.score(s.jobs[job], float(s.clock["now"][0]), self._parameters)
         return started
 
@@ -203,7 +208,7 @@ class Simulator:
     def advance(self) -> View | None:
         """Move to the next instant at which some job waits; None when the run is over."""
         k = self._state.clock[0]
-        while self._advance(entry.no_score_compiled()):
+        while self._advance(jit_entry.no_score_compiled()):
             if k.queue_hi > k.queue_lo:
                 self._freed = bool(self._kernel("begin")(self._state))
                 self._reserved_now.clear()
@@ -249,7 +254,7 @@ class Simulator:
     def _start(self, job: int, group: int, level: int, really: bool) -> int:
         """The group the job starts on, or would; -1: it cannot."""
         if self.levers is None:
-            return int(entry.compiled("start")(self._state, job, group, really))
+            return int(jit_entry.compiled("start")(self._state, job, group, really))
         return int(self._kernel("start")(self._state, job, group, level, really))
 
     def can_reserve(self, job: int) -> bool:

@@ -17,12 +17,12 @@ except ImportError:
 __all__ = ["NAMES", "register"]
 
 NAMES = {
-    "kilowait/Batch-v0": ("kilowait.envs.single:BatchEnv", "kilowait.envs.vector:BatchVectorEnv"),
+    "kilowait/Batch-v0": ("kilowait.envs.env:BatchEnv", "kilowait.envs.vector_env:BatchVectorEnv"),
     "kilowait/Energy-v0": (
-        "kilowait.envs.energy.single:EnergyEnv",
-        "kilowait.envs.energy.vector:EnergyVectorEnv",
+        "kilowait.envs.power.env:EnergyEnv",
+        "kilowait.envs.power.vector_env:EnergyVectorEnv",
     ),
-    "kilowait/Gpu-v0": ("kilowait.envs.gpu.single:GpuEnv", "kilowait.envs.gpu.vector:GpuVectorEnv"),
+    "kilowait/Gpu-v0": ("kilowait.envs.gpu.env:GpuEnv", "kilowait.envs.gpu.vector_env:GpuVectorEnv"),
 }
 """Name to (one copy, many copies)."""
 

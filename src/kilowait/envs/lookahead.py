@@ -16,19 +16,32 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.cluster import Cluster, Levers
-from kilowait.engine.entry import PARAMETERS, SCORER
-from kilowait.engine.kernels.clock import advance
-from kilowait.engine.kernels.compiling import signed_kernel
-from kilowait.engine.kernels.passes import backfill
-from kilowait.engine.kernels.planning import begin_pass
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.kernels.event_loop import advance
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.queue import end_pass
+from kilowait.engine.kernels.reservations import begin_pass
+from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import UNLIMITED, State, lend
-from kilowait.engine.kernels.waiting import end_pass
-from kilowait.engine.ports import Rule
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.board import whoever
-from kilowait.envs.deciding import HEAD, apply, eligible, nobodys, someone_fits
-from kilowait.envs.rehearsing import Stage, best_choice, lend_stage, score_of, set_stage, stage_of
+from kilowait.envs.batched_sim import whoever
+from kilowait.envs.kernels.decision import (
+    HEAD,
+    apply,
+    eligible,
+    nobodys,
+    someone_fits,
+)
+from kilowait.envs.kernels.lookahead import (
+    Stage,
+    best_choice,
+    lend_stage,
+    score_of,
+    set_stage,
+    stage_of,
+)
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve

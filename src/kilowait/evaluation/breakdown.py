@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
-from kilowait.evaluation.measures import Floats, Ints, counted_rows, started, summary
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Ints,
+    counted_rows,
+    started,
+    summary,
+)
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.jobs.columns import LABELLED
 

@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import by_class
-from kilowait.evaluation.measures import Floats, Ints, Started, counted_rows, started, waits
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Ints,
+    Started,
+    counted_rows,
+    started,
+    waits,
+)
 from kilowait.evaluation.metrics import Metrics
 from kilowait.jobs import SegmentLog
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.evaluation.gpu.horizon import horizon_of, inside_s, makespan
-from kilowait.evaluation.gpu.places import places_of
+from kilowait.evaluation.gpu.allocations import places_of
 from kilowait.evaluation.gpu.timeline import in_use
-from kilowait.evaluation.measures import (
+from kilowait.evaluation.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.job_measures import (
     Ints,
     capacity_at,
     counted_rows,
@@ -20,7 +20,7 @@ from kilowait.evaluation.measures import (
     waits,
 )
 from kilowait.jobs import SegmentLog
-from kilowait.jobs.segments import Outcome
+from kilowait.jobs.execution_log import Outcome
 
 __all__ = ["Metrics", "metrics"]
 

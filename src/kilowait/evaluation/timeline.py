@@ -8,7 +8,12 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu.timeline import in_use
-from kilowait.evaluation.measures import Floats, Ints, capacity_at, waits
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Ints,
+    capacity_at,
+    waits,
+)
 from kilowait.jobs import SegmentLog
 
 __all__ = ["Timeline", "TimelineBins", "timeline"]

@@ -20,7 +20,7 @@ from typing import Any
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments import peers, placed_speed
+from kilowait.experiments import bench_gpu_engine, bench_peers
 from kilowait.jobs import JobTable
 
 __all__ = ["Measure", "measures"]
@@ -168,7 +168,7 @@ def _levers(name: str, log: Path | None, quick: bool) -> Iterator[Measure]:
     if log is not None and not log.exists():
         yield Measure(f"{name}, levers", None, note=f"{log} is not there")
         return
-    words = ("-m", "kilowait.experiments.lever_cost", str(log or ""), "quick" if quick else "whole")
+    words = ("-m", "kilowait.experiments.bench_power_controls", str(log or ""), "quick" if quick else "whole")
     ratios = json.loads(_python(*words, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
     for what, ratio in zip(LEVERS, ratios, strict=True):
         note = "the plain run and its metrics"
@@ -186,10 +186,10 @@ def by_turns(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -
 
 def _beside(jobs: JobTable) -> Iterator[Measure]:
     """Others on the first jobs of the same workload, and kilowait on just those."""
-    few = jobs[: peers.TWIN_JOBS]
+    few = jobs[: bench_peers.TWIN_JOBS]
     cluster = kw.Cluster.from_nodes(NODES)
     for rule, (policy, backfill, _) in RULES.items():
-        seconds = peers.twin_s(few, NODES, policy, backfill)
+        seconds = bench_peers.twin_s(few, NODES, policy, backfill)
         if seconds is None:
             yield Measure(
                 "plain-Python twin", None, note="runs from a checkout only: tests/oracle is not there"
@@ -200,10 +200,10 @@ def _beside(jobs: JobTable) -> Iterator[Measure]:
             f"first {len(few):,} jobs; kilowait on those: {len(few) / ours:,.0f}, {seconds / ours:,.0f} times"
         )
         yield Measure(f"plain-Python twin, {rule}", len(few) / seconds, "jobs/s", note=note)
-    few = jobs[: peers.ACCASIM_JOBS]
+    few = jobs[: bench_peers.ACCASIM_JOBS]
     for rule in ("FCFS", "FCFS + EASY"):
         policy, backfill, _ = RULES[rule]
-        answer = peers.accasim_s(few, NODES, backfill)
+        answer = bench_peers.accasim_s(few, NODES, backfill)
         if isinstance(answer, str):
             yield Measure("AccaSim", None, note=answer)
             break
@@ -238,10 +238,12 @@ def _million(count: int) -> Iterator[Measure]:
 def _placed(count: int, folder: Path | None) -> Iterator[Measure]:
     name = f"{count:,} jobs of one GPU, 6,212 GPUs, first fit"
     whole = count == 1_000_000
-    yield Measure(name, placed_speed.first_fit_s(count), "s", 30.0 if whole else None, less_is_better=True)
-    pods = placed_speed.pods_of(folder)
+    yield Measure(
+        name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if whole else None, less_is_better=True
+    )
+    pods = bench_gpu_engine.pods_of(folder)
     whose = "openb's" if "workload" not in pods.meta else "made"
-    seconds = best_s(placed_speed.fgd_run(pods), quick=True)
+    seconds = best_s(bench_gpu_engine.fgd_run(pods), quick=True)
     note = f"{len(pods):,} pods"
     yield Measure(f"{whose} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
 

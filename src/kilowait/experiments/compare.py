@@ -6,16 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.file import described
-from kilowait.engine.ports import Rule
-from kilowait.evaluation.judging import Contender, Contest, Windows, whole
-from kilowait.experiments.cells import run_cell
-from kilowait.experiments.placing import usual_backfill
+from kilowait.cluster.toml import described
+from kilowait.engine.interface import Rule
+from kilowait.evaluation.comparison import (
+    Contender,
+    Contest,
+    Windows,
+    whole,
+)
+from kilowait.experiments.gpu_settings import usual_backfill
+from kilowait.experiments.run_matrix import run_cell
 from kilowait.experiments.scenario import resolve_policy
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import resolve
 from kilowait.policies.registry import Decider, Player
-from kilowait.policies.rounds import StepDecider
+from kilowait.policies.round_based import StepDecider
 
 __all__ = ["compare"]
 

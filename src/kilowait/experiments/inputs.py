@@ -18,10 +18,10 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.kept_predictor import KeptPredictor
+from kilowait.experiments.saved_predictor import KeptPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
-from kilowait.synth.gpu_jobs import counts_gpus
+from kilowait.synth.gpu_workload import counts_gpus
 from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sha256
 
 __all__ = [

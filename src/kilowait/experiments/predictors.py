@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.folders import save_folder
-from kilowait.experiments.energy import PowerSettings, meter_for
-from kilowait.experiments.foresight import world_of
-from kilowait.experiments.foresight_tuning import tune_predictor
+from kilowait.evaluation.storage import save_folder
+from kilowait.experiments.evaluate_predictors import world_of
 from kilowait.experiments.inputs import Workload, cluster_of, workload_of
-from kilowait.experiments.study import Trial
-from kilowait.predict.calibrating import CALIBRATION, fit
-from kilowait.predict.card import Card
-from kilowait.predict.case import Case, case_of
-from kilowait.predict.explaining import Explanation, explain
+from kilowait.experiments.optuna_study import Trial
+from kilowait.experiments.power import PowerSettings, meter_for
+from kilowait.experiments.tune_predictor import tune_predictor
+from kilowait.predict.conformal import CALIBRATION, fit
+from kilowait.predict.dataset import Case, case_of
+from kilowait.predict.explanation import Explanation, explain
+from kilowait.predict.model_card import Card
 from kilowait.predict.models import USUAL, Model
 from kilowait.predict.predictor import Predictor
 from kilowait.predict.targets import TARGETS, target_of

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.file import described
+from kilowait.cluster.toml import described
 from kilowait.errors import InputError
-from kilowait.evaluation.folders import check_free, save_comparison
-from kilowait.experiments import training
-from kilowait.experiments.results import results_of
+from kilowait.evaluation.storage import check_free, save_comparison
+from kilowait.experiments import train_batch
+from kilowait.experiments.comparison_results import results_of
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
@@ -24,7 +24,7 @@ RULES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
 TITLE = "kilowait quickstart: who goes next?"
 
 Steps = Callable[[int], AbstractContextManager[Callable[[str, bool], None]]]
-"""Progress of a number of steps; see `kilowait.cli.show.steps`."""
+"""Progress of a number of steps; see `kilowait.cli.console.steps`."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ def quickstart(
     jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
     cluster = Cluster.from_nodes(NODES)
     trace = f"Lublin-Feitelson model, {size.jobs:,} jobs, {NODES} nodes, load {LOAD}, rounded estimates, seed {seed}"
-    how = training.Training(
+    how = train_batch.Training(
         seed=seed,
         generations=size.generations,
         population=size.population,
         windows=size.windows,
         window_jobs=size.window_jobs,
     )
-    cut = training.test_windows(jobs, size.window_jobs, seed=seed)
+    cut = train_batch.test_windows(jobs, size.window_jobs, seed=seed)
     say(f"2/4  training an agent of twelve weights on the first {int(0.8 * size.jobs):,} jobs")
     with steps(size.generations) as step:
-        agent, history = training.train(
+        agent, history = train_batch.train(
             jobs,
             cluster,
             how,
@@ -100,7 +100,7 @@ def quickstart(
         )
     say(f"3/4  comparing it with {len(RULES)} rules on {len(cut)} windows of {size.window_jobs:,} later jobs")
     with steps(2 * len(RULES) + 1) as step:
-        contest = training.judged(
+        contest = train_batch.judged(
             agent,
             RULES,
             jobs,
@@ -117,7 +117,7 @@ def quickstart(
         "seeds": {"workload": seed, "training": seed, "comparison": seed},
     }
     scenario = {"trace": trace, "cluster": described(cluster), "size": asdict(size)}
-    training.save_agent(
+    train_batch.save_agent(
         folders["agent"],
         agent,
         history,

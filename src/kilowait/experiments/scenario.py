@@ -11,31 +11,41 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.file import described
-from kilowait.cluster.speeds import Speeds
-from kilowait.energy.accounts import Accounts
-from kilowait.energy.levering import Exceeded, exceeded
-from kilowait.engine.ports import Rule
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.cluster.toml import described
+from kilowait.energy.accounting import Accounts
+from kilowait.energy.controls import Exceeded, exceeded
+from kilowait.engine.interface import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.capping import cap_of, cap_words, check_levers, check_levers_on
-from kilowait.experiments.energy import PowerSettings, dressed, meter_for
-from kilowait.experiments.energy_learning import bound
-from kilowait.experiments.foreseeing import USERS, check_predictor, foreseen, is_kept
-from kilowait.experiments.foreseeing_power import check_power_predictor, is_kept_power, planned
-from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
-from kilowait.experiments.kept_predictor import KeptPredictor, kept_predictor
-from kilowait.experiments.placing import (
+from kilowait.experiments.gpu_power_cap import (
+    cap_of,
+    cap_words,
+    check_levers,
+    check_levers_on,
+)
+from kilowait.experiments.gpu_settings import (
     BACKFILLS,
     PlacedSettings,
     arguments,
     check_placement,
     usual_backfill,
 )
+from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
+from kilowait.experiments.power import PowerSettings, dressed, meter_for
+from kilowait.experiments.predict_power import check_power_predictor, is_kept_power, planned
+from kilowait.experiments.predict_runtimes import (
+    USERS,
+    check_predictor,
+    foreseen,
+    is_kept,
+)
+from kilowait.experiments.saved_predictor import KeptPredictor, kept_predictor
+from kilowait.experiments.train_power import bound
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies import POLICIES, resolve, simulate
 from kilowait.policies.registry import Decider, Player
-from kilowait.policies.rounds import ROUNDS, StepDecider, step_decider
+from kilowait.policies.round_based import ROUNDS, StepDecider, step_decider
 
 __all__ = [
     "Done",
@@ -90,7 +100,7 @@ class Scenario:
     power: PowerSettings | None = None
     """What power the run is judged with; None: none."""
     levers: str = "none"
-    """What is pulled besides the order of jobs; see `kilowait.energy.levering`, and for placed nodes `capping`."""
+    """What is pulled besides the order of jobs; see `kilowait.energy.controls`, and for placed nodes `capping`."""
     placed: PlacedSettings = field(default_factory=PlacedSettings)
     """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
 

@@ -1,6 +1,6 @@
 """What a job is: before the clock runs (JobTable) and after (SegmentLog)."""
 
-from kilowait.jobs.segments import JobRecords, NodeStates, SegmentLog
+from kilowait.jobs.execution_log import JobRecords, NodeStates, SegmentLog
 from kilowait.jobs.table import JobTable
 
 __all__ = ["JobRecords", "JobTable", "NodeStates", "SegmentLog"]

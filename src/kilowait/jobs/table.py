@@ -141,34 +141,34 @@ class JobTable:
 
     def to_arrow(self) -> Any:
         """A pyarrow.Table; labels and meta travel in the schema's metadata."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        return exchange.to_arrow(self)
+        return conversion.to_arrow(self)
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame; labelled columns become categoricals."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        return exchange.to_pandas(self)
+        return conversion.to_pandas(self)
 
     def to_polars(self) -> Any:
         """A polars.DataFrame; labelled columns become categoricals."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        return exchange.to_polars(self)
+        return conversion.to_polars(self)
 
     def to_parquet(self, path: Any) -> None:
         """Write a Parquet file that `from_parquet` reads back to the bit."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        exchange.to_parquet(self, path)
+        conversion.to_parquet(self, path)
 
     @classmethod
     def from_arrow(cls, table: Any) -> JobTable:
         """From a pyarrow.Table, pandas or Polars frame that has kilowait's column names."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        return exchange.from_frame(table)
+        return conversion.from_frame(table)
 
     from_pandas = from_arrow
     from_polars = from_arrow
@@ -176,9 +176,9 @@ class JobTable:
     @classmethod
     def from_parquet(cls, path: Any) -> JobTable:
         """From a Parquet file written by `to_parquet`."""
-        from kilowait.jobs import exchange
+        from kilowait.jobs import conversion
 
-        return exchange.from_parquet(path)
+        return conversion.from_parquet(path)
 
 
 def _typed(name: str, values: npt.ArrayLike) -> ColumnArray:

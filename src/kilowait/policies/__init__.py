@@ -1,6 +1,6 @@
 """Rules: who goes next, and the simulation under them."""
 
-from kilowait.policies.compiled import policy
+from kilowait.policies.compile import policy
 from kilowait.policies.registry import POLICIES, describe_policies, resolve
 from kilowait.policies.simulation import simulate
 

@@ -1,6 +1,6 @@
 """The rules that order jobs by one number. Each is a few words of arithmetic; smaller goes first.
 
-`job` is an `engine.ports.JOB` record. UNICEF's logarithm is kept off zero, so that serial jobs go first by
+`job` is an `engine.interface.JOB` record. UNICEF's logarithm is kept off zero, so that serial jobs go first by
 wait over estimate. Sources: WFP3 and UNICEF, Tang et al., Cluster 2009; F1-F4, Carastan-Santos and de Camargo,
 SC 2017 (their submit time counts from the first job of the log).
 """

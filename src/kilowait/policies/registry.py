@@ -12,15 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster, Levers
-from kilowait.cluster.speeds import Speeds
-from kilowait.engine.placing.settings import Placing
-from kilowait.engine.ports import Rule
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.interface import Rule
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies import placed, predicting, priority, shares
-from kilowait.policies.compiled import compiled_score
-from kilowait.seeding import stream
+from kilowait.policies import (
+    easy_plus,
+    fair_share,
+    gpu,
+    priority,
+)
+from kilowait.policies.compile import compiled_score
+from kilowait.rng import stream
 
 __all__ = ["POLICIES", "Decider", "PlacedPlayer", "Player", "describe_policies", "resolve"]
 
@@ -55,19 +60,19 @@ def _maker(score: Callable[..., float], moving: bool) -> Callable[[], Rule]:
 POLICIES: dict[str, Callable[..., Rule]] = {
     **{score.__name__: _maker(score, False) for score in priority.FIXED},
     **{score.__name__: _maker(score, True) for score in priority.MOVING},
-    "multifactor": shares.multifactor,
-    "fair_share": shares.fair_share,
-    "capability": shares.capability,
+    "multifactor": fair_share.multifactor,
+    "fair_share": fair_share.fair_share,
+    "capability": fair_share.capability,
     "balance": balance,
     "random": random,
-    "easy+": predicting.easy_plus,
-    "easy++": predicting.easy_plus_plus,
-    "priority": placed.priority,
-    "srtf": placed.srtf,
-    "srsf": placed.srsf,
-    "las": placed.las,
-    "qssf": placed.qssf,
-    "tiresias": placed.tiresias,
+    "easy+": easy_plus.easy_plus,
+    "easy++": easy_plus.easy_plus_plus,
+    "priority": gpu.priority,
+    "srtf": gpu.srtf,
+    "srsf": gpu.srsf,
+    "las": gpu.las,
+    "qssf": gpu.qssf,
+    "tiresias": gpu.tiresias,
 }
 """Every policy's name and what makes it."""
 

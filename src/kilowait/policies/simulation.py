@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster, Levers
-from kilowait.cluster.speeds import Speeds
-from kilowait.engine.placing.settings import Placing
-from kilowait.engine.placing.simulator import PlacedSimulator
-from kilowait.engine.ports import Rule
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.engine.interface import Rule
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import replay
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable, SegmentLog
 from kilowait.policies.registry import Decider, PlacedPlayer, Player, resolve
-from kilowait.policies.rounds import StepDecider, step_decider
+from kilowait.policies.round_based import StepDecider, step_decider
 
 __all__ = ["placing_of", "simulate"]
 

@@ -15,8 +15,13 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.history import Happened, Ints, keyed, middle
-from kilowait.predict.world import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.past_events import (
+    Happened,
+    Ints,
+    keyed,
+    middle,
+)
 
 __all__ = ["Features", "chosen", "feature_table", "first_known", "keys_of", "meaning", "nearest_middle"]
 
@@ -125,7 +130,7 @@ def feature_table(jobs: JobTable, world: World, nodes: int) -> Features:
     ...     nodes=[1, 1],
     ...     wait_s=[0, 0],
     ... )
-    >>> from kilowait.predict.world import recorded
+    >>> from kilowait.predict.known_times import recorded
     >>> table = feature_table(jobs, recorded(jobs), nodes=4)
     >>> float(np.exp(table.anchor[1]).round())  # as the user's job before it
     60.0

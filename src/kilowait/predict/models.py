@@ -9,13 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
+from kilowait.predict.baselines import SIMPLE, simple
 from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, boost, plain_forest
-from kilowait.predict.case import Case
+from kilowait.predict.dataset import Case
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.prequential import Learn, Online, Refit, through_time
-from kilowait.predict.runtimes import Foreseen, foresee_case
-from kilowait.predict.simple import SIMPLE, simple
+from kilowait.predict.runtime import Foreseen, foresee_case
 from kilowait.predict.targets import Target
+from kilowait.predict.walk_forward import (
+    Learn,
+    Online,
+    Refit,
+    through_time,
+)
 
 __all__ = ["FAMILIES", "USUAL", "WAYS", "Model", "Said", "predictions"]
 

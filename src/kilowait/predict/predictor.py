@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
+from kilowait.predict.baselines import simple
 from kilowait.predict.boosting import Boosted
-from kilowait.predict.card import Card, read_card, write_card
-from kilowait.predict.case import Case
+from kilowait.predict.dataset import Case
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.features import chosen
-from kilowait.predict.fitting import Fitted
+from kilowait.predict.fit import Fitted
 from kilowait.predict.forest import Forest
+from kilowait.predict.model_card import Card, read_card, write_card
 from kilowait.predict.models import Model
-from kilowait.predict.runtimes import LATER, PLANNED
-from kilowait.predict.simple import simple
+from kilowait.predict.runtime import LATER, PLANNED
 
 __all__ = ["BOUNDS", "Forecast", "Predictor", "load"]
 

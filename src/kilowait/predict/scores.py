@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.history import Happened, Ints, keyed
+from kilowait.predict.past_events import Happened, Ints, keyed
 
 __all__ = ["CLASSES", "MEASURES", "Scores", "by_class", "classes", "held", "losses", "score"]
 

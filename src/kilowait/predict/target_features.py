@@ -16,9 +16,14 @@ from kilowait.errors import UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import KINDS, Features, feature_table, first_known, keys_of, nearest_middle
 from kilowait.predict.features import meaning as meaning_of_job
-from kilowait.predict.history import Happened, Ints, keyed, middle
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.past_events import (
+    Happened,
+    Ints,
+    keyed,
+    middle,
+)
 from kilowait.predict.targets import Target
-from kilowait.predict.world import UNKNOWN_REQUEST_S, World, request_s
 
 __all__ = ["features_for", "kinds_of", "meaning"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kilowait.energy.power import ConstantUse, PowerModel, Profile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.world import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
 
 __all__ = ["LABELS", "TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
 
@@ -61,7 +61,7 @@ class Target:
 def runtime(jobs: JobTable, world: World) -> Target:
     """The run time, seconds: known when a job has ended, asked for by its user, who is held to it.
 
-    >>> from kilowait.predict.world import recorded
+    >>> from kilowait.predict.known_times import recorded
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], estimate_s=[90], nodes=[2], wait_s=[10])
     >>> target = runtime(jobs, recorded(jobs))
     >>> target.known_s.tolist(), target.most.tolist()
@@ -87,7 +87,7 @@ def wait(jobs: JobTable, world: World) -> Target:
 
     It is known when a job has started, so jobs that still run tell of it too.
 
-    >>> from kilowait.predict.world import recorded
+    >>> from kilowait.predict.known_times import recorded
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[5, 5], runtime_s=[60, 60], nodes=[2, 2], wait_s=[10, 0])
     >>> wait(jobs, recorded(jobs)).values.tolist()
     [10.0, 1.0]
@@ -128,7 +128,7 @@ def power(
         least_w: a measured mean power a node below this is a fault of the meter.
         most_w: and above this.
 
-    >>> from kilowait.predict.world import recorded
+    >>> from kilowait.predict.known_times import recorded
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
     ...     submit_s=[0, 0],
@@ -169,7 +169,7 @@ def energy(
 
     A measured energy counts as long as it is above 0 and no node drew more than `most_w` for it on average.
 
-    >>> from kilowait.predict.world import recorded
+    >>> from kilowait.predict.known_times import recorded
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[2], wait_s=[0])
     >>> energy(
     ...     jobs, recorded(jobs), labels="model", model=PowerModel.preset("polaris")

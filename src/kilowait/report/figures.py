@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import MissingExtraError
-from kilowait.evaluation.judging import Judgement, Pair
-from kilowait.report.content import Findings
-from kilowait.report.words import capital, number
+from kilowait.evaluation.comparison import Judgement, Pair
+from kilowait.report.comparison_data import Findings
+from kilowait.report.format import capital, number
 
 __all__ = [
     "Drawn",

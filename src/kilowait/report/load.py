@@ -1,45 +1,115 @@
-"""How much waits and how full the machine is over time, in nodes or, where they are given out singly, in GPUs."""
+"""Run folders opened, and sorted by what a page makes of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from kilowait.errors import InputError
+from kilowait.evaluation.comparison import WORDS, Contest
+from kilowait.evaluation.storage import (
+    Comparison,
+    Foretold,
+    Run,
+    Scored,
+    Trained,
+    contest_of_runs,
+    open_folder,
+)
+from kilowait.report.predictions.data import Foresight
+from kilowait.report.synthetic.data import Likened
+from kilowait.report.training.data import Training
 
-from kilowait.cluster import Cluster
-from kilowait.evaluation.gpu.timeline import gpu_backlog, gpu_timeline
-from kilowait.evaluation.timeline import Timeline
-from kilowait.jobs import SegmentLog
+__all__ = ["Opened", "Source", "opened"]
 
-__all__ = ["Load", "load_over_time"]
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Load:
-    """Means in equal bins."""
-
-    edge_s: Floats
-    """One more than there are bins."""
-    jobs: Floats
-    """Jobs waiting."""
-    asked: Floats
-    """Nodes, or GPUs, that they ask for."""
-    busy: Floats
-    """Nodes busy, or GPUs held, per cent."""
+Bounded = tuple[Contest, Mapping[str, float]]
+"""A contest, and what no schedule can go below."""
 
 
-def load_over_time(steps: Timeline, log: SegmentLog, machine: Cluster | None, most: int) -> Load:
-    """Of a timeline of this log, in at most so many bins; in GPUs where a machine of placed nodes is given."""
-    bins = steps.sampled(min(most, 4 * len(steps)))
-    gpus = 0 if machine is None else sum(group.nodes * group.gpus for group in machine.groups)
-    if machine is None or gpus == 0 or log.pieces is None:
-        busy = 100.0 * bins.busy_nodes / np.maximum(bins.capacity_nodes, 1.0)
-        return Load(bins.edge_s, bins.waiting_jobs, bins.waiting_nodes, busy)
-    edge = bins.edge_s
-    whole = (float(edge[0]), float(edge[-1]))
-    held = [used.mean(edge[:-1], edge[1:]) for used in gpu_timeline(log, machine, horizon_s=whole).values()]
-    asked = gpu_backlog(log, machine, horizon_s=whole).mean(edge[:-1], edge[1:])
-    return Load(edge, bins.waiting_jobs, asked, 100.0 * np.sum(held, axis=0) / gpus)
+@dataclass(frozen=True)
+class Source:
+    """A folder the numbers come from."""
+
+    folder: str
+    kind: str
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    scenario: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the folders hold, kind by kind, each in the order in which it was given."""
+
+    contests: list[Bounded] = field(default_factory=list)
+    """All single runs together are the first."""
+    training: list[Training] = field(default_factory=list)
+    foretold: list[Foresight] = field(default_factory=list)
+    likened: list[Likened] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+
+def opened(folders: Sequence[str | PathLike[str]], say: Callable[[str], None]) -> Opened:
+    """Open the folders; `say` is told which."""
+    if not folders:
+        raise InputError(
+            "no folder to report on; give what simulate, compare, train, predict report or synth score wrote"
+        )
+    runs: list[Run] = []
+    found = Opened()
+    for folder in folders:
+        say(f"opening {os.fspath(folder)}")
+        _check_finished(Path(folder))
+        one = open_folder(folder)
+        kind = str(one.manifest.get("kind", "run"))
+        found.sources.append(Source(os.fspath(folder), kind, one.manifest, one.scenario))
+        if isinstance(one, Run):
+            runs.append(one)
+        elif isinstance(one, Comparison):
+            found.contests.extend(zip(one.contests, _bounds(one), strict=True))
+        elif isinstance(one, Foretold):
+            found.foretold.append(Foresight(one.path.name, one.results["foresight"]))
+        elif isinstance(one, Scored):
+            found.likened.append(Likened(one.path.name, one.results["synthetic"]))
+        else:
+            found.training.append(_trained(one))
+    if runs:
+        found.contests.insert(0, (contest_of_runs(runs), {}))
+    return found
+
+
+def _check_finished(folder: Path) -> None:
+    """The state of a training lies beside the folder of its agent, and is easily named instead."""
+    if (folder / "last.safetensors").exists() and not (folder / "manifest.json").exists():
+        raise InputError(
+            f"{folder} holds the state of a training, not what came out of it; report on "
+            f"{folder.with_suffix('')}, which kilowait train writes at the end"
+        )
+
+
+def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
+    """Of each trace: what no schedule can go below, where the comparison worked it out."""
+    traces = opened.results.get("traces") or [{}] * len(opened.contests)
+    return [
+        {name: value for name, value in (trace.get("lower_bounds") or {}).items() if value is not None}
+        for trace in traces
+    ]
+
+
+def _trained(opened: Trained) -> Training:
+    results = opened.results
+    objective = str(results.get("objective") or "objective")
+    return Training(
+        opened.path.name,
+        WORDS.get(objective, objective),
+        results.get("training") or (),
+        results.get("weights") or (),
+        results.get("judged") or {},
+        results.get("explained") or {},
+        opened.scenario.get("training") or {},
+        results.get("plain_rule"),
+        results.get("front") or {},
+    )

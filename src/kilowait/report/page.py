@@ -13,30 +13,35 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import InputError
-from kilowait.evaluation.judging import Contest
-from kilowait.report import charts, figures, pictures, sections
-from kilowait.report.comparison import comparison_table
-from kilowait.report.content import Findings, pairs_against
-from kilowait.report.energy import charts as energy_charts
-from kilowait.report.energy import pictures as energy_pictures
-from kilowait.report.energy import sections as energy_sections
-from kilowait.report.energy.findings import Drew
+from kilowait.evaluation.comparison import Contest
+from kilowait.report import (
+    figures,
+    html,
+    interactive,
+    job_figures,
+)
+from kilowait.report.comparison_data import Findings, pairs_against
+from kilowait.report.comparison_table import comparison_table
+from kilowait.report.energy import figures as energy_pictures
+from kilowait.report.energy import interactive as energy_charts
+from kilowait.report.energy import tables as energy_sections
+from kilowait.report.energy.data import Drew
 from kilowait.report.figures import Drawn
-from kilowait.report.foresight.findings import Foresight
-from kilowait.report.foresight.sections import foresight_parts
-from kilowait.report.gpu import charts as gpu_charts
-from kilowait.report.gpu import pictures as gpu_pictures
-from kilowait.report.gpu import sections as gpu_sections
-from kilowait.report.gpu.findings import Held, lacking
-from kilowait.report.lanes import outages
-from kilowait.report.learning import fronts as learning_fronts
-from kilowait.report.learning import pictures as learning_pictures
-from kilowait.report.learning import sections as learning_sections
-from kilowait.report.learning.findings import Judged, Training
-from kilowait.report.opening import Opened, Source, opened
-from kilowait.report.synthetic.findings import Likened
-from kilowait.report.synthetic.sections import likened_parts
-from kilowait.report.writing import MARK, check_page, write_page
+from kilowait.report.gantt import outages
+from kilowait.report.gpu import figures as gpu_pictures
+from kilowait.report.gpu import interactive as gpu_charts
+from kilowait.report.gpu import tables as gpu_sections
+from kilowait.report.gpu.data import Held, lacking
+from kilowait.report.load import Opened, Source, opened
+from kilowait.report.page_file import MARK, check_page, write_page
+from kilowait.report.predictions.data import Foresight
+from kilowait.report.predictions.tables import foresight_parts
+from kilowait.report.synthetic.data import Likened
+from kilowait.report.synthetic.tables import likened_parts
+from kilowait.report.training import figures as learning_pictures
+from kilowait.report.training import pareto as learning_fronts
+from kilowait.report.training import tables as learning_sections
+from kilowait.report.training.data import Judged, Training
 
 __all__ = ["Source", "Training", "check_page", "page", "write_report"]
 
@@ -140,12 +145,12 @@ def _page(
     if ledgers:
         read = "".join(
             (f"<h3>{escape(each.trace)}</h3>" if len(ledgers) > 1 else "")
-            + sections.ledger(each.contest.ledger or {}, each.trace)
+            + html.ledger(each.contest.ledger or {}, each.trace)
             for each in ledgers
         )
         parts.append(("ledger", "What was read", read))
     if given.sources:
-        told = "".join(sections.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in given.sources)
+        told = "".join(html.provenance(s.folder, s.kind, s.manifest, s.scenario) for s in given.sources)
         parts.append(("provenance", "Provenance", told))
     links = "".join(
         f'<li><a href="#{anchor}">{escape(short.get(words, words))}</a></li>' for anchor, words, _ in parts
@@ -202,14 +207,14 @@ def _title(found: Sequence[Findings], given: Opened) -> str:
 
 def _summary(found: Sequence[Findings]) -> str:
     if len(found) == 1:
-        return sections.summary_block(found[0])
-    return "".join(f"<h3>{escape(each.trace)}</h3>{sections.summary_block(each)}" for each in found)
+        return html.summary_block(found[0])
+    return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in found)
 
 
 def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Iterator[str]:
     def add(name: str, figure: Drawn) -> str:
         drawn[f"{prefix}{name}"] = partial(_same, figure)
-        return sections.figure(figure, f"f{number}-{name}")
+        return html.figure(figure, f"f{number}-{name}")
 
     yield "<h3>Side by side</h3>"
     yield comparison_table(found)
@@ -233,12 +238,12 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
     if drew is not None:
         yield from _energy(drew, add)
     yield f"<h3>How waits and {'completion times' if found.lead.timed else 'slowdowns'} are spread</h3>"
-    yield sections.drawn_note(found)
-    yield add("shares", pictures.shares(found))
-    yield add("violins", pictures.violins(found))
+    yield html.drawn_note(found)
+    yield add("shares", job_figures.shares(found))
+    yield add("violins", job_figures.violins(found))
     yield "<h3>Over time</h3>"
-    yield charts.time_chart(found, f"time-{number}")
-    drawn[f"{prefix}over-time"] = partial(pictures.over_time, found)
+    yield interactive.time_chart(found, f"time-{number}")
+    drawn[f"{prefix}over-time"] = partial(job_figures.over_time, found)
     if held is not None:
         yield "<h3>GPUs over time</h3>"
         yield gpu_charts.gpu_chart(held, f"gpus-{number}")
@@ -250,17 +255,17 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
             drawn[f"{prefix}power"] = partial(energy_pictures.power, drew)
     yield "<h3>Who waits</h3>"
     size = "gpus" if found.placed else "size"
-    by = {kind: found.by_class(kind, most=sections.USERS) for kind in (size, "runtime", "user")}
-    yield add("classes", pictures.classes(found, by[size], by["runtime"]))
-    yield sections.class_tables(found, by)
+    by = {kind: found.by_class(kind, most=html.USERS) for kind in (size, "runtime", "user")}
+    yield add("classes", job_figures.classes(found, by[size], by["runtime"]))
+    yield html.class_tables(found, by)
     yield "<h3>Job by job</h3>"
-    given = {who: charts.rows_of(found, who) for who in charts.gantt_runs(found)}
-    yield charts.gantt_chart(found, f"gantt-{number}", given)
-    sizes = charts.size_classes(found)
+    given = {who: interactive.rows_of(found, who) for who in interactive.gantt_runs(found)}
+    yield interactive.gantt_chart(found, f"gantt-{number}", given)
+    sizes = interactive.size_classes(found)
     for who, rows in given.items():
         name = f"{prefix}gantt-{_slug(found.contest.labels[who])}"
         name = f"{name}-{who}" if name in drawn else name
-        drawn[name] = partial(pictures.gantt, found, who, rows, sizes)
+        drawn[name] = partial(job_figures.gantt, found, who, rows, sizes)
 
 
 def _energy(drew: Drew, add: Callable[[str, Drawn], str]) -> Iterator[str]:
@@ -315,7 +320,7 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
     if each.plain:
         yield learning_sections.plain_note(each.plain)
     if each.weights:
-        yield sections.weights_table(each.weights)
+        yield html.weights_table(each.weights)
     if each.explained:
         yield add("looked-at", learning_pictures.looked_at(each.explained))
         yield learning_sections.usual_table(each.explained)
@@ -351,7 +356,7 @@ def _likened(found: Likened, number: int, several: bool, drawn: Figures) -> list
 def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: Drawn) -> str:
     """The figure in the page, and by name for files."""
     drawn[f"{prefix}{name}"] = partial(_same, figure)
-    return sections.figure(figure, f"{ids}-{name}")
+    return html.figure(figure, f"{ids}-{name}")
 
 
 def _asset(name: str) -> str:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 
-from kilowait.evaluation.judging import Judgement
-from kilowait.report.content import Findings
-from kilowait.report.words import capital, count, listed, number, share
+from kilowait.evaluation.comparison import Judgement
+from kilowait.report.comparison_data import Findings
+from kilowait.report.format import (
+    capital,
+    count,
+    listed,
+    number,
+    share,
+)
 from kilowait.units import format_span
 
 __all__ = ["doubts", "summary"]

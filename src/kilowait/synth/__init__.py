@@ -1,14 +1,19 @@
 """Workloads made by rule (Lublin-Feitelson, GPU jobs) or learned from a log; users' estimates; logs at another load."""
 
-from kilowait.synth.catalogue import GENERATORS, fit_generator, load_generator
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.gavel import gavel_jobs
 from kilowait.synth.generator import Generator
-from kilowait.synth.gpu_jobs import gpu_load, gpu_workload
+from kilowait.synth.gpu_workload import gpu_load, gpu_workload
 from kilowait.synth.lublin import lublin
-from kilowait.synth.parameters import BATCH, COMBINED, INTERACTIVE, LublinParameters
+from kilowait.synth.lublin_parameters import (
+    BATCH,
+    COMBINED,
+    INTERACTIVE,
+    LublinParameters,
+)
+from kilowait.synth.registry import GENERATORS, fit_generator, load_generator
 from kilowait.synth.rescale import offered_load, rescale_load
-from kilowait.synth.whatif import WhatIf
+from kilowait.synth.what_if import WhatIf
 
 __all__ = [
     "BATCH",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.seeding import stream
-from kilowait.synth.facts import DAY_S, Columns
+from kilowait.rng import stream
 from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.log_schema import DAY_S, Columns
 
 __all__ = ["Bootstrap", "BootstrapSettings"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.synth.facts import DAY_S, Columns, LogFacts
+from kilowait.synth.log_schema import DAY_S, Columns, LogFacts
 
 __all__ = ["Conditions", "parse_conditions"]
 
@@ -27,7 +27,7 @@ class Conditions:
     """Checked conditions.
 
     >>> from kilowait.synth import lublin
-    >>> from kilowait.synth.facts import facts_of
+    >>> from kilowait.synth.log_schema import facts_of
     >>> facts = facts_of(lublin(200, 64))
     >>> Conditions({"nodes": (1, 4), "hour": [9, 10]}, facts).names
     ('nodes', 'hour')

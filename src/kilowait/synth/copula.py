@@ -15,9 +15,9 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
-from kilowait.seeding import stream
-from kilowait.synth.facts import Columns
+from kilowait.rng import stream
 from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.log_schema import Columns
 
 __all__ = ["Copula", "CopulaSettings"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.seeding import stream
+from kilowait.rng import stream
 
 __all__ = ["LIMITS_S", "user_estimates"]
 

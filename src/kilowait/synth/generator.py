@@ -24,13 +24,24 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.seeding import stream
+from kilowait.rng import stream
+from kilowait.synth.checkpoint import Keep
 from kilowait.synth.conditions import Conditions, Wanted
-from kilowait.synth.drawing import Asked, Part, Told, drawn, expected_jobs
-from kilowait.synth.facts import Columns, LogFacts, facts_of, rows_of
-from kilowait.synth.gpu_jobs import counts_gpus, gpus_of
-from kilowait.synth.keeping import Keep
-from kilowait.synth.whatif import Changes, Kinds, WhatIf
+from kilowait.synth.gpu_workload import counts_gpus, gpus_of
+from kilowait.synth.log_schema import (
+    Columns,
+    LogFacts,
+    facts_of,
+    rows_of,
+)
+from kilowait.synth.sampler import (
+    Asked,
+    Part,
+    Told,
+    drawn,
+    expected_jobs,
+)
+from kilowait.synth.what_if import Changes, Kinds, WhatIf
 
 __all__ = [
     "Generator",

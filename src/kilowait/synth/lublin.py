@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.seeding import stream
-from kilowait.synth.arrivals import DailyCycle
+from kilowait.rng import stream
 from kilowait.synth.estimates import user_estimates
-from kilowait.synth.parameters import MODELS, LublinParameters
+from kilowait.synth.lublin_arrivals import DailyCycle
+from kilowait.synth.lublin_parameters import MODELS, LublinParameters
 from kilowait.synth.rescale import check_load, check_pace, rescale_load
 
 __all__ = ["lublin"]

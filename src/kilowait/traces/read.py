@@ -10,12 +10,18 @@ from typing import Any
 from kilowait.errors import TableError, TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces import slurm, swf, tables
-from kilowait.traces.finding import FORMATS, find_format
-from kilowait.traces.folders import folder_parts
+from kilowait.traces.clean import NeverRan, finish
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.decompress import (
+    as_text,
+    as_utf8,
+    file_bytes,
+    refuse_binary,
+    unpack,
+)
+from kilowait.traces.detect import FORMATS, find_format
 from kilowait.traces.gpu import GPU_READERS, Part
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import NeverRan, finish
-from kilowait.traces.packed import as_text, as_utf8, file_bytes, refuse_binary, unpack
+from kilowait.traces.multi_file import folder_parts
 
 __all__ = ["FORMATS", "find_format", "read_trace", "read_trace_with_ledger", "unpack"]
 

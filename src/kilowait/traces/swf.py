@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cells import Words, coded
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.parse import Words, coded
 
 __all__ = ["FIELDS", "HEADER_KEYS", "read_swf"]
 

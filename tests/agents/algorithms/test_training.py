@@ -24,10 +24,9 @@ from kilowait.agents import (
     train_ppo,
     train_sac,
 )
-from kilowait.agents.learning.checkpoint import read_state
+from kilowait.agents.rl.checkpoint import read_state
 from kilowait.errors import InputError
-
-from ..support.two_jobs import Spec, TwoJobs, excess
+from tests.agents.support.two_job_env import Spec, TwoJobs, excess
 
 SMALL = Sizes(width=32)
 TINY = Sizes(width=8, depth=1, heads=2)

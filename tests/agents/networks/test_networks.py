@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kilowait.agents.networks import KINDS, network, q_network
-from kilowait.agents.networks.sizes import SeenBefore, described, seen_from
+from kilowait.agents.networks.spec import SeenBefore, described, seen_from
 from kilowait.errors import InputError, UnknownNameError
 
 SPEC = SeenBefore(("length", "wait_h", "nodes"), ("hour", "load"), slots=6, choices=3, extra=2, graph=True)

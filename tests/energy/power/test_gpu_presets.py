@@ -6,7 +6,7 @@ import pytest
 
 from kilowait.cluster.gpus import gpu
 from kilowait.cluster.presets import PRESETS
-from kilowait.energy.power.describe import describe
+from kilowait.energy.power.breakdown import power_breakdown
 from kilowait.energy.power.model import PowerModel
 
 PLACED = [name for name, cluster in PRESETS.items() if cluster.placed]
@@ -39,7 +39,7 @@ def test_gpus_are_those_of_the_cluster(name):
 
 @pytest.mark.parametrize("name", PLACED)
 def test_nearly_all_is_an_estimate_and_says_so(name):
-    whole = describe(PowerModel.preset(name))
+    whole = power_breakdown(PowerModel.preset(name))
     assert whole["estimates"] >= len(whole["parts"]) - 1
     assert all(part["source"] for part in whole["parts"])
     assert set(whole["sleep"].values()) == {None}

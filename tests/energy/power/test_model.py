@@ -7,7 +7,13 @@ import re
 import pytest
 
 from kilowait.cluster.presets import PRESETS
-from kilowait.energy.power import ConstantPue, Economiser, PowerModel, describe, description_rows
+from kilowait.energy.power import (
+    ConstantPue,
+    Economiser,
+    PowerModel,
+    description_rows,
+    power_breakdown,
+)
 from kilowait.energy.power.model import _PRESETS
 from kilowait.errors import InputError, UnknownNameError
 
@@ -236,7 +242,7 @@ def test_the_parts_add_up_to_the_whole(name, cooling):
     model = PowerModel.preset(name)
     if cooling is not None:
         model = model.with_cooling(cooling)
-    whole = describe(model, temperature_c=30, wet_bulb_c=17)
+    whole = power_breakdown(model, temperature_c=30, wet_bulb_c=17)
     assert (whole["weather"] is None) == (cooling is None)
     for state in ("idle", "full"):
         parts = sum(part[f"{state}_w"] for part in whole["parts"])
@@ -247,7 +253,7 @@ def test_the_parts_add_up_to_the_whole(name, cooling):
 
 
 def test_the_parts_of_a_file_with_everything(tmp_path):
-    whole = describe(model_of(tmp_path, SITE), {"cpu": 17}, 25, 20)
+    whole = power_breakdown(model_of(tmp_path, SITE), {"cpu": 17}, 25, 20)
     assert whole["nodes"] == {"cpu": 17}
     assert sum(part["full_w"] for part in whole["parts"]) == pytest.approx(
         whole["full"]["facility_w"], rel=1e-12
@@ -268,9 +274,9 @@ def test_the_parts_of_a_file_with_everything(tmp_path):
 
 
 def test_rows_for_a_table():
-    rows = description_rows(describe(PowerModel.preset("polaris")))
+    rows = description_rows(power_breakdown(PowerModel.preset("polaris")))
     assert rows[1][:5] == ("polaris: A100-SXM4-40", "2,240", "138.9", "896.0", "estimate")
     assert rows[-2][:4] == ("IT in all", "", "241.9", "1074.6")
     assert rows[-1][0] == "facility in all"
-    assert describe(PowerModel.preset("polaris"))["sleep"]["polaris"]["estimate"] is True
-    assert describe(PowerModel.preset("frontier"))["sleep"]["frontier"] is None
+    assert power_breakdown(PowerModel.preset("polaris"))["sleep"]["polaris"]["estimate"] is True
+    assert power_breakdown(PowerModel.preset("frontier"))["sleep"]["frontier"] is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from tests.envs.gpu.support import crowded, machine
+from tests.envs.gpu.workloads import crowded, machine
 
 
 def made(**how):

@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.speeds import given
+from kilowait.cluster.gpu_speeds import given
 from kilowait.evaluation import finish_time_rho, gpu_metrics
 from kilowait.jobs import JobTable
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.gpu.made import SEEDS, C, P, moved, nodes, placed_log, random_run
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.gpu.example_logs import (
+    SEEDS,
+    C,
+    P,
+    moved,
+    nodes,
+    placed_log,
+    random_run,
+)
 
 ONE = Cluster((nodes("t", 1, 1, "T4"),))
 

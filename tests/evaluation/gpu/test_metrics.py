@@ -7,13 +7,21 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.speeds import given
+from kilowait.cluster.gpu_speeds import given
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
 from kilowait.jobs import JobTable
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.gpu.made import SEEDS, C, M, moved, nodes, placed_log, random_run
-from tests.evaluation.logs import made_log
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.example_logs import made_log
+from tests.evaluation.gpu.example_logs import (
+    SEEDS,
+    C,
+    M,
+    moved,
+    nodes,
+    placed_log,
+    random_run,
+)
 
 
 def test_completion_times():

@@ -6,8 +6,13 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
 from kilowait.evaluation.gpu.timeline import gpu_backlog, in_use, steps
-from kilowait.jobs.segments import Outcome
-from tests.evaluation.gpu.made import SEEDS, moved, placed_log, random_run
+from kilowait.jobs.execution_log import Outcome
+from tests.evaluation.gpu.example_logs import (
+    SEEDS,
+    moved,
+    placed_log,
+    random_run,
+)
 
 
 def test_gpus_in_use_by_type():

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kilowait.evaluation.folders import save_comparison
-from kilowait.evaluation.judging import Curve, Signal
+from kilowait.evaluation.comparison import Curve, Signal
+from kilowait.evaluation.storage import save_comparison
 from kilowait.report import page, write_report
-from kilowait.report.content import Findings
-from kilowait.report.energy import charts, pictures, sections
-from kilowait.report.energy.findings import STATES, Drew
+from kilowait.report.comparison_data import Findings
+from kilowait.report.energy import figures, interactive, tables
+from kilowait.report.energy.data import STATES, Drew
 from kilowait.report.page import _asset
 from tests.report.conftest import LEVERS, NASTY, energy_contest, jobs_of
 from tests.report.test_page import read
@@ -79,7 +79,7 @@ def test_pages_without_energy_know_nothing_of_it(powered):
 
 
 def test_the_table_has_the_records_numbers(drew):
-    html = sections.energy_table(drew)
+    html = tables.energy_table(drew)
     head = re.findall(r'<th scope="col">(.*?)</th>', html)
     assert head == [
         "contender",
@@ -109,11 +109,11 @@ def test_the_table_has_the_records_numbers(drew):
 
 
 def test_signals_and_notes_are_printed(drew):
-    html = sections.under_table(drew)
+    html = tables.under_table(drew)
     assert "<b>Carbon intensity</b>, g/kWh: GB; average; direct; a &lt;made&gt; series" in html
     assert "<b>Price</b>, EUR/MWh: DE-LU day ahead; EUR" in html
     named = Signal("carbon", "g/kWh", "carbon intensity, GB, marginal", (0.0, 1.0), (1.0,))
-    assert sections._signal(named) == "Carbon intensity, GB, marginal"
+    assert tables._signal(named) == "Carbon intensity, GB, marginal"
     assert "Power model &#x27;made&#x27;: 3 of 9 parts are estimates." in html
 
 
@@ -122,16 +122,16 @@ def test_without_signals_there_is_no_co2_and_no_cost():
     text = page([contest])
     read(text)
     drew = Drew.of(Findings(contest, 0))
-    head = re.findall(r'<th scope="col">(.*?)</th>', sections.energy_table(drew))
+    head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(drew))
     assert not any("CO2" in words or "cost" in words for words in head)
-    assert len([axes for axes in pictures.pareto(drew).figure.axes if axes.lines]) == 1
+    assert len([axes for axes in figures.pareto(drew).figure.axes if axes.lines]) == 1
     assert "Behind it" not in text
     priced = Drew.of(Findings(energy_contest(jobs_of(80), LEVERS[:2], carbon=False), 0))
-    assert pictures.pareto(priced).figure.axes[1].get_xlabel() == "cost, EUR"
+    assert figures.pareto(priced).figure.axes[1].get_xlabel() == "cost, EUR"
 
 
 def test_levers_are_split(drew):
-    html = sections.lever_table(drew, drew.levers[0])
+    html = tables.lever_table(drew, drew.levers[0])
     rows = cells(html)
     assert list(rows) == [*LEVERS[1:4], "alone, added up", "all"]
     energy = drew.means("energy_kwh")
@@ -144,7 +144,7 @@ def test_levers_are_split(drew):
 
 
 def test_bars_add_up(drew):
-    drawn = pictures.spent(drew)
+    drawn = figures.spent(drew)
     axes = drawn.figure.axes[0]
     wide = {}
     for bar in axes.patches:
@@ -156,7 +156,7 @@ def test_bars_add_up(drew):
 
 
 def test_the_front_is_joined_and_names_keep_apart(drew):
-    drawn = pictures.pareto(drew)
+    drawn = figures.pareto(drew)
     drawn.figure.draw_without_rendering()
     renderer = drawn.figure.canvas.get_renderer()
     for axes, metric in zip(drawn.figure.axes, ("energy_kwh", "co2_kg"), strict=True):
@@ -179,7 +179,7 @@ def test_many_close_points_are_named_as_far_as_there_is_room():
     with drawing(height_in=3) as (figure, axes):
         points = {who: (f"a long name {who}", (1 + who / 1000, 1.0)) for who in range(60)}
         axes.plot([0, 2], [0, 2], "o")
-        pictures._named(figure, axes, points, [])
+        figures._named(figure, axes, points, [])
     assert 1 <= len(axes.texts) < 30
     assert drew.front("energy_kwh")
 
@@ -189,19 +189,21 @@ def test_bins_are_exact_means():
     edge = np.sort(random.uniform(0, 1000, 60))
     value = random.uniform(-5, 50, 59)
     for bins in (1, 7, 59, 400):
-        found = charts.binned(edge, value, bins)
+        found = interactive.binned(edge, value, bins)
         length = (edge[-1] - edge[0]) / bins
         assert found.sum() * length == pytest.approx(value @ np.diff(edge))
     equal = np.linspace(0, 10, 60)
-    assert charts.binned(equal, value, 59) is value or (charts.binned(equal, value, 59) == value).all()
+    assert (
+        interactive.binned(equal, value, 59) is value or (interactive.binned(equal, value, 59) == value).all()
+    )
 
 
 def test_uneven_signals_are_cut_to_the_chart():
     signal = Signal("price", "EUR/MWh", "x", (0.0, 100.0, 150.0, 400.0), (1.0, 3.0, -2.0))
-    reach, values = charts._signal(signal, 40.0, 50.0, 250.0)
+    reach, values = interactive._signal(signal, 40.0, 50.0, 250.0)
     assert reach == {"from": 10.0, "to": 210.0, "bins": 4}
     assert values.tolist() == [1.0, 3.0, -2.0, -2.0]
-    assert charts._signal(signal, 0.0, 400.0, 500.0) is None
+    assert interactive._signal(signal, 0.0, 400.0, 500.0) is None
 
 
 def test_charts_of_the_same_window_zoom_together(powered, powered_windows):

@@ -9,7 +9,7 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import gpu_metrics
-from kilowait.evaluation.judging import cut_windows
+from kilowait.evaluation.comparison import cut_windows
 from kilowait.synth import gpu_workload
 
 GPUS = kw.Cluster(

@@ -10,12 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kilowait.evaluation.folders import contest_of_runs, load_run, save_comparison, save_run
+from kilowait.evaluation.storage import (
+    contest_of_runs,
+    load_run,
+    save_comparison,
+    save_run,
+)
 from kilowait.report import page, write_report
-from kilowait.report.content import Findings
-from kilowait.report.gpu.charts import gpu_chart
-from kilowait.report.gpu.findings import Held
-from kilowait.report.gpu.pictures import gpus_over_time
+from kilowait.report.comparison_data import Findings
+from kilowait.report.gpu.data import Held
+from kilowait.report.gpu.figures import gpus_over_time
+from kilowait.report.gpu.interactive import gpu_chart
 from tests.report.gpu.conftest import gpu_contest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.experiments.scoring import save_score, score
+from kilowait.experiments.synthetic_score import save_score, score
 from kilowait.report import write_report
 from tests.synth.test_generator import log
 

@@ -12,13 +12,19 @@ from html import unescape
 import numpy as np
 import pytest
 
-from kilowait.evaluation.folders import Scored, open_folder, plain_json
-from kilowait.report.synthetic.findings import Likened, calendar_sentence, doubts, tiles, verdict
-from kilowait.report.synthetic.sections import distance_table, leak_table, outcome_table
-from kilowait.report.synthetic.times import cycles
-from tests.report.learning.test_page import headings, plain
+from kilowait.evaluation.storage import Scored, open_folder, plain_json
+from kilowait.report.synthetic.data import (
+    Likened,
+    calendar_sentence,
+    doubts,
+    tiles,
+    verdict,
+)
+from kilowait.report.synthetic.tables import distance_table, leak_table, outcome_table
+from kilowait.report.synthetic.time_series_figures import cycles
 from tests.report.synthetic.conftest import saved
 from tests.report.test_page import read
+from tests.report.training.test_page import headings, plain
 
 FIGURES = [
     "columns",

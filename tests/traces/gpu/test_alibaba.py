@@ -9,13 +9,13 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.traces import read_trace, read_trace_with_ledger
+from tests.traces.gpu import sample_files
 
-from . import samples
 from .conftest import Read, said
 
 
 def test_openb(read: Read) -> None:
-    jobs, ledger = read(samples.OPENB)
+    jobs, ledger = read(sample_files.OPENB)
     assert jobs["job_id"].tolist() == [0, 2, 1, 4]
     assert jobs["submit_s"].tolist() == [0, 20, 40, 70]
     assert jobs["runtime_s"].tolist() == [1000, 65, 250, 920]
@@ -36,13 +36,13 @@ def test_openb(read: Read) -> None:
 
 
 def test_pending_pods_may_be_kept(read: Read) -> None:
-    jobs, _ = read(samples.OPENB, never_ran="keep")
+    jobs, _ = read(sample_files.OPENB, never_ran="keep")
     row = jobs["job_id"].tolist().index(3)
     assert (jobs["gpus"][row], jobs["runtime_s"][row], jobs["cancel_s"][row]) == (8, 0, 160)
 
 
 def test_openb_without_times(read: Read) -> None:
-    jobs, ledger = read(samples.OPENB_BARE)
+    jobs, ledger = read(sample_files.OPENB_BARE)
     assert jobs["job_id"].tolist() == [5, 3]
     assert jobs["submit_s"].tolist() == [0, 1]
     assert set(jobs["runtime_s"].tolist()) == {1e10}
@@ -51,7 +51,7 @@ def test_openb_without_times(read: Read) -> None:
 
 
 def test_openb_part_of_several_gpus_is_mended(read: Read) -> None:
-    jobs, ledger = read(samples.OPENB.replace("12000,16384,1,1000", "12000,16384,2,500"))
+    jobs, ledger = read(sample_files.OPENB.replace("12000,16384,1,1000", "12000,16384,2,500"))
     assert (jobs["gpus"][0], jobs["gpu_milli"][0]) == (2, 1000)
     assert said(ledger, "not with 1 GPU") == 1
 
@@ -63,7 +63,7 @@ def pai_folder(path: Path, **files: str) -> Path:
 
 
 def test_pai_task_table_alone(read: Read) -> None:
-    jobs, ledger = read(samples.PAI_TASKS)
+    jobs, ledger = read(sample_files.PAI_TASKS)
     assert jobs["submit_s"].tolist() == [110, 310, 320, 330, 340]
     assert jobs["runtime_s"].tolist() == [100, 200, 180, 100, 100]
     assert jobs["gpus"].tolist() == [1, 0, 1, 3, 4]
@@ -83,10 +83,10 @@ def test_pai_task_table_alone(read: Read) -> None:
 def test_pai_tables_together(tmp_path: Path) -> None:
     folder = pai_folder(
         tmp_path,
-        task_table=samples.PAI_TASKS,
-        job_table=samples.PAI_JOBS,
-        group_tag_table=samples.PAI_TAGS,
-        machine_spec=samples.PAI_MACHINES,
+        task_table=sample_files.PAI_TASKS,
+        job_table=sample_files.PAI_JOBS,
+        group_tag_table=sample_files.PAI_TAGS,
+        machine_spec=sample_files.PAI_MACHINES,
     )
     (folder / "notes.txt").write_text("no log\n")
     jobs, ledger = read_trace_with_ledger(folder)
@@ -108,20 +108,20 @@ def test_pai_tables_together(tmp_path: Path) -> None:
 
 def test_pai_with_its_header(read: Read) -> None:
     header = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
-    assert len(read(header + samples.PAI_TASKS)[0]) == 5
+    assert len(read(header + sample_files.PAI_TASKS)[0]) == 5
 
 
 def test_pai_wants_the_task_table(read: Read, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="task table of PAI is wanted"):
-        read(samples.PAI_JOBS)
-    pai_folder(tmp_path, task_table=samples.PAI_TASKS, again=samples.PAI_TASKS)
+        read(sample_files.PAI_JOBS)
+    pai_folder(tmp_path, task_table=sample_files.PAI_TASKS, again=sample_files.PAI_TASKS)
     (tmp_path / "log").unlink()
     with pytest.raises(TraceError, match="both PAI's task table"):
         read_trace(tmp_path)
 
 
 def test_gaia_is_in_hours(read: Read) -> None:
-    jobs, ledger = read(samples.GAIA)
+    jobs, ledger = read(sample_files.GAIA)
     assert jobs["submit_s"].tolist() == [0, 900]
     assert jobs["runtime_s"].tolist() == [1800, 7200]
     assert jobs["nodes"].tolist() == jobs["cores"].tolist() == [1, 4]
@@ -129,17 +129,17 @@ def test_gaia_is_in_hours(read: Read) -> None:
 
 
 def test_spot_derivative(read: Read) -> None:
-    jobs, ledger = read(samples.SPOT)
+    jobs, ledger = read(sample_files.SPOT)
     assert jobs["gpus"].tolist() == [4, 1, 1]
     assert jobs["priority"].tolist() == [2.5, 0.5, 0.5]
     assert jobs["nodes"].tolist() == [1, 1, 1]
     assert said(ledger, "gpus is 0") == 1
     with pytest.raises(TraceError, match="gpus is 0"):
-        read(samples.SPOT, strict=True)
+        read(sample_files.SPOT, strict=True)
 
 
 def test_spot_as_published(read: Read) -> None:
-    jobs, _ = read(samples.SPOT_PUBLISHED)
+    jobs, _ = read(sample_files.SPOT_PUBLISHED)
     assert jobs["job_id"].tolist() == [239255, 437260, 437261, 437262]
     assert jobs["gpus"].tolist() == [1, 16, 16, 1]
     assert jobs["nodes"].tolist() == [1, 16, 2, 1]

@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 
 from kilowait.errors import TraceError
 from kilowait.traces import read_trace, read_trace_with_ledger
-from kilowait.traces.gpu.lives import END, SCHEDULE, SUBMIT, UPDATE, lives_of
+from kilowait.traces.gpu.task_events import (
+    END,
+    SCHEDULE,
+    SUBMIT,
+    UPDATE,
+    lives_of,
+)
+from tests.traces.gpu import sample_files
 
-from . import samples
 from .conftest import Read, said
 
 
 def test_tasks_of_2011(read: Read) -> None:
-    jobs, ledger = read(samples.GOOGLE_TASKS)
+    jobs, ledger = read(sample_files.GOOGLE_TASKS)
     assert jobs["account"].tolist() == [3418309, 88, 77]
     assert jobs["submit_s"].tolist() == [600, 600, 601]
     assert jobs["runtime_s"].tolist() == [70, 25, 10 + 30]
@@ -35,12 +41,12 @@ def test_tasks_of_2011(read: Read) -> None:
     assert said(ledger, "there before the files begin: cut at 600 s") == 2
     assert said(ledger, "running when the files end: cut at 670 s") == 1
     assert said(ledger, "ran several times") == 1
-    kept, _ = read(samples.GOOGLE_TASKS, never_ran="keep")
+    kept, _ = read(sample_files.GOOGLE_TASKS, never_ran="keep")
     assert sorted(kept["cancel_s"][kept["runtime_s"] == 0].tolist()) == [602, 670]
 
 
 def test_jobs_of_2011(read: Read) -> None:
-    jobs, ledger = read(samples.GOOGLE_JOBS)
+    jobs, ledger = read(sample_files.GOOGLE_JOBS)
     assert jobs["job_id"].tolist() == [3418309, 77]
     assert jobs["runtime_s"].tolist() == [53, 50]
     assert jobs["nodes"].tolist() == [1, 1]
@@ -48,16 +54,16 @@ def test_jobs_of_2011(read: Read) -> None:
 
 
 def test_a_folder_of_parts(tmp_path: Path) -> None:
-    lines = samples.GOOGLE_TASKS.splitlines(keepends=True)
+    lines = sample_files.GOOGLE_TASKS.splitlines(keepends=True)
     for room, texts in {
         "task_events": ["".join(lines[:6]), "".join(lines[6:])],
-        "job_events": [samples.GOOGLE_JOBS],
+        "job_events": [sample_files.GOOGLE_JOBS],
     }.items():
         (tmp_path / room).mkdir()
         for part, text in enumerate(texts):
             (tmp_path / room / f"part-0000{part}-of-00500.csv").write_text(text)
     whole = tmp_path / "whole.csv"
-    whole.write_text(samples.GOOGLE_TASKS)
+    whole.write_text(sample_files.GOOGLE_TASKS)
     one = read_trace(whole)
     whole.unlink()
     jobs, ledger = read_trace_with_ledger(tmp_path)
@@ -67,7 +73,7 @@ def test_a_folder_of_parts(tmp_path: Path) -> None:
 
 
 def test_broken_events_are_dropped(read: Read) -> None:
-    text = samples.GOOGLE_JOBS + "x,,77,4,u2=,0,n,l\n700000000,,78,9,u2=,0,n,l\n700000000,,78\n"
+    text = sample_files.GOOGLE_JOBS + "x,,77,4,u2=,0,n,l\n700000000,,78,9,u2=,0,n,l\n700000000,,78\n"
     jobs, ledger = read(text)
     assert len(jobs) == 2
     assert ledger.dropped == 3
@@ -76,7 +82,7 @@ def test_broken_events_are_dropped(read: Read) -> None:
 
 
 def test_instances_of_2019(read: Read) -> None:
-    jobs, ledger = read(samples.GOOGLE_2019)
+    jobs, ledger = read(sample_files.GOOGLE_2019)
     assert jobs["submit_s"].tolist() == [700, 710]
     assert jobs["runtime_s"].tolist() == [60, 45]
     assert jobs["wait_s"].tolist() == [5, 10]
@@ -89,7 +95,7 @@ def test_instances_of_2019(read: Read) -> None:
 
 
 def test_collections_of_2019_as_csv(read: Read) -> None:
-    jobs, _ = read(samples.GOOGLE_2019_CSV)
+    jobs, _ = read(sample_files.GOOGLE_2019_CSV)
     assert jobs["job_id"].tolist() == [394594644502]
     assert jobs["runtime_s"].tolist() == [60]
     assert jobs["status"].tolist() == [5]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kilowait.errors import TraceError
+from tests.traces.gpu import sample_files
 
-from . import samples
 from .conftest import Read, said
 
 SUBMITTED = 1507338699.0
@@ -14,7 +14,7 @@ SUBMITTED = 1507338699.0
 
 
 def test_philly_job_log(read: Read) -> None:
-    jobs, ledger = read(samples.PHILLY)
+    jobs, ledger = read(sample_files.PHILLY)
     assert [jobs.labels["name"][code].rpartition("_")[2] for code in jobs["name"]] == ["2", "1", "3", "6"]
     assert jobs["submit_s"][1] == SUBMITTED
     assert jobs["runtime_s"].tolist() == [3600, 74 + 600, 1, 60]
@@ -33,13 +33,13 @@ def test_philly_job_log(read: Read) -> None:
 
 def test_philly_broken_json_is_refused(read: Read) -> None:
     with pytest.raises(TraceError, match="JSON cannot be read"):
-        read(samples.PHILLY[:-20])
+        read(sample_files.PHILLY[:-20])
     with pytest.raises(TraceError, match="not a job but another value in the list"):
         read("[1, [2]]\n", format="philly")
 
 
 def test_sia_is_unsorted_and_its_gpus_lie_anywhere(read: Read) -> None:
-    jobs, ledger = read(samples.SIA)
+    jobs, ledger = read(sample_files.SIA)
     assert jobs["gpus"].tolist() == jobs["nodes"].tolist() == [8, 1]
     assert jobs["spread"].tolist() == [1, 0]
     assert jobs["submit_s"][1] - jobs["submit_s"][0] == 2932
@@ -48,7 +48,7 @@ def test_sia_is_unsorted_and_its_gpus_lie_anywhere(read: Read) -> None:
 
 
 def test_lumos_philly(read: Read) -> None:
-    jobs, _ = read(samples.LUMOS)
+    jobs, _ = read(sample_files.LUMOS)
     assert jobs["submit_s"].tolist() == [1502114581, 1502509727]
     assert jobs["wait_s"].tolist() == [0, 7]
     assert jobs["spread"].tolist() == [0, 1]
@@ -56,7 +56,7 @@ def test_lumos_philly(read: Read) -> None:
 
 
 def test_helios(read: Read) -> None:
-    jobs, ledger = read(samples.HELIOS)
+    jobs, ledger = read(sample_files.HELIOS)
     assert jobs["job_id"].tolist() == [1425511, 1425512, 1425513, 1425514]
     assert jobs["runtime_s"].tolist() == [36848, 239, 675233, 10]
     assert jobs["wait_s"].tolist() == [0, 10, 0, 0]
@@ -70,19 +70,19 @@ def test_helios(read: Read) -> None:
 
 
 def test_helios_slice(read: Read) -> None:
-    jobs, ledger = read(samples.HELIOS_SLICE)
+    jobs, ledger = read(sample_files.HELIOS_SLICE)
     assert jobs["submit_s"].tolist() == [5835, 5842.5]
     assert jobs["gpus"].tolist() == [128, 16]
     assert jobs["nodes"].tolist() == [16, 2]
     assert jobs["status"].tolist() == [5, 1]
     assert "vcvGl=20" in str(jobs.meta["header"])
     assert said(ledger, "an oracle's") == 0
-    told, _ = read(samples.HELIOS_SLICE.replace("24.0,24.0", "24.0,60.0"))
+    told, _ = read(sample_files.HELIOS_SLICE.replace("24.0,24.0", "24.0,60.0"))
     assert told["estimate_s"].tolist() == [60, 46520]
 
 
 def test_supercloud(read: Read) -> None:
-    jobs, ledger = read(samples.SUPERCLOUD)
+    jobs, ledger = read(sample_files.SUPERCLOUD)
     assert jobs["gpus"].tolist() == [1, 4]
     assert jobs["nodes"].tolist() == [1, 2]
     assert jobs["cores"].tolist() == [20, 80]
@@ -95,7 +95,7 @@ def test_supercloud(read: Read) -> None:
     assert said(ledger, "job number seen before") == 1
     assert said(ledger, "unlimited") == 1
     assert said(ledger, "it has no start") == 1
-    kept, _ = read(samples.SUPERCLOUD, never_ran="keep")
+    kept, _ = read(sample_files.SUPERCLOUD, never_ran="keep")
     assert kept["nodes"].tolist() == [1, 2, 1]
     assert kept["cores"].tolist() == [20, 80, 4]
     assert kept["cancel_s"].tolist()[2] == 1609536090

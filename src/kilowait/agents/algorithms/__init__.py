@@ -4,7 +4,7 @@
 gives the same weights to the bit, also when it was stopped after any update and resumed from its folder.
 """
 
-import kilowait.agents.learning  # noqa: F401 - first: says what to install where torch is missing
+import kilowait.agents.rl  # noqa: F401 - first: says what to install where torch is missing
 from kilowait.agents.algorithms.a2c import A2CSettings, train_a2c
 from kilowait.agents.algorithms.d3qn import D3QNSettings, train_d3qn
 from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo

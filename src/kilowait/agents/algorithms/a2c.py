@@ -11,17 +11,27 @@ from os import PathLike
 
 import torch
 
-from kilowait.agents.learning.advantages import n_step_returns
-from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_precision
-from kilowait.agents.learning.checking import check_settings
-from kilowait.agents.learning.episodes import Episodes, ReturnScale
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
-from kilowait.agents.learning.masked import MaskedCategorical
-from kilowait.agents.learning.records import Trained
-from kilowait.agents.learning.rollout import Rollout
-from kilowait.agents.learning.vector import Vector
-from kilowait.agents.networks.building import network
-from kilowait.agents.networks.sizes import Sizes
+from kilowait.agents.networks.factory import network
+from kilowait.agents.networks.spec import Sizes
+from kilowait.agents.rl.device import (
+    Carrier,
+    Draws,
+    computing,
+    lower_precision,
+)
+from kilowait.agents.rl.distributions import MaskedCategorical
+from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.gae import n_step_returns
+from kilowait.agents.rl.hyperparameter_checks import check_settings
+from kilowait.agents.rl.results import Trained
+from kilowait.agents.rl.rollout_buffer import Rollout
+from kilowait.agents.rl.training_state import (
+    Keeper,
+    Progress,
+    Validate,
+    Warm,
+)
 
 __all__ = ["A2CSettings", "train_a2c"]
 

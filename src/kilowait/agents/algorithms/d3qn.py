@@ -16,18 +16,28 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.learning.carrying import Carrier, Draws, computing, lower_precision
-from kilowait.agents.learning.checking import check_settings
-from kilowait.agents.learning.distributional import projected
-from kilowait.agents.learning.episodes import Episodes, ReturnScale
-from kilowait.agents.learning.keeping import Keeper, Progress, Validate, Warm
-from kilowait.agents.learning.masked import MaskedCategorical
-from kilowait.agents.learning.records import Trained
-from kilowait.agents.learning.replay import Drawn, Replay
-from kilowait.agents.learning.vector import Vector
-from kilowait.agents.networks.building import q_network
+from kilowait.agents.networks.factory import q_network
 from kilowait.agents.networks.heads import DuelingQ
-from kilowait.agents.networks.sizes import Sizes
+from kilowait.agents.networks.spec import Sizes
+from kilowait.agents.rl.categorical_returns import projected
+from kilowait.agents.rl.device import (
+    Carrier,
+    Draws,
+    computing,
+    lower_precision,
+)
+from kilowait.agents.rl.distributions import MaskedCategorical
+from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.hyperparameter_checks import check_settings
+from kilowait.agents.rl.replay_buffer import Drawn, Replay
+from kilowait.agents.rl.results import Trained
+from kilowait.agents.rl.training_state import (
+    Keeper,
+    Progress,
+    Validate,
+    Warm,
+)
 
 __all__ = ["D3QNSettings", "train_d3qn"]
 

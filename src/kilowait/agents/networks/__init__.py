@@ -16,8 +16,8 @@ except ModuleNotFoundError as missing:
 
     raise MissingExtraError("torch", "learn") from None
 
-from kilowait.agents.networks.building import KINDS, network, q_network
+from kilowait.agents.networks.factory import KINDS, network, q_network
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.sizes import Seen, Sizes
+from kilowait.agents.networks.spec import Seen, Sizes
 
 __all__ = ["KINDS", "ActorCritic", "DuelingQ", "Seen", "Sizes", "network", "q_network"]

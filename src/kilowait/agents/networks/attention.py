@@ -10,8 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from kilowait.agents.networks.encoding import Body, Encoded, Observation, cropped, linear, mean_present
-from kilowait.agents.networks.sizes import Seen, Sizes
+from kilowait.agents.networks.feature_extractor import (
+    Body,
+    Encoded,
+    Observation,
+    cropped,
+    linear,
+    mean_present,
+)
+from kilowait.agents.networks.spec import Seen, Sizes
 
 __all__ = ["AttentionBody", "AttentionLayer"]
 

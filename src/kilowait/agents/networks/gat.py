@@ -14,8 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from kilowait.agents.networks.encoding import Body, Encoded, Observation, cropped, linear, mean_present
-from kilowait.agents.networks.sizes import Seen, Sizes
+from kilowait.agents.networks.feature_extractor import (
+    Body,
+    Encoded,
+    Observation,
+    cropped,
+    linear,
+    mean_present,
+)
+from kilowait.agents.networks.spec import Seen, Sizes
 from kilowait.errors import InputError
 
 __all__ = ["EDGE_TYPES", "DenseGATv2", "GraphBody", "TimeBetween", "time_feature"]

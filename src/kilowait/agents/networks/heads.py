@@ -7,9 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.encoding import Body, Encoded, Observation, linear, spread
-from kilowait.agents.networks.noisy import NoisyLinear
-from kilowait.agents.networks.sizes import Seen
+from kilowait.agents.networks.feature_extractor import (
+    Body,
+    Encoded,
+    Observation,
+    linear,
+    spread,
+)
+from kilowait.agents.networks.noisy_linear import NoisyLinear
+from kilowait.agents.networks.spec import Seen
 
 __all__ = ["ActorCritic", "DuelingQ"]
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kilowait.agents.networks.encoding import Body, Encoded, Observation, linear, mean_present, present
-from kilowait.agents.networks.sizes import Seen, Sizes
+from kilowait.agents.networks.feature_extractor import (
+    Body,
+    Encoded,
+    Observation,
+    linear,
+    mean_present,
+    present,
+)
+from kilowait.agents.networks.spec import Seen, Sizes
 
 __all__ = ["KernelBody"]
 

@@ -1,6 +1,13 @@
 """What machines draw: nodes from components, losses, cooling and building; levels, sleep, and the power of jobs."""
 
+from kilowait.energy.power.breakdown import description_rows, power_breakdown
 from kilowait.energy.power.components import Component, LoadCurve, NodePower
+from kilowait.energy.power.conversion import (
+    AffineLoss,
+    Conversion,
+    EfficiencyCurve,
+    FixedLoad,
+)
 from kilowait.energy.power.cooling import (
     Chiller,
     ConstantPue,
@@ -10,14 +17,20 @@ from kilowait.energy.power.cooling import (
     SupplyAirCop,
     cooling_named,
 )
-from kilowait.energy.power.describe import describe, description_rows
+from kilowait.energy.power.dvfs import (
+    CAP_CURVES,
+    CapCurve,
+    Level,
+    break_even_beta,
+    clock_slowdown,
+)
+from kilowait.energy.power.dvfs_tables import LevelTable, best_level, level_tables
 from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.gpu_capping import GpuCaps, cap_gpus
-from kilowait.energy.power.least_energy import least_energy
-from kilowait.energy.power.levels import CAP_CURVES, CapCurve, Level, break_even_beta, clock_slowdown
-from kilowait.energy.power.losses import AffineLoss, Conversion, EfficiencyCurve, FixedLoad
+from kilowait.energy.power.gpu_caps import GpuCaps, cap_gpus
+from kilowait.energy.power.gpu_type_energy import energy_by_type
 from kilowait.energy.power.model import GroupPower, PowerModel
-from kilowait.energy.power.profile import (
+from kilowait.energy.power.sleep import SleepStates
+from kilowait.energy.power.utilization import (
     ByClass,
     ConstantUse,
     MeasuredReport,
@@ -28,9 +41,7 @@ from kilowait.energy.power.profile import (
     utilization,
     with_measured_power,
 )
-from kilowait.energy.power.sleep import SleepStates
-from kilowait.energy.power.tables import LevelTable, best_level, level_tables
-from kilowait.energy.power.zeus import CapTable, fit_cap_curve, read_cap_table
+from kilowait.energy.power.zeus_gpu_caps import CapTable, fit_cap_curve, read_cap_table
 
 __all__ = [
     "CAP_CURVES",
@@ -66,11 +77,11 @@ __all__ = [
     "cap_gpus",
     "clock_slowdown",
     "cooling_named",
-    "describe",
+    "power_breakdown",
     "description_rows",
     "fit_cap_curve",
     "job_power_w",
-    "least_energy",
+    "energy_by_type",
     "level_tables",
     "power_sources",
     "read_cap_table",

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy.typing as npt
 
 from kilowait.energy.power.components import NodePower
+from kilowait.energy.power.conversion import NO_LOSS, Conversion, FixedLoad
 from kilowait.energy.power.cooling import Cooling, cooling_named
+from kilowait.energy.power.dvfs import FULL_SPEED, CapCurve, Level
 from kilowait.energy.power.facility import Facility
-from kilowait.energy.power.levels import FULL_SPEED, CapCurve, Level
-from kilowait.energy.power.losses import NO_LOSS, Conversion, FixedLoad
-from kilowait.energy.power.quantity import Floats, require
 from kilowait.energy.power.sleep import SleepStates
+from kilowait.energy.power.validate import Floats, require
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = ["GroupPower", "PowerModel"]
@@ -123,7 +123,7 @@ class PowerModel:
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> PowerModel:
         """A machine described in TOML, like the presets."""
-        from kilowait.energy.power.file import read_model
+        from kilowait.energy.power.toml import read_model
 
         return read_model(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kilowait.energy.power.quantity import require
+from kilowait.energy.power.validate import require
 
 __all__ = ["SleepStates"]
 

@@ -8,11 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kilowait.energy.signals import services
-from kilowait.energy.signals.reading.files import SignalFile, Table, only_one, open_signal
-from kilowait.energy.signals.reading.plain import plain_columns, times_of, unit_of
-from kilowait.energy.signals.reading.quantities import INTENSITY_UNIT, find_intensity_unit, intensity_factor
-from kilowait.energy.signals.reading.readings import NOT_STATED, Readings
+from kilowait.energy.signals import api_formats
+from kilowait.energy.signals.readers.csv import plain_columns, times_of, unit_of
+from kilowait.energy.signals.readers.files import (
+    SignalFile,
+    Table,
+    only_one,
+    open_signal,
+)
+from kilowait.energy.signals.readers.samples import NOT_STATED, Readings
+from kilowait.energy.signals.readers.units import INTENSITY_UNIT, find_intensity_unit, intensity_factor
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.series import Gaps, Series
 
@@ -116,15 +121,15 @@ def _read(
 ) -> tuple[str, Readings]:
     if file.is_json():
         content = file.json()
-        found = format or services.find_service(content)
+        found = format or api_formats.find_service(content)
         if found == "gb-api":
-            return found, services.read_gb_api(content, zone)
+            return found, api_formats.read_gb_api(content, zone)
         if found == "electricity-maps-api":
-            return found, services.read_electricity_maps_api(content, zone, location)
+            return found, api_formats.read_electricity_maps_api(content, zone, location)
         if found == "carbon-aware-sdk":
-            return found, services.read_carbon_aware_sdk(content, zone, location)
+            return found, api_formats.read_carbon_aware_sdk(content, zone, location)
         if found == "watttime":
-            return found, services.read_watttime(content, zone)
+            return found, api_formats.read_watttime(content, zone)
         raise InputError(f"this JSON is in none of the formats that are read ({', '.join(CARBON_FORMATS)})")
     table = file.table()
     found = format or ("csv" if columns else _find_format(table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.compiling import kernel, natural
+from kilowait.engine.kernels.jit import kernel, natural
 
 __all__ = ["heapify", "pop", "push"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.compiling import kernel, lent
+from kilowait.engine.kernels.jit import kernel, lent
 
 __all__ = ["State"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.compiling import kernel, outlined
+from kilowait.engine.kernels.jit import kernel, outlined
 
 __all__ = ["build", "earliest", "fits_until", "move_up", "occupy", "take_off"]
 

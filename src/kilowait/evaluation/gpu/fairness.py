@@ -17,10 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.speeds import Speeds
-from kilowait.evaluation.gpu.places import Places, ended, left_s, places_of
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.evaluation.gpu.allocations import (
+    Places,
+    ended,
+    left_s,
+    places_of,
+)
 from kilowait.evaluation.gpu.timeline import steps
-from kilowait.evaluation.measures import Floats, Ints, Mask, counted_rows
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Ints,
+    Mask,
+    counted_rows,
+)
 from kilowait.jobs import SegmentLog
 
 __all__ = ["fairness_of", "finish_time_rho", "rho_of"]
@@ -34,7 +44,7 @@ def finish_time_rho(
 ) -> Floats:
     """Rho of every row of the job table; NaN for jobs without GPUs or work, or that never ended or do not count.
 
-    >>> from kilowait.evaluation.gpu.example import two_jobs
+    >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> finish_time_rho(
     ...     *two_jobs()
     ... ).tolist()  # n is 2, then 1.5: two GPUs half the time, or 2 / 1.5 of half a one

@@ -8,15 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.speeds import Speeds
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.evaluation.gpu.allocations import (
+    Places,
+    ended,
+    places_of,
+    tflops_of,
+)
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
-from kilowait.evaluation.gpu.fragments import fragments_over
-from kilowait.evaluation.gpu.horizon import horizon_of, inside_s, makespan
-from kilowait.evaluation.gpu.places import Places, ended, places_of, tflops_of
+from kilowait.evaluation.gpu.fragmentation import fragments_over
 from kilowait.evaluation.gpu.timeline import in_use, steps
-from kilowait.evaluation.measures import Floats, Mask, counted_rows, summary
+from kilowait.evaluation.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Mask,
+    counted_rows,
+    summary,
+)
 from kilowait.jobs import SegmentLog
-from kilowait.jobs.segments import Outcome
+from kilowait.jobs.execution_log import Outcome
 
 __all__ = ["gpu_metrics"]
 
@@ -73,7 +83,7 @@ def gpu_metrics(
         horizon_s: start and end in seconds on the log's clock; None: the makespan of the counted jobs.
         precision: "fp64", "fp32" or "fp16", of the rates.
 
-    >>> from kilowait.evaluation.gpu.example import two_jobs
+    >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> found = gpu_metrics(*two_jobs())
     >>> found["mean_jct_s"], found["mean_queueing_s"], found["gpu_utilization"], found["mean_fragmentation"]
     (15.0, 5.0, 0.625, 0.1875)

@@ -6,9 +6,14 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.horizon import horizon_of
-from kilowait.evaluation.gpu.places import WHOLE, places_of
-from kilowait.evaluation.measures import Floats, Ints, counted_rows, waits
+from kilowait.evaluation.gpu.allocations import WHOLE, places_of
+from kilowait.evaluation.horizon import horizon_of
+from kilowait.evaluation.job_measures import (
+    Floats,
+    Ints,
+    counted_rows,
+    waits,
+)
 from kilowait.jobs import SegmentLog
 from kilowait.series import Series
 
@@ -22,7 +27,7 @@ def gpu_timeline(
 
     They go from the first submission to the last end, or over the horizon asked for.
 
-    >>> from kilowait.evaluation.gpu.example import two_jobs
+    >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> used = gpu_timeline(*two_jobs())["T4"]
     >>> used.edge_s.tolist(), used.value.tolist()
     ([0.0, 10.0, 20.0], [2.0, 0.5])
@@ -45,7 +50,7 @@ def gpu_backlog(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, fl
 
     It goes from the first submission to the last end, or over the horizon asked for.
 
-    >>> from kilowait.evaluation.gpu.example import two_jobs
+    >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> asked = gpu_backlog(*two_jobs())
     >>> asked.edge_s.tolist(), asked.value.tolist()
     ([0.0, 10.0, 20.0], [0.5, 0.0])

@@ -16,7 +16,7 @@ from kilowait.synth.fidelity.classifier import Classified, classified, classifie
 from kilowait.synth.fidelity.correlations import Pair, correlations
 from kilowait.synth.fidelity.distances import Distance, column_distances, distance
 from kilowait.synth.fidelity.users import has_users, user_numbers, user_statistics
-from kilowait.synth.rows import check_jobs
+from kilowait.synth.job_features import check_jobs
 
 __all__ = [
     "Classified",

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.synth.facts import DAY_S, WEEK_S, clock_zero_s
 from kilowait.synth.fidelity.correlations import correlation
+from kilowait.synth.log_schema import DAY_S, WEEK_S, clock_zero_s
 
 __all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept", "profile", "spectrum"]
 

@@ -12,8 +12,8 @@ from scipy.stats import rankdata
 
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.jobs import JobTable
-from kilowait.seeding import stream
-from kilowait.synth.rows import common, job_rows, some_rows
+from kilowait.rng import stream
+from kilowait.synth.job_features import common, job_rows, some_rows
 
 __all__ = ["Classified", "classified", "classifier_auc"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from kilowait.jobs import JobTable
-from kilowait.synth.rows import numbers_of
+from kilowait.synth.job_features import numbers_of
 
 __all__ = ["Pair", "correlation", "correlations"]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import wasserstein_distance
 
 from kilowait.jobs import JobTable
-from kilowait.synth.rows import numbers_of
+from kilowait.synth.job_features import numbers_of
 
 __all__ = ["Distance", "Shares", "column_distances", "column_shares", "distance", "shares"]
 

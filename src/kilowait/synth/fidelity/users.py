@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.synth.rows import REPEATED, job_before
+from kilowait.synth.job_features import REPEATED, job_before
 
 __all__ = ["has_users", "user_numbers", "user_statistics"]
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.drawing import Told
-from kilowait.synth.keeping import Keep, Stateful, kept_steps
-from kilowait.synth.tabular.blocks import Blocks
+from kilowait.synth.checkpoint import Keep, Stateful, kept_steps
+from kilowait.synth.sampler import Told
+from kilowait.synth.tabular.layout import Blocks
 from kilowait.synth.tabular.settings import CtganSettings
 
 __all__ = ["Writer", "draw", "train"]

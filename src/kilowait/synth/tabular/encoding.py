@@ -21,9 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kilowait.synth.tabular.mixture import Mixture, mixture_of
-from kilowait.synth.tabular.table import KINDS
-from kilowait.synth.tabular.values import Floats, Ints, kept_of, nearest
+from kilowait.synth.tabular.gaussian_mixture import Mixture, mixture_of
+from kilowait.synth.tabular.known_values import (
+    Floats,
+    Ints,
+    kept_of,
+    nearest,
+)
+from kilowait.synth.tabular.log_table import KINDS
 
 __all__ = ["REACH", "Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.drawing import Told
-from kilowait.synth.keeping import Keep, kept_steps
-from kilowait.synth.rates import rates_of
-from kilowait.synth.tabular.blocks import Blocks, begin_with, drawn
+from kilowait.synth.checkpoint import Keep, kept_steps
+from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.sampler import Told
+from kilowait.synth.tabular.layout import Blocks, begin_with, drawn
 from kilowait.synth.tabular.settings import TvaeSettings
 
 __all__ = ["Maker", "draw", "train"]

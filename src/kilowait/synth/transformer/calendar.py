@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.facts import DAY_S, WEEK_S, Columns
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 
 __all__ = ["CONDITIONS", "Calendar", "calendar_of"]
 

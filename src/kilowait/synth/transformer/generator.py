@@ -9,16 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.seeding import stream
+from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
-from kilowait.synth.facts import DAY_S, WEEK_S, Columns
 from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
-from kilowait.synth.transformer.codes import Codes, RunCodes, codes_of, run_codes_of
-from kilowait.synth.transformer.moments import JITTER_S, moments
+from kilowait.synth.transformer.load_matching import choose
 from kilowait.synth.transformer.settings import TransformerSettings
-from kilowait.synth.transformer.steering import choose
-from kilowait.synth.transformer.weeks import Piece, Span, weeks_of
+from kilowait.synth.transformer.submit_times import JITTER_S, moments
+from kilowait.synth.transformer.tokenizer import (
+    Codes,
+    RunCodes,
+    codes_of,
+    run_codes_of,
+)
+from kilowait.synth.transformer.week_order import Piece, Span, weeks_of
 
 if TYPE_CHECKING:
     from kilowait.synth.transformer.network import Network, Shape
@@ -58,7 +63,7 @@ class Transformer(Generator):
 
     def _learn(self, rows: Columns, told: Told) -> None:
         check_torch()
-        from kilowait.synth.transformer.training import train
+        from kilowait.synth.transformer.train import train
 
         settings = self.settings
         if settings.private:
@@ -100,9 +105,9 @@ class Transformer(Generator):
             )
 
     def _learn_private(self, rows: Columns, told: Told) -> None:
-        from kilowait.synth.private import private_fit
-        from kilowait.synth.private.budget import Budget
-        from kilowait.synth.private.grid import grid_codes, grid_runs, on_grid
+        from kilowait.synth.dp import private_fit
+        from kilowait.synth.dp.accountant import Budget
+        from kilowait.synth.dp.public_bins import grid_codes, grid_runs, on_grid
 
         settings, facts = self.settings, self.facts
         if any(name in facts.seen for name in facts.numbered):
@@ -178,7 +183,7 @@ class Transformer(Generator):
         calendar, facts = self._calendar, self.facts
         weeks = len(calendar.daily_work)
         # The weeks are the seed's, whatever the layer: another layer is other work of the same people at that time.
-        order = stream(seed, "synth.transformer.weeks")
+        order = stream(seed, "synth.transformer.week_order")
         rng = stream(seed, f"synth.transformer.draw.{layer}")
         # Asked for less than the log has, samples begin somewhere in it; otherwise where the log begins.
         first = int(order.integers(weeks)) if jobs < facts.jobs else 0
@@ -261,7 +266,7 @@ class Transformer(Generator):
 
     def _drawn(self, rows: Ints, rng: np.random.Generator, told: Told) -> list[dict[str, Floats]]:
         """Several draws of what is submitted at rows of the calendar."""
-        from kilowait.synth.transformer.sampling import chains_of, draw_codes
+        from kilowait.synth.transformer.sample import chains_of, draw_codes
 
         order, draws = self._order, self._draws
         with one_thread():

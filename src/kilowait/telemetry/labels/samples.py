@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.files import OPEN, PIECE, whole_lines
+from kilowait.telemetry.meters.sample_files import OPEN, PIECE, whole_lines
 
 __all__ = ["MeterSamples", "SampleFiles"]
 

@@ -10,8 +10,8 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import MeterError
-from kilowait.telemetry.meters.clock import Moment
-from kilowait.telemetry.meters.files import Row
+from kilowait.telemetry.meters.host_clock import Moment
+from kilowait.telemetry.meters.sample_files import Row
 
 __all__ = ["POWERCAP", "CpuMeter"]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.csv import Part
+from kilowait.traces.gpu.detect import gpu_format, node_list
 from kilowait.traces.gpu.google import read_google2011, read_google2019
 from kilowait.traces.gpu.helios import read_helios
-from kilowait.traces.gpu.kinds import gpu_format, node_list
 from kilowait.traces.gpu.openb import read_openb
 from kilowait.traces.gpu.pai import read_pai
 from kilowait.traces.gpu.philly import read_philly
-from kilowait.traces.gpu.rows import Part
 from kilowait.traces.gpu.spot import read_spot
 from kilowait.traces.gpu.supercloud import read_supercloud
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
 
 __all__ = ["GPU_FORMATS", "GPU_READERS", "Part", "gpu_format", "node_list"]
 

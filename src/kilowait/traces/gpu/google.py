@@ -9,12 +9,26 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
-from kilowait.traces.cells import Words, number
-from kilowait.traces.gpu.lives import END, SCHEDULE, SUBMIT, UPDATE, Lives, lives_of
-from kilowait.traces.gpu.rows import Floats, Part, Rows, first_line, mark, read_rows
-from kilowait.traces.gpu.sizes import set_cpus
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import set_cpus
+from kilowait.traces.gpu.csv import (
+    Floats,
+    Part,
+    Rows,
+    first_line,
+    mark,
+    read_rows,
+)
+from kilowait.traces.gpu.task_events import (
+    END,
+    SCHEDULE,
+    SUBMIT,
+    UPDATE,
+    Lives,
+    lives_of,
+)
+from kilowait.traces.parse import Words, number
 
 __all__ = ["JOB_EVENTS", "TASK_EVENTS", "read_google2011", "read_google2019"]
 

@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.gpu.rows import Part, Rows, one_part, read_rows
-from kilowait.traces.gpu.sizes import share_out
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import share_out
+from kilowait.traces.gpu.csv import (
+    Part,
+    Rows,
+    one_part,
+    read_rows,
+)
 
 __all__ = ["read_helios"]
 

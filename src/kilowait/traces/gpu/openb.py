@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.gpu.rows import Floats, Part, Rows, mark, one_part, read_rows
-from kilowait.traces.gpu.sizes import MIB_MB, set_cpus
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import LONGEST_S, Draft
+from kilowait.traces.clean import LONGEST_S, Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import MIB_MB, set_cpus
+from kilowait.traces.gpu.csv import (
+    Floats,
+    Part,
+    Rows,
+    mark,
+    one_part,
+    read_rows,
+)
 
 __all__ = ["read_openb"]
 

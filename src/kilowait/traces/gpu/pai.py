@@ -10,10 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.gpu.rows import Floats, Part, Rows, first_line, mark, read_rows
-from kilowait.traces.gpu.sizes import MIB_MB, set_cpus, set_workers
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import MIB_MB, set_cpus, set_workers
+from kilowait.traces.gpu.csv import (
+    Floats,
+    Part,
+    Rows,
+    first_line,
+    mark,
+    read_rows,
+)
 
 __all__ = ["PAI_TABLES", "pai_table", "read_pai"]
 

@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
-from kilowait.traces.cells import coded, unix_s
-from kilowait.traces.gpu.rows import Part, Rows, mark, one_part, read_rows
-from kilowait.traces.gpu.sizes import scatter, share_out
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
-from kilowait.traces.tables.names import STATUS_WORDS
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import scatter, share_out
+from kilowait.traces.gpu.csv import (
+    Part,
+    Rows,
+    mark,
+    one_part,
+    read_rows,
+)
+from kilowait.traces.parse import coded, unix_s
+from kilowait.traces.tables.aliases import STATUS_WORDS
 
 __all__ = ["read_philly"]
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.gpu.rows import Part, Rows, mark, one_part, read_rows
-from kilowait.traces.gpu.sizes import set_cpus, set_workers
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import set_cpus, set_workers
+from kilowait.traces.gpu.csv import (
+    Part,
+    Rows,
+    mark,
+    one_part,
+    read_rows,
+)
 
 __all__ = ["read_spot"]
 

@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.gpu.rows import Floats, Part, mark, one_part, read_rows
-from kilowait.traces.gpu.sizes import MIB_MB, share_out
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
-from kilowait.traces.tables.names import SLURM_CODES
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.gpu.counts import MIB_MB, share_out
+from kilowait.traces.gpu.csv import (
+    Floats,
+    Part,
+    mark,
+    one_part,
+    read_rows,
+)
+from kilowait.traces.tables.aliases import SLURM_CODES
 
 __all__ = ["read_supercloud"]
 

@@ -9,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cells import coded, megabytes, number, seconds, unix_s
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
-from kilowait.traces.slurm.records import sacct_records
-from kilowait.traces.tables.names import STATUS_WORDS
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.parse import (
+    coded,
+    megabytes,
+    number,
+    seconds,
+    unix_s,
+)
+from kilowait.traces.slurm.sacct_records import sacct_records
+from kilowait.traces.tables.aliases import STATUS_WORDS
 
 __all__ = ["read_sacct"]
 

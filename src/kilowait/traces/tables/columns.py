@@ -12,10 +12,23 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import LABELLED
-from kilowait.traces.cells import coded, number, numbers, seconds, unix_s
-from kilowait.traces.ledger import Ledger
-from kilowait.traces.mend import Draft
-from kilowait.traces.tables.names import ALIASES, SLURM_CODES, STATUS_WORDS, TARGETS, plain, whose
+from kilowait.traces.clean import Draft
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.parse import (
+    coded,
+    number,
+    numbers,
+    seconds,
+    unix_s,
+)
+from kilowait.traces.tables.aliases import (
+    ALIASES,
+    SLURM_CODES,
+    STATUS_WORDS,
+    TARGETS,
+    plain,
+    whose,
+)
 
 __all__ = ["draft_of", "source"]
 

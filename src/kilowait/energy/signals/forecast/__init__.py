@@ -4,8 +4,13 @@ Issues come at whole multiples of `issue_every_s` of Unix time (on the hour unle
 the earlier one stands. So a forecast told at ten past noon knows nothing from after noon.
 """
 
-from kilowait.energy.signals.forecast.issues import Forecast
-from kilowait.energy.signals.forecast.kinds import FORECAST_ERRORS, noisy, perfect, persistence
+from kilowait.energy.signals.forecast.base import Forecast
+from kilowait.energy.signals.forecast.models import (
+    FORECAST_ERRORS,
+    noisy,
+    perfect,
+    persistence,
+)
 from kilowait.energy.signals.forecast.recorded import from_file
 
 __all__ = ["FORECAST_ERRORS", "Forecast", "from_file", "noisy", "perfect", "persistence"]

@@ -8,10 +8,10 @@ from os import PathLike
 
 import numpy as np
 
-from kilowait.energy.signals.forecast.issues import Floats, Forecast, positive_s
-from kilowait.energy.signals.reading.files import open_signal
-from kilowait.energy.signals.reading.plain import times_of
-from kilowait.energy.signals.reading.quantities import canonical_unit, find_intensity_unit, find_price_unit
+from kilowait.energy.signals.forecast.base import Floats, Forecast, positive_s
+from kilowait.energy.signals.readers.csv import times_of
+from kilowait.energy.signals.readers.files import open_signal
+from kilowait.energy.signals.readers.units import canonical_unit, find_intensity_unit, find_price_unit
 from kilowait.errors import InputError
 from kilowait.series import Series
 

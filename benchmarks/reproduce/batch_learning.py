@@ -1,0 +1,308 @@
+"""Learned orders of a batch queue against nine rules, on jobs later than any that was learned from.
+
+Six logs, EASY backfilling, users' estimates, mean bounded slowdown. The first 60 % of a log are learned from, the next
+10 % choose, and 60 windows of 1,024 jobs in the last 30 % judge, once. Every learner has the same settings for all
+logs, and three seeds; its figure is their mean, window by window. The best rule is the one with the least mean on the
+judging windows themselves, which nobody could have known beforehand.
+
+Trainings are apart from the table, for a machine with more cores: each leaves its agent and its figures in a folder.
+
+    python -m benchmarks.reproduce.batch_learning --train --out runs/learning --processes 2
+    python -m benchmarks.reproduce.batch_learning --agents runs/learning
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kilowait as kw
+from benchmarks.reproduce import rlscheduler
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.gpu_learning import NEVER, SMALL_STEPS
+from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.text_tables import table
+from kilowait import agents
+from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation.comparison import (
+    Scores,
+    Windows,
+    cut_windows,
+    split,
+)
+from kilowait.evaluation.comparison import judge as judged_scores
+from kilowait.experiments.scenario import Scenario, prepared, resolve_policy
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.jobs import JobTable
+
+__all__ = ["judge", "results", "text", "train"]
+
+LOGS = {
+    "SDSC-SP2": "swf/SDSC-SP2-1998-4.2-cln.swf.gz",
+    "HPC2N": "swf/HPC2N-2002-2.2-cln.swf.gz",
+    "KTH-SP2": "swf/KTH-SP2-1996-2.1-cln.swf.gz",
+    "SDSC-BLUE": "swf/SDSC-BLUE-2000-4.2-cln.swf.gz",
+    "lublin_256": "swf/lublin_256.swf.gz",
+    "Theta": "alcf/rlhpc_theta_2023_feb_dec.swf.gz",
+}
+"""By their path in the folder of logs."""
+RULES = ("fcfs", "sjf", "saf", "f1", "f2", "f3", "f4", "wfp3", "unicef")
+NETWORKS = ("ppo", "d3qn", "sac")
+LEARNERS = ("es", *NETWORKS)
+LOOKAHEAD = "lookahead:base=saf:width=8:depth=32"
+SEEDS = (0, 1, 2)
+WINDOWS, WINDOW_JOBS = 60, 1024
+FOLDER = "runs/learning"
+Say = Callable[[str], None]
+
+RECIPE: dict[str, Any] = {
+    "envs": 32,
+    "episode_jobs": 512,
+    "slots": 64,
+    "windows": 24,
+    "window_jobs": WINDOW_JOBS,
+    "teacher": "saf",
+    "teacher_steps": 50_000,
+}
+"""The same for all networks and logs: they imitate SAF first, then learn; the best on validation jobs is kept."""
+STEPS = {"ppo": 2_000_000, "d3qn": 200_000, "sac": 200_000}
+"""Decisions a network learns from after its warm start, unless the clock stops it before."""
+
+
+@cache
+def workload(path: str) -> tuple[JobTable, Cluster]:
+    """A log as kilowait reads it, and its machine."""
+    found, machine, _ = prepared(Scenario(trace=path))
+    return found.jobs.sorted(), machine
+
+
+def windows_of(jobs: JobTable) -> Windows:
+    """The windows that judge."""
+    within = split(jobs, validation=0.1).places("test")
+    return cut_windows(jobs, WINDOWS, window_jobs=WINDOW_JOBS, seed=0, within=within)
+
+
+def train(
+    path: str, algo: str, seed: int, stem: Path, *, seconds: float = math.inf, **changed: Any
+) -> tuple[Any, float]:
+    """One agent, and how long its training took, seconds. What it needs on disk begins with `stem`."""
+    jobs, machine = workload(path)
+    parts = split(jobs, validation=0.1)
+    began = time.perf_counter()
+    if algo == "es":
+        agent, _ = agents.train(parts.train, parts.validation, machine, seed=seed, trace=path, **changed)
+        agent.save(stem.with_name(stem.name + ".json"))
+        return agent, time.perf_counter() - began
+    settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
+    how = Learning(
+        **{
+            **RECIPE,
+            "algo": algo,
+            "seed": seed,
+            "steps": STEPS[algo],
+            "seconds": seconds,
+            "settings": settings,
+        }
+        | changed
+    )
+    agent, _ = learn(
+        parts.train, parts.validation, machine, how, folder=stem.with_name(stem.name + ".training")
+    )
+    return agent, time.perf_counter() - began
+
+
+def judge(path: str, policy: Any) -> list[float]:
+    """Mean bounded slowdown of each judging window."""
+    jobs, machine = workload(path)
+    return [mean_bsld(kw.simulate(window.jobs, machine, policy, "easy")) for window in windows_of(jobs)]
+
+
+def on_their_windows(path: str, policy: Any) -> float:
+    """Mean bounded slowdown on RLScheduler's ten windows of lublin_256; most of them lie in the training jobs."""
+    jobs, machine = workload(path)
+    starts = rlscheduler.drawn(*rlscheduler.DRAWS["windows1024"], jobs=len(jobs))
+    length = rlscheduler.DRAWS["windows1024"][2]
+    values = [
+        mean_bsld(kw.simulate(jobs[first : first + length], machine, policy, "easy")) for first in starts
+    ]
+    return float(np.mean(values))
+
+
+def work(log: str, path: str, algo: str, seed: int, folder: Path, seconds: float) -> str:
+    """One task: train (or not) and judge; what came out, in words."""
+    stem = folder / f"{log}-{algo}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    if algo == "rules":
+        found: dict[str, Any] = {"values": {rule: judge(path, rule) for rule in RULES}}
+    elif algo == "look-ahead":
+        found = {"values": judge(path, resolve_policy(LOOKAHEAD)), "training_s": 0.0}
+    else:
+        agent, took = train(path, algo, seed, stem, seconds=seconds)
+        policy = agent.rule if algo == "es" else agent
+        found = {"values": judge(path, policy), "training_s": took}
+        if algo == "es":
+            found["went"] = {name: agent.provenance[name] for name in ("began_at", "went", "kept_rule")}
+        if log == "lublin_256":
+            found["their_windows"] = on_their_windows(path, policy)
+    Path(f"{stem}.judged.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
+    return f"{log}, {algo}, seed {seed}: {time.perf_counter() - began:.0f} s"
+
+
+def tasks() -> list[tuple[str, str, int]]:
+    """Log, learner (or "rules", "look-ahead") and seed."""
+    once = [(log, what, 0) for log in LOGS for what in ("rules", "look-ahead")]
+    return once + [(log, algo, seed) for algo in LEARNERS for log in LOGS for seed in SEEDS]
+
+
+def train_all(
+    sources: Sources, folder: Path, processes: int, seconds: float, learners: Sequence[str], say: Say
+) -> None:
+    """All tasks that have left no figures yet, side by side."""
+    paths = {log: str(sources.file(name, "see docs/formats.md")) for log, name in LOGS.items()}
+    todo = [
+        task
+        for task in tasks()
+        if task[1] in learners and not (folder / f"{task[0]}-{task[1]}-{task[2]}.judged.json").exists()
+    ]
+    say(f"{len(todo)} tasks in {processes} processes, each network for {seconds:.0f} s at most")
+    calls = [(log, paths[log], algo, seed, folder, seconds) for log, algo, seed in todo]
+    side_by_side(work, calls, processes, say)
+
+
+def results(sources: Sources, say: Say, folder: Path = Path(FOLDER)) -> dict[str, Any]:
+    """All figures of what is in the folder; what is missing there is trained, one after another, for hours."""
+    train_all(sources, folder, 1, math.inf, ("rules", "look-ahead", *LEARNERS), say)
+    return {
+        log: _compared(folder, log, workload(str(sources.file(name, "")))[0]) for log, name in LOGS.items()
+    }
+
+
+def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
+    """Every rule and learner on one log, beside the rule that turned out best."""
+
+    def told(what: str, seed: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((folder / f"{log}-{what}-{seed}.judged.json").read_text("utf-8"))
+        return found
+
+    values: dict[str, Any] = dict(told("rules", 0)["values"])
+    best = min(values, key=lambda rule: float(np.mean(values[rule])))
+    learned: dict[str, dict[str, Any]] = {}
+    for what in ("look-ahead", *LEARNERS):
+        runs = [told(what, seed) for seed in (SEEDS if what in LEARNERS else (0,))]
+        values[what] = np.mean([run["values"] for run in runs], axis=0).tolist()
+        learned[what] = {
+            "by_seed": [float(np.mean(run["values"])) for run in runs],
+            "training_s": float(np.mean([run["training_s"] for run in runs])),
+            "went": [run.get("went") for run in runs],
+            "their_windows": [run["their_windows"] for run in runs if "their_windows" in run],
+        }
+    cut = windows_of(jobs)
+    verdicts = judged_scores(
+        Scores("mean_bsld", tuple(values), np.array(list(values.values())), overlap=cut.overlap), seed=0
+    )
+    rows = {}
+    for name, row in values.items():
+        pair = None if name == best else verdicts.pair(name, best)
+        rows[name] = {
+            "mean_bsld": float(np.mean(row)),
+            "ratio": 1.0 if pair is None else pair.ratio,
+            "interval": None if pair is None else [pair.low, pair.high],
+            "verdict": "the best rule" if pair is None else pair.verdict,
+            **learned.get(name, {}),
+        }
+    return {"windows": len(cut), "words": cut.words, "overlap": cut.overlap, "best_rule": best, "rows": rows}
+
+
+def text(found: dict[str, Any]) -> str:
+    """A table a log, and which learner was better, not told apart, or worse than the best rule on how many."""
+    parts = []
+    for log, one in found.items():
+        rows = []
+        for name, row in sorted(one["rows"].items(), key=lambda item: item[1]["mean_bsld"]):
+            interval = row["interval"]
+            seeds = row.get("by_seed", [])
+            rows.append(
+                [
+                    name.upper() if name in LEARNERS else name,
+                    f"{row['mean_bsld']:.2f}",
+                    f"{row['ratio']:.3f}",
+                    "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
+                    row["verdict"],
+                    " ".join(f"{value:.2f}" for value in seeds),
+                    f"{row['training_s']:.0f} s" if row.get("training_s") else "",
+                ]
+            )
+        heads = ["", "mean bsld", "of the best rule", "95 % interval", "verdict", "by seed", "training"]
+        parts.append(f"{log}: {one['words']}\n\n{table(heads, rows)}")
+        theirs = {name: row["their_windows"] for name, row in one["rows"].items() if row.get("their_windows")}
+        if theirs:
+            said = ", ".join(
+                f"{name.upper()} {' '.join(f'{value:.1f}' for value in values)}"
+                for name, values in theirs.items()
+            )
+            parts.append(f"RLScheduler's ten windows of {log}, by seed: {said}")
+    lines = []
+    for learner in ("look-ahead", *LEARNERS):
+        rows_ = [one["rows"][learner] for one in found.values()]
+        ratio = float(np.exp(np.mean([math.log(row["ratio"]) for row in rows_])))
+        counts = {
+            word: sum(row["verdict"] == word for row in rows_) for word in ("better", "undecided", "worse")
+        }
+        below = sum(row["ratio"] < 1 for row in rows_)
+        lines.append(
+            f"{learner}: {ratio:.3f} of the best rule (geometric mean), below it on {below} of {len(rows_)} logs; "
+            + ", ".join(f"{count} {word}" for word, count in counts.items())
+        )
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 0: the trainings or the table are done; 2: they could not be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.batch_learning")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--train", action="store_true", help="train all agents and judge them")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for what is trained")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="trainings at a time")
+    parser.add_argument("--seconds", type=float, default=math.inf, metavar="N", help="of training a network")
+    parser.add_argument(
+        "--only", metavar="A,B", help="learners to train: es, ppo, d3qn, sac, look-ahead, rules"
+    )
+    parser.add_argument("--agents", metavar="DIR", help="print the table of what was trained there")
+    parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    given = parser.parse_args(words)
+    try:
+        sources = Sources.find(given.data)
+        if given.train:
+            learners = ("rules", "look-ahead", *LEARNERS) if given.only is None else given.only.split(",")
+            train_all(sources, Path(given.out), given.processes, given.seconds, learners, _say)
+            return 0
+        folder = Path(given.agents or given.out)
+        if not folder.is_dir():
+            raise InputError(f"there is no folder {folder}; make one with --train --out {folder}")
+        found = results(sources, _say, folder)
+    except KilowaitError as problem:
+        _say(f"error: {' '.join(str(problem).split())}")
+        return 2
+    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,96 @@
+"""EASY+ and EASY++ read otherwise: what the text of a paper leaves open, tried one by one.
+
+`kilowait.policies.easy_plus` has the reading that the policies easy+ and easy++ are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.jobs import JobTable
+from kilowait.policies import priority
+from kilowait.policies.compile import compiled_score
+
+__all__ = ["READINGS", "Reading"]
+
+
+class Reading(NamedTuple):
+    """How predictions are made and what becomes of them."""
+
+    words: str
+    outlived: str = "steps"
+    by_submission: bool = False
+    """The user's last two are those submitted last among the ended, not those that ended last."""
+    both: bool = False
+    """With fewer than two that have ended, the request is the prediction."""
+    renewed: bool = False
+    """Waiting jobs are predicted anew at every pass."""
+    variant: str = ""
+    """Of the set-up, see `tsafrir.VARIANTS`."""
+
+    def rule(self, name: str) -> Rule:
+        """EASY+ or EASY++ so read."""
+        shortest = Rule("sjf", compiled_score(priority.sjf), moving=self.renewed)
+        return Rule(
+            name,
+            signed_kernel(_last_two, SCORE),
+            moving=self.renewed,
+            remembers=True,
+            predicts=True,
+            outlived=self.outlived,
+            backfill_order=shortest if name == "EASY++" else None,
+            prepare=self._nobody_yet,
+        )
+
+    def _nobody_yet(self, jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+        memory = np.zeros(2 + 4 * (int(jobs["user"].max()) + 1))
+        memory[:2] = self.by_submission, self.both
+        return memory
+
+
+def _last_two(job: Any, now: float, parameters: Any) -> Any:
+    """First come, first served. Of each user: run time and number (from 1) of the last job, and of the one before."""
+    last = 2 + 4 * job.user
+    if job.ran_s > 0.0:
+        number = job.number + 1.0
+        if parameters[0] == 0.0 or number > parameters[last + 1]:
+            parameters[last + 2] = parameters[last]
+            parameters[last + 3] = parameters[last + 1]
+            parameters[last] = job.ran_s
+            parameters[last + 1] = number
+        elif number > parameters[last + 3]:
+            parameters[last + 2] = job.ran_s
+            parameters[last + 3] = number
+    elif job.ran_s == 0.0:
+        usual = job.limit_s  # what the user asked for
+        if parameters[last + 2] > 0.0:
+            usual = 0.5 * (parameters[last] + parameters[last + 2])
+        elif parameters[last] > 0.0 and parameters[1] == 0.0:
+            usual = parameters[last]
+        job.estimate_s = max(min(usual, job.limit_s), 1.0)
+        job.planned_s = job.estimate_s
+    return job.submit_s
+
+
+READINGS = {
+    "doubled": Reading("an outlived prediction is doubled, not taken on in steps", outlived="double"),
+    "to request": Reading("an outlived prediction becomes the request at once", outlived="later"),
+    "by submission": Reading("a user's last two are by submission among the ended", by_submission=True),
+    "renewed": Reading("waiting jobs are predicted anew whenever something happens", renewed=True),
+    "nearest": Reading(
+        "to request, by submission, renewed, only from two jobs, requests stay below the run time",
+        outlived="later",
+        by_submission=True,
+        both=True,
+        renewed=True,
+        variant="extended",
+    ),
+}
+"""Each is one step away from the policies easy+ and easy++, but the last."""

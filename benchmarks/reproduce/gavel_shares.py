@@ -1,0 +1,130 @@
+"""Gavel's policies as its simulator has them: what share of its time a job is to spend on each type of GPU.
+
+Narayanan et al., OSDI'20, stanford-futuredata/gavel, scheduler/policies. Types are in alphabetical order: K80, P100,
+V100. All jobs have one GPU.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from benchmarks.reproduce.gavel_rounds import WORKERS, View
+from benchmarks.reproduce.max_min_shares import max_min_shares
+
+__all__ = ["AlloX", "Fifo", "fifo_by_type", "las", "las_by_type"]
+
+Real = NDArray[np.float64]
+KINDS = range(len(WORKERS))
+
+
+class Fifo:
+    """First come, first served; a job keeps its type until it is done.
+
+    It is to draw the type of a job, and does: but it then takes the last one on its list, V100 if there is room, then
+    P100, then K80. When a type is full, the one drawn leaves the list. If that is another type, the full one stays, and
+    all who wait are put there: it has more jobs than GPUs until they are done. Both are kept.
+
+    >>> view = View([0, 1], 0.0, np.zeros(2), np.ones(2), np.ones((2, 3)))
+    >>> Fifo(seed=0)(view).tolist()
+    [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._drawing = random.Random(seed)
+        self._kind: dict[int, int] = {}
+
+    def __call__(self, view: View) -> Real:
+        """All of a job's time on its type, if it has one."""
+        present = set(view.jobs)
+        waiting = [job for job in view.jobs if job not in self._kind]
+        free = list(WORKERS)
+        for job, kind in sorted(self._kind.items()):
+            if job in present:
+                free[kind] -= 1
+                continue
+            del self._kind[job]
+            if waiting and free[kind] >= 1:
+                self._kind[waiting.pop(0)] = kind
+                free[kind] -= 1
+        listed = [kind for kind in KINDS if free[kind] > 0]
+        while waiting and (roomy := [place for place, kind in enumerate(listed) if free[kind] >= 1]):
+            drawn = roomy[self._drawing.randrange(len(roomy))]
+            kind = listed[-1]
+            self._kind[waiting.pop(0)] = kind
+            free[kind] -= 1
+            if free[kind] == 0:
+                listed.pop(drawn)
+        return _whole(view, self._kind)
+
+
+def fifo_by_type(view: View) -> Real:
+    """First come, first served: each takes the type on which it is fastest among those with room, anew every time.
+
+    >>> view = View([3, 4], 0.0, np.zeros(2), np.ones(2), np.array([[1.0, 3.0, 2.0]] * 2))
+    >>> fifo_by_type(view).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    free = list(WORKERS)
+    kinds = {}
+    for job, speed in zip(view.jobs, view.speed.tolist(), strict=True):
+        if not any(free):
+            break
+        kinds[job] = max((kind for kind in KINDS if free[kind]), key=speed.__getitem__)
+        free[kinds[job]] -= 1
+    return _whole(view, kinds)
+
+
+def las(view: View) -> Real:
+    """Equal shares of every type for all, the middle of what maximises the smallest share of GPU time."""
+    jobs = len(view.jobs)
+    return np.tile(np.array(WORKERS) / max(jobs, sum(WORKERS)), (jobs, 1))
+
+
+def las_by_type(view: View) -> Real:
+    """The smallest speed-up over an equal share of every type is as large as can be."""
+    if not view.jobs:
+        return np.zeros((0, len(WORKERS)))
+    workers = np.array(WORKERS, float)
+    equal = view.speed @ (workers / workers.sum())
+    return max_min_shares(view.speed / equal[:, None], workers)
+
+
+class AlloX:
+    """Least total of completion times (Le et al., EuroSys'20): jobs and places in the queues of GPUs as a matching.
+
+    A job that has a GPU keeps the type until it is done; of the others those that come first on theirs get one.
+    """
+
+    def __init__(self) -> None:
+        self._kind: dict[int, int] = {}
+
+    def __call__(self, view: View) -> Real:
+        """All of a job's time on its type, if it has one."""
+        self._kind = {job: self._kind[job] for job in view.jobs if job in self._kind}
+        busy = list(self._kind.values())
+        gpus = [kind for kind in KINDS for _ in range(WORKERS[kind] - busy.count(kind))]
+        rows = [row for row, job in enumerate(view.jobs) if job not in self._kind]
+        if gpus and rows:
+            runs = view.left[rows, None] / view.speed[rows][:, gpus]
+            # A job that is the k-th from the end of a queue delays k jobs, itself among them.
+            cost = np.concatenate([runs * k for k in range(1, len(rows) + 1)], axis=1)
+            foremost: dict[int, tuple[int, int]] = {}
+            for row, column in zip(*linear_sum_assignment(cost + view.waited_s[rows, None]), strict=True):
+                from_end, gpu = divmod(int(column), len(gpus))
+                if from_end >= foremost.get(gpu, (0, 0))[0]:
+                    foremost[gpu] = (from_end, view.jobs[rows[row]])
+            self._kind.update({job: gpus[gpu] for gpu, (_, job) in foremost.items()})
+        return _whole(view, self._kind)
+
+
+def _whole(view: View, kinds: dict[int, int]) -> Real:
+    """All of its time on one type for a job that has one."""
+    shares = np.zeros((len(view.jobs), len(WORKERS)))
+    for row, job in enumerate(view.jobs):
+        if job in kinds:
+            shares[row, kinds[job]] = 1.0
+    return shares

@@ -1,0 +1,165 @@
+"""Ours: a budget of power planned with predicted watts, beside one planned with full load, on Kabré's measured joules.
+
+Kabré's jobs have measured energy and no machine: its size is not known, nor what its nodes draw. Taken are jobs of at
+least 10 W a node (see `foresight`) and at most 6 nodes, which the tightest budget holds, on 32 nodes; and a power model
+of two numbers from the first 70 % of these jobs: a node idles at the watts a twentieth of them stayed below, and draws
+at full load what a hundredth went beyond. The last 30 % judge, replayed by themselves, first come, first served, with
+EASY; predictions are made from what had ended in a first replay of the whole log. Every plan is accounted with the
+measured watts. What was looked at while this was made are the jobs from 40 to 70 % (`--part earlier`).
+
+    python -m benchmarks.reproduce budget --data DIR
+    python -m benchmarks.reproduce.power_budget --data DIR --part earlier
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import kilowait as kw
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.prediction_accuracy import LEAST_W, LOGS
+from benchmarks.reproduce.text_tables import table
+from kilowait.energy.accounting import account
+from kilowait.energy.controls import exceeded, pull
+from kilowait.energy.power import (
+    Component,
+    ConstantPue,
+    Facility,
+    GroupPower,
+    NodePower,
+    PowerModel,
+    with_measured_power,
+)
+from kilowait.experiments.predict_power import MODEL, with_planned_power
+from kilowait.jobs import JobTable
+from kilowait.units import format_span
+
+__all__ = ["PARTS", "PLANS", "measured_jobs", "power_model", "replayed", "results", "row_of", "text"]
+
+NODES = 32
+"""Jobs hold some 20 on average."""
+WIDEST = 6
+"""Nodes of a job, at most: the tightest budget has room for it at full load."""
+PARTS = {"later": (0.7, 1.0), "earlier": (0.4, 0.7)}
+"""Of the jobs, by submission: those that judge, and those that models were chosen on."""
+BUDGETS = (25, 30, 40, 60)
+"""Per cent of full power."""
+PLANS = {
+    "full load": MODEL,
+    "predicted (recent)": "recent",
+    "predicted (forest)": "forest:middle",
+    "predicted (boosting)": "boosting:mean",
+    "75 % bound (forest)": "forest:quantile:0.75",
+    "90 % bound (forest)": "forest:quantile:0.9",
+    "measured, in hindsight": "",
+}
+"""What a budget is planned with; nothing: with what accounts use, as if it were known."""
+
+
+def results(sources: Sources, say: Callable[[str], None], part: str = "later") -> dict[str, Any]:
+    """Waits, and how far the budget was exceeded, by budget and plan."""
+    jobs = measured_jobs(sources)
+    machine = kw.Cluster.from_nodes(NODES)
+    model = power_model(jobs[: int(0.7 * len(jobs))])
+    first, last = (int(share * len(jobs)) for share in PARTS[part])
+    most_w = model.groups[0].full_w
+    found: dict[str, Any] = {}
+    for words, plan in PLANS.items():
+        say(f"Kabre, {words} ...")
+        told = jobs if not plan else with_planned_power(jobs, machine, plan, most_w)
+        for budget in BUDGETS:
+            found[f"{budget} %, {words}"] = replayed(told[first:last], machine, model, f"budget={budget}%")
+    found["none"] = replayed(jobs[first:last], machine, model, "none")
+    return {
+        "part": part,
+        "jobs": last - first,
+        "idle_w": model.groups[0].idle_w,
+        "full_w": most_w,
+        "plans": found,
+    }
+
+
+def measured_jobs(sources: Sources) -> JobTable:
+    """Kabré's jobs that are not too wide and whose mean power is known and possible, by submission."""
+    path = sources.file(LOGS["Kabre"].file, "it is Kabré's sacct of 2024 (DylanBC09/kabre)")
+    dressed, _ = with_measured_power(kw.read_trace(path), LEAST_W)
+    known = ~np.isnan(dressed["power_w"]) & (dressed["nodes"] <= WIDEST)
+    jobs: JobTable = dressed[known]
+    return jobs.sorted()
+
+
+def power_model(jobs: JobTable) -> PowerModel:
+    """Nodes that idle at the 5th percentile of these jobs' watts a node, and draw the 99th at full load."""
+    idle_w, full_w = (float(watts) for watts in np.percentile(jobs["power_w"] / jobs["nodes"], (5, 99)))
+    node = NodePower((Component("node", "cpu", 1, round(idle_w), round(full_w), "measured jobs", True),))
+    group = GroupPower("nodes", NODES, node)
+    return PowerModel("kabre", (group,), Facility(0.0, ConstantPue(1.0)))
+
+
+def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str) -> dict[str, float]:
+    """One replay under a budget: waits, and what it drew above."""
+    pulled = pull(levers, jobs, machine, model)
+    log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", levers=pulled.levers)
+    found = kw.metrics(log)
+    spent = account(log, machine, model, tables=pulled.tables)
+    told = {name: float(found[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
+    told |= {"mean_w": spent.mean_it_w, "peak_w": spent.peak_it_w}
+    return told | ({} if pulled.budget_w is None else asdict(exceeded(spent, pulled.budget_w)))
+
+
+def row_of(words: str, row: dict[str, float]) -> list[str]:
+    """A plan's row of a table."""
+    return [
+        words,
+        format_span(round(row["mean_wait_s"])),
+        format_span(round(row["p95_wait_s"])),
+        f"{row['mean_bsld']:,.1f}",
+        f"{row['mean_w'] / 1e3:.2f}",
+        f"{100 * row['share']:.2f} %",
+        f"{100 * row['most_w'] / row['budget_w']:.1f} %",
+    ]
+
+
+def text(found: dict[str, Any]) -> str:
+    """A table a budget."""
+    lines = [
+        f"Kabre, {found['jobs']:,} jobs ({found['part']} part), {NODES} nodes of {found['idle_w']:.0f} to "
+        f"{found['full_w']:.0f} W, fcfs, EASY"
+    ]
+    free = found["plans"]["none"]
+    lines.append(
+        f"without a budget: {free['mean_w'] / 1e3:.2f} kW on average, {free['peak_w'] / 1e3:.2f} kW at most; mean wait "
+        f"{format_span(round(free['mean_wait_s']))}, bounded slowdown {free['mean_bsld']:.1f}"
+    )
+    for budget in BUDGETS:
+        rows = [row_of(words, found["plans"][f"{budget} %, {words}"]) for words in PLANS]
+        limit = found["plans"][f"{budget} %, full load"]["budget_w"]
+        heads = ["planned with", "mean wait", "95 % below", "bsld", "mean kW", "time above", "by at most"]
+        lines.append(f"\nbudget of {budget} % of full power, {limit / 1e3:.2f} kW\n")
+        lines.append(table(heads, rows))
+    return "\n".join(lines)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def main() -> int:
+    """The table of either part."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.power_budget", description=__doc__)
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--part", choices=PARTS, default="later")
+    given = parser.parse_args()
+    found = results(Sources.find(given.data), _say, given.part)
+    sys.stdout.write(text(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,186 @@
+"""What settings of predictions were chosen by: rules, orders and bounds on windows at 20 to 70 % of eleven logs.
+
+Nothing here is judged: later jobs are for `foresight_schedules`. Every window is played several times with submissions
+moved by up to a minute, because a tie broken otherwise moves its mean by up to a fifth. Orders are those of the agent
+before any training (`usual_weights`, no memory), with users' requests, with predictions, or of the true run times.
+
+    python -m benchmarks.reproduce.reservation_bounds --out runs/planning [--logs KTH-SP2,Theta] [--processes 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import kilowait as kw
+from benchmarks.reproduce.batch_learning import LOGS, RULES, workload
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.text_tables import table
+from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.agents.linear_batch.agent import LinearAgent, usual_weights
+from kilowait.cluster import Cluster
+from kilowait.errors import KilowaitError, UnknownNameError
+from kilowait.evaluation.bounds import with_perfect_estimates
+from kilowait.experiments.predict_runtimes import first_replay
+from kilowait.jobs import JobTable
+from kilowait.predict.runtime import foresee
+from kilowait.rng import stream
+
+__all__ = ["played", "text"]
+
+Floats = npt.NDArray[np.float64]
+
+OTHERS = {
+    "Curie": "swf/CEA-Curie-2011-2.1-cln.swf.gz",
+    "Gaia": "swf/UniLu-Gaia-2014-1.swf.gz",
+    "Intrepid": "swf/ANL-Intrepid-2009-1.swf.gz",
+    "Theta, lumos": "alcf/lumos_theta.csv.gz",
+    "Mira": "alcf/lumos_mira.csv.gz",
+    "Ross": "swf/Sandia-Ross-2001-1.1-cln.swf.gz",
+}
+FILES = {name: file for name, file in LOGS.items() if name != "lublin_256"} | OTHERS
+MOST_JOBS = {"Curie": 60_000}
+"""Jobs taken of a log; all of the others."""
+WITHIN = (0.2, 0.7)
+WINDOWS, WINDOW_JOBS, MOVED_S = 56, 1024, 60.0
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
+NAMES = {
+    "agent, requests": "requests for order and reservations",
+    **{f"agent, bound {level:g}": "predictions" for level in LEVELS},
+    "agent, request as bound": "predicted order, reservations by the request",
+    "agent, true bound": "predicted order, reservations by the true run time",
+    "true area, request as bound": "ordered by true run times, reservations by the request",
+    "quick_area": "the rule, with predictions",
+}
+
+
+@cache
+def log_of(path: str, most: int | None) -> tuple[JobTable, Cluster]:
+    """The jobs up to the last that is looked at."""
+    jobs, machine = workload(path)
+    return (jobs if most is None else jobs[:most]), machine
+
+
+def told_of(path: str, most: int | None, kept: Path) -> dict[str, Floats]:
+    """Predictions of all jobs, made once for a folder."""
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        jobs, machine = log_of(path, most)
+        jobs = jobs[: round((WITHIN[1] + 0.05) * len(jobs))]
+        found = foresee(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
+        columns = {**found.columns(), **{f"{level:g}": found.quantile(level) for level in LEVELS}}
+        np.savez_compressed(kept, allow_pickle=False, **columns)
+    with np.load(kept) as file:
+        return {name: file[name].astype(np.float64) for name in file.files}
+
+
+def played(path: str, most: int | None, kept: Path, first: int, move: int) -> dict[str, float]:
+    """Mean bounded slowdown of everyone in the window from job `first` on, moved for the `move`th time; 0: not."""
+    jobs, machine = log_of(path, most)
+    rows = slice(first, first + WINDOW_JOBS)
+    told = {name: values[rows] for name, values in told_of(path, most, kept).items()}
+    window = jobs[rows]
+    if move:
+        moved = stream(first, f"planning.{move}").uniform(0.0, MOVED_S, len(window)).round()
+        window = window.with_columns(submit_s=np.sort(window["submit_s"] + moved))
+    agent = LinearAgent(usual_weights()).rule
+    true_s = np.maximum(window["runtime_s"], 1.0)
+
+    def slowdown(asked: JobTable, policy: Any, **rules: Any) -> float:
+        return mean_bsld(kw.simulate(asked, machine, policy, "easy", oversized="reject", **rules))
+
+    def predicted(planned_s: Floats, later_s: Floats | None) -> JobTable:
+        known: dict[str, Any] = {name: told[name] for name in ("estimate_s", "quickness", "limit_s")}
+        made: JobTable = window.with_columns(**known, planned_s=planned_s, later_s=later_s)
+        return made
+
+    found = {rule: slowdown(window, rule) for rule in RULES}
+    perfect = with_perfect_estimates(window)
+    found |= {f"{rule}, perfect": slowdown(perfect, rule) for rule in RULES}
+    found["agent, requests"] = slowdown(window, agent)
+    for level in LEVELS:
+        found[f"agent, bound {level:g}"] = slowdown(predicted(told[f"{level:g}"], told["later_s"]), agent)
+    found["agent, request as bound"] = slowdown(predicted(told["limit_s"], None), agent, outlived="double")
+    found["agent, true bound"] = slowdown(predicted(true_s, None), agent, outlived="double")
+    limits = window.with_columns(
+        estimate_s=true_s, planned_s=window["estimate_s"], limit_s=window["estimate_s"]
+    )
+    found["true area, request as bound"] = slowdown(limits, "saf")
+    found["quick_area"] = slowdown(
+        predicted(told["planned_s"], told["later_s"]), "quick_area", outlived="later"
+    )
+    return found
+
+
+def text(results: dict[str, dict[str, float]]) -> str:
+    """Everyone over the best rule with users' requests in hindsight, by log; and the part of the gap that is closed."""
+    rows: list[list[str]] = []
+    best = {log: min(RULES, key=lambda rule: means[rule]) for log, means in results.items()}
+    for name in NAMES:
+        ratios = {log: means[name] / means[best[log]] for log, means in results.items()}
+        closed = [
+            (1.0 - ratio) / (1.0 - results[log][f"{best[log]}, perfect"] / results[log][best[log]])
+            for log, ratio in ratios.items()
+            if log not in OTHERS
+        ]
+        geometric = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        part = f"{100 * np.mean(closed):.0f} %" if closed else ""
+        rows.append([name, *(f"{ratio:.2f}" for ratio in ratios.values()), f"{geometric:.3f}", part])
+    heads = ["", *results, "geometric mean", "gap closed, five logs"]
+    notes = "\n".join(f"{name}: {words}" for name, words in NAMES.items())
+    return f"{table(heads, rows)}\n\n{notes}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 0: the table is printed; 2: it could not be made."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce.reservation_bounds")
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--out", default="runs/planning", metavar="DIR", help="folder for predictions")
+    parser.add_argument("--logs", nargs="+", default=list(FILES), metavar="LOG", help="some of the logs")
+    parser.add_argument("--moves", type=int, default=6, metavar="N", help="times each window is played")
+    parser.add_argument("--processes", type=int, default=2, metavar="N")
+    parser.add_argument("--json", action="store_true", help="all means as JSON instead of a table")
+    given = parser.parse_args(words)
+    folder = Path(given.out)
+    results = {}
+    try:
+        sources = Sources.find(given.data)
+        with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as pool:
+            logs: dict[str, tuple[str, int | None, Path]] = {}
+            for log in given.logs:
+                if log not in FILES:
+                    raise UnknownNameError("log", log, FILES)
+                path = str(sources.file(FILES[log], ""))
+                logs[log] = (path, MOST_JOBS.get(log), folder / f"{log}.npz")
+            told = [pool.submit(told_of, *where) for where in logs.values()]
+            for log, where, done in zip(logs, logs.values(), told, strict=True):
+                done.result()
+                sys.stderr.write(f"{log} ...\n")
+                count = len(log_of(*where[:2])[0])
+                starts = np.linspace(WITHIN[0] * count, WITHIN[1] * count - WINDOW_JOBS, WINDOWS)
+                plays = [
+                    pool.submit(played, *where, int(first), move)
+                    for first in starts
+                    for move in range(given.moves)
+                ]
+                found = [play.result() for play in plays]
+                results[log] = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+    except KilowaitError as problem:
+        sys.stderr.write(f"error: {' '.join(str(problem).split())}\n")
+        return 2
+    sys.stdout.write((json.dumps(results, indent=2) if given.json else text(results)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,354 @@
+"""Learned workload generators on four logs: how like the log their jobs are, what people wait, what is given away.
+
+Each generator is fitted once to a whole log and asked for as many jobs as it has, with three seeds. The classifier, the
+columns and the correlations are those of `kilowait synth score`; waits are simulated with EASY backfilling on the
+log's machine, of Philly on so many GPUs, given out singly, as its work would keep busy for 70 % of the time. Beside
+them stands the log itself with each submission moved by some minutes: how exact can it be? For privacy a generator
+is fitted again to every second week of the log; the other weeks are held out.
+
+What is finished is kept in a folder, cell by cell (a log, a generator, likeness or privacy), and not done again:
+
+    python -m benchmarks.reproduce synthetic --data DIR
+    python -m benchmarks.reproduce.synthetic_fidelity --data DIR --logs Theta --models transformer
+    python -m benchmarks.reproduce.synthetic_fidelity --data DIR --out runs/synthetic --processes 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.parallel_tasks import side_by_side
+from benchmarks.reproduce.text_tables import table
+from kilowait.cluster import Cluster
+from kilowait.errors import KilowaitError, UnknownNameError
+from kilowait.evaluation import metrics
+from kilowait.jobs import JobTable
+from kilowait.policies import simulate
+from kilowait.rng import stream
+from kilowait.synth import GENERATORS, fit_generator
+from kilowait.synth.fidelity import fidelity
+from kilowait.synth.log_schema import WEEK_S, clock_zero_s
+from kilowait.synth.privacy_metrics import anonymity, leaks
+from kilowait.traces import read_trace
+
+__all__ = ["Cell", "every_second_week", "likeness", "privacy", "results", "text"]
+
+LOGS = {
+    "SDSC-SP2": "swf/SDSC-SP2-1998-4.2-cln.swf.gz",
+    "HPC2N": "swf/HPC2N-2002-2.2-cln.swf.gz",
+    "Theta": "alcf/rlhpc_theta_2023_feb_dec.swf.gz",
+    "Philly": "gpu/philly/sia_philly.csv.gz",
+}
+"""By their path in the folder of logs."""
+POLICIES = ("fcfs", "sjf")
+SEEDS = (0, 1, 2)
+PARTS = ("likeness", "privacy")
+FOLDER = "runs/synthetic"
+POOL_LOAD = 0.7
+"""Of the GPUs on which a log without a machine is simulated."""
+MOVED_S = 450.0
+"""Most by which submissions of the log itself are moved."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one process does."""
+
+    log: str
+    model: str
+    part: str
+    """One of `PARTS`."""
+    seeds: tuple[int, ...]
+    data: str
+    folder: str
+
+    @property
+    def file(self) -> Path:
+        """Where what it finds is kept."""
+        return Path(self.folder, f"{self.log}-{self.model}-{self.part}.json")
+
+    def found(self) -> dict[str, Any] | None:
+        """What was found before, with the same seeds."""
+        if not self.file.is_file():
+            return None
+        kept: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
+        return kept if kept["seeds"] == list(self.seeds) else None
+
+
+def results(
+    sources: Sources,
+    say: Say,
+    logs: Sequence[str] = tuple(LOGS),
+    models: Sequence[str] = tuple(GENERATORS),
+    seeds: Sequence[int] = SEEDS,
+    folder: str = FOLDER,
+    processes: int = 1,
+) -> dict[str, Any]:
+    """The table of some logs and generators; what the folder has is not done again."""
+    for names, known, what in ((logs, LOGS, "log"), (models, GENERATORS, "generator")):
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(what, name, known)
+    cells = [
+        Cell(log, model, part, tuple(seeds), str(sources.data), folder)
+        for log in logs
+        for model in models
+        for part in PARTS
+    ]
+    for log in logs:
+        sources.file(LOGS[log], "it is one of the public logs this table is made on")
+    todo = [cell for cell in cells if cell.found() is None]
+    todo.sort(
+        key=lambda cell: -Path(cell.data, LOGS[cell.log]).stat().st_size
+    )  # what takes longest goes first
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    say(f"{len(cells) - len(todo)} of {len(cells)} cells are in {folder}, {len(todo)} are to be done")
+    side_by_side(work, [(cell,) for cell in todo], processes, say)
+    found: dict[str, Any] = {log: {model: {} for model in models} for log in logs}
+    for cell in cells:
+        found[cell.log][cell.model] |= {cell.part: cell.found() or {"error": "it failed, as was said"}}
+    return found
+
+
+def work(cell: Cell) -> str:
+    """Do one cell and keep what it finds; a line of what came out."""
+    began, used = time.perf_counter(), time.process_time()
+    jobs = log_jobs(Path(cell.data, LOGS[cell.log]))
+    try:
+        one = likeness(jobs, cell.model, cell.seeds) if cell.part == "likeness" else privacy(jobs, cell.model)
+    except KilowaitError as problem:
+        one = {"error": " ".join(str(problem).split())}
+    seconds = {"cell_s": time.perf_counter() - began, "cell_cpu_s": time.process_time() - used}
+    beside = cell.file.with_name(f".{cell.file.name}.part")
+    beside.write_text(json.dumps({"seeds": cell.seeds, **seconds, **one}) + "\n", encoding="utf-8")
+    os.replace(beside, cell.file)
+    brief = one.get("error") or ", ".join(
+        f"{name} {one[name]}" for name in ("auc", "wait_ratio") if name in one
+    )
+    return f"{cell.log}, {cell.model}, {cell.part}: {seconds['cell_s']:.0f} s. {brief}"
+
+
+def log_jobs(path: Path) -> JobTable:
+    """A log in order of submission; of one that has no machine GPUs are counted as nodes."""
+    jobs = read_trace(path).sorted()
+    if "max_procs" in jobs.meta:
+        return jobs
+    columns = {name: jobs[name] for name in jobs.columns if name != "gpus"}
+    columns["nodes"] = np.maximum(jobs["gpus"], 1)
+    return JobTable(labels=jobs.labels, meta=jobs.meta, **columns)
+
+
+def machine_of(jobs: JobTable) -> Cluster:
+    """The log's machine; else a pool that its work would keep busy for `POOL_LOAD` of the time."""
+    if "max_procs" in jobs.meta:
+        return Cluster.from_nodes(int(jobs.meta["max_procs"]))
+    wanted = float((jobs["nodes"] * jobs["runtime_s"]).sum() / np.ptp(jobs["submit_s"]))
+    return Cluster.from_nodes(max(int(jobs["nodes"].max()), round(wanted / POOL_LOAD)))
+
+
+def likeness(jobs: JobTable, model: str, seeds: Sequence[int] = SEEDS, **settings: Any) -> dict[str, Any]:
+    """How like one generator's jobs are to a log."""
+    machine = machine_of(jobs)
+    began = time.process_time()
+    generator = fit_generator(jobs, model, seed=0, **settings)
+    fit_s, sample_s = time.process_time() - began, 0.0
+    real = waits(jobs, machine)
+    alike, ratios, alone = [], [], []
+    for seed in seeds:
+        began = time.process_time()
+        made = generator.sample(len(jobs), seed=seed)
+        sample_s += (time.process_time() - began) / len(seeds)
+        ratios.append({name: wait / real[name] for name, wait in waits(made, machine).items()})
+        alike.append(fidelity(jobs, made))
+        alone.append(anonymity(made).jobs_below if "user" in made else None)
+    return {
+        "jobs": len(jobs),
+        "nodes": machine.nodes,
+        "fit_s": fit_s,
+        "sample_s": sample_s,
+        "auc": [round(one.auc, 4) for one in alike],
+        "auc_history": [one.auc_history for one in alike],
+        "ks": [{column.column: column.ks for column in one.distances} for one in alike],
+        "worst_pair": [asdict(one.worst_pair) for one in alike],
+        "real_wait_s": real,
+        "wait_ratio": ratios,
+        "moved_ratio": [
+            {name: wait / real[name] for name, wait in waits(moved(jobs, seed), machine).items()}
+            for seed in seeds
+        ],
+        "anonymity": alone,
+        "real_anonymity": anonymity(jobs).jobs_below if "user" in jobs else None,
+    }
+
+
+def moved(jobs: JobTable, seed: int) -> JobTable:
+    """The same jobs, each submitted some minutes earlier or later."""
+    by_s = stream(seed, "benchmarks.synthetic.moved").uniform(-MOVED_S, MOVED_S, len(jobs)).round()
+    return jobs.with_columns(submit_s=jobs["submit_s"] + by_s).sorted()
+
+
+def privacy(jobs: JobTable, model: str, **settings: Any) -> dict[str, Any]:
+    """What one generator gives away of the weeks it was fitted to, beside the weeks between."""
+    seen, held_out = every_second_week(jobs)
+    made = fit_generator(seen, model, seed=0, **settings).sample(len(seen), seed=0)
+    return {"leaks": asdict(leaks(made, seen, held_out))}
+
+
+def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
+    """Mean waits, seconds, by rule."""
+    return {
+        policy: float(
+            metrics(simulate(jobs, machine, policy=policy, backfill="easy", oversized="reject"))[
+                "mean_wait_s"
+            ]
+        )
+        for policy in POLICIES
+    }
+
+
+def every_second_week(jobs: JobTable) -> tuple[JobTable, JobTable]:
+    """The jobs of even and of odd weeks.
+
+    >>> weekly = JobTable(
+    ...     job_id=[1, 2, 3], submit_s=[0, 8 * 86400, 15 * 86400], runtime_s=[1] * 3, nodes=[1] * 3
+    ... )
+    >>> [table["job_id"].tolist() for table in every_second_week(weekly)]
+    [[1, 3], [2]]
+    """
+    odd = (jobs["submit_s"] + clock_zero_s(jobs)) // WEEK_S % 2 == 1
+    return jobs[~odd], jobs[odd]
+
+
+def text(found: dict[str, Any]) -> str:
+    """The tables."""
+    alike, gives, failed = [], [], []
+    for log, models in found.items():
+        moved_once = False
+        for model, parts in models.items():
+            for part, one in parts.items():
+                if "error" in one:
+                    failed.append(f"{log}, {model}, {part}: {one['error']}")
+            one = parts["likeness"]
+            if "error" not in one:
+                if not moved_once:
+                    alike.append(
+                        [f"{log}, moved by minutes", "", "", "", *_waits(one["moved_ratio"]), "", "", ""]
+                    )
+                    moved_once = True
+                alike.append(_likeness_row(f"{log}, {model}", one))
+            if "error" not in parts["privacy"]:
+                gives.append(_privacy_row(f"{log}, {model}", parts))
+    heads = [
+        "",
+        "AUC",
+        "with history",
+        "worst KS",
+        "wait, fcfs",
+        "wait, sjf",
+        "fit, s",
+        "sample, s",
+        "cell, s",
+    ]
+    given = [
+        "",
+        "% copies (held out)",
+        "% pairs (held out)",
+        "% nearer to seen",
+        "membership AUC",
+        "advantage, %",
+    ]
+    return (
+        f"{table(heads, alike)}\n\n"
+        "waits: generated over real, with EASY; ranges over seeds of samples; fit and sample in CPU seconds\n\n"
+        f"{table([*given, '% below 5 users (log)'], gives)}\n\n"
+        "fitted to every second week, beside the weeks between; the last column is of the whole log"
+        + "".join(f"\nnot done: {line}" for line in failed)
+    )
+
+
+def _likeness_row(name: str, one: dict[str, Any]) -> list[str]:
+    worst = max(((ks, column) for columns in one["ks"] for column, ks in columns.items()))
+    return [
+        name,
+        _range(one["auc"], 3),
+        _range(one["auc_history"], 3),
+        f"{worst[0]:.3f} {worst[1]}",
+        *_waits(one["wait_ratio"]),
+        f"{one['fit_s']:.0f}",
+        f"{one['sample_s']:.0f}",
+        f"{one['cell_s']:.0f}",
+    ]
+
+
+def _waits(ratios: Sequence[dict[str, float]]) -> list[str]:
+    return [_range([ratio[policy] for ratio in ratios], 2) for policy in POLICIES]
+
+
+def _privacy_row(name: str, parts: dict[str, Any]) -> list[str]:
+    gave, alone = parts["privacy"]["leaks"], parts["likeness"].get("anonymity", [None])[0]
+    return [
+        name,
+        f"{100 * gave['copies']:.1f} ({100 * gave['copies_of_held_out']:.1f})",
+        f"{100 * gave['copied_pairs']:.1f} ({100 * gave['copied_pairs_of_held_out']:.1f})",
+        f"{100 * gave['nearer_to_seen']:.1f}",
+        f"{gave['membership_auc']:.3f}",
+        f"{100 * gave['membership_advantage']:.1f}",
+        "-" if alone is None else f"{100 * alone:.1f} ({100 * parts['likeness']['real_anonymity']:.1f})",
+    ]
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    """The least and the most.
+
+    >>> _range([1.0, 1.21], 2), _range([0.5], 3)
+    ('1.00-1.21', '0.500')
+    """
+    low, high = (f"{end:.{digits}f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low}-{high}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Some logs and generators only."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reproduce.synthetic_fidelity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", metavar="DIR", help="folder of real logs; else what KILOWAIT_DATA names")
+    parser.add_argument("--logs", nargs="+", choices=LOGS, default=list(LOGS))
+    parser.add_argument("--models", nargs="+", choices=GENERATORS, default=list(GENERATORS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="of the samples")
+    parser.add_argument("--out", default=FOLDER, metavar="DIR", help="folder for finished cells")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="cells at a time")
+    parser.add_argument("--json", action="store_true", help="all numbers as JSON instead of tables")
+    given = parser.parse_args(words)
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    try:
+        found = results(
+            Sources.find(given.data), say, given.logs, given.models, given.seeds, given.out, given.processes
+        )
+    except KilowaitError as problem:
+        say(f"error: {problem}")
+        return 2
+    sys.stdout.write((json.dumps(found, indent=2) if given.json else text(found)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,164 @@
+"""A trained network for others: ONNX, TorchScript, or torch.export's own file.
+
+What goes in has the names and shapes of an observation (`kilowait.envs.observation_spec`), one row an environment
+and any number of rows; out come `scores`, one an action, -inf where the mask forbids. The greedy action is
+their argmax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.spec import described
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+
+__all__ = ["FORMATS", "OPSET", "export_network"]
+
+OPSET = 20
+"""Of ONNX: what onnxruntime 1.17 and later run."""
+
+
+class Exportable(nn.Module):
+    """A network that takes the arrays of an observation one by one, and computes the same for every one of them."""
+
+    def __init__(self, network: ActorCritic | DuelingQ) -> None:
+        super().__init__()
+        self.network = deepcopy(network).cpu().eval()
+        self.network.body.whole = True
+
+    def forward(self, jobs: Tensor, mask: Tensor, summary: Tensor, edges: Tensor | None = None) -> Tensor:
+        """(B, actions) scores; larger is better, -inf where the mask forbids."""
+        seen = {"jobs": jobs, "mask": mask, "summary": summary}
+        return self.network.scores(seen if edges is None else {**seen, "edges": edges})
+
+
+def export_network(
+    network: ActorCritic | DuelingQ, path: str | PathLike[str], *, to: str = "onnx"
+) -> dict[str, str]:
+    """Write a network as one of FORMATS; gives the names of its inputs with their shapes, in their order.
+
+    The file also says what the columns of ``jobs`` and ``summary`` are, and how an action is counted.
+
+    >>> import tempfile
+    >>> from kilowait.agents.networks import network
+    >>> from kilowait.agents.networks.spec import SeenBefore
+    >>> agent = network(SeenBefore(("length",), ("free",), slots=2, choices=1, extra=0, graph=False))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_network(agent, f"{folder}/agent.onnx")
+    {'jobs': 'float32 (batch, 2, 1)', 'mask': 'int8 (batch, 2)', 'summary': 'float32 (batch, 1)'}
+    """
+    if to not in FORMATS:
+        raise UnknownNameError("format of a network", to, FORMATS)
+    path = Path(path)
+    shown = _example(network)
+    about = json.dumps({**described(network.spec), "made": network.made})
+    with _quiet(), torch.no_grad():
+        content = FORMATS[to](Exportable(network), shown, about)
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    except OSError as problem:
+        raise InputError(f"cannot write {path}: {problem.strerror}; name another file") from None
+    return {
+        name: f"{str(array.dtype).removeprefix('torch.')} (batch, {', '.join(map(str, array.shape[1:]))})"
+        for name, array in shown.items()
+    }
+
+
+def _onnx(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
+    """Opset OPSET; inputs by name, a dynamic first dimension, one output."""
+    for package in ("onnx", "onnxscript"):
+        if find_spec(package) is None:
+            raise MissingExtraError(package, "export")
+    program = torch.onnx.export(
+        network,
+        kwargs=shown,
+        input_names=list(shown),
+        output_names=["scores"],
+        opset_version=OPSET,
+        dynamic_shapes=_dynamic(shown),
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None
+    model = program.model_proto
+    model.metadata_props.add(key="kilowait", value=about)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _torchscript(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
+    """What libtorch loads without Python."""
+    traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
+        network, tuple(shown.values()), check_trace=False
+    )
+    file = io.BytesIO()
+    torch.jit.save(traced, file, _extra_files={"kilowait.json": about.encode()})
+    return file.getvalue()
+
+
+def _pt2(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
+    """What TorchScript gives way to: a program of torch.export."""
+    program = torch.export.export(network, (), shown, dynamic_shapes=_dynamic(shown))
+    file = io.BytesIO()
+    torch.export.save(program, file, extra_files={"kilowait.json": about})
+    return file.getvalue()
+
+
+FORMATS: dict[str, Callable[[Exportable, dict[str, Tensor], str], bytes]] = {
+    "onnx": _onnx,
+    "torchscript": _torchscript,
+    "pt2": _pt2,
+}
+"""How a network is written, by name."""
+
+
+def _example(network: ActorCritic | DuelingQ) -> dict[str, Tensor]:
+    """Inputs of the right shapes; two rows, as one would pass for a constant."""
+    spec = network.spec
+    shown = {
+        "jobs": torch.rand(2, spec.slots, len(spec.features), generator=torch.Generator().manual_seed(0)),
+        "mask": torch.ones(2, spec.slots * spec.choices + spec.extra, dtype=torch.int8),
+        "summary": torch.zeros(2, len(spec.summary)),
+    }
+    if spec.graph:
+        shown["edges"] = torch.ones(2, spec.slots, spec.slots, dtype=torch.uint8)
+    return shown
+
+
+def _dynamic(shown: dict[str, Tensor]) -> dict[str, Any]:
+    batch = torch.export.Dim("batch")
+    return {name: {0: batch} for name in shown}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporters' own talk: TorchScript announces that it will go, and onnxscript what it does."""
+    loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", "onnx_ir")]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,211 @@
+"""An agent of twelve weights: a job's score is the weighted sum of twelve numbers known of it; smaller goes first.
+
+The numbers are scaled by fixed units (hours, the size of the machine), never by statistics of a log, so nothing
+of the jobs it is judged on leaks into it and it can be carried to another machine. Four of them are what jobs that have
+ended taught: those of its memory, and those that end while it plays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.agents.linear_batch.score import (
+    COUNT,
+    FEATURES,
+    compiled,
+    features,
+)
+from kilowait.agents.user_history import Memory, parameters_for
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import Rule
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.policies import POLICIES, resolve
+
+__all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "usual_weights"]
+
+Floats = npt.NDArray[np.float64]
+
+FORMAT = "kilowait linear agent"
+VERSION = 2
+
+OUTLIVED = "later"
+"""What planners believe of a job that outlived a prediction: the next one, then the limit. Without either: double."""
+TRUST = 0.25
+"""How much what is remembered of users counts, beside what a run teaches: they change their ways."""
+
+
+def saf_weights() -> Floats:
+    """Weights that put jobs into the order of smallest area first: ln(estimate) + ln(nodes), and no more.
+
+    >>> saf_weights()[:3].tolist()
+    [1.0, 1.0, 0.0]
+    """
+    return weights_of(length=1.0, width=1.0)
+
+
+def usual_weights() -> Floats:
+    """Smallest expected area first, quick ones sooner: where every search begins.
+
+    The estimate times the part of it that such jobs use, times nodes, over the root of how quick they are. That is
+    Smith's rule, weight over work, half way: a job's slowdown weighs 1 / run time.
+
+    >>> dict(zip(FEATURES, usual_weights().tolist()))["quick"]
+    -0.5
+    """
+    return weights_of(length=1.0, width=1.0, usual=1.0, habit=1.0, quick_usual=-0.5, quick=-0.5)
+
+
+def weights_of(**given: float) -> Floats:
+    """Weights by name, the others 0.
+
+    >>> weights_of(width=2.0)[:3].tolist()
+    [0.0, 2.0, 0.0]
+    """
+    return np.array([float(given.get(name, 0.0)) for name in FEATURES])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearAgent:
+    """Weights that order a queue, and what was learned of users.
+
+    >>> agent = LinearAgent(weights_of(length=1.0))  # the order of SJF
+    >>> agent.rule.name, agent.explain()[0]
+    ('agent', ('length', 1.0))
+    """
+
+    weights: Floats
+    """One for each of FEATURES, without unit; only their proportions matter."""
+    name: str = "agent"
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: seed, training trace, objective, settings."""
+    memory: Memory = field(default_factory=Memory)
+    """What jobs before taught."""
+    trust: float = TRUST
+    """How much of that counts, 0 to 1."""
+    kept: str | None = None
+    """A rule that was better on the training jobs and not surely beaten since: it is played instead."""
+    max_wait_s: float = np.inf
+    """Jobs that have waited longer go first, the longest first: a bound on starving, seconds."""
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.weights, np.float64)
+        if weights.shape != (COUNT,) or not np.isfinite(weights).all():
+            raise InputError(
+                f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of "
+                f"{', '.join(FEATURES)}"
+            )
+        if not 0.0 <= self.trust <= 1.0:
+            raise InputError(f"the trust in what is remembered is {self.trust}; give a number from 0 to 1")
+        if not self.max_wait_s >= 0:
+            raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
+        if self.kept is not None and self.kept not in POLICIES:
+            raise UnknownNameError("policy", self.kept, POLICIES)
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def rule(self) -> Rule:
+        """The agent as the engine takes it: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
+        if self.kept is not None:
+            return replace(resolve(self.kept), name=self.name)
+        return Rule(
+            self.name, compiled(), moving=True, remembers=True, outlived=OUTLIVED, prepare=self.parameters
+        )
+
+    def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
+        """What the rule begins a run of these jobs with."""
+        return parameters_for(self.weights, jobs, cluster.nodes, self.memory, self.trust, self.max_wait_s)
+
+    def explain(self) -> list[tuple[str, float]]:
+        """Features and weights, the weightiest first; a positive weight sends jobs back in the queue."""
+        pairs = zip(FEATURES, self.weights.tolist(), strict=True)
+        return sorted(pairs, key=lambda pair: -abs(pair[1]))
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the agent to a JSON file that `load_agent` reads back to the bit."""
+        data = {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "weights": dict(zip(FEATURES, self.weights.tolist(), strict=True)),
+            "trust": self.trust,
+            "kept": self.kept,
+            "max_wait_s": None if np.isinf(self.max_wait_s) else self.max_wait_s,
+            "provenance": dict(self.provenance),
+            "memory": self.memory.to_dict(),
+        }
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(_json(data) + "\n", encoding="utf-8")
+        except OSError as problem:
+            raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
+        return target
+
+
+def load_agent(path: str | PathLike[str]) -> LinearAgent:
+    """The agent a file holds. A file that is not one, or is damaged, is an InputError that says why."""
+    source = Path(path)
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(
+            f"cannot read the agent {source}: {problem.strerror or problem}; train one with kilowait train"
+        ) from None
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{source} holds no agent: it is not JSON, or is cut off; write it again with kilowait train"
+        ) from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else type(data).__name__
+        raise InputError(
+            f"{source} holds no agent: its format is {found!r}, not {FORMAT!r}; "
+            "name the agent.json that kilowait train wrote"
+        )
+    if data.get("version") != VERSION:
+        raise InputError(
+            f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
+            "train it again"
+        )
+    weights = data.get("weights")
+    if not isinstance(weights, dict) or set(weights) != set(FEATURES):
+        names = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
+        raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(FEATURES)}")
+    values = [weights[name] for name in FEATURES]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
+    name, provenance = data.get("name", "agent"), data.get("provenance", {})
+    if not isinstance(name, str) or not isinstance(provenance, dict):
+        raise InputError(f"{source} has the name {name!r} and the provenance {provenance!r}; train it again")
+    trust = data.get("trust")
+    if not isinstance(trust, int | float) or isinstance(trust, bool):
+        raise InputError(f"{source} has the trust {trust!r}; it must be a number: train it again")
+    try:
+        memory = Memory.from_dict(data.get("memory"))
+        bound = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
+        kept = data.get("kept")
+        return LinearAgent(np.array(values, np.float64), name, provenance, memory, float(trust), kept, bound)
+    except (InputError, UnknownNameError, OverflowError, TypeError, ValueError) as problem:
+        raise InputError(f"{source}: {problem}") from None
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    """Indented for people, but the memory, which nobody reads, a user a line."""
+    memory = data["memory"]
+    text = json.dumps({**data, "memory": None}, indent=2, allow_nan=False)
+    users = ",\n".join(
+        f"      {json.dumps(name)}: {json.dumps(rows, allow_nan=False)}"
+        for name, rows in memory["users"].items()
+    )
+    usual = json.dumps(memory["usual"], allow_nan=False)
+    block = f'{{\n    "usual": {usual},\n    "users": {{\n{users}\n    }}\n  }}'
+    return text.replace('"memory": null', f'"memory": {block}')

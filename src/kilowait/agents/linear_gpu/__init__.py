@@ -1,0 +1,11 @@
+"""Weights for placed nodes: the agent that orders jobs and GPU types, and its search."""
+
+from kilowait.agents.linear_gpu.agent import (
+    FEATURES,
+    RULES,
+    TYPE_FEATURES,
+    PlacedLinearAgent,
+    rule_agent,
+)
+
+__all__ = ["FEATURES", "RULES", "TYPE_FEATURES", "PlacedLinearAgent", "rule_agent"]

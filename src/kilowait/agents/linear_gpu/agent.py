@@ -1,0 +1,274 @@
+"""An agent of a few weights for placed nodes: a score that orders jobs, and one that orders the GPU types a job tries.
+
+Both are weighted sums of numbers in fixed units (hours, the size of the machine), never of statistics of a log. FCFS,
+SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are points of this space: `rule_agent` gives them,
+and they schedule as the rules do. What is not a number - who may put out whom, how often the order is looked at, which
+node of a type is taken, whether running jobs move - is the agent's `way`, and comes with it into every run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import log, log1p
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.cluster.gpus import gpu
+from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.simulator import replay_placed
+from kilowait.engine.interface import Rule
+from kilowait.errors import InputError, KilowaitError, UnknownNameError
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["FEATURES", "FORMAT", "RULES", "TYPE_FEATURES", "PlacedLinearAgent", "agent_from", "rule_agent"]
+
+Floats = npt.NDArray[np.float64]
+
+FORMAT = "kilowait linear agent of placed nodes"
+VERSION = 1
+
+FEATURES: dict[str, str] = {
+    "remaining": "ln(remaining / 1 h) / 3, by its estimate",
+    "length": "ln(estimate / 1 h) / 3",
+    "width": "ln(GPUs) / ln(1 + GPUs of the machine), parts as parts",
+    "share": "GPUs / GPUs of the machine",
+    "attained": "ln(1 + GPU-hours attained) / 3",
+    "age": "days since it joined the queue",
+    "wait": "ln(1 + time without a place / 1 h) / 3",
+    "patience": "ln(1 + time without a place / estimate) / 3",
+    "priority": "p / (1 + p); 0 for priorities below 0",
+    "running": "1: it runs; 0: it waits",
+    "speed": "ln(speed on its fastest type)",
+    "choosy": "ln(speed on its fastest type / speed on its slowest)",
+}
+"""Of a job, waiting or (where jobs are put out) running; the smaller the weighted sum, the sooner it goes."""
+
+TYPE_FEATURES: dict[str, str] = {
+    "slow": "-ln(its speed on the type)",
+    "slow_length": "slow x ln(estimate / 1 h) / 3",
+    "slow_width": "slow x ln(GPUs) / ln(1 + GPUs of the machine)",
+    "rate": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
+    "rate_length": "rate x ln(estimate / 1 h) / 3",
+}
+"""Of a job on a GPU type; the type with the smallest weighted sum is tried first, types with equal ones together."""
+
+COUNT = len(FEATURES)
+MOVING = COUNT - 2  # the last two are known before the clock starts
+SHORT_S, NARROW = 1.0, 1e-3
+WAY = ("preempt", "tick_s", "placement", "migrate")
+
+RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+    "fcfs": ({"age": -1.0}, {}),
+    "sjf": ({"length": 1.0}, {}),
+    "srtf": ({"remaining": 1.0}, {"preempt": True}),
+    "srsf": ({"remaining": 3.0, "width": 0.0}, {"preempt": True}),
+    "las": ({"attained": 1.0}, {"preempt": True, "tick_s": 300.0}),
+}
+"""Rules that are points of the space: their weights (the width of srsf depends on the machine), and their way."""
+
+
+def _score(job: Any, now: float, parameters: Any) -> Any:
+    """Compiled into the engine; parameters: the weights that move, ln(1 + GPUs), GPUs, then a number for each job."""
+    gpus = max(job.gpu_share, 1e-3)
+    wait_s = max(job.waited_s, 0.0)
+    total = parameters[0] * log(job.remaining_s / 3600.0) / 3.0
+    total += parameters[1] * log(job.estimate_s / 3600.0) / 3.0
+    total += parameters[2] * log(gpus) / parameters[10] + parameters[3] * job.gpu_share / parameters[11]
+    total += parameters[4] * log1p(job.attained_s * job.gpu_share / 3600.0) / 3.0
+    total += parameters[5] * (now - job.submit_s) / 86400.0
+    total += parameters[6] * log1p(wait_s / 3600.0) / 3.0
+    total += parameters[7] * log1p(wait_s / job.estimate_s) / 3.0
+    if job.priority > 0.0:
+        total += parameters[8] * job.priority / (1.0 + job.priority)
+    total += parameters[9] * job.running
+    return total + parameters[12 + job.number]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLinearAgent:
+    """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
+
+    >>> agent = rule_agent("srtf", 56, types="fastest")
+    >>> agent.explain()[0], agent.placing
+    (('remaining', 1.0), (('preempt', True), ('types', 'given')))
+    """
+
+    weights: Floats
+    """One for each of FEATURES, then of TYPE_FEATURES; only their proportions matter."""
+    way: Mapping[str, Any] = field(default_factory=dict)
+    """preempt, tick_s, placement and migrate, where they are not the usual ones, as in `engine.gpu.Placing`."""
+    name: str = "agent"
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: seed, training trace, objective, settings."""
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.weights, np.float64)
+        if weights.shape != (COUNT + len(TYPE_FEATURES),) or not np.isfinite(weights).all():
+            raise InputError(
+                f"the weights are {self.weights!r}; give {COUNT + len(TYPE_FEATURES)} finite numbers, one for each "
+                f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
+            )
+        for key in self.way:
+            if key not in WAY:
+                raise UnknownNameError("setting of an agent on placed nodes", key, WAY)
+        Placing(**self.way)
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def placing(self) -> tuple[tuple[str, Any], ...]:
+        """How it is meant to run, as a rule says it."""
+        own = (("types", "given"),) if self.weights[COUNT:].any() else ()
+        return (*self.way.items(), *own)
+
+    def played_on(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        placing: Placing,
+        speeds: Speeds | None,
+        preference: Floats | None,
+    ) -> SegmentLog:
+        """The run under its orders; the whole run compiled. A preference that is handed in goes before its own."""
+        if placing.types == "given" and preference is None:
+            preference = self.preference(jobs, cluster, speeds)
+        rule = Rule(self.name, _score, self._parameters(jobs, cluster, speeds), moving=True, placed=True)
+        return replay_placed(jobs, cluster, rule, placing, speeds, preference)
+
+    def _parameters(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
+        gpus = _gpus(cluster)
+        speed = _speeds_on(jobs, cluster, speeds)
+        usable = np.where(speed > 0, speed, np.nan)
+        some = (speed > 0).any(axis=0)
+        fastest = np.where(some, np.nanmax(np.where(some, usable, 1.0), axis=0), 1.0)
+        slowest = np.where(some, np.nanmin(np.where(some, usable, 1.0), axis=0), 1.0)
+        own = self.weights[MOVING] * np.log(fastest) + self.weights[MOVING + 1] * np.log(fastest / slowest)
+        if jobs.order is not None:
+            own = own[jobs.order]
+        return np.concatenate((self.weights[:MOVING], [math.log1p(gpus), gpus], own))
+
+    def preference(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
+        """(types of the cluster, jobs): in which place each type is tried, 0 first; equal: together."""
+        speed = _speeds_on(jobs, cluster, speeds)
+        slow = -np.log(np.where(speed > 0, speed, 1e-9))
+        length = np.log(np.maximum(jobs["estimate_s"], SHORT_S) / 3600.0) / 3.0
+        width = np.log(np.maximum(_gpu_share(jobs), NARROW)) / math.log1p(_gpus(cluster))
+        rate = np.array([_rate(kind.gpu) for kind in types_of(cluster)])[:, None]
+        slow_w, slow_length, slow_width, rate_w, rate_length = self.weights[COUNT:]
+        wish = slow * (slow_w + slow_length * length + slow_width * width) + rate * (
+            rate_w + rate_length * length
+        )
+        # Places, not sums: jobs that want the same are then alike to the engine, which is quicker with few kinds.
+        return np.asarray((wish[None, :, :] < wish[:, None, :]).sum(axis=1), np.float64)
+
+    def explain(self) -> list[tuple[str, float]]:
+        """Features and weights, the weightiest first; a positive weight sends jobs, or types, back."""
+        pairs = zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)
+        return sorted(pairs, key=lambda pair: -abs(pair[1]))
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the agent to a JSON file that `load_agent` reads back to the bit."""
+        data = {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "weights": dict(zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)),
+            "way": dict(self.way),
+            "provenance": dict(self.provenance),
+        }
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        except OSError as problem:
+            raise InputError(f"cannot write the agent to {target}: {problem.strerror or problem}") from None
+        return target
+
+
+def rule_agent(
+    name: str, gpus: int, *, types: str = "any", placement: str = "first", migrate: bool = False
+) -> PlacedLinearAgent:
+    """The agent that schedules as this rule does on a machine of so many GPUs.
+
+    >>> rule_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
+    [3.0, 4.04]
+    """
+    if name not in RULES:
+        raise UnknownNameError("rule of placed agents", name, RULES)
+    own, way = RULES[name]
+    names = (*FEATURES, *TYPE_FEATURES)
+    weights = np.zeros(len(names))
+    for feature, value in own.items():
+        weights[names.index(feature)] = value
+    if name == "srsf":
+        weights[names.index("width")] = math.log1p(gpus)
+    if types == "fastest":
+        weights[names.index("slow")] = 1.0
+    chosen = {"placement": placement, "migrate": migrate}
+    way = {**way, **{key: value for key, value in chosen.items() if value not in ("first", False)}}
+    return PlacedLinearAgent(weights, way, provenance={"rule": name, "types": types, **chosen})
+
+
+def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> PlacedLinearAgent:
+    """The agent that this JSON document of `source` holds; one that is damaged is an InputError that says why."""
+    names = (*FEATURES, *TYPE_FEATURES)
+    if data.get("version") != VERSION:
+        raise InputError(
+            f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
+            "train it again"
+        )
+    weights, way = data.get("weights"), data.get("way")
+    if not isinstance(weights, dict) or set(weights) != set(names):
+        found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
+        raise InputError(f"{source} has weights for {found}; this agent needs {', '.join(names)}")
+    values = [weights[name] for name in names]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
+    name, provenance = data.get("name", "agent"), data.get("provenance", {})
+    if not isinstance(way, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
+        raise InputError(
+            f"{source} has the name {name!r}, the way {way!r} and the provenance {provenance!r}; train it again"
+        )
+    try:
+        return PlacedLinearAgent(np.array(values, np.float64), way, name, provenance)
+    except (KilowaitError, OverflowError, TypeError) as problem:
+        raise InputError(f"{source}: {problem}") from None
+
+
+def _gpus(cluster: Cluster) -> int:
+    return max(sum(group.nodes * group.gpus for group in cluster.groups), 1)
+
+
+def _gpu_share(jobs: JobTable) -> Floats:
+    gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(len(jobs))
+    return np.asarray(gpus * jobs.column("gpu_milli") / 1000.0, np.float64)
+
+
+def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
+    """(types of the cluster, jobs); 1 where nobody says."""
+    kinds = types_of(cluster)
+    if speeds is None:
+        return np.ones((len(kinds), len(jobs)))
+    rows = [
+        speeds.speed[speeds.types.index(kind.gpu)] if kind.gpu in speeds.types else None for kind in kinds
+    ]
+    return np.array([np.ones(len(jobs)) if row is None else row for row in rows])
+
+
+def _rate(name: str) -> float:
+    """Of a GPU type beside a V100."""
+    try:
+        ratio = gpu(name).fp32_tflops / gpu("V100").fp32_tflops if name else 1.0
+    except UnknownNameError:
+        return 0.0
+    return math.log(ratio) if ratio > 0 else 0.0

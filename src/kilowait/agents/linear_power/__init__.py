@@ -1,0 +1,10 @@
+"""Weights that steer power: the agent, the order of jobs it begins with, the windows and the search."""
+
+from kilowait.agents.linear_power.agent import (
+    WEIGHTS,
+    SteeredAgent,
+    by_hand,
+    steered_agent,
+)
+
+__all__ = ["WEIGHTS", "SteeredAgent", "by_hand", "steered_agent"]

@@ -1,0 +1,108 @@
+"""Windows of a log on which levers are tried: what is spent, and what users are promised meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+
+from kilowait.agents.evolution.objectives import mean_bsld
+from kilowait.agents.linear_power.agent import SteeredAgent
+from kilowait.cluster import Cluster
+from kilowait.envs.kernels.linear_power_policy import steered_for
+from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.reward_terms import TERMS
+from kilowait.envs.power.vector_env import EnergyVectorEnv
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.policies import simulate
+
+__all__ = ["Sla", "Tried", "Windows"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sla:
+    """What users are promised: a mean slowdown of at most so many times that of a rule without levers."""
+
+    times: float = 1.1
+    rule: str = "saf"
+
+    def __post_init__(self) -> None:
+        if not self.times > 0:
+            raise InputError(f"a limit of {self.times} times the slowdown of {self.rule}; it must be above 0")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What candidates spent on windows, one row a candidate: means over all jobs of a window."""
+
+    spent: Floats
+    """kWh, kg or money per job, (candidates, windows)."""
+    slowdown: Floats
+    """Mean bounded slowdown, of the run time at full speed."""
+
+
+class Windows:
+    """Windows of a log on which candidates are tried, all in one call of the engine."""
+
+    def __init__(
+        self, jobs: JobTable, cluster: Cluster, power: Power, windows: int, window_jobs: int,
+        backfill: str | int, spent: str,
+    ) -> None:  # fmt: skip
+        if len(jobs) < window_jobs:
+            raise InputError(
+                f"a window of {window_jobs:,} jobs does not fit into a part of {len(jobs):,}; take shorter windows or "
+                "a longer log"
+            )
+        how: dict[str, Any] = {**vars(power), "reward": {spent: 1.0}, "backfill": backfill}
+        self.vec = EnergyVectorEnv(
+            windows,
+            jobs=jobs,
+            cluster=cluster,
+            episode_jobs=window_jobs,
+            autoreset_mode=AutoresetMode.DISABLED,
+            slots=1,
+            **how,
+        )
+        self.jobs, self.cluster, self.size, self.last = (
+            jobs.sorted(),
+            cluster,
+            window_jobs,
+            len(jobs) - window_jobs,
+        )
+        self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
+
+    def tried(self, agents: Sequence[SteeredAgent], first: npt.NDArray[np.int64], threads: int) -> Tried:
+        """Each agent on the windows that begin at these rows."""
+        board = self.vec.board
+        arrays = (board.stack, board.scene, board.source)
+        cuts = [self.count * i // threads for i in range(threads + 1)]
+        spent, slowdown = np.empty((2, len(agents), self.count))
+        run: Any = None
+        with ThreadPoolExecutor(threads) as pool:
+            for row, agent in enumerate(agents):
+                net = agent.steering(self.jobs, self.cluster, self.vec.powered)
+                self.vec.reset(options={"first": first})
+                run = (
+                    steered_for(*arrays, net) if run is None else run
+                )  # asking for it takes longer than running it
+                list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
+                spent[row] = board.scene.finished[:, self.column]
+                slowdown[row] = 1.0 + board.scene.finished[:, 3]
+        return Tried(spent, slowdown)
+
+    def promised(self, first: npt.NDArray[np.int64], sla: Sla) -> float:
+        """The mean slowdown that is allowed on these windows."""
+        logs = [
+            simulate(self.jobs[row : row + self.size], self.cluster, sla.rule, self.backfill)
+            for row in first.tolist()
+        ]
+        return sla.times * float(np.mean([mean_bsld(log) for log in logs]))

@@ -1,0 +1,140 @@
+"""A trained network as a policy: it plays whole runs through what the envs show.
+
+Small networks that look at jobs one by one (kind "kernel") decide inside the engine, at compiled speed; all others
+are asked from outside, one observation at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asking_from
+from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asking_from, without_told
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.kernel import KernelBody
+from kilowait.agents.networks.preference import Preferring, plain_spec
+from kilowait.agents.networks.spec import described
+from kilowait.agents.rl.agent_file import load_network
+from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.cluster import Cluster, Levers
+from kilowait.engine.settings import Settings
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.kernels.inline_network import Layers
+from kilowait.envs.rollout import play
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["NetworkAgent", "exported", "network_agent"]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkAgent(Preferring):
+    """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
+
+    network: ActorCritic | DuelingQ
+    asking: Asking
+    """How it was asked in training: slots, order of backfilling, hold, graph."""
+    name: str = "agent"
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from."""
+        return getattr(self.network, "provenance", {})
+
+    def played(
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
+    ) -> SegmentLog:
+        """The run under its decisions, greedily."""
+        if levers is not None:
+            raise InputError(
+                f"agent {self.name!r} was trained on kilowait/Batch-v0, which pulls no levers: leave them out"
+            )
+        self.check_preferred()
+        asking = replace(
+            self.asking,
+            backfill=settings.backfill,
+            walltime=settings.walltime,
+            placement=settings.placement,
+            outlived=settings.outlived,
+        )
+        layers = exported(self.network)
+        with computing("cpu", 1):
+            return play(
+                jobs,
+                cluster,
+                (lambda seen: greedy_actions(self.network, seen)) if layers is None else layers,
+                asking=asking,
+                settings=settings,
+                name=self.name,
+            )
+
+
+def exported(network: ActorCritic | DuelingQ) -> Layers | None:
+    """The weights as the engine takes them; None for a network that does not fit into it.
+
+    Of a dueling network only the advantages count: the value of the state is the same for all actions.
+    """
+    body = network.body
+    if (
+        not isinstance(body, KernelBody)
+        or network.spec.extra
+        or network.spec.choices > 1
+        or network.outputs.numbers > 1
+        or network.made.get("noisy")
+    ):
+        return None
+
+    def array(tensor: Any) -> Any:
+        return np.ascontiguousarray(tensor.detach().cpu().numpy(), np.float32)
+
+    width, inner = body.width, list(body.layers)
+    return Layers(
+        job=array(body.job.weight.T),
+        summary=array(body.summary.weight.T),
+        bias=array(body.job.bias + body.summary.bias),
+        hidden=np.stack([array(layer.weight.T) for layer in inner])
+        if inner
+        else np.zeros((0, width, width), np.float32),
+        hidden_bias=np.stack([array(layer.bias) for layer in inner])
+        if inner
+        else np.zeros((0, width), np.float32),
+        out=array(network.outputs.job.weight[0]),
+    )
+
+
+def network_agent(
+    path: str | PathLike[str], *, name: str = "agent"
+) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
+    """The agent an ``agent.pt`` holds, asked as it was in training."""
+    network = load_network(path)
+    told = network.provenance.get("asking")
+    if told is None:
+        raise InputError(
+            f"{path} holds a network, but not how it was asked; train it with kilowait train, or make a "
+            "NetworkAgent(network, Asking(...)) yourself"
+        )
+    if network.provenance.get("env") == "kilowait/Gpu-v0":
+        return GpuNetworkAgent(network, gpu_asking_from(told), name)
+    if network.provenance.get("env") == "kilowait/Energy-v0":
+        return EnergyNetworkAgent(network, energy_asking_from(told), str(network.provenance["levers"]), name)
+    asking = Asking(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
+    if described(asking.seen) != described(plain_spec(network.spec)):
+        raise InputError(
+            f"{path} was trained by another version: it wants {described(network.spec)}, and this kilowait shows "
+            f"{described(asking.seen)}; train it again"
+        )
+    return NetworkAgent(network, asking, name)
+
+
+def asked_as(asking: Asking) -> dict[str, Any]:
+    """The way of asking in words and numbers, for the file."""
+    told = asdict(asking)
+    order = told["backfill_order"]
+    told["backfill_order"] = order if isinstance(order, str) else asking.backfill_order.name  # type: ignore[union-attr]
+    told["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    return without_told(told)

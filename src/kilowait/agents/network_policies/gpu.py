@@ -1,0 +1,89 @@
+"""A network trained on `kilowait/Gpu-v0` as a policy on clusters of placed nodes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.preference import Preferring
+from kilowait.agents.networks.spec import described
+from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.settings import Placing
+from kilowait.envs.gpu.batched_sim import GpuAsking
+from kilowait.envs.gpu.rollout import play
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
+
+
+@dataclass(frozen=True, eq=False)
+class GpuNetworkAgent(Preferring):
+    """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent)`` on placed nodes."""
+
+    network: ActorCritic | DuelingQ
+    asking: GpuAsking
+    name: str = "agent"
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from."""
+        return getattr(self.network, "provenance", {})
+
+    @property
+    def placing(self) -> tuple[tuple[str, Any], ...]:
+        """How it was trained to run, as a rule says it."""
+        return tuple(self.provenance.get("placing", {}).items())
+
+    def played_on(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        placing: Placing,
+        speeds: Speeds | None,
+        preference: npt.NDArray[np.float64] | None,
+    ) -> SegmentLog:
+        """The run under its decisions, greedily."""
+        self.check_preferred()
+        shown = described(self.asking.seen(cluster))
+        if shown != described(self.network.spec):
+            raise InputError(
+                f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one there"
+            )
+        with computing("cpu", 1):
+            return play(
+                jobs,
+                cluster,
+                lambda seen: greedy_actions(self.network, seen),
+                asking=self.asking,
+                placing=placing,
+                speeds=speeds,
+                preference=preference,
+                name=self.name,
+            )
+
+
+def gpu_asked_as(asking: GpuAsking) -> dict[str, Any]:
+    """The way of asking in words and numbers, for the file."""
+    told = asdict(asking)
+    told["placements"] = list(asking.placements)
+    told["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    return told
+
+
+def gpu_asking_from(told: dict[str, Any]) -> GpuAsking:
+    """The inverse of `gpu_asked_as`."""
+    return GpuAsking(
+        **{
+            **told,
+            "placements": tuple(told["placements"]),
+            "max_wait_s": float(told.get("max_wait_s") or np.inf),
+        }
+    )

@@ -1,0 +1,99 @@
+"""Networks by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from kilowait.agents.networks.attention import AttentionBody
+from kilowait.agents.networks.feature_extractor import Body
+from kilowait.agents.networks.gat import GraphBody
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.kernel import KernelBody
+from kilowait.agents.networks.spec import (
+    Seen,
+    Sizes,
+    seen_from,
+    sizes_of,
+)
+from kilowait.errors import UnknownNameError
+
+__all__ = ["KINDS", "network", "q_network", "rebuilt"]
+
+KINDS: dict[str, Callable[[Seen, Sizes], Body]] = {
+    "kernel": KernelBody,
+    "attention": AttentionBody,
+    "gat": GraphBody,
+}
+"""Bodies by name: every job by itself · all jobs at once · along the edges of the jobs' graph."""
+
+
+def network(spec: Seen, kind: str = "kernel", *, seed: int = 0, **sizes: int) -> ActorCritic:
+    """An actor with its critic.
+
+    Args:
+        spec: what the environment shows, ``vec.spec_of_observation``.
+        kind: a name of `KINDS`.
+        seed: of the first weights; torch's own random state is left alone.
+        sizes: as in `Sizes`.
+
+    >>> from kilowait.agents.networks.spec import SeenBefore
+    >>> spec = SeenBefore(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
+    >>> agent = network(spec, "kernel", width=16)
+    >>> jobs = torch.tensor([[[1.0, 0.5], [2.0, 0.1], [0.0, 0.0]]])
+    >>> seen = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}
+    >>> logits, value = agent(seen)
+    >>> torch.isfinite(logits).tolist(), tuple(value.shape)
+    ([[True, False, False, True]], (1,))
+    """
+    with _seeded(seed):
+        body, made = _body(spec, kind, sizes)
+        return ActorCritic(spec, body, {"head": "actor-critic", **made})
+
+
+def q_network(
+    spec: Seen,
+    kind: str = "kernel",
+    *,
+    seed: int = 0,
+    noisy: bool = False,
+    atoms: int = 1,
+    span: tuple[float, float] = (-10.0, 10.0),
+    **sizes: int,
+) -> DuelingQ:
+    """A dueling network of the values of actions; the arguments are those of `network` and of `DuelingQ`."""
+    with _seeded(seed):
+        body, made = _body(spec, kind, sizes)
+        made = {"head": "dueling", **made, "noisy": noisy, "atoms": atoms, "span": list(span)}
+        return DuelingQ(spec, body, made, noisy=noisy, atoms=atoms, span=span)
+
+
+def rebuilt(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
+    """A network as a file describes it (``described(net.spec)`` and ``net.made``), with other weights."""
+    rest = {name: value for name, value in made.items() if name not in ("head", "kind", "sizes")}
+    if "span" in rest:
+        rest["span"] = tuple(rest["span"])
+    builders: dict[str, Callable[..., ActorCritic | DuelingQ]] = {
+        "actor-critic": network,
+        "dueling": q_network,
+    }
+    return builders[made["head"]](seen_from(spec), made["kind"], **rest, **made["sizes"])
+
+
+def _body(spec: Seen, kind: str, sizes: dict[str, int]) -> tuple[Body, dict[str, Any]]:
+    if kind not in KINDS:
+        raise UnknownNameError("network", kind, KINDS)
+    chosen = sizes_of(sizes)
+    return KINDS[kind](spec, chosen), {"kind": kind, "sizes": asdict(chosen)}
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """First weights come from the seed; torch's own random state is put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

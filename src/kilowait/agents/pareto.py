@@ -1,0 +1,90 @@
+"""One network under many preferences: the figures it reaches on windows of a log, and the units they are weighed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.preference import preferred, terms_of
+from kilowait.agents.networks.spec import Seen
+from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.validation import figures_of
+from kilowait.envs.preferences import Preferences, lattice
+
+__all__ = ["front_figures", "least_work_first", "preferences_for", "units_of", "weighed"]
+
+Floats = npt.NDArray[np.float64]
+VALIDATED = 4
+"""Parts of the whole in which the weights of two terms are varied for validation: five preferences."""
+
+
+def least_work_first(spec: Seen) -> Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]:
+    """The rule whose figures are the units: of the jobs that may be chosen the one of the least estimated work.
+
+    It is started at full speed or wherever placement likes, the first way to choose it. Where nobody may be chosen, it
+    takes the first action that is allowed. On Batch-v0 that is SAF; on Energy-v0 it is SAF at full speed, with nodes
+    left to the levers' own rule of sleep.
+    """
+    place = spec.features.index("area" if "area" in spec.features else "work")
+
+    def decide(seen: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        mask = seen["mask"]
+        jobs = mask[:, : spec.slots * spec.choices : spec.choices] != 0
+        least = np.where(jobs, seen["jobs"][:, :, place], np.inf).argmin(axis=1)
+        found: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), least * spec.choices, mask.argmax(axis=1))
+        return found
+
+    return decide
+
+
+def units_of(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str, float]:
+    """What counts as 1 of each term: its mean when `least_work_first` plays the windows that begin at `first`.
+
+    A weight then says what one per cent of that is worth. A term that is 0 there, such as sla where nobody waits long,
+    is counted as it is.
+    """
+    names = tuple(vec.reward.terms)
+    Preferences(dict.fromkeys(terms, 1.0), names)  # misspelt ones are told
+    found = figures_of(least_work_first(vec.spec_of_observation), vec, first).mean(axis=0)
+    measured = {name: float(found[names.index(name)]) for name in terms}
+    return {name: value if value > 0 else 1.0 for name, value in measured.items()}
+
+
+def preferences_for(terms: int, parts: int | None = None) -> Floats:
+    """(points, terms) the fixed preferences of a front: two terms in tenths, three in quarters, more in halves.
+
+    >>> len(preferences_for(2)), len(preferences_for(3)), len(preferences_for(4))
+    (11, 15, 10)
+    """
+    return lattice(terms, parts or {2: 10, 3: 4}.get(terms, 2))
+
+
+def front_figures(
+    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats
+) -> Floats:
+    """(preferences, windows, terms it weighs) what the network reaches under each preference.
+
+    `vec` draws no preferences itself and has one copy a window.
+    """
+    terms = terms_of(network.spec)
+    places = [tuple(vec.reward.terms).index(name) for name in terms]
+    with computing(next(network.parameters()).device, 1):  # more threads are slower for so few rows
+        found = [
+            figures_of(preferred(network, dict(zip(terms, weights, strict=True))), vec, first)[:, places]
+            for weights in preferences
+        ]
+    return np.stack(found)
+
+
+def weighed(
+    network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, units: Mapping[str, float]
+) -> float:
+    """The mean over a few fixed preferences of what the windows cost under each: for validation."""
+    terms = terms_of(network.spec)
+    preferences = preferences_for(len(terms), VALIDATED if len(terms) == 2 else 2)
+    figures = front_figures(network, vec, first, preferences).mean(axis=1)
+    return float((preferences * figures / [units[name] for name in terms]).sum(axis=1).mean())

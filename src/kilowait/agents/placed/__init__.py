@@ -1,5 +1,0 @@
-"""Weights for placed nodes: the agent that orders jobs and GPU types, and its search."""
-
-from kilowait.agents.placed.agent import FEATURES, RULES, TYPE_FEATURES, PlacedLinearAgent, rule_agent
-
-__all__ = ["FEATURES", "RULES", "TYPE_FEATURES", "PlacedLinearAgent", "rule_agent"]

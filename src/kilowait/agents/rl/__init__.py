@@ -1,0 +1,16 @@
+"""What the algorithms share. Each piece has a test where the answer is known; the training loops are not shared."""
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    from kilowait.errors import MissingExtraError
+
+    raise MissingExtraError("torch", "learn") from None
+
+from kilowait.agents.rl.agent_file import load_network, save_network
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.results import Trained, TrainingError, Update
+
+__all__ = ["Trained", "TrainingError", "Update", "greedy_actions", "load_network", "save_network"]

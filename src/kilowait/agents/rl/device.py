@@ -1,0 +1,142 @@
+"""Where the computing is done, and how observations get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.agents.rl.results import TrainingError
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.rng import stream
+
+__all__ = ["PRECISIONS", "Carrier", "Draws", "computing", "lower_precision", "with_an_action"]
+
+PRECISIONS = ("float32", "bf16")
+
+
+@contextmanager
+def computing(device: str | torch.device, threads: int | None) -> Iterator[torch.device]:
+    """The device, with so many threads of the CPU for as long as it is used; None leaves them as they are.
+
+    >>> with computing("cpu", 1) as device:
+    ...     print(device, torch.get_num_threads())
+    cpu 1
+    """
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda"):
+        raise UnknownNameError("device", str(device), ["cpu", "cuda"])
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"the device is {device!r} and torch finds no CUDA here; take 'cpu', or another torch"
+        )
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"the device is {device!r} and there are {torch.cuda.device_count()}, from cuda:0 on"
+        )
+    if threads is not None and threads < 1:
+        raise InputError(f"{threads} threads; there must be at least 1")
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield chosen
+    except RuntimeError as problem:
+        if not any(words in str(problem) for words in ("out of memory", "can't allocate memory")):
+            raise
+        first = str(problem).splitlines()[0]
+        raise TrainingError(
+            f"the memory of {device!r} is full ({first}); take fewer environments or slots, or smaller batches; "
+            "a checkpoint that was kept is as it was"
+        ) from None
+    finally:
+        torch.set_num_threads(before)
+
+
+def lower_precision(device: torch.device, precision: str) -> torch.autocast:
+    """Around forward passes: bf16 where that is asked for, float32 otherwise."""
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", precision, PRECISIONS)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+class Carrier:
+    """Carries the observations of a step to the device, on CUDA through pinned memory and without waiting."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._pinned: dict[str, Tensor] = {}
+        self._arrived: torch.cuda.Event | None = None
+
+    def __call__(
+        self, observation: Mapping[str, npt.NDArray[Any]], into: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """The observation as tensors on the device; written `into` tensors that are there already, if given."""
+        observation = with_an_action(observation)
+        arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in observation.items()}
+        if self.device.type != "cuda":
+            if into is None:
+                return arrays
+            return {name: into[name].copy_(array) for name, array in arrays.items()}
+        if self._arrived is not None:
+            self._arrived.synchronize()  # what was pinned before has left
+        carried = {}
+        for name, array in arrays.items():
+            pinned = self._pinned.get(name)
+            if pinned is None or pinned.shape != array.shape:
+                pinned = self._pinned[name] = torch.empty_like(array, pin_memory=True)
+            pinned.copy_(array)
+            if into is None:
+                carried[name] = pinned.to(self.device, non_blocking=True)
+            else:
+                carried[name] = into[name].copy_(pinned, non_blocking=True)
+        self._arrived = torch.cuda.current_stream(self.device).record_event()
+        return carried
+
+
+def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+    """The observation, with something to do for everybody.
+
+    Where nobody waits there may be nothing to choose, and yet the clock must go on: then action 0 is all there is, so
+    nothing is learned from it. Where jobs wait and none may be chosen, the environment is wrong.
+
+    >>> nobody = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
+    >>> with_an_action(nobody)["mask"].tolist()
+    [[1, 0]]
+    """
+    stuck = ~(observation["mask"] != 0).any(-1)
+    if not stuck.any():
+        return observation
+    wrong = stuck & (observation["jobs"] != 0).any((1, 2))
+    if wrong.any():
+        raise TrainingError(
+            f"environment {int(np.argmax(wrong))} shows waiting jobs and allows no action at all; "
+            "its mask must have a 1, if only to hold"
+        )
+    mask = observation["mask"].copy()
+    mask[stuck, 0] = 1
+    return {**observation, "mask": mask}
+
+
+class Draws:
+    """A generator of torch on the device, made from our seed and the name of its purpose, that can be kept."""
+
+    def __init__(self, seed: int, name: str, device: torch.device) -> None:
+        self.generator = torch.Generator(device)
+        self.generator.manual_seed(int(stream(seed, name).integers(2**62)))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Where it is."""
+        return {"state": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As it was."""
+        self.generator.set_state(state["state"].cpu())

@@ -1,0 +1,85 @@
+"""What an algorithm asks of a vector environment; `kilowait.envs` has such ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.agents.networks.spec import Seen
+from kilowait.errors import InputError
+
+__all__ = ["Observed", "Vector", "check_vector", "final_observation"]
+
+Observed = Mapping[str, npt.NDArray[Any]]
+"""Arrays of all environments, by the names of `Seen`; fresh ones every step."""
+Stepped = tuple[
+    Observed, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+]
+
+
+class Vector(Protocol):
+    """A `gymnasium.vector.VectorEnv` that resets in the same step and can be put back to where it was."""
+
+    num_envs: int
+
+    @property
+    def spec_of_observation(self) -> Seen:
+        """What it shows and takes."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Observed, dict[str, Any]]:
+        """Begin."""
+
+    def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
+        """Observations, rewards, terminated, truncated, infos."""
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """The whole state."""
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]], /) -> object:
+        """Back to a snapshot."""
+
+
+def check_vector(vec: Vector, *, kept: bool) -> None:
+    """Refuse an environment with which training would go wrong without a word.
+
+    Args:
+        vec: the environment.
+        kept: whether checkpoints are to be written, which needs snapshots.
+    """
+    metadata: Mapping[str, Any] = getattr(vec, "metadata", None) or {}
+    mode = metadata.get("autoreset_mode")
+    name = getattr(mode, "name", mode)
+    if name is not None and str(name).upper() != "SAME_STEP":
+        raise InputError(
+            f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, or the first step of every "
+            "episode is learned from although it does nothing"
+        )
+    if kept and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
+        raise InputError(
+            f"{type(vec).__name__} has no snapshot() and restore(), so training cannot be resumed exactly; "
+            "train without a checkpoint folder, or use an environment of kilowait.envs"
+        )
+
+
+def final_observation(infos: Mapping[str, Any], which: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[Any]]:
+    """What some environments saw last before they were cut off, one row each, from ``infos["final_obs"]``.
+
+    Gymnasium's own vector environments give an array of dicts, others a dict of arrays; both will do.
+
+    >>> infos = {"final_obs": np.array([None, {"summary": np.array([3.0])}])}
+    >>> final_observation(infos, np.array([1]))["summary"].tolist()
+    [[3.0]]
+    """
+    final = infos.get("final_obs")
+    if final is None:
+        raise InputError(
+            "an episode was cut off (truncated) and infos has no 'final_obs'; "
+            "the environment must give the last observation, or end the episode (terminated)"
+        )
+    if isinstance(final, Mapping):
+        return {name: np.asarray(rows)[which] for name, rows in final.items()}
+    chosen = [final[place] for place in which]
+    return {name: np.stack([one[name] for one in chosen]) for name in chosen[0]}

@@ -1,0 +1,38 @@
+"""Networks at work: an observation comes in, actions go out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+
+__all__ = ["greedy_actions"]
+
+
+def greedy_actions(
+    network: ActorCritic | DuelingQ, observation: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[np.int64]:
+    """(B,) the best allowed action of each environment, by a network on any device; noise is switched off.
+
+    >>> from kilowait.agents.networks import network
+    >>> from kilowait.agents.networks.spec import SeenBefore
+    >>> agent = network(SeenBefore(("length",), ("hour",), slots=2, choices=1, extra=0, graph=False))
+    >>> seen = {"jobs": [[[1.0], [2.0]]], "summary": [[0.0]], "mask": [[0, 1]]}
+    >>> greedy_actions(agent, {name: np.array(rows, np.float32) for name, rows in seen.items()}).tolist()
+    [1]
+    """
+    device = next(network.parameters()).device
+    seen = {name: torch.from_numpy(array).to(device) for name, array in observation.items()}
+    learning = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            actions: npt.NDArray[np.int64] = network.scores(seen).argmax(-1).cpu().numpy()
+            return actions
+    finally:
+        network.train(learning)

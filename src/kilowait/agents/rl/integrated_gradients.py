@@ -1,0 +1,306 @@
+"""What a network looks at: integrated gradients of the margin of its choices, and the weights of its attention.
+
+Integrated gradients (Sundararajan, Taly and Yan, "Axiomatic attribution for deep networks", ICML 2017) go along a
+straight line from a baseline to what was seen and add up, number by number, how the margin changes; the sums add up to
+the difference of the margins at both ends. The baseline is the mean of the other jobs that could have been chosen, at
+the mean of all moments: a row of zeros would be no job at all. The other jobs stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.agents.explanations import (
+    Attention,
+    Case,
+    Explained,
+    Floats,
+    Part,
+    typical,
+    usual_parts,
+)
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.rl.device import computing, with_an_action
+from kilowait.cluster import Cluster
+from kilowait.envs.gpu import observation_spec as gpu
+from kilowait.envs.observation_spec import FEATURES, SUMMARY, TOLD
+
+__all__ = ["Attributed", "Met", "attributed", "explained", "met"]
+
+Network = ActorCritic | DuelingQ
+Arrays = dict[str, npt.NDArray[Any]]
+
+MET = 1024
+"""Choices looked at while playing."""
+MEASURED = 96
+"""Choices behind the means; a quarter of them for graph networks, whose pairs cost most."""
+STEPS = 32
+"""Points on the line behind each of these; a choice that is told by itself has four times as many."""
+PAIRS = 2**18
+"""Pairs of jobs looked at in one pass, which bounds memory."""
+SHOWN = 8
+"""Jobs in a picture of attention."""
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """Choices between at least two jobs, one a row; what was seen, and what the network did."""
+
+    seen: Arrays
+    action: npt.NDArray[np.int64]
+    other: npt.NDArray[np.int64]
+    """The next best action."""
+    margin: Floats
+    summary: npt.NDArray[np.float32]
+    """Mean of ``summary`` over these choices."""
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def slot(self, choices: int) -> npt.NDArray[np.int64]:
+        """Of the chosen job."""
+        return self.action // choices
+
+
+class Attributed(NamedTuple):
+    """Shares of some choices, (choices, features) and (choices, numbers of the summary), in units of the score."""
+
+    job: Floats
+    summary: Floats
+    usual_job: Floats
+    """Means of the other jobs."""
+    margin: Floats
+    """(choices,)"""
+    usual: Floats
+    """(choices,) margins at the baseline; margin less usual is what the shares of a choice add up to."""
+
+
+def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster) -> Explained | None:
+    """What the network looks at when it plays the episodes of `vec` that begin at rows `first` of its log, greedily.
+
+    `cluster` is the machine of `vec`. None where the network never had a choice between two jobs.
+    """
+    spec = network.spec
+    learning = network.training
+    network.eval()
+    try:
+        with computing(next(network.parameters()).device, 1):
+            found = met(network, vec, first)
+            if not len(found):
+                return None
+            most = min(MEASURED // 4 if spec.graph else MEASURED, len(found))
+            rows = np.linspace(0, len(found) - 1, most).astype(np.int64)
+            means = attributed(network, found, rows, steps=STEPS)
+            slot = found.slot(spec.choices)
+            every = np.arange(len(found))
+            chosen = found.seen["jobs"][every, slot]
+            apart = (chosen != _other_rows(found, spec)).any(axis=1)
+            picked = typical(_could(found.seen["mask"], spec).sum(axis=1), found.margin, apart)
+            one_by_one = attributed(network, found, np.array([row for _, row in picked]), steps=4 * STEPS)
+            cases = tuple(
+                _case(network, found, which, row, one_by_one, place, cluster)
+                for place, (which, row) in enumerate(picked)
+            )
+    finally:
+        network.train(learning)
+    away = np.concatenate(
+        [chosen[rows] - means.usual_job, found.seen["summary"][rows] - found.summary], axis=1
+    ).astype(np.float64)
+    names = [(name, "job") for name in spec.features] + [(name, "whole") for name in spec.summary]
+    moved = np.concatenate([means.job, means.summary], axis=1)
+    return Explained(
+        score="values" if isinstance(network, DuelingQ) else "logits",
+        choices=len(found),
+        measured=len(rows),
+        usual=usual_parts(names, away, moved, _meanings(spec)),
+        cases=cases,
+    )
+
+
+def met(network: Network, vec: Any, first: npt.ArrayLike, *, most: int = MET) -> Met:
+    """Play greedily and keep choices between at least two jobs, `most` of them at the most."""
+    spec = network.spec
+    device = next(network.parameters()).device
+    # Seeded, too: episodes that end are followed by others, drawn.
+    seen, _ = vec.reset(seed=0, options={"first": np.asarray(first, np.int64)})
+    kept: dict[str, list[Any]] = {}
+    count, steps = 0, 0
+    longest = max(64, 4 * most // vec.num_envs)  # where queues are short, choices are rare
+    while count < most and steps < longest:
+        seen = {name: array.copy() for name, array in with_an_action(seen).items()}
+        with torch.no_grad():
+            scores = network.scores(
+                {name: torch.from_numpy(array).to(device) for name, array in seen.items()}
+            )
+            best, places = scores.topk(min(2, scores.shape[1]), dim=1)
+        action = places[:, 0].cpu().numpy()
+        several = (_could(seen["mask"], spec).sum(axis=1) > 1) & (action < spec.slots * spec.choices)
+        row = {**seen, "action": places[:, 0], "other": places[:, -1], "margin": best[:, 0] - best[:, -1]}
+        for name, array in row.items():
+            values = array.cpu().numpy() if isinstance(array, Tensor) else array
+            kept.setdefault(name, []).append(values[several])
+        count, steps = count + int(several.sum()), steps + 1
+        seen = vec.step(action)[0]
+    joined = {name: np.concatenate(parts)[:most] for name, parts in kept.items()}
+    action, other, margin = (joined.pop(name) for name in ("action", "other", "margin"))
+    summary = joined["summary"]
+    mean = summary.mean(axis=0) if len(summary) else np.zeros(summary.shape[1], np.float32)
+    return Met(joined, action, other, margin.astype(np.float64), mean)
+
+
+def attributed(
+    network: Network, found: Met, rows: npt.NDArray[np.int64], *, steps: int = STEPS
+) -> Attributed:
+    """Shares of the choices in `rows`; the more steps, the nearer their sum is to the difference of the margins."""
+    spec = network.spec
+    jobs = found.seen["jobs"]
+    used = int(np.flatnonzero((jobs[rows] != 0).any(axis=(0, 2))).max(initial=0)) + 1
+    piece = max(1, PAIRS // (steps * used * used))
+    parts = [_piece(network, found, rows[lo : lo + piece], steps, spec) for lo in range(0, len(rows), piece)]
+    return Attributed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _piece(network: Network, found: Met, rows: npt.NDArray[np.int64], steps: int, spec: Any) -> Attributed:
+    device = next(network.parameters()).device
+    slot, every = found.slot(spec.choices)[rows], np.arange(len(rows))
+    jobs, summary = found.seen["jobs"][rows], found.seen["summary"][rows]
+    others = _could(found.seen["mask"][rows], spec)
+    others[every, slot] = False
+    usual_job = np.einsum("rkf,rk->rf", jobs, others) / others.sum(axis=1, keepdims=True)
+    chosen = jobs[every, slot]
+
+    def tensor(array: npt.NDArray[Any]) -> Tensor:
+        return torch.tensor(array, device=device)
+
+    # Both ends, then the middles of equal steps between them.
+    way = tensor(np.concatenate([[0.0, 1.0], (np.arange(steps) + 0.5) / steps]).astype(np.float32))
+    points = len(way)
+    job_end, job_start = tensor(chosen), tensor(usual_job.astype(np.float32))
+    whole_end, whole_start = tensor(summary), tensor(np.broadcast_to(found.summary, summary.shape))
+    job_at = (job_start[:, None] + way[:, None] * (job_end - job_start)[:, None]).requires_grad_()
+    whole_at = (whole_start[:, None] + way[:, None] * (whole_end - whole_start)[:, None]).requires_grad_()
+    queue = tensor(jobs)[:, None].repeat(1, points, 1, 1)
+    place = tensor(slot)[:, None, None, None].expand(-1, points, 1, jobs.shape[2])
+    queue = queue.scatter(2, place, job_at[:, :, None])
+    shown = {"jobs": queue.flatten(0, 1), "summary": whole_at.flatten(0, 1)}
+    for name in set(found.seen) - set(shown):
+        shown[name] = tensor(found.seen[name][rows]).repeat_interleave(points, dim=0)
+    scores = network.scores(shown).view(len(rows), points, -1)
+    both = tensor(np.stack([found.action[rows], found.other[rows]], axis=1))
+    taken = scores.gather(2, both[:, None].expand(-1, points, 2))
+    margin = taken[..., 0] - taken[..., 1]
+    job_slope, whole_slope = torch.autograd.grad(margin[:, 2:].sum(), (job_at, whole_at))
+
+    def array(values: Tensor) -> Floats:
+        return values.detach().cpu().numpy().astype(np.float64)
+
+    return Attributed(
+        array(job_slope[:, 2:].mean(1) * (job_end - job_start)),
+        array(whole_slope[:, 2:].mean(1) * (whole_end - whole_start)),
+        usual_job.astype(np.float64),
+        array(margin[:, 1]),
+        array(margin[:, 0]),
+    )
+
+
+def _could(mask: npt.NDArray[np.int8], spec: Any) -> npt.NDArray[np.bool_]:
+    """(rows, slots) which jobs could be chosen, in whatever way."""
+    ways = mask[:, : spec.slots * spec.choices].reshape(len(mask), spec.slots, spec.choices)
+    could: npt.NDArray[np.bool_] = (ways != 0).any(axis=2)
+    return could
+
+
+def _other_rows(found: Met, spec: Any) -> npt.NDArray[np.float32]:
+    """(choices, features) of the next best job; zeros where that is to choose nobody."""
+    is_job = found.other < spec.slots * spec.choices
+    rows = found.seen["jobs"][np.arange(len(found)), np.where(is_job, found.other // spec.choices, 0)]
+    return np.where(is_job[:, None], rows, 0).astype(np.float32)
+
+
+def _case(
+    network: Network, found: Met, which: str, row: int, shares: Attributed, place: int, cluster: Cluster
+) -> Case:
+    spec = network.spec
+    jobs, whole = found.seen["jobs"][row], found.seen["summary"][row]
+    slot, other = int(found.action[row]) // spec.choices, int(found.other[row])
+    beside = other // spec.choices if other < spec.slots * spec.choices else None
+    columns = [
+        ("job", spec.features, jobs[slot], shares.usual_job[place], shares.job[place]),
+        ("whole", spec.summary, whole, found.summary, shares.summary[place]),
+    ]
+    return Case(
+        which=which,
+        choices=int(_could(found.seen["mask"][row : row + 1], spec).sum()),
+        margin=float(shares.margin[place]),
+        usual=float(shares.usual[place]),
+        chosen=_facts(spec.features, jobs[slot], cluster),
+        other={} if beside is None else _facts(spec.features, jobs[beside], cluster),
+        parts=tuple(
+            Part(name, of, float(value), float(usual), float(moved))
+            for of, names, values, usuals, moves in columns
+            for name, value, usual, moved in zip(names, values, usuals, moves, strict=True)
+        ),
+        attention=_attention(network, found, row, slot, beside, cluster),
+    )
+
+
+def _attention(
+    network: Network, found: Met, row: int, slot: int, beside: int | None, cluster: Cluster
+) -> Attention | None:
+    """Of the last layer, mean over its heads; None for networks that look at jobs one by one."""
+    look = getattr(network.body, "attention", None)
+    if look is None:
+        return None
+    device = next(network.parameters()).device
+    with torch.no_grad():
+        layers = look({name: torch.from_numpy(a[row : row + 1]).to(device) for name, a in found.seen.items()})
+    weights = layers[-1][0].mean(0).cpu().numpy().astype(np.float64)
+    jobs = found.seen["jobs"][row]
+    used = int(np.flatnonzero((jobs != 0).any(axis=1)).max()) + 1
+    extra = len(weights) - used  # 1 where the summary is a token of its own
+    kept = list(dict.fromkeys([slot, *([] if beside is None else [beside])]))
+    most = [int(job) for job in np.argsort(-weights[extra + slot, extra:], kind="stable") if job not in kept]
+    kept = [*kept, *most][: min(SHOWN, used)]
+    places = [*range(extra), *(extra + job for job in kept)]
+    inner = weights[np.ix_(places, places)]
+    rest = np.clip(1.0 - inner.sum(axis=1, keepdims=True), 0.0, 1.0)
+    return Attention(
+        tuple(_facts(network.spec.features, jobs[job], cluster) for job in kept),
+        extra == 1,
+        tuple(map(tuple, np.concatenate([inner, rest], axis=1).tolist())),
+    )
+
+
+def _facts(features: tuple[str, ...], row: npt.NDArray[np.float32], cluster: Cluster) -> Mapping[str, float]:
+    """A job as people speak of it, from what was shown of it."""
+    seen = dict(zip(features, row.tolist(), strict=True))
+    facts: dict[str, float] = {}
+    if "share" in seen and "gpus" in seen:
+        facts["gpus"] = round(seen["share"] * sum(group.nodes * group.gpus for group in cluster.groups), 2)
+    elif "share" in seen:
+        facts["nodes"] = float(round(seen["share"] * cluster.nodes))
+    if "length" in seen:
+        facts["estimate_s"] = round(3600.0 * float(np.exp(3.0 * seen["length"])), 1)
+    if "hour" in seen and seen["hour"] < 1:
+        facts["wait_s"] = round(3600.0 * seen["hour"] / (1.0 - seen["hour"]), 1)
+    return facts
+
+
+def _meanings(spec: Any) -> dict[str, str]:
+    """What the numbers are, by name."""
+    if "gpus" not in spec.features:
+        return {**FEATURES, **TOLD, **SUMMARY}
+    told = {**gpu.SUMMARY, **gpu.FIXED, **gpu.MOVING}
+    of_type = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
+    for name in (*spec.features, *spec.summary):
+        kind, _, type_name = name.partition("_")
+        if name not in told and kind in of_type:
+            told[name] = f"{of_type[kind]} {type_name}"
+    return told

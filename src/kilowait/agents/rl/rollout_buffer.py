@@ -1,0 +1,88 @@
+"""A stretch of play of all environments, kept on the device that learns from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.agents.networks.heads import ActorCritic
+from kilowait.agents.rl.device import Carrier
+from kilowait.agents.rl.distributions import MaskedCategorical
+from kilowait.agents.rl.env_protocol import Observed, final_observation
+
+__all__ = ["Rollout"]
+
+
+class Rollout:
+    """`steps` steps of `envs` environments; tensors are (steps, envs, …).
+
+    Use `see`, then `did` for every step, then `close`.
+    """
+
+    def __init__(self, steps: int, envs: int, carrier: Carrier) -> None:
+        self.steps, self.envs, self.carrier, self.device = steps, envs, carrier, carrier.device
+        self.observations: dict[str, Tensor] = {}
+        self.actions = torch.zeros(steps, envs, dtype=torch.int64, device=self.device)
+        self.log_probs, self.values, self.next_values = torch.zeros(3, steps, envs, device=self.device)
+        self._rewards = np.zeros((steps, envs))
+        self._terminated = np.zeros((steps, envs), np.bool_)
+        self._truncated = np.zeros((steps, envs), np.bool_)
+        self._cut: list[tuple[int, npt.NDArray[np.intp], Tensor]] = []
+
+    def see(
+        self, step: int, observation: Observed, actor: ActorCritic, random: torch.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Carry an observation over, let the actor choose, and give its choices back."""
+        if not self.observations:
+            self.observations = {
+                name: torch.empty(
+                    (self.steps, *array.shape), dtype=torch.from_numpy(array).dtype, device=self.device
+                )
+                for name, array in observation.items()
+            }
+        seen = self.carrier(observation, {name: kept[step] for name, kept in self.observations.items()})
+        logits, self.values[step] = actor(seen)
+        choice = MaskedCategorical(logits)
+        actions = choice.sample(random)
+        self.actions[step], self.log_probs[step] = actions, choice.log_prob(actions)
+        chosen: npt.NDArray[np.int64] = actions.cpu().numpy()  # the one wait of a step
+        return chosen
+
+    def did(
+        self,
+        step: int,
+        rewards: npt.NDArray[np.float64],
+        terminated: npt.NDArray[np.bool_],
+        truncated: npt.NDArray[np.bool_],
+        infos: dict[str, Any],
+        actor: ActorCritic,
+    ) -> None:
+        """What came of the choices. Of episodes that were cut off, the value of the last state is taken here."""
+        self._rewards[step], self._terminated[step], self._truncated[step] = rewards, terminated, truncated
+        cut = np.flatnonzero(truncated & ~terminated)
+        if len(cut):
+            final = final_observation(infos, cut)
+            seen = {name: torch.from_numpy(rows).to(self.device) for name, rows in final.items()}
+            self._cut.append((step, cut, actor(seen)[1]))
+
+    def close(self, observation: Observed, actor: ActorCritic, divisor: float) -> dict[str, Tensor]:
+        """Rewards, divided, and flags, with the values of what followed every step."""
+        self.next_values[:-1] = self.values[1:]
+        self.next_values[-1] = actor(self.carrier(observation))[1]
+        for step, cut, values in self._cut:
+            self.next_values[step, torch.from_numpy(cut).to(self.device)] = values.to(self.next_values.dtype)
+        self._cut.clear()
+        host = {
+            "rewards": (self._rewards / divisor).astype(np.float32),
+            "terminated": self._terminated.copy(),
+            "truncated": self._truncated.copy(),
+        }
+        return {name: torch.from_numpy(array).to(self.device) for name, array in host.items()}
+
+    def flat(self) -> dict[str, Tensor]:
+        """Observations of all steps in one row, (steps x envs, …)."""
+        return {name: kept.flatten(0, 1) for name, kept in self.observations.items()}

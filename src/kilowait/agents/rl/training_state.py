@@ -1,0 +1,252 @@
+"""After every update: look for damage, validate, keep, tell. The loop that makes the updates is the algorithm's own.
+
+A folder holds two files: ``last.safetensors``, all that is needed to go on as if nothing had happened (weights,
+optimizer, random states, the environments, what was replayed), and ``agent.pt``, the network that validated best so
+far, or the last one where nothing is validated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, replace
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from kilowait.agents.networks.heads import ActorCritic, DuelingQ
+from kilowait.agents.networks.spec import described
+from kilowait.agents.rl.agent_file import check_spec, save_network
+from kilowait.agents.rl.checkpoint import read_state, write_state
+from kilowait.agents.rl.env_protocol import Observed, Vector, check_vector
+from kilowait.agents.rl.results import Trained, TrainingError, Update
+from kilowait.errors import InputError
+
+__all__ = ["AGENT", "LAST", "Keeper", "Progress", "Validate", "Warm"]
+
+FORMAT = "kilowait checkpoint"
+LAST = "last.safetensors"
+AGENT = "agent.pt"
+LOST_AT_MOST_S = 120.0
+"""Work that a crash may cost, seconds, however many updates the settings say."""
+
+Progress = Callable[[Update], None]
+Validate = Callable[[Any], float]
+"""Of a network; smaller is better."""
+
+
+class Kept(Protocol):
+    """A part of the training that has a state: a network, an optimizer, a generator, a buffer …"""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The state."""
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Back to a state."""
+
+
+class Warm(Protocol):
+    """What is done with a fresh network before its first update; `learning.imitating.WarmStart` is one."""
+
+    @property
+    def settings(self) -> Any:
+        """A dataclass: a training goes on only with the same."""
+
+    def __call__(self, network: Any, algorithm: str, seed: int) -> None:
+        """Change the weights."""
+
+
+class Keeper:
+    """Keeps the books of one training.
+
+    Args:
+        algorithm: its name.
+        vec: the environments.
+        settings: the algorithm's dataclass; has total_steps, validate_every, patience and checkpoint_every.
+        seed: of the training.
+        updates: how many there will be.
+        network: what is trained and validated.
+        parts: all else that has a state, by name.
+        folder: where files go; None keeps none.
+        validate: judges the network.
+        progress: hears of every update.
+        warm: what is done with a fresh network first.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        vec: Vector,
+        settings: Any,
+        *,
+        seed: int,
+        updates: int,
+        network: ActorCritic | DuelingQ,
+        parts: Mapping[str, Kept],
+        folder: str | PathLike[str] | None,
+        validate: Validate | None,
+        progress: Progress | None,
+        warm: Warm | None = None,
+    ) -> None:
+        check_vector(vec, kept=folder is not None)
+        self.vec, self.settings, self.updates, self.network = vec, settings, updates, network
+        self.parts: dict[str, Kept] = {"network": network, **parts}
+        self.folder = None if folder is None else Path(folder)
+        self.validate, self.progress, self.warm = validate, progress, warm
+        self.identity: dict[str, Any] = {
+            "algorithm": algorithm,
+            "seed": seed,
+            "settings": asdict(settings),
+            "envs": vec.num_envs,
+            "warm start": None if warm is None else asdict(warm.settings),
+        }
+        self.number = 0
+        """Updates that are done."""
+        self.steps = 0
+        self.history: list[Update] = []
+        self.best, self.stale = math.nan, 0
+        self.best_weights: dict[str, Any] | None = None
+        self.kept: str | None = None
+        """The last good checkpoint, in words."""
+        self._since = self._kept_at = perf_counter()
+
+    def begin(self, resume: str | PathLike[str] | None) -> Observed:
+        """The first observation: of fresh environments, or of a checkpoint (file or folder) that is gone on from."""
+        if resume is None:
+            if self.warm is not None:
+                self.warm(self.network, self.identity["algorithm"], self.identity["seed"])
+                self._validated()  # what is learned from here on has to beat it
+            self._since = perf_counter()
+            return self.vec.reset(seed=self.identity["seed"])[0]
+        path = Path(resume)
+        path = path / LAST if path.is_dir() else path
+        state = read_state(path, FORMAT)
+        check_spec(state["spec"], self.vec.spec_of_observation, path)
+        self._check_identity(state["identity"], path)
+        check_vector(self.vec, kept=True)
+        self.vec.reset(seed=self.identity["seed"])  # some environments want one before they are restored
+        self.vec.restore(state["environment"])
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
+        self.number, self.steps, self.stale = state["number"], state["steps"], state["stale"]
+        self.best, self.best_weights = state["best"], state["best_weights"]
+        self.history = [replace(Update(**one), of=self.updates) for one in state["history"]]
+        self.kept = f"{path} (update {self.number})"
+        self._since = perf_counter()
+        observation: Observed = state["observation"]
+        return observation
+
+    @property
+    def over(self) -> bool:
+        """Whether all updates are done, or validation has not become better for long enough."""
+        patience = self.settings.patience
+        return self.number >= self.updates or (patience is not None and self.stale >= patience)
+
+    def close(
+        self,
+        observation: Observed,
+        *,
+        steps: int,
+        episodes: Mapping[str, float],
+        losses: Mapping[str, float],
+        entropy: float = math.nan,
+        kl: float = math.nan,
+    ) -> None:
+        """The next update is done: so many steps, what ended, what it cost. Raises if something is not finite."""
+        self._check_finite(losses)
+        self.number += 1
+        self.steps += steps
+        now = perf_counter()
+        rate, self._since = steps / max(now - self._since, 1e-9), now
+        judged = self._validated()
+        record = Update(
+            self.number, self.updates, self.steps, episodes["return"], episodes["metric"],
+            dict(losses), entropy, kl, judged, self.best, rate,
+        )  # fmt: skip
+        self.history.append(record)
+        if self.folder is not None and self._due(now):
+            self._keep(self.folder, observation)
+            self._kept_at = perf_counter()
+        if self.progress is not None:
+            self.progress(record)
+
+    def _due(self, now: float) -> bool:
+        """Whether it is time for a checkpoint: as the settings say, and lest a crash cost much in between."""
+        said = self.over or self.number % self.settings.checkpoint_every == 0
+        return said or self.number == 1 or now - self._kept_at > LOST_AT_MOST_S
+
+    def trained(self) -> Trained:
+        """The result; the network has its best weights, if any were validated."""
+        if self.best_weights is not None:
+            self.network.load_state_dict(self.best_weights)
+        return Trained(self.network.eval(), self.settings, self.history)
+
+    def _validated(self) -> float:
+        if self.validate is None or (
+            self.number % self.settings.validate_every and self.number < self.updates
+        ):
+            return math.nan
+        self.network.eval()
+        judged = float(self.validate(self.network))
+        self.network.train()
+        if math.isnan(self.best) or judged < self.best:
+            self.best, self.stale = judged, 0
+            self.best_weights = deepcopy(self.network.state_dict())
+            if self.folder is not None:
+                save_network(self.network, self.folder / AGENT, provenance=self._provenance())
+        else:
+            self.stale += 1
+        return judged
+
+    def _keep(self, folder: Path, observation: Observed) -> None:
+        state = {
+            "identity": self.identity,
+            "spec": described(self.vec.spec_of_observation),
+            "number": self.number,
+            "steps": self.steps,
+            "stale": self.stale,
+            "best": self.best,
+            "best_weights": self.best_weights,
+            "history": [asdict(one) for one in self.history],
+            "observation": dict(observation),
+            "environment": self.vec.snapshot(),
+            "parts": {name: part.state_dict() for name, part in self.parts.items()},
+        }
+        path = write_state(folder / LAST, FORMAT, state)
+        self.kept = f"{path} (update {self.number})"
+        if self.best_weights is None:
+            save_network(self.network, folder / AGENT, provenance=self._provenance())
+
+    def _provenance(self) -> dict[str, Any]:
+        return {**self.identity, "update": self.number, "steps": self.steps, "validation": self.best}
+
+    def _check_finite(self, losses: Mapping[str, float]) -> None:
+        broken = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
+        weights = self.network.named_parameters()
+        if not broken and not torch.stack([p.isfinite().all() for p in self.network.parameters()]).all():
+            broken = [f"the weight {name} is not finite" for name, p in weights if not p.isfinite().all()]
+        if broken:
+            kept = (
+                "no checkpoint was kept" if self.kept is None else f"the last good checkpoint is {self.kept}"
+            )
+            raise TrainingError(
+                f"update {self.number + 1}: {'; '.join(broken)}. {kept}. "
+                "Look for NaN in observations and rewards, or lower the learning rate"
+            )
+
+    def _check_identity(self, before: Mapping[str, Any], path: Path) -> None:
+        now, was = dict(self.identity), dict(before)
+        now |= {f"setting {name}": value for name, value in now.pop("settings").items()}
+        was |= {f"setting {name}": value for name, value in was.pop("settings").items()}
+        for name, value in now.items():
+            # More steps, or more patience, go on from where it was; anything else would be another training.
+            free = name in ("setting total_steps", "setting patience", "setting checkpoint_every")
+            if not free and was.get(name) != value:
+                raise InputError(
+                    f"{path} was trained with {name} {was.get(name)!r}, and this is {value!r}; "
+                    "resume with the same, or begin anew"
+                )

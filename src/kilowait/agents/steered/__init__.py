@@ -1,5 +1,0 @@
-"""Weights that steer power: the agent, the order of jobs it begins with, the windows and the search."""
-
-from kilowait.agents.steered.agent import WEIGHTS, SteeredAgent, by_hand, steered_agent
-
-__all__ = ["WEIGHTS", "SteeredAgent", "by_hand", "steered_agent"]

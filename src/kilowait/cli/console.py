@@ -1,0 +1,314 @@
+"""How things look on a terminal: tables, notes, progress, JSON. Results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from os import environ
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from kilowait.units import format_span
+
+if TYPE_CHECKING:
+    import typer
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+__all__ = [
+    "PLAIN",
+    "busy",
+    "command",
+    "count",
+    "facts",
+    "json_document",
+    "note",
+    "number",
+    "one_line",
+    "percent",
+    "plain_messages",
+    "progress",
+    "say",
+    "span",
+    "steps",
+    "table",
+    "telling",
+    "title",
+    "today",
+]
+
+PIPE_WIDTH = 160
+"""Columns of a table that goes into a file or a pipe, where no terminal says how wide it is."""
+LEAST_WRAPPED = 30
+"""Columns a text may be pressed into before the table grows wider than the terminal."""
+
+
+class _Plain(TypedDict):
+    rich_markup_mode: None
+    pretty_exceptions_enable: bool
+
+
+PLAIN: _Plain = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+"""Settings of every typer.Typer here: help as plain text, exceptions left alone."""
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Something people should know, on stderr."""
+    say(f"note: {text}")
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
+
+
+def number(value: float) -> str:
+    """A number for people: thousands separated, three or four digits that count.
+
+    >>> [number(v) for v in (12345.6, 432.1234, 1.5, 0.01234, 3.0, float("nan"))]
+    ['12,346', '432.1', '1.5', '0.0123', '3', '-']
+    """
+    if not math.isfinite(value):
+        return "-"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def count(value: int, one: str, many: str | None = None) -> str:
+    """A count with its noun.
+
+    >>> count(1, "job"), count(1200, "job")
+    ('1 job', '1,200 jobs')
+    """
+    return f"{value:,} {one if value == 1 else many or f'{one}s'}"
+
+
+def span(seconds: float) -> str:
+    """A span of time in words.
+
+    >>> span(4800.0), span(float("nan"))
+    ('1 h 20 min', '-')
+    """
+    return format_span(seconds)
+
+
+def percent(share: float) -> str:
+    """A share as per cent.
+
+    >>> percent(0.8431), percent(float("nan"))
+    ('84.3 %', '-')
+    """
+    return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
+
+
+def command(context: typer.Context) -> list[str]:
+    """The words this process, or whoever called `main`, was given."""
+    return ["kilowait", *context.find_root().obj["words"]]
+
+
+def today() -> str:
+    """Now, in UTC, for manifests."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def plain_messages() -> Iterator[None]:
+    """Warnings and the log of kilowait as single lines on stderr."""
+    logger = logging.getLogger("kilowait")
+    handler = _ToStderr()
+    before, propagated = warnings.showwarning, logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated
+        warnings.showwarning = before
+
+
+class _ToStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(one_line(record.getMessage()))
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    say(f"warning: {one_line(str(message))}")
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in environ else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def title(text: str) -> None:
+    """A line over what follows, on stdout."""
+    _console().print(text, style="bold", soft_wrap=True)
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: int = 1,
+    wrapped: int | None = None,
+    marked: set[tuple[int, int]] | None = None,
+) -> None:
+    """A table on stdout: the first `left` columns to the left, numbers to the right.
+
+    Cells are never cut; only the column `wrapped` may take several lines. `marked` cells (row, column) stand out.
+    """
+    from rich.text import Text
+
+    cells = [
+        [
+            Text(
+                text + _room(marked, row, place, left),
+                style="bold green" if (row, place) in (marked or ()) else "",
+            )
+            for place, text in enumerate(line)
+        ]
+        for row, line in enumerate(rows)
+    ]
+    widths = [max(map(len, name.split("\n"))) for name in header]
+    for line in cells:
+        widths = [max(width, len(cell)) for width, cell in zip(widths, line, strict=True)]
+    drawn = _drawn(show_header=True)
+    for place, name in enumerate(header):
+        free = place == wrapped
+        drawn.add_column(
+            name,
+            justify="left" if place < left else "right",
+            vertical="top",
+            no_wrap=not free,
+            min_width=min(widths[place], LEAST_WRAPPED) if free else widths[place],
+        )
+    for line in cells:
+        drawn.add_row(*line)
+    _printed(drawn)
+
+
+def _room(marked: set[tuple[int, int]] | None, row: int, place: int, left: int) -> str:
+    """The star of a marked cell, or the blanks that keep the others in line with it."""
+    if marked is None or place < left:
+        return ""
+    return " *" if (row, place) in marked else "  "
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Names and what they are, two columns."""
+    from rich.text import Text
+
+    drawn = _drawn(show_header=False)
+    drawn.add_column(no_wrap=True, min_width=max(len(name) for name, _ in rows))
+    drawn.add_column(min_width=LEAST_WRAPPED, overflow="fold")
+    for name, value in rows:
+        drawn.add_row(Text(name, style="dim"), Text(value))
+    _printed(drawn)
+
+
+def _drawn(*, show_header: bool) -> Table:
+    from rich.table import Table
+
+    return Table(box=None, show_header=show_header, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def _printed(drawn: Table) -> None:
+    """Print without the blanks that fill lines up; on a narrow terminal lines break, but nothing is cut."""
+    console = _console()
+    console.width = max(console.width, sum((column.min_width or 0) + 2 for column in drawn.columns))
+    with console.capture() as captured:
+        console.print(drawn)
+    lines = captured.get().splitlines()
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def json_document(data: Any) -> None:
+    """One JSON document on stdout; NaN is null."""
+    from kilowait.evaluation.storage import plain_json
+
+    print(plain_json(data))
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def busy(text: str) -> Iterator[None]:
+    """A sign of life on a terminal while something takes its time; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.text import Text
+
+    with _console(stderr=True).status(Text(text)):
+        yield
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """What is being done now: one line that changes on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.text import Text
+
+    with _console(stderr=True).status(Text("...")) as status:
+        yield lambda text: status.update(Text(text))
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Progress | None]:
+    """A bar on a terminal with one task of `steps` steps, gone when done; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
+        bar.add_task("", total=steps)
+        yield bar
+
+
+@contextmanager
+def steps(total: int) -> Iterator[Callable[..., None]]:
+    """Progress: a bar on a terminal; elsewhere a line for the steps that say so. A step may say which it is."""
+    done = 0
+    with progress(total) as bar:
+
+        def step(text: str, line: bool, number: int | None = None) -> None:
+            nonlocal done
+            done = done + 1 if number is None else number
+            if bar is not None:
+                bar.update(bar.task_ids[0], description=text, completed=done)
+            elif line:
+                say(f"     {done} of {total}: {text}")
+
+        yield step

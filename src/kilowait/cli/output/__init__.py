@@ -1,0 +1,1 @@
+"""Text output of the commands: tables and sentences for people."""

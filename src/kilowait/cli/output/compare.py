@@ -1,0 +1,203 @@
+"""Comparisons in tables and sentences, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cli import console
+from kilowait.cli.output.energy import show_drawn
+from kilowait.cli.output.gpu import show_gpu_table
+from kilowait.cli.output.run import ledger_line
+
+if TYPE_CHECKING:
+    from kilowait.experiments.inputs import Workload
+
+__all__ = ["show_contests", "show_fairness", "show_sentences", "show_table"]
+
+Words = Callable[[float], str]
+_COLUMNS: dict[str, tuple[str, Words]] = {
+    "mean_bsld": ("mean bounded\nslowdown", console.number),
+    "mean_wait_s": ("mean\nwait", console.span),
+    "median_wait_s": ("median\nwait", console.span),
+    "p95_wait_s": ("95 % wait\nbelow", console.span),
+    "max_wait_s": ("longest\nwait", console.span),
+    "mean_turnaround_s": ("mean\nturnaround", console.span),
+    "utilization": ("nodes\nbusy", console.percent),
+    "makespan_s": ("makespan", console.span),
+    "energy_kwh": ("energy\nkWh", console.number),
+    "facility_kwh": ("facility\nkWh", console.number),
+    "co2_kg": ("CO2\nkg", console.number),
+    "cost": ("cost", console.number),
+    "peak_kw": ("peak\nkW", console.number),
+}
+_ALWAYS = ("mean_bsld", "mean_wait_s", "p95_wait_s", "max_wait_s", "utilization")
+_FAIRNESS: dict[str, tuple[str, Words]] = {
+    "jain_user_bsld": (
+        "Jain's index\nover users",
+        lambda value: f"{value:.2f}" if math.isfinite(value) else "-",
+    ),
+    "worst_user_bsld": ("slowdown of the\nworst-off user", console.number),
+    "worst_size_bsld": ("slowdown of the\nworst-off size", console.number),
+    "share_wait_over_bound": ("jobs waiting\nover a day", console.percent),
+    "starved_jobs": ("starved\njobs", console.number),
+}
+
+
+def show_contests(results: Sequence[Mapping[str, Any]], workloads: Sequence[Workload]) -> None:
+    """A table, what it says in sentences, and who pays, for each log; then all logs together."""
+    for number, (found, workload) in enumerate(zip(results, workloads, strict=True)):
+        if number:
+            print()
+        console.title(
+            f"{found['trace']}: {console.count(len(workload.jobs), 'job')} on {found['nodes']:,} nodes"
+        )
+        read = ledger_line(workload)
+        if read is not None:
+            print(read)
+        print(f"compared on {found['cut']}")
+        print()
+        show_table(found)
+        if "gpus" in found:
+            print()
+            show_gpu_table(found["gpus"], [str(row["label"]) for row in _ranked(found)])
+        if "energy" in found:
+            print()
+            show_drawn(found)
+        show_sentences(found)
+        show_fairness(found)
+    if len(results) > 1:
+        print()
+        show_all(results)
+
+
+def show_table(found: Mapping[str, Any]) -> None:
+    """Means with intervals, the best of each column marked."""
+    metric = str(found["metric"])
+    rows = _ranked(found)
+    knowing = {_who(row): row for row in found["rows"] if row["kind"] == "clairvoyant"}
+    pulls = any(row["levers"] != "none" for row in rows)
+    names = list(dict.fromkeys((metric, *_ALWAYS)))
+    if "gpus" in found:  # jobs share nodes: the table of GPUs says how busy they were
+        names.remove("utilization")
+    header = ["policy", "backfill", *(["levers"] if pulls else [])]
+    left = len(header)
+    for name in names:
+        header.append(_COLUMNS[name][0])
+        if _has_interval(rows, name):
+            header.append("95 %\ninterval")
+    if knowing:
+        header += ["with perfect\nestimates", "gap\nclosed"]
+    best = {name: _best(rows, name) for name in names}
+    cells, marked = [], set()
+    for place, row in enumerate(rows):
+        line = [
+            str(row["label"]).partition(",")[0],
+            str(row["backfill"]),
+            *([row["levers"]] if pulls else []),
+        ]
+        for name in names:
+            words = _COLUMNS[name][1]
+            value = float(row["metrics"][name])
+            if value == best[name]:
+                marked.add((place, len(line)))
+            line.append(words(value))
+            if _has_interval(rows, name):
+                interval = row["intervals"][name]
+                line.append(f"{words(interval['low'])} – {words(interval['high'])}")
+        if knowing:
+            twin = knowing.get(_who(row))
+            line.append("-" if twin is None else _COLUMNS[metric][1](float(twin["metrics"][metric])))
+            gap = found["gap_closed"].get(row["label"], math.nan)
+            # A rule worse than the best one closes no gap; of an agent people want to know by how much it misses.
+            line.append(console.percent(gap) if gap >= 0 or row["kind"] == "agent" else "-")
+        cells.append(line)
+    console.table(header, cells, left=left, marked=marked)
+    print("* the best of its column")
+    bounds = found["lower_bounds"]
+    if bounds:
+        print(
+            f"no schedule can have a mean bounded slowdown below {console.number(bounds['mean_bsld'])}, "
+            f"a mean wait below {console.span(bounds['mean_wait_s'])} "
+            f"or a makespan below {console.span(bounds['makespan_s'])} here"
+        )
+
+
+def show_sentences(found: Mapping[str, Any]) -> None:
+    """Each pair in words."""
+    print()
+    for sentence in found["sentences"]:
+        print(sentence)
+    if found["sentences"]:
+        print()
+
+
+def show_fairness(found: Mapping[str, Any]) -> None:
+    """Who pays: users, sizes, long waits."""
+    pulls = any(row["levers"] != "none" for row in found["rows"])
+    header = ["fairness and risk", "", *([""] if pulls else []), *(words for words, _ in _FAIRNESS.values())]
+    rows = [
+        [
+            str(row["label"]).partition(",")[0],
+            str(row["backfill"]),
+            *([row["levers"]] if pulls else []),
+            *(words(float(row["metrics"][name])) for name, (_, words) in _FAIRNESS.items()),
+        ]
+        for row in _ranked(found)
+    ]
+    console.table(header, rows, left=3 if pulls else 2)
+
+
+def show_all(results: Sequence[Mapping[str, Any]]) -> None:
+    """One column a log: each contender's mean over that of the first contender, and their geometric mean."""
+    metric = str(results[0]["metric"])
+    first = _real(results[0])[0]["label"]
+    lines = []
+    for number, row in enumerate(_real(results[0])):
+        ratios = [
+            _real(found)[number]["metrics"][metric] / _real(found)[0]["metrics"][metric]
+            if _real(found)[0]["metrics"][metric]
+            else math.nan
+            for found in results
+        ]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else math.nan
+        lines.append([str(row["label"]), *(f"{ratio:.3f}" for ratio in ratios), f"{mean:.3f}"])
+    console.title(f"all logs: {metric} over that of {first}")
+    console.table(
+        ["", *(str(found["trace"]).rpartition("/")[2] for found in results), "geometric mean"], lines
+    )
+
+
+def _who(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(row["policy"]), str(row["backfill"]), str(row["levers"])
+
+
+def _real(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in found["rows"] if row["kind"] != "clairvoyant"]
+
+
+def _ranked(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Best first by the metric that was asked for; those without it last."""
+    metric = found["metric"]
+    sign = _sign(metric)
+    return sorted(
+        _real(found), key=lambda row: (math.isnan(row["metrics"][metric]), sign * row["metrics"][metric])
+    )
+
+
+def _sign(metric: str) -> float:
+    from kilowait.evaluation.comparison import JUDGED
+
+    return 1.0 if JUDGED[metric] == "less" else -1.0
+
+
+def _best(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [float(row["metrics"][name]) for row in rows if not math.isnan(row["metrics"][name])]
+    if not values:
+        return math.nan
+    return min(values) if _sign(name) > 0 else max(values)
+
+
+def _has_interval(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return all(name in row["intervals"] and math.isfinite(row["intervals"][name]["low"]) for row in rows)

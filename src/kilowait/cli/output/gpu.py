@@ -1,0 +1,195 @@
+"""Runs on placed nodes in words and tables, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cli import console
+from kilowait.cli.output.run import ledger_line
+
+if TYPE_CHECKING:
+    from kilowait.evaluation import Metrics
+    from kilowait.experiments.scenario import Done
+
+__all__ = ["show_gpu_table", "show_placed"]
+
+Words = Callable[[float], str]
+
+
+def show_placed(done: Done, found: Metrics, gpus: Mapping[str, Any]) -> None:
+    """Which jobs, machine and rules; what users and GPUs had of it; by type and by priority."""
+    _show_run(done, str(gpus["speeds"]))
+    print()
+    _show_metrics(found, gpus["metrics"], done)
+    print()
+    _show_types(gpus["by_type"])
+    if len(gpus["by_priority"]) > 1:
+        print()
+        _show_priorities(gpus["by_priority"])
+
+
+def _show_run(done: Done, speeds: str) -> None:
+    run, cluster = done.log.run, done.cluster
+    jobs = console.count(len(done.workload.jobs), "job")
+    if done.scenario.load is not None:
+        jobs += f", brought to an offered load of {done.scenario.load:g}"
+    gpus = sum(group.nodes * group.gpus for group in cluster.groups)
+    rows = [("trace", f"{done.scenario.trace}, {jobs}")]
+    read = ledger_line(done.workload)
+    if read is not None:
+        rows.append(("read", read))
+    rules = [
+        f"policy {run['policy']}",
+        f"backfill {done.scenario.backfill}",
+        f"placement {run['placement']}",
+        f"types {done.scenario.placed.types or run['types']}",
+    ]
+    if run["rounds"]:
+        rules.append(f"rounds of {console.span(run['tick_s'])}")
+    elif run["tick_s"]:
+        rules.append(f"looked at every {console.span(run['tick_s'])} too")
+    rules += [word for word in ("preempt", "migrate") if run[word]]
+    shown = [*rows, ("machine", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
+    console.facts(
+        [*shown, ("rules", ", ".join(rules)), ("checkpoints", _checkpoints(run)), ("speeds", speeds)]
+    )
+
+
+def _checkpoints(run: Mapping[str, Any]) -> str:
+    every = run["checkpoint_s"]
+    if every == 0:
+        words = "when preempted"
+    else:
+        words = f"every {console.span(every)} of work" if every < float("inf") else "never"
+    spans = {
+        "grace_s": "grace",
+        "save_s": "saving",
+        "restore_s": "loading",
+        "keep_s": "left alone at first for",
+    }
+    return ", ".join(
+        [words, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]
+    )
+
+
+def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: Done) -> None:
+    names = {"completion time (JCT)": "turnaround_s", "queueing": "wait_s"}
+    statistics = ("mean", "median", "p95", "p99", "max")
+    console.table(
+        ["", "mean", "median", "95 % below", "99 % below", "largest"],
+        [
+            [name, *(console.span(float(found[f"{which}_{key}"])) for which in statistics)]
+            for name, key in names.items()
+        ],
+    )
+    print()
+    number, percent = console.number, console.percent
+    rejected = f", {int(found['rejected']):,} never fit and were left out" if found["rejected"] else ""
+    unfinished = int(gpus["unfinished_jobs"]) - int(found["rejected"])
+    left = f", {unfinished:,} not finished" if unfinished else ""
+    console.facts(
+        [
+            ("jobs", f"{int(gpus['jobs']):,}{rejected}{left}"),
+            ("makespan", f"{console.span(gpus['makespan_s'])}, from the first submission to the last end"),
+            (
+                "GPUs held",
+                f"{percent(gpus['gpu_utilization'])} of the time; {number(gpus['gpu_hours'])} GPU-hours; "
+                f"{percent(gpus['work_utilization'])} doing work that was kept",
+            ),
+            (
+                "by FLOPS",
+                f"{percent(gpus['flops_utilization'])}, each GPU weighted by its rate{_known(gpus)}",
+            ),
+            (
+                "fragments",
+                f"{percent(gpus['mean_fragmentation'])} of the GPUs free but of no use, on average",
+            ),
+            (
+                "nodes in use",
+                f"{number(gpus['mean_nodes_in_use'])} of {done.cluster.nodes:,} on average, at most "
+                f"{number(gpus['peak_nodes_in_use'])}",
+            ),
+            (
+                "preemption",
+                f"{number(gpus['preemptions'])} preemptions, {number(gpus['migrations'])} moves, "
+                f"{number(gpus['lost_gpu_hours'])} GPU-hours of work lost",
+            ),
+            (
+                "fairness",
+                f"finish-time rho {number(gpus['mean_rho'])} on average, at most {number(gpus['max_rho'])}; "
+                f"{percent(gpus['unfair_share'])} of jobs above 1.05",
+            ),
+        ]
+    )
+
+
+def _known(gpus: Mapping[str, float]) -> str:
+    share = gpus["flops_known_share"]
+    return f"; known of {console.percent(share)} of the GPUs" if share < 1 else ""
+
+
+def _show_types(rows: list[dict[str, Any]]) -> None:
+    console.table(
+        ["GPU type", "nodes", "GPUs", "jobs", "GPU-hours", "held", "shared", "preempted", "moved"],
+        [
+            [
+                row["type"],
+                *(f"{row[name]:,}" for name in ("nodes", "gpus", "jobs")),
+                console.number(row["gpu_hours"]),
+                console.percent(row["utilization"]),
+                console.percent(row["shared"]),
+                *(f"{row[name]:,}" for name in ("preemptions", "migrations")),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _show_priorities(rows: list[dict[str, Any]]) -> None:
+    console.table(
+        [
+            "priority",
+            "jobs",
+            "mean JCT",
+            "95 % below",
+            "mean queueing",
+            "95 % below",
+            "preempted",
+            "GPU-hours",
+        ],
+        [
+            [
+                f"{row['priority']:g}",
+                f"{row['jobs']:,}",
+                *(
+                    console.span(row[f"{name}_s"])
+                    for name in ("mean_jct", "p95_jct", "mean_queueing", "p95_queueing")
+                ),
+                f"{row['preemptions']:,}",
+                console.number(row["gpu_hours"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+_COLUMNS: dict[str, tuple[str, Words]] = {
+    "mean_jct_s": ("mean\nJCT", console.span),
+    "p95_jct_s": ("95 % JCT\nbelow", console.span),
+    "mean_queueing_s": ("mean\nqueueing", console.span),
+    "gpu_utilization": ("GPUs\nheld", console.percent),
+    "flops_utilization": ("by\nFLOPS", console.percent),
+    "mean_fragmentation": ("fragments", console.percent),
+    "preemptions": ("preemp-\ntions", console.number),
+    "lost_gpu_hours": ("GPU-hours\nlost", console.number),
+    "mean_rho": ("finish-time\nrho", console.number),
+}
+
+
+def show_gpu_table(table: Mapping[str, Mapping[str, float]], order: list[str]) -> None:
+    """What the GPUs had of each contender, in this order of labels."""
+    console.table(
+        ["GPUs", *(words for words, _ in _COLUMNS.values())],
+        [[label, *(words(table[label][name]) for name, (_, words) in _COLUMNS.items())] for label in order],
+    )

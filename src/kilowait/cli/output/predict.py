@@ -1,0 +1,225 @@
+"""What ``kilowait predict`` prints: tables of models, the card of a predictor, why it says what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from kilowait.cli import console
+
+if TYPE_CHECKING:
+    from kilowait.experiments.evaluate_predictors import Foresight
+    from kilowait.predict.explanation import Explanation
+    from kilowait.predict.model_card import Card
+
+__all__ = ["explanation_document", "show_card", "show_explanation", "show_scores"]
+
+SHOWN = 12
+"""Features of a card that are shown."""
+
+
+def show_scores(trace: str, done: Foresight, by: str | None) -> None:
+    """A row a model, then what quantiles held, then classes."""
+    console.title(
+        f"{trace}: {done.target} of the last {done.judged:,} of {done.jobs:,} jobs "
+        f"({console.count(done.weeks, 'week')}); {done.labels}; {done.world}"
+    )
+    rows = []
+    best = {"accuracy": max, "log_rmse": min, "mae": min}
+    marked = set()
+    for place, (name, least) in enumerate(best.items()):
+        values = [getattr(row.scores, name) for row in done.rows]
+        marked.add((values.index(least(values)), 1 + 2 * place))
+    for row in done.rows:
+        scores, ends = row.scores, row.intervals
+        rows.append(
+            [
+                row.model,
+                f"{scores.accuracy:.3f}",
+                _ends(ends["accuracy"], 3),
+                f"{scores.log_rmse:.2f}",
+                _ends(ends["log_rmse"], 2),
+                console.number(round(scores.mae)),
+                _ends(ends["mae"], 0),
+                console.number(round(scores.median_ae)),
+                console.percent(scores.under),
+                f"{row.seconds:.1f}",
+            ]
+        )
+    unit = done.unit
+    heads = [
+        "model",
+        "accuracy",
+        "95 %",
+        "log-RMSE",
+        "95 %",
+        f"MAE {unit}",
+        "95 %",
+        f"median {unit}",
+        "too small",
+        "s",
+    ]
+    console.table(heads, rows, marked=marked)
+    if done.held:
+        print()
+        asked = done.target == "runtime"
+        for place, words in enumerate(("", ", none counted beyond its request") if asked else ("",)):
+            shares = (
+                f"{console.percent(share[place])} of {100 * level:g} %" for level, share in done.held.items()
+            )
+            print(f"within the forest's quantiles{words}: {', '.join(shares)}")
+    if by is not None:
+        print()
+        _show_classes(done, by)
+
+
+def _show_classes(done: Foresight, by: str) -> None:
+    names = list(done.rows[0].classes[by])
+    rows = [
+        [
+            name,
+            f"{done.rows[0].classes[by][name].jobs:,}",
+            *(f"{row.classes[by][name].accuracy:.3f}" for row in done.rows),
+        ]
+        for name in names
+    ]
+    print(f"accuracy by {by}")
+    console.table([by, "jobs", *(row.model for row in done.rows)], rows)
+
+
+def show_card(card: Card) -> None:
+    """All that a predictor says of itself."""
+    console.title(f"{card.target} by {card.model}, fitted on {card.data}")
+    console.facts(
+        [
+            (
+                "learned from",
+                f"{console.count(card.jobs, 'job')}, {card.labels}; {card.world}; {_span(card)}",
+            ),
+            ("calibrated on", f"the {console.count(card.calibrated, 'job')} after them"),
+            ("machine", f"{card.nodes:,} nodes"),
+            ("settings", ", ".join(f"{name} {value}" for name, value in card.settings.items()) or "none"),
+            ("personal data", card.personal),
+            ("kilowait", card.version),
+        ]
+    )
+    print(f"\nerrors on those later jobs, {card.unit}")
+    rows = [_errors(name, scores) for name, scores in card.errors.items()]
+    console.table(["", "accuracy", "log-RMSE", "MAE", "median", "too small"], rows)
+    if card.importance:
+        print("\nwhat it looks at: share of what splits gained")
+        from kilowait.predict.target_features import meaning
+
+        top = list(card.importance.items())[:SHOWN]
+        console.table(
+            ["feature", "meaning", "share"],
+            [[name, meaning(name), console.percent(share)] for name, share in top],
+            left=2,
+            wrapped=1,
+        )
+    if card.drift:
+        print("\nhow it ages: fitted on the first half of the log, asked of each month after that")
+        console.table(
+            ["month", "jobs", "accuracy", "log-RMSE", f"MAE {card.unit}", "too small"],
+            [
+                [
+                    f"{row['month']:.0f}",
+                    f"{row['jobs']:,.0f}",
+                    f"{row['accuracy']:.3f}",
+                    f"{row['log_rmse']:.2f}",
+                    console.number(round(row["mae"])),
+                    console.percent(row["under"]),
+                ]
+                for row in card.drift
+            ],
+        )
+
+
+def show_explanation(told: Explanation, card: Card, many: int) -> None:
+    """What is expected of a job, then why."""
+    said = told.forecast
+    console.title(f"job {told.job_id}: {card.target} by {card.model}, fitted on {card.data}")
+    facts = [
+        ("expected", _amount(float(said.value[0]), card.unit)),
+        ("10 % are below", _amount(float(said.low[0]), card.unit)),
+        ("half", _amount(float(said.middle[0]), card.unit)),
+        ("90 % are below", _amount(float(said.high[0]), card.unit)),
+        ("in truth", _amount(told.truth, card.unit)),
+        ("starts from", f"{_amount(told.anchor, card.unit)}: {told.anchored}"),
+    ]
+    console.facts(facts)
+    if not told.parts:
+        print(f"\n{card.model} looks at nothing else")
+        return
+    from kilowait.predict.feature_text import value_words
+
+    print(
+        f"\nwhat that is multiplied by (x {told.start:.3f} for any job; the geometric mean of what is expected)"
+    )
+    rows = [
+        [part.name, part.meaning, value_words(part.name, part.value), f"x {part.factor:.3f}"]
+        for part in told.parts[:many]
+    ]
+    rest = 1.0
+    for part in told.parts[many:]:
+        rest *= part.factor
+    if told.parts[many:]:
+        rows.append([f"{len(told.parts) - many} others", "", "", f"x {rest:.3f}"])
+    console.table(["feature", "meaning", "value", "factor"], rows, left=2, wrapped=1)
+
+
+def explanation_document(told: Explanation, card: Card, many: int) -> dict[str, Any]:
+    """The same as plain data."""
+    said = told.forecast
+    return {
+        "job_id": told.job_id,
+        "target": card.target,
+        "unit": card.unit,
+        "model": card.model,
+        "expected": float(said.value[0]),
+        "p10": float(said.low[0]),
+        "p50": float(said.middle[0]),
+        "p90": float(said.high[0]),
+        "truth": told.truth,
+        "anchor": told.anchor,
+        "anchored": told.anchored,
+        "start": told.start,
+        "features": [vars(part) for part in told.parts[:many]],
+    }
+
+
+def _errors(name: str, scores: Any) -> list[str]:
+    return [
+        name,
+        f"{scores['accuracy']:.3f}",
+        f"{scores['log_rmse']:.2f}",
+        console.number(round(scores["mae"])),
+        console.number(round(scores["median_ae"])),
+        console.percent(scores["under"]),
+    ]
+
+
+def _amount(value: float, unit: str) -> str:
+    """A value with its unit; times in words too."""
+    if unit == "s":
+        return f"{console.span(value)} ({console.number(value)} s)"
+    return f"{console.number(value)} {unit}"
+
+
+def _span(card: Card) -> str:
+    days = (card.last_s - card.first_s) / 86400
+    if card.unix_zero_s is None:
+        return f"{days:,.0f} days"
+    first, last = (
+        datetime.fromtimestamp(card.unix_zero_s + at_s, UTC).date().isoformat()
+        for at_s in (card.first_s, card.last_s)
+    )
+    return f"{first} to {last}"
+
+
+def _ends(ends: Iterable[float], digits: int) -> str:
+    """An interval; where there is one week alone, none."""
+    low, high = ends
+    return f"{low:,.{digits}f} to {high:,.{digits}f}" if math.isfinite(low) else "-"

@@ -1,0 +1,92 @@
+"""The evolution strategy on a GPU cluster, as ``kilowait train --cluster gpu-mixed`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kilowait.cli import console, options
+from kilowait.cli.train_batch import LONGER
+from kilowait.cli.train_resume import resumable, state_folder
+
+__all__ = ["train_score"]
+
+
+def train_score(
+    context: typer.Context,
+    trace: str,
+    out: Path,
+    asked: Mapping[str, Any],
+    *,
+    resume: bool,
+    json: bool,
+    force: bool,
+) -> None:
+    """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
+    from kilowait.cli.train_rl import show_on_gpus
+    from kilowait.cluster.toml import described
+    from kilowait.evaluation.comparison import split
+    from kilowait.experiments.agent_folder import save_weights
+    from kilowait.experiments.evaluate_gpu import judged_on_gpus
+    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.train_batch import judged_last
+    from kilowait.experiments.train_gpu import (
+        MEANINGS,
+        GpuSearch,
+        rule_words,
+        search_on_gpus,
+    )
+
+    how = GpuSearch(**asked)
+    state = state_folder(out, resume=resume, force=force)
+    scenario = options.scenario_asked(context, trace, backfill="skip")
+    with console.busy(f"reading {trace} ..."):
+        workload, machine, notes = prepared(scenario)
+        workload = judged_last(workload)
+    for text in (*notes, *workload.hindsight):
+        console.note(text)
+    console.note("first every rule is tried with every placement, then the search begins from the best")
+    with console.steps(how.generations) as step, resumable(state, resume=resume):
+        agent, history = search_on_gpus(
+            workload.jobs,
+            machine,
+            how,
+            trace=trace,
+            progress=lambda done: step(
+                f"best so far {done.best:.3f} of the rule", done.number % 10 == 0, done.number
+            ),
+            folder=state,
+            resume=resume,
+        )
+    later = split(workload.jobs).test
+    count = len(later) // how.window_jobs
+    windows = [later[i * how.window_jobs : (i + 1) * how.window_jobs] for i in range(count)]
+    with console.busy("trying it on later jobs ..."):
+        found = judged_on_gpus(agent, windows, machine, seed=how.seed)
+    manifest = workload.provenance(trace, console.command(context), console.today())
+    save_weights(
+        out,
+        agent,
+        history,
+        MEANINGS,
+        scenario={
+            **scenario.to_dict(),
+            "training": {"algo": "es", **vars(how)},
+            "cluster": described(machine),
+        },
+        results={"judged": found},
+        manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
+        force=force or resume,
+    )
+    if json:
+        console.json_document({"agent": agent.provenance, "judged": found, "out": out})
+        return
+    print(f"the best rule of the training jobs is {rule_words(agent)}")
+    if agent.provenance["kept_the_rule"]:
+        print("the search found nothing that surely beats it on the validation jobs: the agent is that rule")
+    show_on_gpus(found)
+    print(f"\nwritten to {out}; use it as: --policies srtf,agent:{out / 'agent.json'}")
+    print(LONGER)

@@ -1,0 +1,311 @@
+"""How fast each job runs on each type of GPU: a table made before the clock runs.
+
+Speed 1 is the job's `runtime_s`, which counts seconds on a reference type. Three ways to know a speed, best first:
+
+- *given*: somebody says so;
+- *measured*: the ratio of two measured throughputs of this kind of work on so many GPUs;
+- *roofline*: from the rates of the two types. It is a guess: over the throughputs Gavel measured it is off by a
+  factor of 1.8 (root mean square of logarithms), and it never sees that some work is slower on the newer GPU.
+
+`combine` takes each cell from the best that knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster.cluster import Cluster
+from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
+from kilowait.cluster.gpus import Gpu, gpu
+from kilowait.errors import InputError, UnknownNameError
+
+__all__ = [
+    "GAVEL",
+    "SOURCES",
+    "Speeds",
+    "Throughputs",
+    "combine",
+    "given",
+    "gpu_types",
+    "measured",
+    "read_throughputs",
+    "roofline",
+]
+
+Floats = npt.NDArray[np.float64]
+
+SOURCES = ("unknown", "given", "measured", "roofline")
+"""Where a speed comes from, by its code."""
+
+
+class Jobs(Protocol):
+    """What is asked of a table of jobs."""
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Names behind numbers."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __contains__(self, name: object) -> bool: ...
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column by name."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Speeds:
+    """Speeds by type and job; the jobs are the rows of their table. NaN: not known."""
+
+    types: tuple[str, ...]
+    speed: Floats
+    """(types, jobs): 1 is the job's `runtime_s`; 0: it cannot run there."""
+    spread: Floats
+    """(types, jobs): a factor on that, above 0 and at most 1, for a job whose GPUs lie on more nodes than they must."""
+    source: npt.NDArray[np.int8]
+    """(types, jobs): place in `SOURCES`."""
+
+    def __post_init__(self) -> None:
+        for name in ("speed", "spread", "source"):
+            table = getattr(self, name)
+            if table.shape != self.speed.shape or table.ndim != 2 or len(table) != len(self.types):
+                raise InputError(
+                    f"{name} has the shape {table.shape} with {len(self.types)} types; all tables are (types, jobs)"
+                )
+        fine = np.isnan(self.speed) | (np.isfinite(self.speed) & (self.speed >= 0))
+        self._check(fine, self.speed, "speed", "a number, 0 or more")
+        self._check((self.spread > 0) & (self.spread <= 1), self.spread, "spread", "above 0 and at most 1")
+
+    def _check(self, fine: npt.NDArray[np.bool_], table: Floats, name: str, rule: str) -> None:
+        if not fine.all():
+            place, row = (int(at[0]) for at in np.nonzero(~fine))
+            raise InputError(
+                f"row {row}: the {name} on {self.types[place]!r} is {table[place, row]}; it must be {rule}"
+            )
+
+    def require_known(self) -> None:
+        """Raise unless every speed is known."""
+        unknown = np.isnan(self.speed)
+        if unknown.any():
+            place, row = (int(at[0]) for at in np.nonzero(unknown))
+            raise InputError(
+                f"row {row}: its speed on {self.types[place]!r} is not known ({int(unknown.sum())} cells are not); "
+                "fill them up: combine(speeds, given(jobs, types, 1.0))"
+            )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many speeds of each type come from where.
+
+        >>> from kilowait.jobs import JobTable
+        >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
+        >>> given(jobs, ("V100",), 1.0).counts()
+        {'V100': {'given': 2}}
+        """
+        rows = {}
+        for name, codes in zip(self.types, self.source, strict=True):
+            found = np.bincount(codes, minlength=len(SOURCES)).tolist()
+            rows[name] = {kind: many for kind, many in zip(SOURCES, found, strict=True) if many}
+        return rows
+
+
+def gpu_types(cluster: Cluster) -> tuple[str, ...]:
+    """The types of a cluster's nodes in the order in which its groups name them; "" are nodes without GPUs.
+
+    >>> gpu_types(Cluster.preset("polaris"))
+    ('A100-SXM4-40',)
+    """
+    return tuple(dict.fromkeys(group.gpu_type if group.gpus else "" for group in cluster.groups))
+
+
+def given(
+    jobs: Jobs,
+    types: Sequence[str],
+    speed: float | Mapping[str, npt.ArrayLike],
+    spread: float | Mapping[str, npt.ArrayLike] = 1.0,
+) -> Speeds:
+    """One speed for all, or by type one number or one per job; types that are not named are not known.
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
+    >>> given(jobs, ("V100", "K80"), {"V100": 1.0, "K80": [0.2, 0.5]}).speed.tolist()
+    [[1.0, 1.0], [0.2, 0.5]]
+    """
+    shape = (len(types), len(jobs))
+    tables = []
+    for values, missing in ((speed, np.nan), (spread, 1.0)):
+        table = np.full(shape, missing)
+        if isinstance(values, Mapping):
+            for name, value in values.items():
+                if name not in types:
+                    raise UnknownNameError("GPU type of the cluster", name, types)
+                table[list(types).index(name)] = _per_job(f"the speed on {name!r}", value, len(jobs))
+        else:
+            table[:] = values
+        tables.append(table)
+    return _finished(jobs, types, tables[0], tables[1], "given")
+
+
+def measured(
+    jobs: Jobs, types: Sequence[str], throughputs: Throughputs = GAVEL, reference: str = "V100"
+) -> Speeds:
+    """Ratios of measured throughputs, by the jobs' `model` and `gpus`.
+
+    A type is found in the table by its name, or by a type of its family (any V100 for "v100"). Jobs whose model,
+    number of GPUs or type was not measured are left unknown: the ratio of one GPU says little of eight (over Gavel's
+    table it is as far off as the roofline). Where a job was measured to be faster on more nodes than it needs (44
+    of 165 in Gavel's table) the factor is 1: lying closer together is never slower here. So it is where it was
+    not measured.
+
+    >>> from kilowait.jobs import JobTable
+    >>> one = {"job_id": [1], "submit_s": [0], "runtime_s": [9], "nodes": [1], "gpus": [1], "model": [0]}
+    >>> jobs = JobTable(**one, labels={"model": ("Recommendation (batch size 512)",)})
+    >>> measured(jobs, ("V100", "K80", "T4")).speed.round(2).tolist()
+    [[1.0], [1.41], [nan]]
+    """
+    speed, spread = np.full((len(types), len(jobs)), np.nan), np.ones((len(types), len(jobs)))
+    base = throughputs.together.get(_key(reference, throughputs), {})
+    if not base:
+        raise UnknownNameError("type of GPU with measured throughputs", reference, throughputs.together)
+    names, model = jobs.labels.get("model", ()), jobs.column("model")
+    pairs = np.stack((model, _gpus(jobs)))
+    kinds, kind_of = np.unique(pairs, axis=1, return_inverse=True)
+    for place, name in enumerate(types):
+        key = _key(name, throughputs)
+        fast, far = throughputs.together.get(key, {}), throughputs.apart.get(key, {})
+        rate, factor = np.full(kinds.shape[1], np.nan), np.ones(kinds.shape[1])
+        for number, (code, gpus) in enumerate(kinds.T.tolist()):
+            what = (names[code] if 0 <= code < len(names) else "", gpus)
+            if what in fast and base.get(what, 0.0) > 0:
+                rate[number] = fast[what] / base[what]
+                if fast[what] > 0 and far.get(what, 0.0) > 0:
+                    factor[number] = min(1.0, far[what] / fast[what])
+        speed[place], spread[place] = rate[kind_of.ravel()], factor[kind_of.ravel()]
+    return _finished(jobs, types, speed, spread, "measured")
+
+
+def roofline(
+    jobs: Jobs,
+    types: Sequence[str],
+    reference: str = "V100",
+    *,
+    precision: str = "fp32",
+    compute_share: npt.ArrayLike | None = None,
+    gpu_memory_gb: npt.ArrayLike | None = None,
+) -> Speeds:
+    """Speeds from the catalogue's rates.
+
+    With f and b the ratios of the type's FLOPS and memory bandwidth to the reference's, the speed is the smaller of
+    the two; or, where the share c of its time on the reference that a job spends computing is known, from 0 to 1,
+    1 / (c / f + (1 - c) / b). Types that are not in the catalogue, or whose rates are not known there, stay unknown.
+
+    Args:
+        jobs: their table.
+        types: see `gpu_types`.
+        reference: the type on which `runtime_s` was taken.
+        precision: "fp64", "fp32" or "fp16" (with tensor cores where there are any).
+        compute_share: one number, or one per job.
+        gpu_memory_gb: memory a job needs on each of its GPUs, GB; with less it cannot run (speed 0).
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
+    >>> roofline(jobs, ("V100", "T4", "G2")).speed[:, 0].round(3).tolist()
+    [1.0, 0.356, nan]
+    """
+    base = gpu(reference)
+    if np.isnan(base.tflops(precision)) or np.isnan(base.bandwidth_gb_per_s):
+        raise InputError(f"the rates of {reference!r} are not known; take another reference, such as V100")
+    count = len(jobs)
+    share = None if compute_share is None else _per_job("compute_share", compute_share, count)
+    if share is not None and not ((share >= 0) & (share <= 1)).all():
+        raise InputError(f"compute_share goes from {share.min():g} to {share.max():g}; it lies in 0 to 1")
+    need = None if gpu_memory_gb is None else _per_job("gpu_memory_gb", gpu_memory_gb, count)
+    speed = np.full((len(types), count), np.nan)
+    for place, name in enumerate(types):
+        one = _known(name)
+        if one is None:
+            continue
+        flops = one.tflops(precision) / base.tflops(precision)
+        bandwidth = one.bandwidth_gb_per_s / base.bandwidth_gb_per_s
+        if share is None:
+            speed[place] = np.minimum(flops, bandwidth)
+        else:
+            speed[place] = 1.0 / (share / flops + (1.0 - share) / bandwidth)
+        if need is not None:
+            speed[place][need > one.memory_gb] = 0.0
+    return _finished(jobs, types, speed, np.ones(speed.shape), "roofline")
+
+
+def combine(first: Speeds, *others: Speeds) -> Speeds:
+    """The first table, its unknown cells taken from the second, and so on.
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
+    >>> known = given(jobs, ("V100", "T4"), {"V100": 1.0})
+    >>> combine(known, roofline(jobs, ("V100", "T4"))).counts()
+    {'V100': {'given': 2}, 'T4': {'roofline': 2}}
+    """
+    speed, spread, source = first.speed.copy(), first.spread.copy(), first.source.copy()
+    for other in others:
+        if other.types != first.types or other.speed.shape != first.speed.shape:
+            raise InputError(
+                f"tables of {first.types} with {first.speed.shape[1]} jobs and {other.types} with "
+                f"{other.speed.shape[1]} are not of the same types and jobs"
+            )
+        unknown = np.isnan(speed)
+        for mine, theirs in ((speed, other.speed), (spread, other.spread), (source, other.source)):
+            mine[unknown] = theirs[unknown]
+    return Speeds(first.types, speed, spread, source)
+
+
+def _finished(jobs: Jobs, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
+    """The table; jobs of no GPU have speed 1 everywhere, the others 0 on nodes without GPUs."""
+    without = _gpus(jobs) == 0
+    codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
+    for place, name in enumerate(types):
+        plain = without if name else np.ones(len(jobs), bool)
+        speed[place, plain] = np.where(without[plain], 1.0, 0.0)
+        spread[place, plain] = 1.0
+        codes[place, plain] = SOURCES.index("given")
+    return Speeds(tuple(types), speed, spread, codes)
+
+
+def _gpus(jobs: Jobs) -> npt.NDArray[np.int64]:
+    if "gpus" not in jobs:
+        raise InputError(
+            "these jobs have no column 'gpus'; speeds by GPU type need to know how many each takes"
+        )
+    return jobs.column("gpus")
+
+
+def _key(name: str, throughputs: Throughputs) -> str:
+    """The table's own name of a type; "" where it has none."""
+    for key in throughputs.together:
+        if key.lower() == name.lower():
+            return key
+    one = _known(name)
+    for key in throughputs.together:
+        other = _known(key)
+        if one is not None and other is not None and one.family == other.family:
+            return key
+    return ""
+
+
+def _known(name: str) -> Gpu | None:
+    try:
+        return gpu(name)
+    except UnknownNameError:
+        return None
+
+
+def _per_job(what: str, values: npt.ArrayLike, count: int) -> Floats:
+    table = np.asarray(values, np.float64)
+    if table.shape not in ((), (count,)):
+        raise InputError(
+            f"{what} has the shape {table.shape}; give one number, or one for each of {count} jobs"
+        )
+    return np.broadcast_to(table, (count,))

@@ -1,0 +1,125 @@
+"""A cluster described in TOML, to and fro; see docs/formats.md for every key."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import MISSING, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kilowait.cluster.cluster import (
+    Cluster,
+    NodeGroup,
+    Outage,
+    Reservation,
+)
+from kilowait.errors import ClusterError, UnknownNameError
+
+__all__ = ["described", "read_cluster"]
+
+T = TypeVar("T", NodeGroup, Outage, Reservation)
+_KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def read_cluster(path: str | PathLike[str]) -> Cluster:
+    """Read the file; an unknown key, a missing one or a wrong type is an error that names it."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ClusterError(f"no cluster file {path}; give a preset's name, nodes:N or a TOML file") from None
+    except (OSError, ValueError) as problem:
+        raise ClusterError(f"cannot read the cluster file {path}: {problem}") from None
+    allowed = ("name", "layout", "group", "queue", "outage", "reservation")
+    for key in content:
+        if key not in allowed:
+            raise UnknownNameError(f"key in {path}", key, allowed)
+    name = content.get("name", path.stem)
+    if not isinstance(name, str):
+        raise ClusterError(f"name in {path} is {name!r}, which is not of type str")
+    groups = tuple(_made(NodeGroup, row, f"[[group]] in {path}") for row in _rows(content, "group", path))
+    return Cluster(
+        groups=groups,
+        queues=_queues(_rows(content, "queue", path), path),
+        outages=tuple(_made(Outage, row, f"[[outage]] in {path}") for row in _rows(content, "outage", path)),
+        reservations=tuple(
+            _made(Reservation, row, f"[[reservation]] in {path}")
+            for row in _rows(content, "reservation", path)
+        ),
+        name=name,
+        layout=_layout(content, groups, path),
+    )
+
+
+def described(cluster: Cluster) -> dict[str, Any]:
+    """The machine as plain data, with the keys of a cluster file; what is at its default is left out."""
+    data: dict[str, Any] = {"name": cluster.name}
+    for key, listed in (
+        ("group", cluster.groups),
+        ("outage", cluster.outages),
+        ("reservation", cluster.reservations),
+    ):
+        if listed:
+            data[key] = [
+                {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
+                for item in listed
+            ]
+    if cluster.layout is not None:
+        data["layout"] = list(cluster.layout)
+    if cluster.queues:
+        data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
+    return data
+
+
+def _rows(content: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
+    rows = content.get(key, [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ClusterError(f"{key} in {path} must be written as [[{key}]] tables")
+    return rows
+
+
+def _made(kind: type[T], row: dict[str, Any], where: str) -> T:
+    """The dataclass from a TOML table, its keys and types checked against the fields."""
+    rules = {rule.name: rule for rule in fields(kind)}
+    values: dict[str, Any] = {}
+    for key, value in row.items():
+        if key not in rules:
+            raise UnknownNameError(f"key of {where}", key, rules)
+        wanted = _KINDS[str(rules[key].type)]
+        if wanted is float and type(value) is int and abs(value) < 2**1000:
+            values[key] = float(value)
+        elif type(value) is wanted:
+            values[key] = value
+        else:
+            raise ClusterError(f"{where}: {key} is {value!r}, which is not of type {wanted.__name__}")
+    absent = [name for name, rule in rules.items() if rule.default is MISSING and name not in values]
+    if absent:
+        raise ClusterError(f"{where} lacks {', '.join(absent)}")
+    return kind(**values)
+
+
+def _layout(content: dict[str, Any], groups: tuple[NodeGroup, ...], path: Path) -> tuple[int, ...] | None:
+    numbers = content.get("layout")
+    if numbers is None:
+        return None
+    if type(numbers) is not list or not all(type(number) is int for number in numbers):
+        raise ClusterError(
+            f"layout in {path} must be a list of whole numbers: for each node that of its group, counted from 0"
+        )
+    if not any(group.placed for group in groups):
+        raise ClusterError(
+            f"layout in {path} is of no use: none of the groups is placed; write placed = true or leave it out"
+        )
+    return tuple(numbers)
+
+
+def _queues(rows: list[dict[str, Any]], path: Path) -> dict[str, tuple[str, ...]]:
+    queues: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        if set(row) != {"name", "groups"} or type(row["name"]) is not str or type(row["groups"]) is not list:
+            raise ClusterError(f"a [[queue]] in {path} has the keys name and groups (a list of group names)")
+        if row["name"] in queues:
+            raise ClusterError(f"queue {row['name']!r} stands twice in {path}")
+        queues[row["name"]] = tuple(str(name) for name in row["groups"])
+    return queues

@@ -1,0 +1,104 @@
+"""Who the energy was spent for: job by job, user by user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.energy.accounting.intervals import Floats, Grid, Ints
+from kilowait.energy.accounting.job_power import J_PER_KWH
+from kilowait.errors import UnknownNameError
+from kilowait.jobs import JobRecords, JobTable, SegmentLog
+from kilowait.jobs.columns import LABELLED
+
+__all__ = ["EnergyRow", "rows_by", "shares"]
+
+_WAITING = ("idle", "falling", "asleep", "waking")
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    """The jobs of one user, account, queue ... together."""
+
+    label: str
+    jobs: int
+    it_kwh: float
+    facility_kwh: float
+    idle_share_kwh: float
+    """IT energy of idle and sleeping nodes, by node-seconds; not contained in the others."""
+    co2_kg: float | None
+    cost: float | None
+
+
+def shares(
+    log: SegmentLog,
+    grid: Grid,
+    group: Ints,
+    it_w: Floats,
+    rates: Mapping[str, Floats],
+    nodes: Floats,
+    watts: Floats,
+    by_group: Mapping[str, Mapping[str, float]],
+    idle_w: Floats | None = None,
+) -> JobRecords:
+    """Columns for each row of the job table.
+
+    `rates` are what the whole machine spends a second, cell by cell; a segment's part at every moment is that of its
+    watts in the IT power. `idle_w` are the idle ones among them, where they are known. `by_group` are kWh by state;
+    `group` is the number of each segment's there.
+    """
+    size = len(log.jobs_table)
+
+    def by_job(of_segment: Floats) -> Floats:
+        return np.asarray(np.bincount(log.job, of_segment, size), np.float64)
+
+    columns = {"job_id": log.jobs_table["job_id"], "it_j": by_job(watts * grid.ran_s)}
+    if idle_w is not None:
+        columns["held_idle_j"] = by_job(idle_w * grid.ran_s)
+    for name, rate in rates.items():
+        per_watt = np.divide(rate, it_w, out=np.zeros(len(grid)), where=it_w > 0)
+        columns[name] = by_job(watts * grid.over_segments(per_watt))
+    columns["idle_share_j"] = by_job(_idle_shares(group, nodes * grid.ran_s, by_group))
+    return JobRecords(columns)
+
+
+def _idle_shares(group: Ints, node_s: Floats, by_group: Mapping[str, Mapping[str, float]]) -> Floats:
+    """Joules of nodes without a job, by node-seconds of segments: its group's, and of groups where none ran."""
+    joules = np.array([sum(states[name] for name in _WAITING) for states in by_group.values()]) * J_PER_KWH
+    ran_s = np.bincount(group, node_s, len(joules))
+    used = ran_s > 0
+    if not used.any():
+        return np.zeros(len(node_s))
+    per_node_s = np.divide(joules, ran_s, out=np.zeros(len(joules)), where=used)
+    per_node_s += joules[~used].sum() / ran_s.sum()
+    return np.asarray(per_node_s[group] * node_s)
+
+
+def rows_by(jobs: JobTable, spent: JobRecords, kind: str) -> list[EnergyRow]:
+    """The columns of `shares` summed by a labelled column of the table, the most IT energy first."""
+    if kind not in LABELLED:
+        raise UnknownNameError("class of jobs", kind, LABELLED)
+    values, code = np.unique(jobs.column(kind), return_inverse=True)
+    names = jobs.labels.get(kind)
+    labels = ["-" if v < 0 else str(v) if names is None else names[v] for v in values.tolist()]
+    number = np.bincount(code, minlength=len(labels))
+
+    def sums(name: str, unit: float) -> list[float]:
+        return [float(total) for total in np.bincount(code, spent[name], len(labels)) / unit]
+
+    def maybe(name: str, unit: float) -> list[float] | list[None]:
+        return sums(name, unit) if name in spent.columns else [None] * len(labels)
+
+    rows = zip(
+        labels,
+        number.tolist(),
+        sums("it_j", J_PER_KWH),
+        sums("facility_j", J_PER_KWH),
+        sums("idle_share_j", J_PER_KWH),
+        maybe("co2_g", 1e3),
+        maybe("cost", 1.0),
+        strict=True,
+    )
+    return sorted((EnergyRow(*row) for row in rows), key=lambda row: -row.it_kwh)

@@ -1,0 +1,126 @@
+"""Job × level: how much longer, and how many watts. Plain arrays, made before the clock starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.energy.power.dvfs import clock_slowdown
+from kilowait.energy.power.model import GroupPower
+from kilowait.energy.power.utilization import ConstantUse, Profile, utilization
+from kilowait.energy.power.validate import Floats, numbers, require
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+
+__all__ = ["LevelTable", "best_level", "level_tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTable:
+    """Factors and powers of n jobs at L levels."""
+
+    names: tuple[str, ...]
+    """The levels; 0 is full speed."""
+    factor: Floats  # (n, L)
+    """Run time / run time at full speed; at least 1, and 1 in column 0."""
+    power_w: Floats  # (n, L)
+    """Watts of the whole job while it runs."""
+
+    def __post_init__(self) -> None:
+        wanted = (len(self.factor), len(self.names))
+        if self.factor.shape != wanted or self.power_w.shape != wanted or not self.names:
+            raise InputError(
+                f"{len(self.names)} levels, factors of shape {self.factor.shape}, powers of shape "
+                f"{self.power_w.shape}; both must be (jobs, levels)"
+            )
+        numbers("factor", self.factor, 1)
+        numbers("power_w", self.power_w, 0)
+        if (self.factor[:, 0] != 1).any():
+            raise InputError("level 0 is full speed; its factor must be 1 for every job")
+
+    def relative_energy(self, freed_w: npt.ArrayLike = 0.0) -> Floats:
+        """Energy of each job at each level / at full speed, counted above `freed_w` (see `best_level`)."""
+        spent = _spent(self, freed_w)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(spent[:, :1] > 0, spent / spent[:, :1], 1.0)
+
+
+def level_tables(
+    jobs: JobTable,
+    power_w: npt.ArrayLike,
+    group: GroupPower,
+    profile: Profile | None = None,
+    beta: float | None = None,
+) -> LevelTable:
+    """Run time factors and watts of every job at every level of `group`.
+
+    `power_w` is each job's power at full speed (`job_power_w`). What lies above its nodes' idle power is split between
+    CPUs, GPUs and the rest as the component model splits it at the job's utilization (`profile`; None: full load).
+    A clock scales the CPUs' part; a cap holds the GPUs to its watts. A job's own column `beta` counts where it
+    is known, else `beta` (None: the group's). Clock and cap together multiply.
+    """
+    watts = numbers("power_w", power_w, 0)
+    if watts.shape != (len(jobs),):
+        raise InputError(f"power_w has the shape {watts.shape}; give one for each of the {len(jobs)} jobs")
+    nodes = jobs["nodes"].astype(np.float64)
+    above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
+    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUse()))
+    cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
+    own = jobs.column("beta")
+    betas = np.where(np.isnan(own), group.beta if beta is None else beta, own)
+
+    # On the components' side of the losses, one node: what the cap sees.
+    slope, gpu_idle = group.conversion.slope, group.node.idle_of("gpu")
+    gpu_draw = gpu_idle + gpu_w / (slope * nodes)
+    factor, power = np.ones((len(jobs), len(group.levels))), np.tile(watts[:, None], (1, len(group.levels)))
+    for column, level in enumerate(group.levels):
+        if level.is_full:
+            continue
+        factor[:, column] = clock_slowdown(betas, level.speed)
+        saved = cpu_w * (1 - level.cpu_dynamic)
+        if level.gpu_cap < 1 and group.cap_curve is not None:
+            cap = level.gpu_cap * group.node.limit_of("gpu")
+            factor[:, column] *= group.cap_curve.slowdown(cap / np.maximum(gpu_draw, 1e-9))
+            saved = saved + slope * nodes * np.maximum(gpu_draw - cap, 0.0)
+        power[:, column] = watts - saved
+    return LevelTable(tuple(level.name for level in group.levels), factor, power)
+
+
+def _parts(group: GroupPower, cpu: Floats, gpu: Floats) -> tuple[Floats, Floats]:
+    """Shares of CPUs and GPUs in what a node draws above idle; as at full load where the model has it idle."""
+    at, full = group.node.dynamic_w(cpu, gpu), group.node.dynamic_w(1.0, 1.0)
+    whole, most = sum(at.values(), np.float64(0)), float(sum(full.values(), np.float64(0)))
+    shares = []
+    for kind in ("cpu", "gpu"):
+        at_full = float(full[kind]) / most if most > 0 else 0.0
+        shares.append(
+            np.divide(at[kind], whole, out=np.full(cpu.shape, at_full), where=np.asarray(whole) > 0)
+        )
+    return shares[0], shares[1]
+
+
+def best_level(
+    table: LevelTable, most_slowdown: float = math.inf, freed_w: npt.ArrayLike = 0.0
+) -> npt.NDArray[np.int64]:
+    """For each job the level of least energy among those at most `most_slowdown` times as long; the first of equals.
+
+    `freed_w` (watts, per job or one number) is what the job's nodes draw once it has gone: 0 counts all energy
+    of the nodes it holds, as where free nodes sleep or other jobs wait for them; the nodes' idle power counts
+    only what the job itself adds.
+
+    >>> one = LevelTable(("full", "slow"), np.array([[1, 1.2]]), np.array([[200.0, 150.0]]))
+    >>> best_level(one).tolist(), best_level(one, most_slowdown=1.1).tolist(), one.relative_energy().tolist()
+    ([1], [0], [[1.0, 0.9]])
+    """
+    require("most_slowdown", most_slowdown if math.isfinite(most_slowdown) else 1e9, 1)
+    allowed = np.where(table.factor <= most_slowdown, _spent(table, freed_w), np.inf)
+    return np.asarray(np.argmin(allowed, axis=1), np.int64)
+
+
+def _spent(table: LevelTable, freed_w: npt.ArrayLike) -> Floats:
+    freed = np.broadcast_to(numbers("freed_w", freed_w, 0), len(table.factor))
+    # A job that draws less than its nodes would idle adds nothing, however long it takes.
+    return np.asarray(np.maximum(table.power_w - freed[:, None], 0.0) * table.factor, np.float64)

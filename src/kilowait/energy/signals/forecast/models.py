@@ -1,0 +1,222 @@
+"""Forecasts made from the truth: perfect, as yesterday, or with errors of a known size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+
+from kilowait.energy.signals.forecast.base import Floats, Forecast, positive_s
+from kilowait.errors import InputError
+from kilowait.rng import stream
+from kilowait.series import Series
+
+__all__ = ["FORECAST_ERRORS", "noisy", "perfect", "persistence"]
+
+DAY_S = 86400.0
+HOUR_S = 3600.0
+
+FORECAST_ERRORS: dict[str, tuple[float, float, float, float]] = {
+    "CISO": (0.065, 0.147, 0.197, 0.218),
+    "DE": (0.072, 0.118, 0.140, 0.166),
+    "ERCO": (0.079, 0.154, 0.190, 0.209),
+    "ES": (0.108, 0.176, 0.204, 0.214),
+    "ISNE": (0.043, 0.092, 0.107, 0.116),
+    "NYISO": (0.068, 0.093, 0.107, 0.111),
+    "PJM": (0.031, 0.055, 0.071, 0.082),
+    "BPAT": (0.065, 0.088, 0.099, 0.108),
+    "NL": (0.049, 0.068, 0.080, 0.093),
+    "AUS_QLD": (0.039, 0.051, 0.058, 0.063),
+    "SE": (0.033, 0.059, 0.068, 0.073),
+    "PL": (0.024, 0.042, 0.049, 0.056),
+    "FPL": (0.024, 0.031, 0.037, 0.040),
+}
+"""Mean absolute relative error one to four days ahead, by grid: measured on the source-production forecasts published
+with CarbonCast (Maji, Shenoy and Sitaraman 2022); life-cycle intensity, July to December 2021, 181 daily issues of
+96 hours."""
+
+
+def perfect(series: Series, *, horizon_s: float = 4 * DAY_S) -> Forecast:
+    """The truth itself, known in advance: the most a forecast can be worth.
+
+    >>> perfect(Series([0, 10, 20, 30], [1, 2, 3]), horizon_s=15).issued(5).value.tolist()
+    [1.0, 2.0]
+    """
+    return _Perfect(series, positive_s(horizon_s, "horizon_s"))
+
+
+def persistence(
+    series: Series,
+    *,
+    period_s: float = DAY_S,
+    horizon_s: float = 4 * DAY_S,
+    issue_every_s: float = HOUR_S,
+) -> Forecast:
+    """As it was: the last `period_s` before the issue, over and over (the same hour yesterday, or last week).
+
+    >>> yesterday = persistence(
+    ...     Series([0, 10, 20, 30], [1, 2, 3]), period_s=20, horizon_s=30, issue_every_s=10
+    ... )
+    >>> yesterday.issued(20).value.tolist()
+    [1.0, 2.0, 1.0]
+    """
+    period = positive_s(period_s, "period_s")
+    return _Persistence(
+        series, positive_s(horizon_s, "horizon_s"), positive_s(issue_every_s, "issue_every_s"), period
+    )
+
+
+def noisy(
+    series: Series,
+    error_per_day: Sequence[float] = FORECAST_ERRORS["CISO"],
+    *,
+    seed: int,
+    horizon_s: float = 4 * DAY_S,
+    issue_every_s: float = HOUR_S,
+    step_s: float = HOUR_S,
+    memory_s: float = 6 * HOUR_S,
+) -> Forecast:
+    """The truth times an error of a known size: `error_per_day` is the mean absolute relative error for each day ahead.
+
+    Beyond the last day named its error stays. The factor is lognormal with mean 1, so the forecast is unbiased and
+    keeps its sign. Errors of one issue hang together over the lead (correlation falls to 1/e after `memory_s`, a guess
+    of how long weather errs the same way), and change every `step_s`; those of different issues are independent. They
+    depend on the seed and the time of issue alone.
+
+    >>> noisy(Series.constant(100.0), [0.1], seed=1, horizon_s=7200).issued(0).value.round(1).tolist()
+    [87.8, 89.8]
+    """
+    sizes = tuple(float(size) for size in error_per_day)
+    if not sizes or not all(0 <= size <= 1 for size in sizes):
+        raise InputError(
+            f"error_per_day is {sizes}; give one share for each day ahead, such as 0.065 for 6.5 %"
+        )
+    if seed < 0:
+        raise InputError(f"the seed is {seed}; it must be 0 or more")
+    return _Noisy(
+        series,
+        positive_s(horizon_s, "horizon_s"),
+        positive_s(issue_every_s, "issue_every_s"),
+        sizes,
+        seed,
+        positive_s(step_s, "step_s"),
+        positive_s(memory_s, "memory_s"),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Perfect(Forecast):
+    truth: Series
+    horizon_s: float
+
+    def describe(self) -> str:
+        return "perfect forecast"
+
+    def _last_issue(self, at: Floats) -> Floats:
+        return at
+
+    def _told(self, issue_s: float, until_s: float) -> Series:
+        return self.truth.between(issue_s, until_s)
+
+    def _means(self, at: Floats, lead: Floats) -> Floats:
+        edge = at[:, None] + lead
+        return self.truth.mean(edge[:, :-1], edge[:, 1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Regular(Forecast):
+    """Issued at whole multiples of `issue_every_s` of Unix time, whatever clock the truth is on."""
+
+    truth: Series
+    horizon_s: float
+    issue_every_s: float
+
+    def _last_issue(self, at: Floats) -> Floats:
+        zero = self.truth.unix_zero_s or 0.0
+        return np.asarray(np.floor((at + zero) / self.issue_every_s) * self.issue_every_s - zero)
+
+
+@dataclass(frozen=True, eq=False)
+class _Persistence(_Regular):
+    period_s: float
+
+    def describe(self) -> str:
+        return f"persistence forecast (as {self.period_s / HOUR_S:g} h before)"
+
+    def _told(self, issue_s: float, until_s: float) -> Series:
+        self.truth.require(issue_s - self.period_s, issue_s, "a persistence forecast")
+        last = self.truth.between(issue_s - self.period_s, issue_s)
+        turns = range(1, math.floor((until_s - issue_s) / self.period_s) + 2)
+        edge = np.concatenate([last.edge_s[:-1] + turn * self.period_s for turn in turns])
+        end = issue_s + len(turns) * self.period_s
+        return Series(
+            np.append(edge, end), np.tile(last.value, len(turns)), last.unit, last.meta, last.unix_zero_s
+        )
+
+    def _means(self, at: Floats, lead: Floats) -> Floats:
+        first = (self._last_issue(at) - self.period_s)[:, None]
+        self.truth.require(float(first.min()), float(first.max()) + self.period_s, "a persistence forecast")
+        turns, rest = np.divmod(at[:, None] + lead - first - self.period_s, self.period_s)
+        whole = self.truth.integral(first, first + self.period_s)
+        reached = turns * whole + self.truth.integral(first, first + rest)
+        return np.asarray(np.diff(reached, axis=1) / np.diff(lead))
+
+
+@dataclass(frozen=True, eq=False)
+class _Noisy(_Regular):
+    error_per_day: tuple[float, ...]
+    seed: int
+    step_s: float
+    memory_s: float
+    _lead_edge: Floats = field(init=False, repr=False)
+    _sigma: Floats = field(init=False, repr=False)
+    _mixing: Floats = field(init=False, repr=False)
+
+    def describe(self) -> str:
+        sizes = "/".join(f"{100 * size:.3g}" for size in self.error_per_day)
+        return f"forecast with errors of {sizes} % by day ahead (seed {self.seed})"
+
+    def __post_init__(self) -> None:
+        steps = math.ceil((self.horizon_s + self.issue_every_s) / self.step_s)
+        lead = np.arange(steps) * self.step_s
+        day = np.minimum((lead // DAY_S).astype(np.int64), len(self.error_per_day) - 1)
+        # A lognormal factor of mean 1 is 2 (2 Phi(sigma / 2) - 1) from 1 on average.
+        normal = NormalDist()
+        sigma = np.array([2 * normal.inv_cdf(0.5 + size / 4) for size in self.error_per_day])[day]
+        keeps = math.exp(-self.step_s / self.memory_s)
+        back = np.subtract.outer(np.arange(steps), np.arange(steps))
+        mixing = np.where(back >= 0, keeps ** np.maximum(back, 0), 0.0) * math.sqrt(1 - keeps**2)
+        mixing[:, 0] = keeps ** np.arange(steps)
+        object.__setattr__(self, "_sigma", sigma)
+        object.__setattr__(self, "_mixing", mixing)
+        object.__setattr__(self, "_lead_edge", np.arange(steps + 1) * self.step_s)
+
+    def _told(self, issue_s: float, until_s: float) -> Series:
+        known_s = max(issue_s, self.truth.start_s)
+        self.truth.require(known_s, until_s, "a forecast")
+        noise = Series(issue_s + self._lead_edge, self._factors(issue_s))
+        return self.truth.between(known_s, until_s).times(noise, self.truth.unit)
+
+    def _factors(self, issue_s: float) -> Floats:
+        issue_unix_s = issue_s + (self.truth.unix_zero_s or 0.0)
+        shocks = stream(self.seed, f"forecast issued at {issue_unix_s:.3f}").standard_normal(len(self._sigma))
+        return np.asarray(np.exp(self._sigma * (self._mixing @ shocks) - self._sigma**2 / 2))
+
+    def _means(self, at: Floats, lead: Floats) -> Floats:
+        issues, which = np.unique(self._last_issue(at), return_inverse=True)
+        factor = np.array([self._factors(issue) for issue in issues.tolist()])
+        edge = at[:, None] + lead
+        self.truth.require(float(edge.min()), float(edge.max()), "a forecast")
+        # The area from the issue to each edge of the noise, then from there to each edge asked for.
+        noise_edge = np.clip(issues[:, None] + self._lead_edge, self.truth.start_s, self.truth.end_s)
+        steps = self.truth.integral(noise_edge[:, :-1], noise_edge[:, 1:]) * factor
+        area = np.concatenate((np.zeros((len(issues), 1)), np.cumsum(steps, axis=1)), axis=1)
+        step = ((edge - issues[which, None]) // self.step_s).astype(np.int64)
+        step = np.minimum(step, factor.shape[1] - 1)
+        row = which[:, None]
+        begun = np.minimum(noise_edge[row, step], edge)  # rounding may put it a hair later
+        reached = area[row, step] + factor[row, step] * self.truth.integral(begun, edge)
+        return np.asarray(np.diff(reached, axis=1) / np.diff(lead))

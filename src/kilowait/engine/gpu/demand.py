@@ -1,0 +1,232 @@
+"""What each job takes and where it may run, from its table: pieces, kinds, jobs that are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.cluster.gpus import gpu
+from kilowait.errors import ClusterError, InputError, TableError
+from kilowait.jobs import JobTable
+
+__all__ = ["Demand", "NodeType", "demand_of", "types_of", "types_of_groups"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+WHOLE = 1000
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Jobs in the order of their table."""
+
+    pieces: Ints
+    gpus: Ints
+    """Of a piece."""
+    milli: Ints
+    cpu: Ints
+    """Thousandths of cores of a piece."""
+    memory: Ints
+    """Bytes of a piece."""
+    load: Ints
+    """Thousandths by which a job loads its GPU."""
+    spread: Ints
+    label: Ints
+    """Row of `label_types`."""
+    labels: tuple[str, ...]
+    """The first is of jobs that have none."""
+    label_types: npt.NDArray[np.bool_]
+    """(labels, types)"""
+    kind: Ints
+    """Row of the tables below."""
+    speed: Floats
+    """(kinds, types); 0: may not run there."""
+    factor: Floats
+    preference: Floats
+    like: Ints
+    """Jobs of one number take the same."""
+    likes: Ints
+    """A job of each."""
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """Nodes that are alike to jobs: a GPU type ("" without GPUs), and the queues that may use them."""
+
+    gpu: str
+    queues: frozenset[str]
+
+
+def types_of(cluster: Cluster) -> tuple[NodeType, ...]:
+    """The cluster's types, in the order in which its groups name them."""
+    return tuple(dict.fromkeys(types_of_groups(cluster)))
+
+
+def types_of_groups(cluster: Cluster) -> list[NodeType]:
+    """The type of each group."""
+    found = []
+    for group in cluster.groups:
+        if group.gpus > 0 and not group.gpu_type:
+            raise ClusterError(
+                f"group {group.name!r} has {group.gpus} GPUs a node but no gpu_type; jobs are placed by type"
+            )
+        queues = frozenset(queue for queue, members in cluster.queues.items() if group.name in members)
+        found.append(NodeType(group.gpu_type if group.gpus else "", queues))
+    return found
+
+
+def demand_of(
+    jobs: JobTable, cluster: Cluster, types: str, speeds: Speeds | None, preference: Floats | None
+) -> Demand:
+    """What the jobs take. `preference`: (types of the cluster, jobs), smaller first, for types="given"."""
+    n = len(jobs)
+    kinds = types_of(cluster)
+    names = tuple(kind.gpu for kind in kinds)
+    gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
+    milli = jobs.column("gpu_milli")
+    _refuse(
+        jobs,
+        (milli < WHOLE) & (gpus != 1),
+        lambda i: f"gpu_milli {milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
+    )
+    spread = ((jobs.column("spread") == 1) & (gpus > 0)).astype(np.int64)
+    pieces = np.where(spread == 1, gpus, jobs["nodes"])
+    _refuse(
+        jobs,
+        gpus % pieces != 0,
+        lambda i: f"{gpus[i]} GPUs on {pieces[i]} nodes; give a multiple of the nodes, or spread 1",
+    )
+    cores = jobs["cores"] if "cores" in jobs else np.zeros(n, np.int64)
+    cpu = jobs.column("cpu_milli")
+    cpu = np.where(cpu >= 0, cpu, cores * WHOLE)
+    memory = np.zeros(n, np.int64)
+    if "memory_mb" in jobs:  # in bytes: 512 GiB in MB is no whole number, and two halves must fit a node
+        memory = np.rint(jobs["memory_mb"] * 1e6).astype(np.int64)
+    if not any(name in jobs for name in ("cores", "cpu_milli", "memory_mb", "gpus")):
+        raise TableError(
+            "the jobs ask for no cores, memory or GPUs, which is what placed nodes give out; "
+            "give such columns, or use a cluster that gives out whole nodes"
+        )
+    each = gpus // pieces
+    used = jobs.column("gpu_utilization")
+    load = np.where(np.isnan(used), milli, np.rint(np.nan_to_num(used) * WHOLE)).astype(np.int64)
+    label, labels, label_types = _labels(jobs, names)
+    speed, factor = _speeds(jobs, names, speeds)
+    may = label_types[label] & (np.array([name != "" for name in names]) | (gpus == 0)[:, None])
+    may |= (gpus == 0)[:, None]
+    may &= _open(jobs, cluster, kinds)
+    cpu_only = gpus == 0
+    speed = np.where(cpu_only[:, None], 1.0, speed) * may
+    factor = np.where(cpu_only[:, None], 1.0, factor)
+    wish = np.zeros((n, len(names)))
+    if types == "fastest":
+        wish = -speed
+    elif types == "given":
+        if preference is None or preference.shape != (len(names), n):
+            shape = None if preference is None else preference.shape
+            raise InputError(
+                f"types are to be tried by preference, of shape {shape}; give a table (types, jobs), "
+                f"here ({len(names)}, {n})"
+            )
+        wish = np.ascontiguousarray(preference.T)
+    kind, first = _alike(np.hstack([speed, factor, wish]))
+    columns = [kind, pieces, each, milli, -(-cpu // pieces), -(-memory // pieces), spread]
+    like, likes = _alike(np.column_stack(columns))
+    return Demand(
+        pieces=pieces,
+        gpus=each,
+        milli=np.where(gpus > 0, milli, WHOLE),
+        cpu=columns[4],
+        memory=columns[5],
+        load=load,
+        spread=spread,
+        label=label,
+        labels=labels,
+        label_types=label_types,
+        kind=kind,
+        speed=np.ascontiguousarray(speed[first]),
+        factor=np.ascontiguousarray(factor[first]),
+        preference=np.ascontiguousarray(wish[first]),
+        like=like,
+        likes=likes,
+    )
+
+
+def _refuse(jobs: JobTable, bad: npt.NDArray[np.bool_], words: Any) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise TableError(f"job {jobs['job_id'][row]} asks for {words(row)}")
+
+
+def _labels(jobs: JobTable, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...], npt.NDArray[np.bool_]]:
+    """Each job's label of types, and which types of the cluster each label allows."""
+    labels = ("", *jobs.labels.get("gpu_types", ()))
+    label = jobs.column("gpu_types").astype(np.int64) + 1
+    if len(label) and label.max() >= len(labels):
+        raise TableError("column 'gpu_types' has numbers without labels; give labels={'gpu_types': (...)}")
+    allowed = np.ones((len(labels), len(names)), np.bool_)
+    for row in np.unique(label):
+        if row > 0:
+            allowed[row] = False
+            for name in labels[row].split("|"):
+                here = np.array([known.lower() == name.strip().lower() for known in names])
+                if not here.any():
+                    gpu(name.strip())  # a type that exists but is not here, or an error with the nearest name
+                allowed[row] |= here
+    return label, labels, allowed
+
+
+def _open(jobs: JobTable, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
+    """(jobs, types): whether the job's queue may use it; a queue the cluster does not list may use all."""
+    labels = jobs.labels.get("queue", ())
+    rows = np.ones((len(labels) + 1, len(kinds)), np.bool_)
+    for row, label in enumerate(labels, 1):
+        if label in cluster.queues:
+            rows[row] = [label in kind.queues for kind in kinds]
+    queue = jobs.column("queue").astype(np.int64) + 1
+    return rows[np.where(queue < len(rows), queue, 0)]
+
+
+def _speeds(jobs: JobTable, names: tuple[str, ...], speeds: Speeds | None) -> tuple[Floats, Floats]:
+    """(jobs, types) speeds, and factors of spread gangs."""
+    n = len(jobs)
+    speed, factor = np.ones((n, len(names))), np.ones((n, len(names)))
+    if speeds is None:
+        return speed, factor
+    if speeds.speed.shape[1] != n:
+        raise InputError(f"speeds of {speeds.speed.shape[1]} jobs were given for {n} jobs")
+    rows = {name.lower(): row for row, name in enumerate(speeds.types)}
+    for place, name in enumerate(names):
+        if name == "":
+            continue
+        if name.lower() not in rows:
+            raise InputError(
+                f"speeds are given for {', '.join(speeds.types)}, not for {name}, which the cluster has"
+            )
+        row = rows[name.lower()]
+        speed[:, place] = speeds.speed[row]
+        factor[:, place] = speeds.spread[row]
+    unknown = np.isnan(speed).any(1)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        where = names[int(np.argmax(np.isnan(speed[row])))]
+        raise InputError(
+            f"the speed of job {jobs['job_id'][row]} on {where} is not known; "
+            "combine measured speeds with roofline() for the others"
+        )
+    return speed, np.where(np.isnan(factor), 1.0, factor)
+
+
+def _alike(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Number of each row among the distinct ones, and where each of those stands first."""
+    code = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        _, place = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return code.astype(np.int64), first.astype(np.int64)

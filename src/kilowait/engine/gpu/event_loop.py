@@ -1,0 +1,197 @@
+"""From event to event on placed nodes, and the native loop of a whole run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.gpu.job_progress import (
+    close,
+    release,
+    settle,
+    vacate,
+)
+from kilowait.engine.gpu.queue import enqueue, look, withdraw
+from kilowait.engine.gpu.scheduling_pass import walk
+from kilowait.engine.gpu.state import (
+    ARRIVAL,
+    CANCEL,
+    COMPLETED,
+    ENDING,
+    GONE,
+    KIND,
+    REFUSED,
+    RELEASE,
+    RUNNING,
+    WAITING,
+    WITHDRAWN,
+    lend,
+)
+from kilowait.engine.kernels.heap import pop, push
+from kilowait.engine.kernels.jit import apart, kernel
+
+__all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
+
+END, FULL, MOVED = 0, 1, 2
+"""What `advance` says: nothing is left; arrays must grow first; it is an instant later."""
+
+MOST_STARTS = 10_000
+"""A job that starts more often makes no headway."""
+
+
+@apart
+def _forget_void(s: Any) -> None:
+    """Drop events from the top that have no effect any more."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.events > 0:
+        code = s.events[0].job
+        number = code % KIND
+        if code < ARRIVAL:
+            fate = s.fate[s.segments[number].job]
+            here = fate.segment == number
+            if code < RELEASE:
+                valid = here and fate.status in (RUNNING, ENDING) and fate.finish_s == s.events[0].key
+            else:
+                valid = here and fate.status == ENDING
+        else:
+            valid = s.fate[number].status == WAITING and s.fate[number].starts == 0
+        if valid:
+            return
+        pop(s.events, k.events)
+        k.events -= 1
+
+
+@kernel
+def _active(s: Any) -> int:
+    k = s.clock[0]
+    return k.queue_hi - k.queue_lo + k.running + k.ending
+
+
+@apart
+def _short(s: Any, time: float) -> bool:
+    """Whether the arrays may be too small for what this instant can bring."""
+    s = lend(s)
+    k = s.clock[0]
+    many = _active(s) + 16
+    at = k.next_arrival
+    while at < len(s.arrivals) and s.fate[s.arrivals[at]].arrival_s == time:
+        at += 1
+        many += 1
+    return (
+        len(s.events) - k.events < 4 * many
+        or len(s.segments) - k.segments < 2 * many
+        or len(s.log) - k.pieces < 2 * k.held + many
+    )
+
+
+@kernel
+def advance(s: Any, score: Any, parameters: Any) -> int:
+    """Move to the next instant and apply its events: END, FULL or MOVED."""
+    k = s.clock[0]
+    _forget_void(s)
+    time = s.events[0].key if k.events > 0 else np.inf
+    if k.next_arrival < len(s.arrivals):
+        time = min(time, s.fate[s.arrivals[k.next_arrival]].arrival_s)
+    if k.tick_s > 0:
+        time = _next_tick(s, time)
+    if time == np.inf:
+        return END
+    if _short(s, time):
+        return FULL
+    k.now = time
+    while True:
+        _forget_void(s)
+        code = s.events[0].job if k.events > 0 and s.events[0].key == time else 4 * KIND
+        if k.next_arrival < len(s.arrivals):
+            job = s.arrivals[k.next_arrival]
+            if s.fate[job].arrival_s == time and ARRIVAL + job < code:
+                k.next_arrival += 1
+                _greet(s, job, score, parameters)
+                continue
+        if code == 4 * KIND:
+            break
+        pop(s.events, k.events)
+        k.events -= 1
+        if code < RELEASE:
+            _finish(s, s.segments[code].job)
+        elif code < ARRIVAL:
+            release(s, s.segments[code - RELEASE].job)
+        else:
+            withdraw(s, code - CANCEL, WITHDRAWN)
+    k.ticked = k.tick_s > 0 and k.next_tick_s == time
+    return MOVED
+
+
+@apart
+def _next_tick(s: Any, time: float) -> float:
+    """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
+    s = lend(s)
+    k = s.clock[0]
+    if _active(s) == 0:
+        if time == np.inf:
+            return time
+        if k.ticks < 0:
+            k.origin_s = time
+            k.ticks = 0
+        k.ticks = max(k.ticks, np.int64((time - k.origin_s) / k.tick_s) - 1)
+        while k.origin_s + k.ticks * k.tick_s < time:
+            k.ticks += 1
+    else:
+        while k.origin_s + k.ticks * k.tick_s <= k.now:
+            k.ticks += 1
+    k.next_tick_s = k.origin_s + k.ticks * k.tick_s
+    return min(time, k.next_tick_s)
+
+
+@apart
+def _finish(s: Any, job: int) -> None:
+    s = lend(s)
+    fate = s.fate[job]
+    close(s, job, COMPLETED, fate.run_s, 0.0)
+    vacate(s, job)
+    fate.done = fate.run_s
+    fate.status = GONE
+
+
+@kernel
+def _greet(s: Any, job: int, score: Any, parameters: Any) -> None:
+    """A job arrives."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    if fate.status == REFUSED:
+        return
+    seen = s.seen[job]
+    seen.submit_s = k.now
+    seen.since_first_s = k.now - k.first_submit_s
+    if not k.moving:
+        fate.key = score(look(s, job), k.now, parameters)
+        if fate.key != fate.key:
+            k.bad_score = job + 1
+    enqueue(s, job)
+    if fate.cancel_s < np.inf:
+        push(s.events, k.events, max(fate.cancel_s, k.now), CANCEL + job)
+        k.events += 1
+
+
+@kernel
+def due(s: Any) -> bool:
+    """Whether a pass is to be made at this instant."""
+    k = s.clock[0]
+    someone = k.queue_hi > k.queue_lo or (k.migrate and k.running > 0)
+    return someone and (k.ticked or not k.rounds)
+
+
+def run(t: Any, score: Any, parameters: Any) -> int:
+    """Events, then a pass, until nothing is left (END), or arrays must grow (FULL) before it goes on."""
+    s = lend(t)
+    k = s.clock[0]
+    said = MOVED
+    while said == MOVED and k.bad_score == 0 and k.most_starts <= MOST_STARTS:
+        said = advance(s, score, parameters)
+        if said == MOVED:
+            if due(s):
+                walk(s, score, parameters)
+            settle(s)
+    return END if k.bad_score != 0 or k.most_starts > MOST_STARTS else said

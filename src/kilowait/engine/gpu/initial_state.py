@@ -1,0 +1,258 @@
+"""From jobs, a cluster and settings to the state the kernels work on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.demand import (
+    WHOLE,
+    Demand,
+    NodeType,
+    demand_of,
+    types_of,
+    types_of_groups,
+)
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.state import (
+    CLOCK,
+    FATE,
+    NODE,
+    PIECE,
+    RANKED,
+    REFUSED,
+    SEEN,
+    SEGMENT,
+    TARGET,
+    Placed,
+)
+from kilowait.engine.gpu.typical_jobs import LIKELY, usual_pieces
+from kilowait.engine.interface import Rule
+from kilowait.engine.job_times import Times, times_of
+from kilowait.errors import TableError
+from kilowait.jobs import JobTable
+
+__all__ = ["grown", "state_of"]
+
+Ints = npt.NDArray[np.int64]
+UNBOUNDED = 2**60
+MEMO_CELLS = 20_000_000
+
+
+def state_of(
+    jobs: JobTable,
+    cluster: Cluster,
+    settings: Placing,
+    rule: Rule,
+    speeds: Speeds | None = None,
+    preference: npt.NDArray[np.float64] | None = None,
+) -> Placed:
+    """The state before the first event. `jobs` stand in (submit, id) order, and so do speeds and preferences."""
+    n = len(jobs)
+    kinds = types_of(cluster)
+    want = demand_of(jobs, cluster, settings.types, speeds, preference)
+    fits = _fits_empty(want, cluster, kinds)
+    if settings.oversized == "error" and not fits.all():
+        raise TableError(_too_large(jobs, want, int(np.argmin(fits))))
+    nodes = _nodes(cluster, kinds)
+    gpus = int(nodes["gpus"].sum())
+    times = times_of(jobs, settings.walltime)
+    fate = _fate(jobs, want, settings, times)
+    fate["status"] = np.where(fits, 0, REFUSED)
+    tiers, rank = _tiers(want)
+    by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
+    targets = _targets(want, fits, settings.placement)
+    rows = max(1, min(len(want.likes), MEMO_CELLS // max(len(nodes), 1))) if len(targets) else 1
+    cells = (rows, len(nodes) if len(targets) else 1)
+    interference = np.array(
+        [
+            (value, UNBOUNDED if up == math.inf else round(up * WHOLE))
+            for up, value in settings.interference or ()
+        ]
+        or [(1.0, UNBOUNDED)],
+        RANKED,
+    )
+    most = int(want.pieces.max(initial=1))
+    return Placed(
+        clock=_clock(jobs, settings, rule, nodes, len(want.likes)),
+        nodes=_records(nodes),
+        gpu_free=np.full(gpus, WHOLE),
+        gpu_load=np.zeros(gpus, np.int64),
+        gpu_first=np.full(gpus, -1),
+        gpu_jobs=np.zeros(gpus, np.int64),
+        classes=np.zeros((len(nodes), int(want.gpus.max(initial=0)) + 1), np.int64),
+        by_type=by_type,
+        type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
+        fate=_records(fate),
+        seen=_records(_seen(jobs, times)),
+        arrivals=np.lexsort((np.arange(n), fate["arrival_s"])),
+        places=np.zeros((int(want.pieces.sum()), 2), np.int64),
+        spare=np.zeros((most, 2), np.int64),
+        speed=want.speed,
+        factor=want.factor,
+        least=np.array([max(nodes["gpus"][nodes["type"] == t].max(initial=1), 1) for t in range(len(kinds))]),
+        tiers=tiers,
+        rank=rank,
+        interference=_records(interference),
+        targets=_records(targets),
+        target_types=want.label_types,
+        memo=np.zeros(cells),
+        memo_gpu=np.zeros(cells, np.int64),
+        memo_stamp=np.full(cells, -1),
+        failed=np.full((len(want.likes), 2), -1),
+        queue=_records(np.zeros(n, RANKED)),
+        runners=np.zeros(n + 1, np.int64),
+        enders=np.zeros(n + 1, np.int64),
+        order=_records(np.zeros(n, RANKED)),
+        victims=np.zeros(n, np.int64),
+        claimed=np.zeros(n, np.int64),
+        fresh=np.zeros(gpus, np.int64),
+        fresh_mark=np.zeros(gpus, np.bool_),
+        events=_records(np.zeros(4096, RANKED)),
+        segments=_records(np.zeros(n + 1024, SEGMENT)),
+        log=_records(np.zeros(int(want.pieces.sum()) + 1024, PIECE)),
+    )
+
+
+def grown(state: Placed) -> Placed:
+    """The state with more room for events and segments."""
+
+    def more(records: Any) -> Any:
+        bigger = np.zeros(2 * len(records) + 1024, records.dtype)
+        bigger[: len(records)] = records
+        return _records(bigger)
+
+    return state._replace(events=more(state.events), segments=more(state.segments), log=more(state.log))
+
+
+def _records(array: Any) -> Any:
+    return array.view(np.recarray)
+
+
+def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
+    layout = cluster.layout
+    if layout is None:
+        layout = tuple(np.repeat(np.arange(len(cluster.groups)), [group.nodes for group in cluster.groups]))
+    nodes = np.zeros(len(layout), NODE)
+    of = np.array(layout, np.int64)
+    groups = cluster.groups
+    nodes["group"] = of
+    nodes["cpu"] = np.array([group.cores * WHOLE for group in groups])[of]
+    nodes["memory"] = np.array([_memory(group) for group in groups])[of]
+    nodes["gpus"] = np.array([group.gpus for group in groups])[of]
+    nodes["type"] = np.array([kinds.index(kind) for kind in types_of_groups(cluster)])[of]
+    nodes["whole"] = nodes["gpus"]
+    nodes["milli"] = nodes["gpus"] * WHOLE
+    nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
+    return nodes
+
+
+def _memory(group: NodeGroup) -> int:
+    """Bytes of a node; a group that says nothing of memory holds any."""
+    return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
+
+
+def _clock(jobs: JobTable, settings: Placing, rule: Rule, nodes: Any, likes: int) -> Any:
+    clock = np.zeros(1, CLOCK)
+    clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
+    for name in ("keep_s", "grace_s", "save_s", "tick_s", "blocking", "preempt", "migrate", "rounds", "seed"):
+        clock[name] = getattr(settings, name)
+    clock["ticks"] = -1
+    clock["next_tick_s"] = np.inf
+    clock["moving"] = rule.moving
+    clock["placement"] = settings.code
+    clock["interference"] = settings.interference is not None
+    clock["likes"] = likes
+    clock["most_cpu"] = nodes["cpu"].max(initial=0)
+    clock["most_gpu"] = nodes["milli"].max(initial=0)
+    clock["now"] = -np.inf
+    return _records(clock)
+
+
+def _fate(jobs: JobTable, want: Demand, settings: Placing, times: Times) -> Any:
+    fate = np.zeros(len(jobs), FATE)
+    fate["estimate_s"], fate["run_s"] = times.estimate_s, times.run_s
+    fate["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
+    fate["cancel_s"] = jobs.column("cancel_s")
+    for name in ("checkpoint_s", "restore_s"):
+        own = jobs.column(name)
+        fate[name] = np.where(np.isnan(own), getattr(settings, name), own)
+    for name in ("pieces", "gpus", "milli", "cpu", "memory", "load", "spread", "kind", "like"):
+        fate[name] = getattr(want, name)
+    fate["place_lo"] = np.cumsum(want.pieces) - want.pieces
+    fate["stop_s"] = np.inf
+    fate["finish_s"] = np.inf
+    fate["segment"] = -1
+    fate["next"] = -1
+    return fate
+
+
+def _seen(jobs: JobTable, times: Times) -> Any:
+    seen = np.zeros(len(jobs), SEEN)
+    for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
+        if name in jobs:
+            seen[name] = jobs[name]
+        elif name in ("user", "account", "queue", "qos"):
+            seen[name] = -1
+    for name in ("estimate_s", "planned_s", "limit_s", "later_s", "quickness"):
+        seen[name] = getattr(times, name)
+    seen["number"] = np.arange(len(jobs))
+    seen["gpu_share"] = seen["gpus"] * jobs.column("gpu_milli") / WHOLE
+    return seen
+
+
+def _tiers(want: Demand) -> tuple[Ints, Ints]:
+    """(kinds, types): types in the order of (rank, type), -1 after the last; and the ranks."""
+    tiers = np.full(want.speed.shape, -1)
+    rank = np.zeros(want.speed.shape, np.int64)
+    for kind, (speed, wish) in enumerate(zip(want.speed, want.preference, strict=True)):
+        rank[kind] = np.unique(wish, return_inverse=True)[1]
+        may = np.flatnonzero(speed > 0)
+        tiers[kind, : len(may)] = may[np.argsort(rank[kind, may], kind="stable")]
+    return tiers, rank
+
+
+def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> npt.NDArray[np.bool_]:
+    """Whether each job finds a place on the empty machine."""
+    of = want.likes
+    room = np.zeros((len(of), len(kinds)))
+    for group, its_type in zip(cluster.groups, types_of_groups(cluster), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_node = np.minimum(
+                group.cores * WHOLE // want.cpu[of].astype(float),
+                _memory(group) // want.memory[of].astype(float),
+            )
+            parts = WHOLE // want.milli[of] * group.gpus
+            whole = group.gpus // want.gpus[of].astype(float)
+        per_node = np.where(np.isnan(per_node), np.inf, per_node)
+        on_gpus = np.where(want.milli[of] < WHOLE, parts, whole)
+        per_node = np.where(want.gpus[of] > 0, np.minimum(per_node, on_gpus), per_node)
+        per_node = np.where(want.spread[of] == 1, per_node, np.minimum(per_node, 1))
+        room[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
+    may = want.speed[want.kind[of]] > 0
+    enough = (room >= want.pieces[of][:, None]) & may
+    return np.any(enough, axis=1)[want.like]
+
+
+def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
+    part = f"{want.milli[row]}/1000 of a GPU" if want.milli[row] < WHOLE else f"{want.gpus[row]} GPUs"
+    label = want.labels[want.label[row]]
+    return (
+        f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
+        f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; no nodes of the cluster can ever hold it: "
+        'use a larger cluster, or oversized="reject" to leave such jobs out'
+    )
+
+
+def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
+    """What nodes are measured against; `room` looks at rare pieces too."""
+    if placement not in ("fgd", "room"):
+        return np.zeros(0, TARGET)
+    targets = usual_pieces(want, fits, LIKELY if placement == "fgd" else 1.0)
+    total = sum(target[4] for target in targets)
+    return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)

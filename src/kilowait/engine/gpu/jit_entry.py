@@ -1,0 +1,112 @@
+"""The kernels of placed nodes that Python calls, each compiled once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from numba import types
+from numba.core.errors import NumbaError
+
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.engine.gpu import event_loop, job_progress, scheduling_pass
+from kilowait.engine.gpu.initial_state import state_of
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.state import SEEN, lend
+from kilowait.engine.interface import Rule
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+
+__all__ = ["SCORE", "compiled", "placed_score"]
+
+SCORE = types.float64(numba.from_dtype(SEEN), types.float64, types.float64[::1])
+"""Signature of a rule on placed nodes."""
+
+
+@cache
+def _built(function: Callable[..., float], keep: bool) -> Any:
+    if keep or numba.config.DISABLE_JIT:
+        return signed_kernel(function, SCORE)
+    return numba.njit(SCORE, nogil=True)(function)
+
+
+def placed_score(rule: Rule) -> Any:
+    """The rule's score as the kernels of placed nodes take it."""
+    if not rule.compiled:
+        raise InputError(
+            f"policy {rule.name!r} could not be compiled; on placed nodes rules must be, or decide step by step"
+        )
+    function = getattr(rule.score, "py_func", rule.score)
+    try:
+        return _built(function, function.__closure__ is None)
+    except (NumbaError, KeyError) as problem:
+        reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
+        raise InputError(f"policy {rule.name!r} cannot be compiled for placed nodes: {reason}") from None
+
+
+def _advance(t: Any, score: Any, parameters: Any) -> int:
+    return event_loop.advance(lend(t), score, parameters)
+
+
+def _due(t: Any) -> bool:
+    return event_loop.due(lend(t))
+
+
+def _walk(t: Any, score: Any, parameters: Any) -> None:
+    scheduling_pass.walk(lend(t), score, parameters)
+
+
+def _settle(t: Any) -> None:
+    job_progress.settle(lend(t))
+
+
+def _start(t: Any, job: int, kind: int) -> bool:
+    return scheduling_pass.start_now(lend(t), job, kind)
+
+
+def _preempt(t: Any, job: int) -> None:
+    job_progress.preempt(lend(t), job)
+
+
+def _migrate(t: Any, job: int, kind: int) -> bool:
+    return scheduling_pass.migrate(lend(t), job, kind, True)
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """The kernel of that name: run, advance, due, walk, settle, start, preempt or migrate."""
+    job, state = types.int64, _state_type()
+    rule = (types.FunctionType(SCORE), types.float64[::1])
+    table: dict[str, tuple[Callable[..., Any], Any]] = {
+        "run": (event_loop.run, types.int64(state, *rule)),
+        "advance": (_advance, types.int64(state, *rule)),
+        "due": (_due, types.boolean(state)),
+        "walk": (_walk, types.void(state, *rule)),
+        "settle": (_settle, types.void(state)),
+        "start": (_start, types.boolean(state, job, job)),
+        "preempt": (_preempt, types.void(state, job)),
+        "migrate": (_migrate, types.boolean(state, job, job)),
+    }
+    function, signature = table[name]
+    if name == "run" and not is_compiled(name, "placing/clock"):
+        logging.getLogger("kilowait").warning(
+            "compiling the simulator of placed nodes, once, for about half a minute; kept in %s",
+            cache_folder(),
+        )
+    return signed_kernel(function, signature)
+
+
+def _state_type() -> Any:
+    if numba.config.DISABLE_JIT:
+        return types.int64  # signatures are not looked at then
+    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
+    cluster = Cluster(groups=(NodeGroup("one", 1, placed=True),))
+    return numba.typeof(state_of(nobody, cluster, Placing(), Rule("none", _nothing)))
+
+
+def _nothing(job: Any, now: float, parameters: Any) -> float:
+    return 0.0

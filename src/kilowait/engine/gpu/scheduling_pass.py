@@ -1,0 +1,267 @@
+"""A pass: waiting jobs in order, those they put out, and those that move to a better place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.gpu.allocation import give_back, take_again
+from kilowait.engine.gpu.job_progress import (
+    begin,
+    close,
+    done_at,
+    kept_of,
+    preempt,
+    speed_at,
+    vacate,
+)
+from kilowait.engine.gpu.placement import put
+from kilowait.engine.gpu.queue import compact, line_up
+from kilowait.engine.gpu.state import (
+    MIGRATED,
+    RUNNING,
+    WAITING,
+    lend,
+)
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.jit import apart, kernel
+
+__all__ = ["migrate", "move_up", "start", "start_now", "walk"]
+
+ANY = 1 << 62
+"""As often as may be."""
+
+
+@kernel
+def walk(s: Any, score: Any, parameters: Any) -> None:
+    """Start what can be started, in order."""
+    k = s.clock[0]
+    k.walks += 1
+    k.claims = 0
+    if k.moving or k.preempt:
+        many = line_up(s, score, parameters)
+        at = many - 1
+        while at >= 0 and k.bad_score == 0:
+            job = s.order[at].job
+            if s.fate[job].status == WAITING and not _serve(s, job, at) and k.blocking:
+                break
+            at -= 1
+    else:
+        at = k.queue_lo
+        while at < k.queue_hi:
+            if not start(s, s.queue[at].job, -1) and k.blocking:
+                break
+            at += 1
+    compact(s)
+    for i in range(k.claims):
+        give_back(s, s.claimed[i])
+        k.gives += 1
+    if k.migrate:
+        move_up(s, ANY)
+
+
+@apart
+def start(s: Any, job: int, only: int) -> bool:
+    """Start the job if it can be placed (on type `only`, unless that is -1)."""
+    s = lend(s)
+    k = s.clock[0]
+    fate = s.fate[job]
+    if only < 0 and s.failed[fate.like, 0] == k.gives:
+        return False
+    if not put(s, job, only):
+        if only < 0:
+            s.failed[fate.like, 0] = k.gives
+        return False
+    _begin_here(s, job)
+    return True
+
+
+@apart
+def start_now(s: Any, job: int, only: int) -> bool:
+    """The same from outside a walk."""
+    s = lend(s)
+    started = start(s, job, only)
+    if started:
+        compact(s)
+    return started
+
+
+@kernel
+def _begin_here(s: Any, job: int) -> None:
+    fate = s.fate[job]
+    begin(s, job, 0.0 if fate.starts == 0 else fate.restore_s)
+
+
+@apart
+def _serve(s: Any, job: int, at: int) -> bool:
+    """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
+    s = lend(s)
+    k = s.clock[0]
+    fate = s.fate[job]
+    if start(s, job, -1):
+        return True
+    if s.failed[fate.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
+        return False
+    _give_back_enders(s)
+    if k.ending > 0 and put(s, job, -1):
+        _take_enders(s)
+        _claim(s, job)
+        return False
+    victims = _find_victims(s, job, at) if k.preempt else 0
+    if victims == 0:
+        _take_enders(s)
+        s.failed[fate.like, 1] = k.walks
+        return False
+    _put_aside(s, job)
+    give_back(s, job)
+    for i in range(victims):
+        take_again(s, s.victims[i])
+    _take_enders(s)
+    for i in range(victims):
+        preempt(s, s.victims[i])
+    if put(s, job, -1):
+        _begin_here(s, job)
+        return True
+    _bring_back(s, job)
+    take_again(s, job)
+    _claim(s, job)
+    return False
+
+
+@apart
+def _find_victims(s: Any, job: int, at: int) -> int:
+    """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
+    s = lend(s)
+    k = s.clock[0]
+    found = 0
+    for i in range(at):
+        other = s.order[i].job
+        fate = s.fate[other]
+        if not s.order[i].key > s.order[at].key:
+            break
+        if fate.status != RUNNING or fate.segment >= k.first_new or not fate.start_s + k.keep_s <= k.now:
+            continue
+        if not _useful(s, other, s.fate[job].kind):
+            continue
+        give_back(s, other)
+        s.victims[found] = other
+        found += 1
+        if put(s, job, -1):
+            kept = 0
+            for v in range(found):
+                victim = s.victims[v]
+                if _in_the_way(s, victim):
+                    s.victims[kept] = victim
+                    kept += 1
+                else:
+                    take_again(s, victim)
+            return kept
+    for v in range(found):
+        take_again(s, s.victims[v])
+    return 0
+
+
+@kernel
+def _useful(s: Any, victim: int, kind: int) -> bool:
+    """Whether it lies on a node of a type that a job of this kind may use."""
+    fate = s.fate[victim]
+    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+        if s.speed[kind, s.nodes[s.places[i, 0]].type] > 0:
+            return True
+    return False
+
+
+@kernel
+def _in_the_way(s: Any, victim: int) -> bool:
+    """Whether it lies on a node where the last attempt put a piece."""
+    fate = s.fate[victim]
+    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+        if s.nodes[s.places[i, 0]].attempt == s.clock[0].attempt:
+            return True
+    return False
+
+
+@kernel
+def _claim(s: Any, job: int) -> None:
+    k = s.clock[0]
+    s.claimed[k.claims] = job
+    k.claims += 1
+
+
+@kernel
+def _give_back_enders(s: Any) -> None:
+    for i in range(s.clock[0].ending):
+        give_back(s, s.enders[i])
+
+
+@kernel
+def _take_enders(s: Any) -> None:
+    for i in range(s.clock[0].ending):
+        take_again(s, s.enders[i])
+
+
+@kernel
+def _put_aside(s: Any, job: int) -> None:
+    fate = s.fate[job]
+    for i in range(fate.pieces):
+        s.spare[i, 0] = s.places[fate.place_lo + i, 0]
+        s.spare[i, 1] = s.places[fate.place_lo + i, 1]
+
+
+@kernel
+def _bring_back(s: Any, job: int) -> None:
+    """Exchange the job's place with the one put aside."""
+    fate = s.fate[job]
+    for i in range(fate.pieces):
+        for side in range(2):
+            there = s.places[fate.place_lo + i, side]
+            s.places[fate.place_lo + i, side] = s.spare[i, side]
+            s.spare[i, side] = there
+
+
+@apart
+def move_up(s: Any, starts: int) -> None:
+    """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
+    s = lend(s)
+    k = s.clock[0]
+    many = 0
+    for i in range(k.running):
+        fate = s.fate[s.runners[i]]
+        if fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now and fate.starts < starts:
+            s.order[many].key = 0.0 + s.runners[i]
+            s.order[many].job = s.runners[i]
+            many += 1
+    heapify(s.order, many)
+    for left in range(many, 0, -1):
+        job = s.order[0].job
+        pop(s.order, left)
+        migrate(s, job, -1, False)
+
+
+@apart
+def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
+    """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
+    s = lend(s)
+    k = s.clock[0]
+    fate = s.fate[job]
+    done = done_at(fate, k.now)
+    kept = kept_of(fate, done)
+    delay = (k.save_s if fate.checkpoint_s == 0 else 0.0) + fate.restore_s
+    _put_aside(s, job)
+    give_back(s, job)
+    placed = put(s, job, only)
+    better = False
+    if placed:
+        believed = max(fate.estimate_s - done, 1.0) / fate.plain_rate
+        better = anyway or delay + max(fate.estimate_s - kept, 1.0) / speed_at(s, job) < believed
+        give_back(s, job)
+    _bring_back(s, job)
+    take_again(s, job)
+    if not better:
+        return False
+    close(s, job, MIGRATED, done, done - kept)
+    vacate(s, job)
+    _bring_back(s, job)
+    take_again(s, job)
+    fate.done = kept
+    begin(s, job, delay)
+    return True

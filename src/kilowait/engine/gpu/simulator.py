@@ -1,0 +1,300 @@
+"""Runs on placed nodes: a whole one at once, or step by step for whoever decides from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.event_loop import END, FULL, MOST_STARTS
+from kilowait.engine.gpu.initial_state import grown, state_of
+from kilowait.engine.gpu.jit_entry import compiled, placed_score
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.state import (
+    GONE,
+    REFUSED,
+    RUNNING,
+    WAITING,
+    WITHDRAWN,
+)
+from kilowait.engine.interface import Rule
+from kilowait.errors import ChoiceError, InputError
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs.execution_log import Outcome, Pieces
+
+__all__ = ["PlacedSimulator", "PlacedView", "replay_placed"]
+
+_OUTCOME = np.zeros(8, np.int8)
+_OUTCOME[GONE] = Outcome.COMPLETED
+_OUTCOME[WITHDRAWN] = Outcome.CANCELLED
+_OUTCOME[REFUSED] = Outcome.REJECTED
+
+
+def replay_placed(
+    jobs: JobTable,
+    cluster: Cluster,
+    rule: Rule,
+    settings: Placing,
+    speeds: Speeds | None = None,
+    preference: npt.NDArray[np.float64] | None = None,
+) -> SegmentLog:
+    """Replay the jobs on a cluster of placed nodes under a rule; the whole run compiled.
+
+    `speeds` and `preference` (types of the cluster, jobs; smaller first, with types="given") have the rows of `jobs`.
+    """
+    simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
+    simulator.run()
+    return simulator.log()
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedView:
+    """What a decider sees at an instant; jobs are numbered by (submit, id), types as in `types`."""
+
+    now_s: float
+    due: bool
+    """Whether a pass would be made here: always, but with rounds only at ticks."""
+    waiting: npt.NDArray[Any]
+    """SEEN records of the waiting jobs, by number."""
+    running: npt.NDArray[Any]
+    """The same of the running ones."""
+    running_type: npt.NDArray[np.int64]
+    """The type each runs on."""
+    free: npt.NDArray[np.int64]
+    """Free thousandths of GPUs by type."""
+    capacity: npt.NDArray[np.int64]
+    types: tuple[str, ...]
+
+
+class PlacedSimulator:
+    """A run on placed nodes that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it gives None."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        settings: Placing | None = None,
+        *,
+        rule: Rule | None = None,
+        speeds: Speeds | None = None,
+        preference: npt.NDArray[np.float64] | None = None,
+    ) -> None:
+        if not cluster.placed:
+            raise InputError(
+                f"cluster {cluster.name!r} gives out whole nodes or pools; jobs are placed where groups are placed=True"
+            )
+        if "after_id" in jobs and bool(np.isin(jobs["after_id"], jobs["job_id"]).any()):
+            raise InputError(
+                "some jobs wait for others (after_id), which placed nodes cannot have; drop the column"
+            )
+        self.settings = settings or Placing()
+        self.rule = rule or Rule("steps", _first)
+        self.types = tuple(kind.gpu for kind in types_of(cluster))
+        self.table = jobs.sorted()
+        self._given = jobs
+        self._cluster = cluster
+        order = jobs.order
+        if order is not None:
+            speeds = speeds if speeds is None else _taken(speeds, order)
+            preference = None if preference is None else preference[:, order]
+        self._state: Any = state_of(self.table, cluster, self.settings, self.rule, speeds, preference)
+        prepare = self.rule.prepare
+        values = self.rule.parameters if prepare is None else prepare(self.table, cluster)
+        self._parameters = np.ascontiguousarray(values, np.float64)
+        self._score = placed_score(self.rule)
+        self._capacity = self._free()
+
+    # -- the whole run ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end under the rule."""
+        kernel = compiled("run")
+        while kernel(self._state, self._score, self._parameters) == FULL:
+            self._state = grown(self._state)
+        self._check()
+
+    def _check(self) -> None:
+        clock = self._state.clock[0]
+        if clock.bad_score != 0:
+            job = self.table["job_id"][clock.bad_score - 1]
+            raise InputError(f"policy {self.rule.name!r} gave job {job} a score that is not a number")
+        if clock.most_starts > MOST_STARTS:
+            job = self.table["job_id"][int(np.argmax(self._state.fate["starts"]))]
+            raise InputError(
+                f"job {job} has been started more than {MOST_STARTS} times by {clock.now:g} s: jobs put each other out "
+                "and lose their work; give keep_s, tick_s, or checkpoints that keep it"
+            )
+
+    # -- step by step ----------------------------------------------------------------------------
+
+    def advance(self) -> PlacedView | None:
+        """Move to the next instant; None when nothing is left."""
+        if self._state.clock[0].now > -np.inf:
+            compiled("settle")(self._state)
+        said = FULL
+        while said == FULL:
+            said = compiled("advance")(self._state, self._score, self._parameters)
+            if said == FULL:
+                self._state = grown(self._state)
+        self._check()
+        return None if said == END else self.view()
+
+    def view(self) -> PlacedView:
+        """What there is to be seen now."""
+        s = self._state
+        clock = s.clock[0]
+        waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
+        running = np.sort(s.runners[: clock.running])
+        return PlacedView(
+            now_s=float(clock.now),
+            due=bool(compiled("due")(s)),
+            waiting=self._seen(waiting),
+            running=self._seen(running),
+            running_type=s.nodes["type"][s.places[s.fate["place_lo"][running], 0]],
+            free=self._free(),
+            capacity=self._capacity,
+            types=self.types,
+        )
+
+    def schedule(self) -> None:
+        """Make the rule's own pass."""
+        compiled("walk")(self._state, self._score, self._parameters)
+        self._check()
+
+    def start(self, job: int, kind: int = -1) -> bool:
+        """Start a waiting job now, on type number `kind` (-1: on any); False: there is no room."""
+        self._must_be(job, WAITING, "start", "waiting")
+        return bool(compiled("start")(self._state, job, kind))
+
+    def preempt(self, job: int) -> None:
+        """Give a running job notice to leave."""
+        self._must_be(job, RUNNING, "preempt", "running")
+        compiled("preempt")(self._state, job)
+
+    def migrate(self, job: int, kind: int = -1) -> bool:
+        """Move a running job to another place, on type number `kind`; False: there is no room."""
+        self._must_be(job, RUNNING, "migrate", "running")
+        return bool(compiled("migrate")(self._state, job, kind))
+
+    def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """(jobs, types): how fast these jobs run on each type; 0: they may not run there."""
+        return np.asarray(self._state.speed[self._state.fate["kind"][numbers]])
+
+    def _must_be(self, job: int, status: int, verb: str, word: str) -> None:
+        if not (0 <= job < len(self.table) and self._state.fate["status"][job] == status):
+            raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
+
+    def _seen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Records of these jobs as of now."""
+        s = self._state
+        seen = s.seen[numbers].copy()
+        fate = s.fate[numbers]
+        now = s.clock[0].now
+        runs = fate["status"] == RUNNING
+        seen["running"] = runs
+        seen["attained_s"] = fate["attained_s"] + np.where(runs, now - fate["start_s"], 0.0)
+        work = np.where(runs & (now > fate["since"]), (now - fate["since"]) * fate["rate"], 0.0)
+        seen["done_s"] = fate["done"] + work
+        seen["remaining_s"] = np.maximum(fate["estimate_s"] - seen["done_s"], 1.0)
+        seen["waited_s"] = now - fate["arrival_s"] - seen["attained_s"]
+        return np.asarray(seen)
+
+    def _free(self) -> npt.NDArray[np.int64]:
+        nodes = self._state.nodes
+        return np.bincount(nodes["type"], nodes["milli"], len(self.types)).astype(np.int64)
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    def log(self, decider: str | None = None) -> SegmentLog:
+        """Segments so far, with their pieces; `decider` names who decided, where it was not the rule."""
+        s = self._state
+        segments = s.segments[: int(s.clock[0].segments)]
+        segments = segments[segments["outcome"] > 0]
+        outcome = segments["outcome"].astype(np.int8)
+        fate = s.fate
+        job_outcome = _OUTCOME[fate["status"]]
+        if self.settings.walltime == "kill":
+            killed = (self.table["runtime_s"] > fate["run_s"]) & (job_outcome == Outcome.COMPLETED)
+            job_outcome[killed] = Outcome.KILLED
+            outcome[(outcome == Outcome.COMPLETED) & killed[segments["job"]]] = Outcome.KILLED
+        lengths = segments["piece_hi"] - segments["piece_lo"]
+        rows = _ranges(segments["piece_lo"], lengths)
+        order = self._given.order
+        back = np.arange(len(fate)) if order is None else order
+        eligible = np.where(fate["arrival_s"] <= s.clock[0].now, fate["arrival_s"], np.nan)
+        return SegmentLog(
+            jobs_table=self._given,
+            job=back[segments["job"]],
+            start_s=segments["start_s"].copy(),
+            end_s=segments["end_s"].copy(),
+            group=segments["group"].astype(np.int16),
+            level=np.zeros(len(segments), np.int16),
+            outcome=outcome,
+            eligible_s=_placed_back(eligible, back),
+            job_outcome=_placed_back(job_outcome, back),
+            capacity_s=np.array([-np.inf]),
+            capacity_nodes=np.array([self._cluster.nodes]),
+            groups=tuple(group.name for group in self._cluster.groups),
+            run={"policy": decider or self.rule.name, **_words(self.settings)},
+            pieces=Pieces(
+                segment=np.repeat(np.arange(len(segments)), lengths),
+                node=s.log["node"][rows],
+                gpus=s.log["gpus"][rows],
+                milli=s.log["milli"][rows],
+                count=s.log["count"][rows],
+                work_s=segments["work_s"].copy(),
+                lost_s=segments["lost_s"].copy(),
+                node_group=s.nodes["group"].copy(),
+            ),
+        )
+
+
+def _taken(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
+    """The speeds of these jobs, in this order."""
+    return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])
+
+
+def _first(job: Any, now: float, parameters: Any) -> float:
+    """First come, first served."""
+    return float(job.submit_s)
+
+
+def _ranges(first: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """first[0], first[0] + 1, ..., then those of the next."""
+    starts = np.cumsum(lengths) - lengths
+    return np.repeat(first - starts, lengths) + np.arange(int(lengths.sum()))
+
+
+def _placed_back(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    out = np.empty_like(values)
+    out[back] = values
+    return out
+
+
+def _words(settings: Placing) -> dict[str, Any]:
+    names: Iterable[str] = (
+        "placement",
+        "types",
+        "blocking",
+        "preempt",
+        "migrate",
+        "keep_s",
+        "grace_s",
+        "save_s",
+        "restore_s",
+        "checkpoint_s",
+        "tick_s",
+        "rounds",
+        "walltime",
+        "seed",
+    )
+    return {
+        **{name: getattr(settings, name) for name in names},
+        "interference": settings.interference is not None,
+    }

@@ -1,0 +1,297 @@
+"""Everything a run on placed nodes reads and writes, as flat arrays of records."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.kernels.jit import kernel, lent
+from kilowait.engine.kernels.state import RANKED
+
+__all__ = [
+    "ARRIVAL",
+    "CANCEL",
+    "CLOCK",
+    "COMING",
+    "COMPLETED",
+    "ENDING",
+    "FATE",
+    "FINISH",
+    "GONE",
+    "KIND",
+    "MIGRATED",
+    "NODE",
+    "PIECE",
+    "PREEMPTED",
+    "RANKED",
+    "REFUSED",
+    "RELEASE",
+    "RUNNING",
+    "SEEN",
+    "SEGMENT",
+    "TARGET",
+    "WAITING",
+    "WITHDRAWN",
+    "Placed",
+    "lend",
+]
+
+KIND = 1 << 60
+"""An event is (time, kind * KIND + number); ticks are no events of the heap."""
+FINISH, RELEASE, ARRIVAL, CANCEL = 0, KIND, 2 * KIND, 3 * KIND
+
+COMING, WAITING, RUNNING, ENDING, GONE, WITHDRAWN, REFUSED = 0, 1, 2, 3, 4, 5, 6
+"""What a job is doing."""
+COMPLETED, PREEMPTED, MIGRATED = 1, 5, 6
+"""How a segment ended, as jobs.Outcome counts it."""
+
+CLOCK = np.dtype(
+    [
+        ("now", np.float64),
+        ("origin_s", np.float64),
+        ("tick_s", np.float64),
+        ("next_tick_s", np.float64),
+        ("ticks", np.int64),  # number of the next tick
+        ("ticked", np.int64),  # whether this instant has one
+        ("first_submit_s", np.float64),
+        ("keep_s", np.float64),
+        ("grace_s", np.float64),
+        ("save_s", np.float64),
+        ("next_arrival", np.int64),
+        ("events", np.int64),
+        ("queue_lo", np.int64),
+        ("queue_hi", np.int64),
+        ("running", np.int64),  # jobs that run, in `runners`
+        ("ending", np.int64),  # jobs that are ending, in `enders`
+        ("held", np.int64),  # pieces of jobs that have a place
+        ("segments", np.int64),
+        ("pieces", np.int64),
+        ("fresh", np.int64),  # GPUs whose jobs changed in this instant
+        ("claims", np.int64),
+        (
+            "gives",
+            np.int64,
+        ),  # how often something fell free: what did not fit since the last time does not fit now
+        ("attempt", np.int64),
+        ("walks", np.int64),
+        ("most_starts", np.int64),  # of any job
+        ("first_new", np.int64),  # segments from here on began in this pass
+        ("bad_score", np.int64),
+        ("placement", np.int64),
+        ("seed", np.int64),
+        ("moving", np.int64),
+        ("blocking", np.int64),
+        ("preempt", np.int64),
+        ("migrate", np.int64),
+        ("rounds", np.int64),
+        ("interference", np.int64),
+        ("likes", np.int64),
+        ("most_cpu", np.int64),
+        ("most_gpu", np.int64),
+    ],
+    align=True,
+)
+"""Where the run stands, and how it is to go."""
+
+NODE = np.dtype(
+    [
+        ("cpu", np.int64),  # free thousandths of cores
+        ("memory", np.int64),  # free bytes
+        ("milli", np.int64),  # free thousandths of GPUs
+        ("whole", np.int64),  # GPUs wholly free
+        ("gpus", np.int64),
+        ("gpu_lo", np.int64),  # its GPUs in `gpu_free`
+        ("type", np.int64),
+        ("group", np.int64),
+        ("version", np.int64),  # counts its changes
+        ("attempt", np.int64),  # the attempt to place that last put a piece here
+    ],
+    align=True,
+)
+"""A node: what is free on it."""
+
+FATE = np.dtype(
+    [
+        ("run_s", np.float64),
+        ("estimate_s", np.float64),
+        ("arrival_s", np.float64),
+        ("cancel_s", np.float64),
+        ("checkpoint_s", np.float64),
+        ("restore_s", np.float64),
+        ("done", np.float64),
+        ("since", np.float64),
+        ("rate", np.float64),
+        ("plain_rate", np.float64),  # without interference
+        ("began", np.float64),  # done when this segment began
+        ("start_s", np.float64),
+        ("finish_s", np.float64),
+        ("stop_s", np.float64),
+        ("attained_s", np.float64),  # of earlier segments
+        ("key", np.float64),
+        ("pieces", np.int64),
+        ("gpus", np.int64),  # of a piece
+        ("milli", np.int64),
+        ("cpu", np.int64),
+        ("memory", np.int64),
+        ("load", np.int64),
+        ("spread", np.int64),
+        ("kind", np.int64),  # row of speeds, ranks and tiers
+        ("like", np.int64),  # jobs that take the same
+        ("place_lo", np.int64),
+        ("status", np.int64),
+        ("segment", np.int64),
+        ("slot", np.int64),  # in `runners` or `enders`
+        ("starts", np.int64),
+        ("next", np.int64),  # of the jobs with part of its GPU; -1: the last
+    ],
+    align=True,
+)
+"""What becomes of a job."""
+
+SEEN = np.dtype(
+    [
+        ("submit_s", np.float64),
+        ("since_first_s", np.float64),
+        ("estimate_s", np.float64),
+        ("planned_s", np.float64),
+        ("limit_s", np.float64),
+        ("later_s", np.float64),
+        ("quickness", np.float64),
+        ("nodes", np.int64),
+        ("cores", np.int64),
+        ("memory_mb", np.float64),
+        ("gpus", np.int64),
+        ("number", np.int64),
+        ("usage_share", np.float64),
+        ("user", np.int32),
+        ("account", np.int32),
+        ("queue", np.int32),
+        ("qos", np.int32),
+        ("priority", np.float64),
+        ("gpu_share", np.float64),
+        ("attained_s", np.float64),
+        ("done_s", np.float64),
+        ("remaining_s", np.float64),
+        ("waited_s", np.float64),
+        ("running", np.int64),
+    ],
+    align=True,
+)
+"""What a decider may know of a job: the fields of ports.JOB, and what only placed nodes know."""
+
+SEGMENT = np.dtype(
+    [
+        ("job", np.int64),
+        ("start_s", np.float64),
+        ("end_s", np.float64),
+        ("outcome", np.int64),
+        ("group", np.int64),
+        ("work_s", np.float64),
+        ("lost_s", np.float64),
+        ("piece_lo", np.int64),
+        ("piece_hi", np.int64),
+    ],
+    align=True,
+)
+PIECE = np.dtype(
+    [("node", np.int64), ("gpus", np.int64), ("milli", np.int64), ("count", np.int64)], align=True
+)
+"""Pieces of a segment on one node: how many, and their GPUs as bits."""
+
+TARGET = np.dtype(
+    [("cpu", np.int64), ("milli", np.int64), ("gpus", np.int64), ("label", np.int64), ("share", np.float64)],
+    align=True,
+)
+"""What fragments are measured against."""
+
+Records = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Placed(NamedTuple):
+    """n jobs, N nodes, g GPUs, T types, K kinds of jobs, L jobs that differ in what they take."""
+
+    clock: Records  # (1,) CLOCK
+    nodes: Records  # (N,) NODE
+    gpu_free: Ints  # (g,)
+    gpu_load: Ints  # (g,) of jobs that hold it
+    gpu_first: Ints  # (g,) first job with a part of it, -1: none
+    gpu_jobs: Ints  # (g,) jobs on it
+    classes: Ints  # (N, most k + 1) pieces of each class
+    by_type: Ints  # (N,) nodes by (type, number)
+    type_lo: Ints  # (T + 1,)
+    fate: Records  # (n,) FATE
+    seen: Records  # (n,) SEEN
+    arrivals: Ints  # (n,) by (arrival, number)
+    places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
+    spare: Ints  # (most pieces, 2): a place put aside
+    speed: Floats  # (K, T); 0: a type it may not use
+    factor: Floats  # (K, T)
+    least: Ints  # (T,) most GPUs of any node
+    tiers: Ints  # (K, T) types in the order tried, -1 at the end
+    rank: Ints  # (K, T)
+    interference: Records  # RANKED: value, up to
+    targets: Records  # TARGET
+    target_types: npt.NDArray[np.bool_]  # (labels, T) types a target may use
+    memo: Floats  # (rows, N): scores of nodes, of jobs that take the same modulo rows
+    memo_gpu: Ints  # (rows, N) bits of the GPUs
+    memo_stamp: Ints  # (rows, N) version of the node and number of what is taken, together
+    failed: Ints  # (L, 2) `gives` when it did not fit; the walk in which even preempting did not help
+    queue: Records  # (n,) RANKED
+    runners: Ints  # (n,)
+    enders: Ints  # (n,)
+    order: Records  # (n,) RANKED: the walk
+    victims: Ints  # (n,)
+    claimed: Ints  # (n,)
+    fresh: Ints  # (g,)
+    fresh_mark: npt.NDArray[np.bool_]  # (g,)
+    events: Records  # RANKED, a heap; grown from outside
+    segments: Records  # SEGMENT; grown from outside
+    log: Records  # PIECE; grown from outside
+
+
+@kernel
+def lend(s: Any) -> Placed:
+    """The state with references that are not counted; the first thing a kernel called from Python does."""
+    return Placed(
+        lent(s.clock),
+        lent(s.nodes),
+        lent(s.gpu_free),
+        lent(s.gpu_load),
+        lent(s.gpu_first),
+        lent(s.gpu_jobs),
+        lent(s.classes),
+        lent(s.by_type),
+        lent(s.type_lo),
+        lent(s.fate),
+        lent(s.seen),
+        lent(s.arrivals),
+        lent(s.places),
+        lent(s.spare),
+        lent(s.speed),
+        lent(s.factor),
+        lent(s.least),
+        lent(s.tiers),
+        lent(s.rank),
+        lent(s.interference),
+        lent(s.targets),
+        lent(s.target_types),
+        lent(s.memo),
+        lent(s.memo_gpu),
+        lent(s.memo_stamp),
+        lent(s.failed),
+        lent(s.queue),
+        lent(s.runners),
+        lent(s.enders),
+        lent(s.order),
+        lent(s.victims),
+        lent(s.claimed),
+        lent(s.fresh),
+        lent(s.fresh_mark),
+        lent(s.events),
+        lent(s.segments),
+        lent(s.log),
+    )

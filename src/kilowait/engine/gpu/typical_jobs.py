@@ -1,0 +1,43 @@
+"""The mix of jobs that placements and metrics reckon with: what pieces there are, the most frequent first."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.gpu.demand import Demand
+
+__all__ = ["LIKELY", "Target", "usual_pieces"]
+
+LIKELY = 0.95
+"""Share of the jobs that the targets of fragmentation are taken from."""
+
+Target = tuple[int, int, int, int, int]
+"""Thousandths of cores, of a GPU (0: no GPU), GPUs, row of the labels of types, and how many jobs are such."""
+
+
+def usual_pieces(want: Demand, counted: npt.NDArray[np.bool_], likely: float = LIKELY) -> list[Target]:
+    """The most frequent pieces of the jobs that count, until they are that share of these jobs.
+
+    Without Numba, as reports read logs by it.
+
+    >>> from kilowait.cluster import Cluster
+    >>> from kilowait.engine.gpu.demand import demand_of
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, gpus=[1, 2, 1])
+    >>> want = demand_of(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
+    >>> usual_pieces(want, np.ones(3, bool))
+    [(0, 1000, 1, 0, 2), (0, 1000, 2, 0, 1)]
+    >>> usual_pieces(want, np.ones(3, bool), likely=0.5)
+    [(0, 1000, 1, 0, 2)]
+    """
+    columns = (want.cpu, np.where(want.gpus > 0, want.milli, 0), want.gpus, want.label)
+    rows, counts = np.unique(np.column_stack(columns)[counted], axis=0, return_counts=True)
+    found: list[Target] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
+    found.sort(key=lambda target: (target[4], *target[:3], want.labels[target[3]]), reverse=True)
+    covered = 0
+    for place, target in enumerate(found):
+        if covered >= likely * np.count_nonzero(counted):
+            return found[:place]
+        covered += target[4]
+    return found

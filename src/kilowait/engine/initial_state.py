@@ -1,0 +1,309 @@
+"""From a job table and a machine to the state the kernels work on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.job_times import Times, times_of
+from kilowait.engine.kernels.state import (
+    CHANGE_OF_CAPACITY,
+    CLOCK,
+    FATE,
+    GROUP,
+    PLACE,
+    POOL,
+    RANKED,
+    RARE,
+    UNLIMITED,
+    USAGE,
+    State,
+)
+from kilowait.engine.pools import (
+    CORES,
+    GPUS,
+    MEMORY,
+    NODES,
+    WATTS,
+    Machine,
+)
+from kilowait.engine.settings import OUTLIVED, Settings
+from kilowait.errors import TableError
+from kilowait.jobs import JobTable
+
+__all__ = ["state_of"]
+
+Ints = npt.NDArray[np.int64]
+
+_UNKNOWN = np.zeros(1, JOB)
+"""A job of which nothing is known: copied whole, which is quicker than field by field."""
+for _name in ("user", "account", "queue", "qos"):
+    _UNKNOWN[_name] = -1
+
+
+def state_of(
+    jobs: JobTable,
+    machine: Machine,
+    settings: Settings,
+    rule: Rule,
+    own: Rule | None,
+    *,
+    timeline: bool = False,
+) -> State:
+    """The state before the first event. `jobs` stand in (submit, id) order; `timeline`: it is needed in any case."""
+    n = len(jobs)
+    need, pool_need = _needs(jobs, machine)
+    choice, preference = _choices(jobs, machine)
+    allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
+    times = times_of(jobs, settings.walltime, limited=rule.predicts)
+    earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
+    first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
+    dependents = len(arrivals) < n
+    cancels = "cancel_s" in jobs
+    changes = np.array(machine.changes, CHANGE_OF_CAPACITY).view(np.recarray)
+    timeline = timeline or settings.depth > 1 or len(changes) > 0
+    # A job running or reserved is two breakpoints at most; one that is moved leaves its old ones behind.
+    breakpoints = (4 if settings.depth == UNLIMITED else 2) * n + len(changes) + 4 if timeline else 0
+    half_life = max(rule.half_life_s, own.half_life_s if own is not None else 0.0)
+    user, users = _users(jobs) if half_life > 0 else (0, 0)
+
+    clock = _records(CLOCK, 1)
+    clock["depth"] = settings.depth
+    clock["moving"] = rule.moving
+    clock["own_order"] = 0 if own is None else 1 + own.moving
+    clock["per_event"] = settings.passes == "event"
+    clock["outlived"] = OUTLIVED[settings.outlived]
+    clock["balance"] = settings.placement == "balance"
+    clock["one_pool"] = len(machine.pool_kind) == 1
+    clock["timeline"] = timeline
+    clock["believing"] = True
+    clock["dependents"] = dependents
+    clock["cancels"] = cancels
+    clock["remembering"] = rule.remembers
+    clock["predicting"] = rule.predicts
+    clock["half_life_s"] = half_life
+    clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
+
+    fate = _records(FATE, n)
+    fate["run_s"] = times.run_s
+    fate["earliest_s"] = earliest
+    fate["allowed"] = allowed
+    fate["least_need"] = least
+    if len(preference) > 1:
+        fate["choice"] = choice
+    rare = _records(
+        RARE, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0
+    )
+    if cancels:
+        rare["cancel_s"] = jobs["cancel_s"]
+    if dependents:
+        rare["think_s"] = jobs.column("think_s")
+        rare["first_dependent"], rare["next_dependent"] = first, following
+    if half_life > 0:
+        rare["user"] = user
+
+    usage = _records(USAGE, users + 1)
+    usage["as_of_s"] = clock["now"]
+
+    groups = _records(GROUP, len(machine.names))
+    groups["pool_lo"], groups["pool_hi"] = machine.pool_lo[:-1], machine.pool_lo[1:]
+    groups["shadow_s"] = np.inf
+    pools = _records(POOL, len(machine.pool_kind))
+    pools["need"], pools["capacity"], pools["free"] = pool_need, machine.capacity, machine.free
+    return State(
+        clock=clock,
+        jobs=_view(jobs, times),
+        fate=fate,
+        rare=rare,
+        need=need,
+        arrivals=arrivals,
+        groups=groups,
+        pools=pools,
+        preference=preference,
+        changes=changes,
+        announcements=np.unique(changes["announced_s"][changes["announced_s"] > -np.inf]),
+        segments=np.empty(n, np.int64),
+        # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
+        events=_blank(RANKED, 2 * n + 2),
+        queue=_blank(PLACE, n + 1),
+        fresh=np.empty(n + 1, np.int64),
+        beliefs=_blank(RANKED, n + 1),
+        picks=_blank(RANKED, n + 1),
+        line_s=np.empty(breakpoints),
+        line_free=np.empty((breakpoints, len(pools)), np.int64),
+        usage=usage,
+    )
+
+
+def _records(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    """Zeroed records that can be read by attribute, compiled or not."""
+    return np.zeros(count, kind).view(np.recarray)
+
+
+def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    """Records that are written before they are read."""
+    return np.empty(count, kind).view(np.recarray)
+
+
+def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+    """(n, K) what each job takes, and which of the K columns each pool reads."""
+    n = len(jobs)
+    columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
+    pool_need = []
+    for kind, cores in zip(machine.pool_kind, machine.pool_cores, strict=True):
+        which = (int(kind), int(cores) if kind == CORES and "cores" not in jobs else 0)
+        if which not in columns:
+            if kind == NODES:
+                columns[which] = jobs["nodes"]
+            elif kind == CORES:
+                columns[which] = (
+                    np.maximum(jobs["cores"], 1) if "cores" in jobs else _times(jobs["nodes"], cores)
+                )
+            elif kind == MEMORY:
+                columns[which] = np.ceil(jobs["memory_mb"]) if "memory_mb" in jobs else np.zeros(n)
+            elif kind == WATTS:
+                columns[which] = np.zeros(n)  # what a job draws depends on its level; see levering
+            else:
+                columns[which] = jobs["gpus"] if "gpus" in jobs else np.zeros(n)
+        pool_need.append(list(columns).index(which))
+    if len(columns) == 1:
+        need = np.ascontiguousarray(next(iter(columns.values())), np.int64).reshape(n, 1)
+    else:
+        need = np.stack(list(columns.values()), axis=1).astype(np.int64)
+    need.flags.writeable = False  # as a table's columns are: the kernels' types say so
+    return need, np.array(pool_need, np.int64)
+
+
+def _times(nodes: Ints, cores: int) -> Ints:
+    """nodes x cores, or more than any machine has where that is too large for an int64."""
+    return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
+
+
+def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+    """Each job's row of preference, and the rows: groups in order, -1 at the end."""
+    rows = list(machine.rows.values())
+    preference = np.full((len(rows), len(machine.names)), -1, np.int64)
+    for i, row in enumerate(rows):
+        preference[i, : len(row)] = row
+    choice = np.zeros(len(jobs), np.int64)
+    if len(rows) > 1 and "queue" in jobs:
+        queue = jobs["queue"]
+        labels = jobs.labels.get("queue")
+        numbers = {name: i for i, name in enumerate(labels)} if labels is not None else None
+        for i, name in enumerate(machine.rows):
+            if i == 0:
+                continue
+            if numbers is not None:
+                code = numbers.get(name)
+            else:
+                code = int(name) if name.isascii() and name.isdigit() else None
+            if code is not None and code >= 0:
+                choice[queue == code] = i
+    return choice, preference
+
+
+def _allowed(
+    jobs: JobTable,
+    machine: Machine,
+    need: Ints,
+    pool_need: Ints,
+    choice: Ints,
+    preference: Ints,
+    settings: Settings,
+) -> tuple[Ints, Ints]:
+    """Bits of the groups of each job's queue that could hold it when empty; least first-pool need over them."""
+    allowed = np.zeros(len(jobs), np.int64)
+    least = np.zeros(0, np.int64)
+    for g in range(len(machine.names)):
+        first = machine.pool_lo[g]
+        fits = np.array([g in row for row in preference])[choice] if len(preference) > 1 else np.True_
+        kinds = machine.pool_kind[first : machine.pool_lo[g + 1]]
+        for p in range(first, machine.pool_lo[g + 1]):
+            fits = fits & (need[:, pool_need[p]] <= machine.capacity[p])
+        if NODES not in kinds and GPUS not in kinds and "gpus" in jobs:
+            fits &= jobs["gpus"] == 0
+        allowed |= fits.astype(np.int64) << g
+        here = np.where(fits, need[:, pool_need[first]], 2**62)
+        least = here if g == 0 else np.minimum(least, here)
+    if settings.oversized == "error" and len(allowed) and not allowed.all():
+        row = int(np.argmin(allowed != 0))
+        raise TableError(
+            f"{int((allowed == 0).sum())} job(s) are larger than any group they may use, first job "
+            f"{jobs['job_id'][row]} with {jobs['nodes'][row]} nodes; the machine has "
+            f"{', '.join(f'{name} {machine.capacity[machine.pool_lo[i]]}' for i, name in enumerate(machine.names))}: "
+            "use a larger cluster, or oversized='reject' to leave such jobs out"
+        )
+    return allowed, least
+
+
+def _dependents(
+    jobs: JobTable, earliest: npt.NDArray[np.float64], wanted: bool
+) -> tuple[Ints | int, Ints | int, Ints]:
+    """Lists of dependents by job, and the jobs that depend on none by (earliest, number)."""
+    n = len(jobs)
+    everyone = np.arange(n, dtype=np.int64)
+    if "begin_s" not in jobs and not (wanted and "after_id" in jobs):
+        return 0, 0, everyone
+    after = np.full(n, -1, np.int64)
+    if wanted and "after_id" in jobs and (jobs["after_id"] >= 0).any():
+        ids = jobs["job_id"]
+        by_id = np.argsort(ids, kind="stable")
+        found = np.searchsorted(ids[by_id], jobs["after_id"])
+        found[found == n] = 0
+        row = by_id[found]
+        known = (ids[row] == jobs["after_id"]) & (jobs["after_id"] >= 0)
+        after[known] = row[known]
+        _refuse_cycles(jobs, after)
+    free = after < 0
+    arrivals = everyone[free]
+    if "begin_s" in jobs:
+        arrivals = arrivals[np.argsort(earliest[arrivals], kind="stable")]
+    if free.all():
+        return 0, 0, arrivals
+    first = np.zeros(n, np.int64)
+    following = np.zeros(n, np.int64)
+    for job in everyone[~free][::-1]:  # backwards, so that each list stands by number
+        following[job] = first[after[job]]
+        first[after[job]] = job + 1
+    return first, following, arrivals
+
+
+def _refuse_cycles(jobs: JobTable, after: Ints) -> None:
+    """Jobs that wait for one another would never come: an error that names one."""
+    seen = np.zeros(len(after), np.int8)  # 1 on the way, 2 clear
+    for first in np.flatnonzero(after >= 0):
+        trail = []
+        job = first
+        while job >= 0 and seen[job] == 0:
+            seen[job] = 1
+            trail.append(job)
+            job = after[job]
+        if job >= 0 and seen[job] == 1:
+            raise TableError(
+                f"job {jobs['job_id'][job]} waits, through after_id, for its own end; "
+                "break the circle or use dependencies=False"
+            )
+        seen[trail] = 2
+
+
+def _users(jobs: JobTable) -> tuple[Ints, int]:
+    """Users numbered from 0 without gaps, all unknown ones as one."""
+    names, number = np.unique(jobs.column("user"), return_inverse=True)
+    return number.astype(np.int64), len(names)
+
+
+def _view(jobs: JobTable, times: Times) -> npt.NDArray[Any]:
+    """The records policies may look at."""
+    view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
+    # submit_s, since_first_s and number are written when a job arrives
+    view["estimate_s"], view["planned_s"], view["limit_s"] = times.estimate_s, times.planned_s, times.limit_s
+    if "later_s" in jobs:
+        view["later_s"] = times.later_s
+    view["quickness"] = times.quickness
+    for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos"):
+        if name in jobs:
+            view[name] = jobs[name]
+    return view

@@ -1,0 +1,150 @@
+"""The kernels Python calls, each compiled once for the one state there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from numba import types
+
+from kilowait.cluster import Cluster
+from kilowait.engine.initial_state import state_of
+from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.kernels import (
+    conservative,
+    event_loop,
+    queue,
+    reservations,
+    scheduling_pass,
+)
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, lend
+from kilowait.engine.pools import machine_of
+from kilowait.engine.settings import Settings
+from kilowait.jobs import JobTable
+
+__all__ = ["FOUR_NUMBERS", "PARAMETERS", "SCORE", "SCORER", "compiled", "no_score", "no_score_compiled"]
+
+SCORE = types.float64(numba.from_dtype(JOB), types.float64, types.float64[::1])
+"""Signature of a rule: (job, now, parameters) to score."""
+
+FOUR_NUMBERS = types.UniTuple(types.float64, 4)(*SCORE.args)
+"""Signature of what says four things of a job where a rule says one."""
+
+SCORER = types.FunctionType(SCORE)
+PARAMETERS = types.float64[::1]
+
+
+def no_score(job: Any, now: float, parameters: Any) -> float:
+    """Stands where no rule is used."""
+    return 0.0
+
+
+@cache
+def no_score_compiled() -> Any:
+    """The same as the kernels take it."""
+    return signed_kernel(no_score, SCORE)
+
+
+def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    return event_loop.advance(lend(t), score, parameters, own_score, own_parameters)
+
+
+def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
+    if k.depth == UNLIMITED:
+        conservative.conserve(s, all_applied)
+    else:
+        scheduling_pass.schedule(s, all_applied, own_score, own_parameters)
+
+
+def _begin(t: Any) -> bool:
+    """Open a pass; whether something fell free since the last one (conservative only)."""
+    s = lend(t)
+    k = s.clock[0]
+    k.settled = 0
+    k.fresh = 0
+    all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
+    freed = False
+    if k.depth == UNLIMITED:
+        freed = conservative.open_plan(s, all_applied)
+        conservative.lay_out_plan(s)
+    else:
+        reservations.begin_pass(s, all_applied)
+    return freed
+
+
+def _start(t: Any, job: int, group: int, really: bool) -> int:
+    """Start the job, or only see where it would; its own reservation is not in its way."""
+    s = lend(t)
+    k = s.clock[0]
+    reserved_on = 0
+    if k.depth == UNLIMITED:
+        reserved_on = s.rare[job].reserved_on
+        conservative.lift(s, job)
+    g = reservations.place(s, job, reservations.EVERY_GROUP if group < 0 else 1 << group)
+    if g >= 0 and really:
+        reservations.start(s, job, g)
+        queue.compact(s, k.queue_lo)
+    elif reserved_on > 0:
+        conservative.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
+        s.rare[job].reserved_on = reserved_on
+    return g
+
+
+def _reserve(t: Any, job: int) -> float:
+    s = lend(t)
+    if s.clock[0].depth == UNLIMITED:
+        conservative.lift(s, job)
+    return reservations.reserve(s, job)
+
+
+def _hold(t: Any, job: int, until: float) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    if k.depth == UNLIMITED:
+        conservative.lift(s, job)
+    queue.remove(s, job, HELD)
+    push(s.events, k.events, until, TIMER + 2 * job + 1)
+    k.events += 1
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """The kernel of that name: run, run_conservative, advance, schedule, begin, start, reserve or hold.
+
+    The first ever use compiles it and says so; later processes find it in the cache.
+    """
+    job, state = types.int64, _state_type()
+    rule = (SCORER, PARAMETERS)
+    table: dict[str, tuple[Callable[..., Any], Any]] = {
+        "run": (event_loop.run, types.void(state, *rule, *rule)),
+        "run_conservative": (event_loop.run_conservative, types.void(state, *rule, *rule)),
+        "advance": (_advance, types.boolean(state, *rule, *rule)),
+        "schedule": (_schedule, types.void(state, *rule)),
+        "begin": (_begin, types.boolean(state)),
+        "start": (_start, types.int64(state, job, job, types.boolean)),
+        "reserve": (_reserve, types.float64(state, job)),
+        "hold": (_hold, types.void(state, job, types.float64)),
+    }
+    function, signature = table[name]
+    if name.startswith("run") and not is_compiled(name):
+        logging.getLogger("kilowait").warning(
+            "compiling the simulator, once, for about 20 s; kept in %s", cache_folder()
+        )
+    return signed_kernel(function, signature)
+
+
+def _state_type() -> Any:
+    if numba.config.DISABLE_JIT:
+        return types.int64  # signatures are not looked at then
+    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    return numba.typeof(
+        state_of(nobody, machine_of(Cluster.from_nodes(1)), Settings(), Rule("none", no_score), None)
+    )

@@ -1,0 +1,131 @@
+"""Conservative backfilling: every waiting job has a reservation, keeps it, and may only move forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.heap import pop
+from kilowait.engine.kernels.jit import kernel
+from kilowait.engine.kernels.queue import (
+    compact,
+    end_pass,
+    rank_waiting,
+    renew_stale,
+)
+from kilowait.engine.kernels.reservations import (
+    EVERY_GROUP,
+    hear_announcements,
+    place_among,
+    reserve_among,
+    start,
+)
+from kilowait.engine.kernels.timeline import build, move_up, occupy
+
+__all__ = ["conserve", "lay_out_plan", "lift", "open_plan"]
+
+
+@kernel
+def conserve(s: Any, all_applied: bool) -> None:
+    """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
+
+    While the plan is *tight* (a round of trying moved nobody) and all finish when believed, trying again would
+    move nobody either: then only jobs whose time has come, and those without a reservation, are looked at.
+    """
+    k = s.clock[0]
+    # Between the events of one instant a known capacity change may be due but not applied: look at all then.
+    freed = open_plan(s, all_applied)
+    every = freed and (k.tight == 0 or k.per_event != 0)
+    if every or k.line_hi == 0:
+        lay_out_plan(s)
+    else:
+        move_up(s)
+    moved = False
+    started = False
+    at = k.queue_lo
+    left = rank_waiting(s) if k.moving else k.queue_hi - k.queue_lo
+    while left > 0:
+        if k.moving:
+            job = s.picks[0].job
+            pop(s.picks, left)
+        else:
+            job = s.queue[at].job
+            at += 1
+        left -= 1
+        rare = s.rare[job]
+        group_before = rare.reserved_on
+        time_before = rare.reserved_s
+        if group_before > 0 and time_before > k.now and not every:
+            continue
+        lift(s, job)
+        g = place_among(s, job, EVERY_GROUP)
+        if g >= 0:
+            start(s, job, g)
+            started = True
+            same = g + 1 == group_before and time_before == k.now
+        else:
+            reserve_among(s, job)
+            same = rare.reserved_on == group_before and rare.reserved_s == time_before
+        if group_before > 0 and not same:
+            moved = True  # its old place may serve those behind it
+            every = freed
+    if started:
+        compact(s, k.queue_lo)
+    if moved:
+        k.tight = 0
+    elif every:
+        k.tight = 1
+    end_pass(s)
+
+
+@kernel
+def open_plan(s: Any, all_applied: bool) -> bool:
+    """See what became of the plan since the last pass; whether something fell free."""
+    k = s.clock[0]
+    if hear_announcements(s):
+        k.void = 1
+    if all_applied and renew_stale(s):
+        k.void = 1
+    if k.void:
+        void_plan(s)
+    freed = k.freed != 0
+    k.freed = 0
+    k.void = 0
+    return freed
+
+
+@kernel
+def lay_out_plan(s: Any) -> None:
+    """The timeline anew, with the reservations that stand."""
+    k = s.clock[0]
+    k.open_groups = (1 << len(s.groups)) - 1
+    build(s)
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        rare = s.rare[job]
+        if rare.reserved_on > 0:
+            keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, 1)
+
+
+@kernel
+def void_plan(s: Any) -> None:
+    """Beliefs or capacity are no longer what they were: every reservation is dropped."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        s.rare[s.queue[i].job].reserved_on = 0
+    k.freed = 1
+    k.tight = 0
+
+
+@kernel
+def keep_place(s: Any, job: int, g: int, start: float, times: int) -> None:
+    """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
+    occupy(s, job, g, start, start + s.jobs[job].planned_s, times)
+
+
+@kernel
+def lift(s: Any, job: int) -> None:
+    """Take the job's reservation, if it has one, off the timeline."""
+    rare = s.rare[job]
+    if rare.reserved_on > 0:
+        keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, -1)
+        rare.reserved_on = 0

@@ -1,0 +1,233 @@
+"""From event to event: applying what happens, and the native loop of a whole run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.conservative import conserve
+from kilowait.engine.kernels.heap import pop, push
+from kilowait.engine.kernels.jit import kernel, natural, outlined
+from kilowait.engine.kernels.predictions import heed
+from kilowait.engine.kernels.queue import enqueue, forget, remove
+from kilowait.engine.kernels.reservations import charge, share_of, show_usage
+from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
+from kilowait.engine.kernels.state import (
+    ARRIVAL,
+    CANCELLED,
+    CHANGE,
+    DONE,
+    HELD,
+    KIND,
+    QUEUED,
+    REJECTED,
+    TIMER,
+    lend,
+)
+
+__all__ = ["advance", "next_event_s", "run", "run_conservative"]
+
+NOBODY = -1
+STARTED = -1.0
+HEAP, STREAM, CHANGES = 0, 1, 2
+
+
+@kernel
+def next_event_s(s: Any) -> float:
+    """Time of the next event; infinite when none is left."""
+    k = s.clock[0]
+    time = s.events[0].key if k.events > 0 else np.inf
+    if k.next_arrival < len(s.arrivals):
+        time = min(time, s.fate[natural(s.arrivals[natural(k.next_arrival)])].earliest_s)
+    if k.next_change < len(s.changes):
+        time = min(time, s.changes[k.next_change].time_s)
+    return time
+
+
+@kernel
+def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    """Move to the next instant and apply its events (or one event, with per_event). False: nothing is left."""
+    k = s.clock[0]
+    time = next_event_s(s)
+    if time == np.inf:
+        return False
+    k.now = time
+    while time == k.now:
+        # The first of what is due now, by (kind, number), from the three places where events lie.
+        code = 4 * KIND
+        source = NOBODY
+        if k.events > 0 and s.events[0].key == time:
+            code = s.events[0].job
+            source = HEAP
+        if k.next_arrival < len(s.arrivals):
+            job = natural(s.arrivals[natural(k.next_arrival)])
+            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+                code = ARRIVAL + job
+                source = STREAM
+        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
+            code = CHANGE
+            source = CHANGES
+        if source == HEAP:
+            pop(s.events, k.events)
+            k.events -= 1
+        elif source == STREAM:
+            k.next_arrival += 1
+
+        left = NOBODY
+        comes = NOBODY
+        if code < CHANGE:
+            left = natural(s.segments[natural(code)])
+            finish(s, left)
+            if k.remembering:
+                tell(s, left, score, parameters)
+        elif code < ARRIVAL:
+            apply_change(s)
+        elif code < TIMER:
+            job = natural(code - ARRIVAL)
+            greet(s, job, score, parameters, own_score, own_parameters)
+            fate = s.fate[job]
+            if fate.allowed != 0:
+                comes = job
+            else:
+                fate.status = REJECTED
+                left = job
+        else:
+            job = (code - TIMER) >> 1
+            status = s.fate[job].status
+            if (code - TIMER) & 1:
+                comes = job if status == HELD else NOBODY
+            elif status in (QUEUED, HELD):
+                remove(s, job, CANCELLED)
+                left = job
+        if comes != NOBODY:
+            enqueue(s, comes)
+        if left != NOBODY and k.dependents:
+            send_for_dependents(s, left)
+        if k.per_event:
+            break
+        time = next_event_s(s)
+    if k.half_life_s > 0:
+        show_usage(s)
+    return True
+
+
+@kernel
+def finish(s: Any, job: int) -> None:
+    """A job ends: what it held falls free."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    if k.one_pool:
+        s.pools[0].free += fate.least_need
+    else:
+        g = fate.group
+        for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+            pool = s.pools[p]
+            pool.free += s.need[job, pool.need]
+    fate.status = DONE
+    k.settled = 0
+    if k.believing:
+        forget(s, job)
+        k.freed = 1
+        if fate.believed_end_s != k.now:
+            k.tight = 0
+    if k.half_life_s > 0:
+        charge(s, job, -1)
+
+
+@kernel
+def tell(s: Any, job: int, score: Any, parameters: Any) -> None:
+    """Let a policy that remembers know that a job has just ended, and how long it ran."""
+    k = s.clock[0]
+    seen = s.jobs[job]
+    seen.ran_s = max(k.now - s.fate[job].start_s, 1e-9)
+    score(seen, k.now, parameters)
+
+
+@outlined
+def tell_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
+    """Let a policy that remembers know which jobs a pass has started: all but the first `before` ever."""
+    k = s.clock[0]
+    for i in range(before, k.segments):
+        seen = s.jobs[natural(s.segments[i])]
+        seen.ran_s = STARTED
+        score(seen, k.now, parameters)
+
+
+@outlined
+def apply_change(s: Any) -> None:
+    """Nodes go away or come back, in every pool of their group."""
+    k = s.clock[0]
+    number = s.changes[k.next_change].number
+    while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
+        s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].by
+        k.next_change += 1
+    k.settled = 0
+    k.void = 1
+
+
+@kernel
+def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    seen = s.jobs[job]
+    seen.submit_s = k.now
+    seen.since_first_s = k.now - k.first_submit_s
+    seen.number = job
+    if k.half_life_s > 0:
+        seen.usage_share = share_of(s, job)
+    if not k.moving or k.predicting:
+        fate.key = score(seen, k.now, parameters)
+        if fate.key != fate.key:
+            k.bad_score = job + 1
+    if k.predicting:
+        heed(s, job)
+    if k.own_order == 1:
+        s.rare[job].own_key = own_score(seen, k.now, own_parameters)
+        if s.rare[job].own_key != s.rare[job].own_key:
+            k.bad_score = -(job + 1)
+    if k.cancels and fate.allowed != 0 and s.rare[job].cancel_s < np.inf:
+        push(s.events, k.events, max(s.rare[job].cancel_s, k.now), TIMER + 2 * job)
+        k.events += 1
+
+
+@outlined
+def send_for_dependents(s: Any, job: int) -> None:
+    """A job has left: those that were to come after it come when they have thought."""
+    k = s.clock[0]
+    other = s.rare[job].first_dependent - 1
+    while other >= 0:
+        time = max(s.fate[other].earliest_s, k.now + s.rare[other].think_s)
+        push(s.events, k.events, time, ARRIVAL + other)
+        k.events += 1
+        other = s.rare[other].next_dependent - 1
+
+
+def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving and (k.predicting or anything_free(s)):
+                score_waiting(s, score, parameters)
+            all_applied = not k.per_event or next_event_s(s) > k.now
+            before = k.segments
+            schedule(s, all_applied, own_score, own_parameters)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)
+
+
+def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving:
+                score_waiting(s, score, parameters)
+            before = k.segments
+            conserve(s, not k.per_event or next_event_s(s) > k.now)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)

@@ -1,0 +1,188 @@
+"""How kernels are compiled, and where the compiled code is kept.
+
+Numba's cache looks at one file's date only: a caller keeps a stale copy of a callee edited in another file, and
+code compiled with bounds checks passes for code without. So the cache folder is named by everything that matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.extending import intrinsic
+from numba.np.arrayobj import make_array
+from platformdirs import user_cache_path
+
+__all__ = [
+    "apart",
+    "cache_folder",
+    "is_compiled",
+    "kernel",
+    "lent",
+    "move",
+    "natural",
+    "outlined",
+    "over",
+    "signed_kernel",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SOURCES = Path(__file__).resolve().parent.parent.parent
+
+
+@cache
+def cache_folder(room: str = "engine") -> Path:
+    """Folder for a room's compiled kernels: other sources, options or versions mean another folder.
+
+    Those of `envs` hold copies of the engine's, so both are in its name.
+    """
+    what = hashlib.sha256()
+    for pattern in (
+        "engine/kernels/*.py",
+        "engine/interface.py",
+        "engine/*entry.py",
+        "engine/gpu/*.py",
+        "policies/*.py",
+        *(["envs/**/*.py"] if room == "envs" else []),
+    ):
+        for source in sorted(_SOURCES.glob(pattern)):
+            what.update(source.read_bytes())
+    what.update(f"{numba.__version__} {sys.version} {numba.config.BOUNDSCHECK} {numba.config.OPT}".encode())
+    root = os.environ.get("KILOWAIT_CACHE_DIR")
+    base = Path(root) if root else user_cache_path("kilowait", appauthor=False)
+    folder = base / "kernels" / what.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    except OSError:  # a home that cannot be written to must not stop a simulation
+        folder = Path(tempfile.gettempdir()) / f"kilowait-{os.getuid()}" / folder.name
+        folder.mkdir(parents=True, exist_ok=True)
+    _forget_unused(folder)
+    return folder
+
+
+def _forget_unused(folder: Path) -> None:
+    """Remove kernels of other sources or versions that nobody has used for a month."""
+    for other in folder.parent.iterdir():
+        if other != folder and other.stat().st_mtime < time.time() - 30 * 86400:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def is_compiled(run: str = "run", where: str = "kernels/clock") -> bool:
+    """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
+    folder, file = where.split("/")
+    return bool(numba.config.DISABLE_JIT) or any(cache_folder().glob(f"{folder}_*/{file}.{run}-*.nbc"))
+
+
+_COMPILING = threading.Lock()  # the cache folder is a setting of the whole process
+_INNER = {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}  # never called from Python: halves the compile time
+
+
+def kernel(function: F) -> F:
+    """A kernel called by other kernels: inlined there, so that passing the state costs nothing."""
+    return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)
+
+
+def outlined(function: F) -> F:
+    """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
+    return numba.njit(error_model="numpy", **_INNER)(function)
+
+
+def apart(function: F) -> F:
+    """A kernel that is called, never forced into its callers: inlined ones hand that option on otherwise."""
+    return numba.njit(error_model="numpy", forceinline=False, **_INNER)(function)
+
+
+def over(function: F, inlined: bool = True, **moves: Any) -> F:
+    """The same kernel over other moves: where it calls one of these names, this is called instead.
+
+    Runs with levers are the passes of all other runs over moves of their own, in code that those never compile.
+    """
+    plain = getattr(function, "py_func", function)
+    copy = FunctionType(plain.__code__, {**plain.__globals__, **moves}, plain.__name__)
+    copy.__qualname__ = f"{plain.__qualname__}_over"
+    return kernel(copy) if inlined else outlined(copy)  # type: ignore[return-value]
+
+
+def signed_kernel(function: F, signature: Any, room: str = "engine") -> F:
+    """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
+    with _COMPILING:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache_folder(room))
+        try:
+            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+def _lent(array: Any) -> Any:
+    return array
+
+
+def _move(array: Any, to: int, start: int, count: int) -> None:
+    array[to : to + count] = array[start : start + count].copy()
+
+
+if numba.config.DISABLE_JIT:
+    lent, move, natural = _lent, _move, _lent
+else:
+
+    @intrinsic
+    def natural(typing: Any, number: Any) -> Any:
+        """The number, with the promise that it is not negative: spares the wrap-around of negative indices."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.assume(builder.icmp_signed(">=", arguments[0], arguments[0].type(0)))
+            return arguments[0]
+
+        return number(number), generate
+
+    @intrinsic
+    def lent(typing: Any, array: Any) -> Any:
+        """The same array without its reference count.
+
+        The caller of a run holds all arrays; counting references to them at every use would cost more than the
+        simulation itself.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            copy = make_array(signature.args[0])(context, builder, value=arguments[0])
+            copy.meminfo = copy.meminfo.type(None)
+            copy.parent = copy.parent.type(None)
+            return copy._getvalue()
+
+        return array(array), generate
+
+    @intrinsic
+    def move(typing: Any, array: Any, to: Any, start: Any, count: Any) -> Any:
+        """Copy `count` entries of a one-dimensional array from `start` to `to`; the two may overlap."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = make_array(signature.args[0])(context, builder, value=arguments[0])
+            size = context.get_constant(
+                types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype))
+            )
+            data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
+            places = [builder.gep(data, [builder.mul(index, size)]) for index in arguments[1:3]]
+            cgutils.raw_memmove(builder, places[0], places[1], arguments[3], size, align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp, types.intp), generate

@@ -1,0 +1,206 @@
+"""Nodes that sleep: who takes which, and when they are ready.
+
+Nodes are counted in batches that share a time. A batch of falling nodes becomes one of sleeping nodes when somebody
+looks; all else happens at an instant of the clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.jit import kernel, move, outlined
+
+__all__ = ["append", "claim", "come_free", "fall_asleep", "note", "ready_s", "take_away"]
+
+
+@kernel
+def note(s: Any, time: float, g: int, falling: int, asleep: int, waking: int) -> None:
+    """Write down that these numbers of the group change by so many at a time."""
+    lever = s.lever[0]
+    step = s.steps[lever.steps]
+    step.time_s = time
+    step.group = g
+    step.falling = falling
+    step.asleep = asleep
+    step.waking = waking
+    lever.steps += 1
+
+
+@kernel
+def append(batches: Any, lo: int, hi: int, time: float, nodes: int) -> tuple[int, int]:
+    """A batch at the end, one with the same time growing; where the batches lie then."""
+    if hi > lo and batches[hi - 1].time_s == time:
+        batches[hi - 1].nodes += nodes
+        return lo, hi
+    if hi == len(batches):
+        move(batches, 0, lo, hi - lo)
+        hi -= lo
+        lo = 0
+    batches[hi].time_s = time
+    batches[hi].nodes = nodes
+    return lo, hi + 1
+
+
+@kernel
+def fall_asleep(s: Any, g: int) -> None:
+    """Those whose time has come are asleep."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    while group.fall_lo < group.fall_hi and s.fallers[g, group.fall_lo].time_s <= k.now:
+        batch = s.fallers[g, group.fall_lo]
+        group.falling -= batch.nodes
+        group.asleep += batch.nodes
+        note(s, batch.time_s, g, -batch.nodes, batch.nodes, 0)
+        group.fall_lo += 1
+
+
+@kernel
+def ready_s(s: Any, g: int, nodes: int) -> float:
+    """When so many of the free nodes of a group would all be ready."""
+    group = s.sleepers[g]
+    if not group.sleeps or nodes <= group.awake:
+        return s.clock[0].now
+    return woken_s(s, g, nodes)
+
+
+@outlined
+def woken_s(s: Any, g: int, nodes: int) -> float:
+    """`ready_s` where some of the nodes must wake."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    nodes -= group.awake
+    ready = k.now
+    i = group.wake_lo
+    while nodes > 0 and i < group.wake_hi:
+        ready = max(ready, s.wakers[g, i].time_s)
+        nodes -= s.wakers[g, i].nodes
+        i += 1
+    if nodes <= 0:
+        return ready
+    fall_asleep(s, g)
+    if group.asleep > 0:
+        ready = max(ready, k.now + group.wake_s)
+        nodes -= group.asleep
+    i = group.fall_lo
+    while nodes > 0 and i < group.fall_hi:
+        ready = max(ready, s.fallers[g, i].time_s + group.wake_s)
+        nodes -= s.fallers[g, i].nodes
+        i += 1
+    return ready
+
+
+@kernel
+def claim(s: Any, g: int, nodes: int) -> float:
+    """A job takes so many free nodes; when they are all ready."""
+    group = s.sleepers[g]
+    if not group.sleeps:
+        return s.clock[0].now
+    if nodes > group.awake:
+        return claim_woken(s, g, nodes)
+    group.awake -= nodes
+    while nodes > 0:  # those idle for the shortest time first
+        batch = s.idle[g, group.idle_hi - 1]
+        taken = min(nodes, batch.nodes)
+        batch.nodes -= taken
+        nodes -= taken
+        if batch.nodes == 0:
+            group.idle_hi -= 1
+    return s.clock[0].now
+
+
+@outlined
+def claim_woken(s: Any, g: int, nodes: int) -> float:
+    """`claim` where those awake are not enough."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    ready = woken_s(s, g, nodes)
+    left = nodes - group.awake
+    group.awake = 0
+    group.idle_hi = group.idle_lo
+    while left > 0 and group.wake_lo < group.wake_hi:
+        batch = s.wakers[g, group.wake_lo]
+        taken = min(left, batch.nodes)
+        batch.nodes -= taken
+        group.waking -= taken
+        left -= taken
+        note(s, batch.time_s, g, 0, 0, -taken)
+        if batch.nodes == 0:
+            group.wake_lo += 1
+    if left > 0:
+        fall_asleep(s, g)
+        taken = min(left, group.asleep)
+        if taken > 0:
+            group.asleep -= taken
+            left -= taken
+            note(s, k.now, g, 0, -taken, taken)
+            note(s, k.now + group.wake_s, g, 0, 0, -taken)
+    while left > 0 and group.fall_lo < group.fall_hi:
+        batch = s.fallers[g, group.fall_lo]
+        taken = min(left, batch.nodes)
+        batch.nodes -= taken
+        group.falling -= taken
+        left -= taken
+        note(s, batch.time_s, g, -taken, 0, taken)
+        note(s, batch.time_s + group.wake_s, g, 0, 0, -taken)
+        if batch.nodes == 0:
+            group.fall_lo += 1
+    return ready
+
+
+@kernel
+def come_free(s: Any, g: int, nodes: int) -> None:
+    """Nodes fall free: they pay a debt first, and are idle from now on."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    if not group.sleeps:
+        return
+    paid = min(nodes, group.debt)
+    group.debt -= paid
+    nodes -= paid
+    if nodes > 0:
+        group.awake += nodes
+        lo, hi = append(s.idle[g], group.idle_lo, group.idle_hi, k.now, nodes)
+        group.idle_lo = lo
+        group.idle_hi = hi
+
+
+@outlined
+def take_away(s: Any, g: int, nodes: int) -> None:
+    """An outage takes nodes: idle ones first, those idle longest; then sleeping, falling and waking ones."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    if not group.sleeps:
+        return
+    while nodes > 0 and group.idle_lo < group.idle_hi:
+        batch = s.idle[g, group.idle_lo]
+        taken = min(nodes, batch.nodes)
+        batch.nodes -= taken
+        group.awake -= taken
+        nodes -= taken
+        if batch.nodes == 0:
+            group.idle_lo += 1
+    fall_asleep(s, g)
+    taken = min(nodes, group.asleep)
+    if taken > 0:
+        group.asleep -= taken
+        nodes -= taken
+        note(s, k.now, g, 0, -taken, 0)
+    while nodes > 0 and group.fall_lo < group.fall_hi:
+        batch = s.fallers[g, group.fall_lo]
+        taken = min(nodes, batch.nodes)
+        batch.nodes -= taken
+        group.falling -= taken
+        nodes -= taken
+        note(s, k.now, g, -taken, 0, 0)
+        if batch.nodes == 0:
+            group.fall_lo += 1
+    while nodes > 0 and group.wake_lo < group.wake_hi:
+        batch = s.wakers[g, group.wake_lo]
+        taken = min(nodes, batch.nodes)
+        batch.nodes -= taken
+        group.waking -= taken
+        nodes -= taken
+        note(s, k.now, g, 0, 0, -taken)
+        if batch.nodes == 0:
+            group.wake_lo += 1
+    group.debt += nodes

@@ -1,0 +1,159 @@
+"""What nodes that sleep do when nobody holds them: wake for who is to come, fall asleep; when to look at them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.node_sleep import append, fall_asleep, note
+from kilowait.engine.kernels.state import UNLIMITED
+
+__all__ = ["next_look_s", "put_to_sleep", "rouse", "settle", "wake_up"]
+
+
+@outlined
+def wake_up(s: Any, g: int) -> None:
+    """Those that nobody holds and that are awake by now are idle from now on."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    while group.wake_lo < group.wake_hi and s.wakers[g, group.wake_lo].time_s <= k.now:
+        batch = s.wakers[g, group.wake_lo]
+        note(s, k.now, g, 0, 0, -batch.nodes)
+        group.waking -= batch.nodes
+        group.awake += batch.nodes
+        lo, hi = append(s.idle[g], group.idle_lo, group.idle_hi, k.now, batch.nodes)
+        group.idle_lo = lo
+        group.idle_hi = hi
+        group.wake_lo += 1
+
+
+@outlined
+def look_ahead(s: Any, g: int) -> tuple[float, int]:
+    """Time of the earliest reservation on the group, and the free nodes it will need; infinite: there is none."""
+    k = s.clock[0]
+    if not s.lever[0].passed or k.depth == 0:
+        return np.inf, 0
+    pool = s.pools[s.groups[g].pool_lo]
+    time = s.groups[g].shadow_s
+    need = s.groups[g].first_need
+    left = pool.extra
+    if k.depth == UNLIMITED:
+        time = np.inf
+        first = -1
+        for i in range(k.queue_lo, k.queue_hi):
+            job = s.queue[i].job
+            rare = s.rare[job]
+            if rare.reserved_on == g + 1 and (
+                rare.reserved_s < time or (rare.reserved_s == time and job < first)
+            ):
+                time = rare.reserved_s
+                first = job
+                need = s.need[job, pool.need]
+    if time == np.inf:
+        return np.inf, 0
+    if k.timeline:
+        at = k.line_hi - 1
+        while at > k.line_lo and s.line_s[at] > time:
+            at -= 1
+        left = s.line_free[at, s.groups[g].pool_lo]
+    return time, max(0, min(need, pool.free, pool.free - left))
+
+
+@kernel
+def settle(s: Any, g: int) -> None:
+    """After a pass: wake what will be wanted, let the others sleep, and see when to look again."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    step = group.reserve_at + 1
+    change_s = s.reserve[step].time_s if step < group.reserve_end else np.inf
+    kept = s.reserve[group.reserve_at].nodes + group.spare
+    expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
+    if group.ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
+        wake_and_fall(s, g)
+    else:
+        group.check_s = min(change_s, expires)
+
+
+@kernel
+def wake_and_fall(s: Any, g: int) -> None:
+    """`settle` where there may be something to do."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    while group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= k.now:
+        group.reserve_at += 1
+    kept = s.reserve[group.reserve_at].nodes + group.spare
+    want = kept
+    due_s = np.inf
+    needed = 0
+    if group.ahead:
+        due_s, needed = look_ahead(s, g)
+    if due_s - group.wake_s <= k.now:
+        want = max(want, needed)
+    fall_asleep(s, g)
+    woken = min(group.asleep, want - group.awake - group.waking)
+    if woken > 0:
+        rouse(s, g, woken)
+    while (
+        group.awake > want
+        and group.idle_lo < group.idle_hi
+        and s.idle[g, group.idle_lo].time_s + group.timeout_s <= k.now
+    ):
+        put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - want))
+    check = np.inf
+    if group.reserve_at + 1 < group.reserve_end:
+        check = s.reserve[group.reserve_at + 1].time_s
+    if group.awake > kept and group.idle_lo < group.idle_hi:
+        expires = s.idle[g, group.idle_lo].time_s + group.timeout_s
+        if expires > k.now:
+            check = min(check, expires)
+    if due_s - group.wake_s > k.now and group.asleep + group.falling > 0:
+        check = min(check, due_s - group.wake_s)
+    group.check_s = check
+
+
+@outlined
+def rouse(s: Any, g: int, nodes: int) -> None:
+    """So many sleeping nodes begin to wake."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    group.asleep -= nodes
+    note(s, k.now, g, 0, -nodes, nodes)
+    group.waking += nodes
+    lo, hi = append(s.wakers[g], group.wake_lo, group.wake_hi, k.now + group.wake_s, nodes)
+    group.wake_lo = lo
+    group.wake_hi = hi
+    if group.wake_s == 0:
+        wake_up(s, g)
+
+
+@kernel
+def put_to_sleep(s: Any, g: int, nodes: int) -> None:
+    """So many of those idle longest begin to fall asleep."""
+    k = s.clock[0]
+    group = s.sleepers[g]
+    batch = s.idle[g, group.idle_lo]
+    batch.nodes -= nodes
+    group.awake -= nodes
+    if batch.nodes == 0:
+        group.idle_lo += 1
+    note(s, k.now, g, nodes, 0, 0)
+    group.falling += nodes
+    lo, hi = append(s.fallers[g], group.fall_lo, group.fall_hi, k.now + group.fall_s, nodes)
+    group.fall_lo = lo
+    group.fall_hi = hi
+    fall_asleep(s, g)
+
+
+@kernel
+def next_look_s(s: Any) -> float:
+    """When some group's nodes wake up, or are to be looked at again."""
+    time = np.inf
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            time = min(time, group.check_s)
+            if group.wake_lo < group.wake_hi:
+                time = min(time, s.wakers[g, group.wake_lo].time_s)
+    return time

@@ -1,0 +1,61 @@
+"""What is believed of a job that runs longer than it was believed to; docs/clock.md, Beliefs, has the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.jit import kernel, outlined
+
+__all__ = ["DOUBLE", "LATER", "STEPS", "renewed_end_s"]
+
+DOUBLE, STEPS, LATER = 0, 1, 2
+
+STEPS_S = (
+    60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0,
+)  # fmt: skip
+"""Tsafrir, Etsion, Feitelson (TPDS 2007): what is added to a prediction each time it is outlived; the last for ever."""
+
+
+@kernel
+def doubled(span: float, start_s: float, now: float) -> float:
+    """The span, doubled at least once and until it lies ahead."""
+    span *= 2.0
+    while start_s + span <= now:
+        span *= 2.0
+    return span
+
+
+@kernel
+def stepped(span: float, start_s: float, now: float) -> float:
+    """The span and as many of the steps as it takes to lie ahead."""
+    step = 0
+    while True:
+        span += STEPS_S[step]
+        if start_s + span > now:
+            return span
+        step = min(step + 1, len(STEPS_S) - 1)
+
+
+@outlined
+def renewed_end_s(s: Any, job: int) -> float:
+    """When a running job that has outlived what was believed of it is now believed to end."""
+    k = s.clock[0]
+    now = k.now
+    seen = s.jobs[job]
+    start_s = s.fate[job].start_s
+    limit = seen.limit_s
+    if start_s + limit <= now:
+        return start_s + doubled(limit, start_s, now)
+    if k.outlived == STEPS:
+        span = stepped(seen.planned_s, start_s, now)
+    elif k.outlived == LATER and start_s + seen.later_s > now:
+        span = seen.later_s
+    elif k.outlived == LATER and limit < np.inf:
+        span = limit
+    elif k.outlived == LATER:
+        span = doubled(max(seen.planned_s, seen.later_s), start_s, now)
+    else:
+        span = doubled(seen.planned_s, start_s, now)
+    return start_s + min(span, limit)

@@ -1,0 +1,303 @@
+"""Runs with levers: from event to event, where nodes sleep and wake, and jobs may be held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels import event_loop, scheduling_pass
+from kilowait.engine.kernels.event_loop import (
+    NOBODY,
+    next_event_s,
+    send_for_dependents,
+    tell,
+    tell_starts,
+)
+from kilowait.engine.kernels.heap import pop, push
+from kilowait.engine.kernels.jit import (
+    kernel,
+    natural,
+    outlined,
+    over,
+)
+from kilowait.engine.kernels.node_sleep import come_free, fall_asleep, take_away
+from kilowait.engine.kernels.node_wake import next_look_s, settle, wake_up
+from kilowait.engine.kernels.power_pass import conserve, open_pass, schedule
+from kilowait.engine.kernels.power_start import take
+from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.predictions import heed_at_rest
+from kilowait.engine.kernels.queue import enqueue, forget, remove
+from kilowait.engine.kernels.reservations import charge, show_usage
+from kilowait.engine.kernels.state import (
+    ARRIVAL,
+    CANCELLED,
+    CHANGE,
+    DONE,
+    HELD,
+    KIND,
+    QUEUED,
+    REJECTED,
+    TIMER,
+)
+
+__all__ = ["advance", "next_any_s", "room", "run", "run_conservative"]
+
+HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
+
+greet = over(event_loop.greet, heed=heed_at_rest)
+score_waiting = over(scheduling_pass.score_waiting, heed=heed_at_rest)
+
+
+@kernel
+def next_any_s(s: Any) -> float:
+    """Time of the next event, or of the next time nodes wake or are to be looked at."""
+    return min(next_event_s(s), next_look_s(s))
+
+
+@kernel
+def finish(s: Any, job: int) -> None:
+    """A job ends: what it held falls free, and its nodes are idle."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    g = natural(fate.group)
+    take(s, job, g, -1)
+    if s.sleepers[g].sleeps:
+        come_free(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
+    fate.status = DONE
+    k.settled = 0
+    if k.believing:
+        forget(s, job)
+        k.freed = 1
+        if fate.believed_end_s != k.now:
+            k.tight = 0
+    if k.half_life_s > 0:
+        charge(s, job, -1)
+
+
+@outlined
+def apply_change(s: Any) -> None:
+    """Nodes, or watts of the budget, go away or come back."""
+    k = s.clock[0]
+    number = s.changes[k.next_change].number
+    while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
+        change = s.changes[k.next_change]
+        s.pools[change.pool].free += change.by
+        for g in range(len(s.groups)):
+            if s.groups[g].pool_lo == change.pool:
+                if change.by < 0:
+                    take_away(s, g, -change.by)
+                else:
+                    come_free(s, g, change.by)
+        k.next_change += 1
+    k.settled = 0
+    k.void = 1
+
+
+@kernel
+def join(s: Any, job: int) -> None:
+    """A job joins the queue."""
+    enqueue(s, job)
+    s.lever[0].asked += s.fate[job].least_need
+
+
+@kernel
+def arrive(s: Any, job: int) -> None:
+    """A job that was greeted joins the queue, or is held until its time."""
+    k = s.clock[0]
+    if s.lever[0].holds and s.hold_s[job] > k.now:
+        s.fate[job].status = HELD
+        push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
+        k.events += 1
+    else:
+        join(s, job)
+
+
+@outlined
+def leave(s: Any, job: int) -> None:
+    """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
+    if s.fate[job].status == QUEUED:
+        s.lever[0].asked -= s.fate[job].least_need
+        remove(s, job, CANCELLED)
+    else:
+        s.fate[job].status = CANCELLED
+
+
+@kernel
+def close_instant(s: Any) -> None:
+    """What nodes do after the pass of an instant; before the first one, all are awake."""
+    lever = s.lever[0]
+    if lever.whole and lever.sleeps:
+        for g in range(len(s.sleepers)):
+            if s.sleepers[g].sleeps:
+                settle(s, g)
+
+
+@outlined
+def begin(s: Any, time: float) -> None:
+    """The first instant: all nodes are idle since now."""
+    s.lever[0].begun = 1
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            group.awake = s.pools[s.groups[g].pool_lo].free
+            batch = s.idle[g, 0]
+            batch.time_s = time
+            batch.nodes = group.awake
+            group.idle_hi = 1
+
+
+@kernel
+def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    """As `clock.advance`; before it leaves an instant, nodes wake and fall asleep."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    close_instant(s)
+    lever.passed = 0
+    event = next_event_s(s)
+    look = next_look_s(s)
+    time = min(event, look)
+    if lever.begun and not lever.whole and time > k.now:
+        lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
+        return True
+    if event == np.inf and time > k.now:
+        for g in range(len(s.sleepers)):
+            fall_asleep(s, g)
+        return False  # nothing is left but what nodes do by themselves
+    k.now = time
+    if not lever.begun:
+        begin(s, time)
+    while time == k.now:
+        code = 5 * KIND
+        source = NOBODY
+        group = 0
+        if k.events > 0 and s.events[0].key == time:
+            code = s.events[0].job
+            source = HEAP
+        if k.next_arrival < len(s.arrivals):
+            job = natural(s.arrivals[natural(k.next_arrival)])
+            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+                code = ARRIVAL + job
+                source = STREAM
+        if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
+            code = CHANGE
+            source = CHANGES
+        for g in range(len(s.sleepers) if look == time else 0):
+            sleeper = s.sleepers[g]
+            if (
+                sleeper.wake_lo < sleeper.wake_hi
+                and s.wakers[g, sleeper.wake_lo].time_s == time
+                and CHANGE + 1 + g < code
+            ):
+                code = CHANGE + 1 + g
+                source = NODES
+                group = g
+            if sleeper.sleeps and sleeper.check_s == time and 4 * KIND + g < code:
+                code = 4 * KIND + g
+                source = LOOK
+                group = g
+        if source == HEAP:
+            pop(s.events, k.events)
+            k.events -= 1
+        elif source == STREAM:
+            k.next_arrival += 1
+
+        left = NOBODY
+        if source == NODES:
+            wake_up(s, group)
+        elif source == LOOK:  # one event for all groups
+            for g in range(len(s.sleepers)):
+                if s.sleepers[g].check_s == time:
+                    s.sleepers[g].check_s = np.inf
+        elif code < CHANGE:
+            left = natural(s.segments[natural(code)])
+            finish(s, left)
+            if k.remembering:
+                tell(s, left, score, parameters)
+        elif code < ARRIVAL:
+            apply_change(s)
+        elif code < TIMER:
+            job = natural(code - ARRIVAL)
+            greet(s, job, score, parameters, own_score, own_parameters)
+            fate = s.fate[job]
+            if fate.allowed != 0:
+                arrive(s, job)
+            else:
+                fate.status = REJECTED
+                left = job
+        else:
+            job = (code - TIMER) >> 1
+            status = s.fate[job].status
+            if (code - TIMER) & 1:
+                if status == HELD:
+                    join(s, job)
+            elif status in (QUEUED, HELD):
+                leave(s, job)
+                left = job
+        if left != NOBODY and k.dependents:
+            send_for_dependents(s, left)
+        look = next_look_s(s)
+        time = min(next_event_s(s), look)
+        if k.per_event:
+            break
+    lever.whole = 1 if time > k.now else 0
+    if k.half_life_s > 0:
+        show_usage(s)
+    return True
+
+
+# -- whole runs ----------------------------------------------------------------------------------
+
+
+@kernel
+def room(s: Any) -> bool:
+    """Whether all that one more instant could have nodes do can be written down."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    if not lever.sleeps:
+        return True
+    coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
+    time = next_event_s(s)
+    at = k.next_arrival
+    while at < len(s.arrivals) and s.fate[natural(s.arrivals[natural(at)])].earliest_s <= time:
+        coming += 1
+        at += 1
+    rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        batches = (
+            group.idle_hi - group.idle_lo + group.fall_hi - group.fall_lo + group.wake_hi - group.wake_lo
+        )
+        rows += 16 + 4 * batches
+    lever.full = 1 if lever.steps + rows > len(s.steps) else 0
+    return lever.full == 0
+
+
+def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving and (k.predicting or scheduling_pass.anything_free(s)):
+                score_waiting(s, score, parameters)
+            before = k.segments
+            open_pass(s)
+            schedule(s, not k.per_event or next_any_s(s) > k.now, own_score, own_parameters)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)
+
+
+def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+    """The same with conservative backfilling."""
+    s = lend(s)
+    k = s.clock[0]
+    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+        if k.queue_hi > k.queue_lo:
+            if k.moving:
+                score_waiting(s, score, parameters)
+            before = k.segments
+            open_pass(s)
+            conserve(s, not k.per_event or next_any_s(s) > k.now)
+            if k.remembering:
+                tell_starts(s, before, score, parameters)

@@ -1,0 +1,97 @@
+"""Passes of runs with levers: those of all other runs, over moves that know levels, sleeping nodes and a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels import conservative, reservations, scheduling_pass
+from kilowait.engine.kernels.jit import (
+    kernel,
+    natural,
+    outlined,
+    over,
+)
+from kilowait.engine.kernels.power_start import (
+    build,
+    occupy,
+    place,
+    reserve,
+    start,
+)
+from kilowait.engine.kernels.power_trial_start import put, rest
+
+__all__ = ["begin_pass", "conserve", "keep_place", "lay_out_plan", "lift", "open_pass", "schedule"]
+
+
+@kernel
+def open_pass(s: Any) -> None:
+    """See whether the pass is crowded; if that has changed, nobody's chances are what they were."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    lever.passed = 1
+    crowded = 0
+    if lever.crowd >= 0:
+        free = 0
+        for g in range(len(s.groups)):
+            free += s.pools[s.groups[g].pool_lo].free
+        crowded = 1 if lever.asked - free > lever.crowd else 0
+    if crowded != lever.crowded:
+        k.settled = 0
+        k.tight = 0
+    lever.crowded = crowded
+    for g in range(len(s.groups)):
+        if s.groups[g].shadow_s <= k.now:
+            k.settled = 0  # its time has come, but its nodes must wake: it is reserved anew
+    if lever.budget and lever.levels > 1:
+        k.tight = 0  # at another level a job may fit though its reservation cannot move
+
+
+@outlined
+def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
+    """As `conserving.keep_place`, at the level the place was reserved with."""
+    put(s, job, g, s.reserved_level[job])
+    occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
+    rest(s, job)
+
+
+@kernel
+def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
+    """As `passes.next_candidate`; under a budget the least that a job would draw is looked at too."""
+    if not s.lever[0].budget:
+        return scheduling_pass.next_candidate(s, at, free, latest, extra)
+    k = s.clock[0]
+    now = k.now
+    hi = natural(k.queue_hi)
+    at = natural(at)
+    power = s.pools[len(s.pools) - 1]
+    free_w = power.free
+    extra_w = power.extra
+    while at < hi:
+        waiting = s.queue[at]
+        need = waiting.need
+        if need <= free and (need <= extra or now + waiting.planned_s <= latest):
+            watts = s.least_watts[natural(waiting.job)]
+            if watts <= free_w and (watts <= extra_w or now + waiting.planned_s <= latest):
+                break
+        at += 1
+    return at
+
+
+begin_pass = over(reservations.begin_pass, build=build)
+backfill = over(scheduling_pass.backfill, place=place, start=start, next_candidate=next_candidate)
+reserve_or_start = over(
+    scheduling_pass.reserve_or_start, place=place, start=start, reserve=reserve, backfill=backfill
+)
+schedule = over(
+    scheduling_pass.schedule, begin_pass=begin_pass, reserve_or_start=reserve_or_start, backfill=backfill
+)
+lift = over(conservative.lift, keep_place=keep_place)
+lay_out_plan = over(conservative.lay_out_plan, build=build, keep_place=keep_place)
+conserve = over(
+    conservative.conserve,
+    place_among=place,
+    reserve_among=reserve,
+    start=start,
+    lift=lift,
+    lay_out_plan=lay_out_plan,
+)

@@ -1,0 +1,248 @@
+"""Starting and reserving where jobs run at levels, nodes sleep, and power is limited.
+
+These are the moves of `planning` for runs with levers; `trying` has their short cuts for one group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels import timeline
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.jit import (
+    kernel,
+    natural,
+    outlined,
+    over,
+)
+from kilowait.engine.kernels.node_sleep import claim, ready_s
+from kilowait.engine.kernels.power_trial_start import (
+    factor_of,
+    first_level,
+    place_on_one,
+    put,
+    reserve_on_one,
+    rest,
+)
+from kilowait.engine.kernels.queue import believe
+from kilowait.engine.kernels.reservations import charge, shadow
+from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
+from kilowait.engine.kernels.timeline import earliest, fits_until
+
+__all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
+
+
+@outlined
+def fits_now(s: Any, job: int, g: int) -> bool:
+    """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
+    k = s.clock[0]
+    group = s.groups[g]
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.free:
+            return False
+    if k.depth == 0 and not k.timeline:
+        return True
+    end = ready_s(s, g, s.need[job, s.pools[group.pool_lo].need]) + s.jobs[job].planned_s
+    if k.timeline:
+        return fits_until(s, job, g, k.line_lo, end) < 0
+    if end <= group.shadow_s:
+        return True
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.extra:
+            return False
+    return True
+
+
+@outlined
+def place_at(s: Any, job: int, groups: int, level: int) -> int:
+    """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
+    k = s.clock[0]
+    best = -1
+    best_share = -np.inf
+    for i in range(len(s.groups)):
+        g = s.preference[s.fate[job].choice, i]
+        if g < 0:
+            break
+        if groups >> g & 1 and s.fate[job].allowed >> g & 1:
+            put(s, job, g, level)
+            if fits_now(s, job, g):
+                first = s.pools[s.groups[g].pool_lo]
+                share = first.free / first.capacity if k.balance else np.inf
+                if share > best_share:
+                    best = g
+                    best_share = share
+                if not k.balance:
+                    break
+    if best >= 0:
+        put(s, job, best, level)
+    else:
+        rest(s, job)
+    return best
+
+
+@outlined
+def place_among(s: Any, job: int, groups: int) -> int:
+    """`place` where there are several groups or pools, or a timeline."""
+    lever = s.lever[0]
+    if lever.budget and s.least_watts[job] > s.pools[len(s.pools) - 1].free:
+        return -1
+    level = first_level(s, job)
+    last = lever.levels - 1 if lever.budget else level
+    g = -1
+    while g < 0 and level <= last:
+        g = place_at(s, job, groups, level)
+        level += 1
+    return g
+
+
+@kernel
+def place(s: Any, job: int, groups: int) -> int:
+    """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
+    job = natural(job)
+    if not s.lever[0].one or s.clock[0].timeline:
+        return place_among(s, job, groups)
+    return place_on_one(s, job) if groups & 1 else -1
+
+
+@outlined
+def take_among(s: Any, job: int, g: int, times: int) -> None:
+    """`take` where there are several groups or pools."""
+    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+        s.pools[p].free -= s.need[job, s.pools[p].need] * times
+    if s.lever[0].budget:
+        watts = s.need[job, s.lever[0].watts_column] * times
+        for other in range(len(s.groups)):
+            if other != g:
+                s.pools[s.groups[other].pool_hi - 1].free -= watts
+
+
+@kernel
+def take(s: Any, job: int, g: int, times: int) -> None:
+    """Take the job's need from what is free, or give it back with `times` -1; watts are everybody's."""
+    if not s.lever[0].one:
+        take_among(s, job, g, times)
+        return
+    s.pools[0].free -= s.fate[job].least_need * times
+    if s.lever[0].budget:
+        s.pools[1].free -= s.need[job, 1] * times
+
+
+@outlined
+def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
+    """As `timeline.take_off`; watts go off for every group."""
+    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+        need = s.need[job, s.pools[p].need] * times
+        for i in range(begin, end):
+            s.line_free[i, p] -= need
+    if s.lever[0].budget:
+        watts = s.need[job, s.lever[0].watts_column] * times
+        for other in range(len(s.groups)):
+            if other != g:
+                for i in range(begin, end):
+                    s.line_free[i, s.groups[other].pool_hi - 1] -= watts
+
+
+occupy = over(timeline.occupy, inlined=False, take_off=take_off)
+build = over(timeline.build, inlined=False, take_off=take_off)
+
+
+@kernel
+def start(s: Any, job: int, g: int) -> None:
+    """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
+    k = s.clock[0]
+    job = natural(job)
+    fate = s.fate[job]
+    group = s.groups[g]
+    nodes = s.need[job, s.pools[group.pool_lo].need]
+    begins = claim(s, g, nodes)
+    seen = s.jobs[job]
+    factor = factor_of(s, job, g, fate.level)
+    seen.estimate_s *= factor
+    seen.limit_s *= factor
+    seen.later_s *= factor
+    end = begins + seen.planned_s
+    take(s, job, g, 1)
+    if k.timeline:
+        occupy(s, job, g, k.now, end, 1)
+    elif end > group.shadow_s:
+        for p in range(group.pool_lo, group.pool_hi):
+            s.pools[p].extra -= s.need[job, s.pools[p].need]
+    s.lever[0].asked -= fate.least_need
+    fate.status = RUNNING
+    fate.start_s = begins
+    fate.group = g
+    if k.believing:
+        believe(s, job, end)
+    push(s.events, k.events, begins + fate.run_s, FINISH + k.segments)
+    k.events += 1
+    s.segments[k.segments] = job
+    k.segments += 1
+    if k.half_life_s > 0:
+        charge(s, job, 1)
+
+
+@kernel
+def earliest_on(s: Any, job: int, g: int) -> float:
+    """When the job, as it was put, fits the group at the earliest; leaves the rest in extra where that is kept."""
+    return earliest(s, job, g) if s.clock[0].timeline else shadow(s, job, g)
+
+
+@kernel
+def reserve(s: Any, job: int) -> float:
+    """Reserve for the job on that of its open groups, at that of the levels it is tried at, where it fits earliest.
+
+    The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
+    changes.
+    """
+    job = natural(job)
+    if not s.lever[0].one or s.clock[0].timeline:
+        return reserve_among(s, job)
+    return reserve_on_one(s, job)
+
+
+@outlined
+def reserve_among(s: Any, job: int) -> float:
+    """`reserve` where there are several groups or pools, or a timeline."""
+    k = s.clock[0]
+    lever = s.lever[0]
+    first = first_level(s, job)
+    best = -1
+    best_level = first
+    best_s = np.inf
+    for level in range(first, lever.levels if lever.budget else first + 1):
+        for i in range(len(s.groups)):
+            g = s.preference[s.fate[job].choice, i]
+            if g < 0:
+                break
+            if s.fate[job].allowed & k.open_groups & (1 << g):
+                put(s, job, g, level)
+                time = earliest_on(s, job, g)
+                if time < best_s:
+                    best = g
+                    best_level = level
+                    best_s = time
+    if best >= 0:
+        put(s, job, best, best_level)
+        group = s.groups[best]
+        if k.timeline:
+            occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
+        else:
+            earliest_on(s, job, best)  # what is left over is that of the last one tried
+        if best_s < group.shadow_s or (best_s == group.shadow_s and job < group.first_job) or not k.timeline:
+            group.shadow_s = best_s
+            group.first_need = s.need[job, s.pools[group.pool_lo].need]
+            group.first_job = job
+        if k.depth == UNLIMITED:
+            rare = s.rare[job]
+            rare.reserved_s = best_s
+            rare.reserved_on = best + 1
+            s.reserved_level[job] = best_level
+        group.reserved += 1
+        if group.reserved >= k.depth:
+            k.open_groups &= ~(1 << best)
+    rest(s, job)
+    return best_s

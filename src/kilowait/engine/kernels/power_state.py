@@ -1,0 +1,159 @@
+"""The state of a run with levers: that of any run, and what sleeping nodes, levels and a budget need."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.kernels.jit import kernel, lent
+from kilowait.engine.kernels.state import Ints, Records
+
+__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "LeveredState", "lend"]
+
+LEVER = np.dtype(
+    [
+        ("one", np.int64),  # one group, of one pool besides that of watts: least_need is the need
+        ("sleeps", np.int64),  # some group can
+        ("holds", np.int64),  # some job is held
+        ("levels", np.int64),
+        ("alike", np.int64),  # all jobs have the factors of the first
+        ("budget", np.int64),  # the last pool of every group is the one of watts
+        ("watts_column", np.int64),  # of need
+        ("crowd", np.int64),  # nodes beyond the free ones; below 0: no pass is crowded
+        ("crowded", np.int64),  # this pass is
+        ("asked", np.int64),  # nodes that waiting jobs ask for, at least
+        ("steps", np.int64),  # rows of node states written
+        ("begun", np.int64),  # the first instant has come
+        ("passed", np.int64),  # a pass was made at this instant
+        ("whole", np.int64),  # all events of this instant were applied
+        ("full", np.int64),  # there is no room left for steps
+    ],
+    align=True,
+)
+"""The counters of the levers; one record."""
+
+SLEEPER = np.dtype(
+    [
+        ("sleeps", np.int64),  # whether the group can
+        ("ahead", np.int64),  # whether it wakes nodes in time for reservations
+        ("timeout_s", np.float64),
+        ("fall_s", np.float64),
+        ("wake_s", np.float64),
+        ("awake", np.int64),  # nodes that no job holds: idle,
+        ("falling", np.int64),
+        ("asleep", np.int64),
+        ("waking", np.int64),
+        ("debt", np.int64),  # nodes an outage still waits for
+        ("idle_lo", np.int64),  # batches of idle nodes lie in [idle_lo, idle_hi), those idle longest first
+        ("idle_hi", np.int64),
+        ("fall_lo", np.int64),  # of falling ones, by the time they are asleep
+        ("fall_hi", np.int64),
+        ("wake_lo", np.int64),  # of waking ones, by the time they are awake
+        ("wake_hi", np.int64),
+        ("reserve_at", np.int64),  # the step of the reserve that holds now
+        ("reserve_end", np.int64),
+        ("spare", np.int64),  # nodes kept awake besides the reserve, by who steers the run
+        ("check_s", np.float64),  # when the group is to be looked at again
+    ],
+    align=True,
+)
+"""How the nodes of a group sleep, and how many do what."""
+
+BATCH = np.dtype([("time_s", np.float64), ("nodes", np.int64)], align=True)
+"""Nodes with the same time: idle since, asleep at, awake at; or a step of the reserve."""
+
+STEP = np.dtype(
+    [
+        ("time_s", np.float64),
+        ("group", np.int64),
+        ("falling", np.int64),
+        ("asleep", np.int64),
+        ("waking", np.int64),
+    ],
+    align=True,
+)
+"""A change of the numbers of a group's nodes; not in the order of time."""
+
+
+class LeveredState(NamedTuple):
+    """State, and the levers."""
+
+    clock: Records
+    jobs: Records
+    fate: Records
+    rare: Records
+    need: Ints
+    arrivals: Ints
+    groups: Records
+    pools: Records
+    preference: Ints
+    changes: Records
+    announcements: npt.NDArray[np.float64]
+    segments: Ints
+    events: Records
+    queue: Records
+    fresh: Ints
+    beliefs: Records
+    picks: Records
+    line_s: npt.NDArray[np.float64]
+    line_free: Ints
+    usage: Records
+    lever: Records  # (1,) LEVER
+    factor: npt.NDArray[np.float64]  # (G, n, L), or (G, 1, L) where jobs are alike
+    watts: Ints  # (G, n, L), or (0, 0, 0) without a budget
+    least_watts: Ints  # (n,) over groups and levels, or (0,)
+    preferred: Ints  # (n,)
+    run_s: npt.NDArray[np.float64]  # (n,) at factor 1
+    planned_s: npt.NDArray[np.float64]  # (n,) at factor 1
+    hold_s: npt.NDArray[np.float64]  # (n,), or (0,) where no job is held
+    reserved_level: Ints  # (n,) conservative: the level a job is reserved at
+    sleepers: Records  # (G,) SLEEPER
+    idle: Records  # (G, B) BATCH
+    fallers: Records  # (G, B) BATCH
+    wakers: Records  # (G, B) BATCH
+    reserve: Records  # BATCH: steps of the groups' reserves, one after the other
+    steps: Records  # STEP
+
+
+@kernel
+def lend(s: Any) -> LeveredState:
+    """The state with references that are not counted; see `state.lend`."""
+    return LeveredState(
+        lent(s.clock),
+        lent(s.jobs),
+        lent(s.fate),
+        lent(s.rare),
+        lent(s.need),
+        lent(s.arrivals),
+        lent(s.groups),
+        lent(s.pools),
+        lent(s.preference),
+        lent(s.changes),
+        lent(s.announcements),
+        lent(s.segments),
+        lent(s.events),
+        lent(s.queue),
+        lent(s.fresh),
+        lent(s.beliefs),
+        lent(s.picks),
+        lent(s.line_s),
+        lent(s.line_free),
+        lent(s.usage),
+        lent(s.lever),
+        lent(s.factor),
+        lent(s.watts),
+        lent(s.least_watts),
+        lent(s.preferred),
+        lent(s.run_s),
+        lent(s.planned_s),
+        lent(s.hold_s),
+        lent(s.reserved_level),
+        lent(s.sleepers),
+        lent(s.idle),
+        lent(s.fallers),
+        lent(s.wakers),
+        lent(s.reserve),
+        lent(s.steps),
+    )

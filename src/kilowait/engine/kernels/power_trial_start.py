@@ -1,0 +1,121 @@
+"""Jobs tried at levels, and the usual case: one group of whole nodes without a timeline.
+
+A waiting job is at rest at level 0 of no group; it is *put* on a group and a level to be tried there, which sets what
+it would need, how long it is planned for and how long it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.jit import kernel, natural
+from kilowait.engine.kernels.node_sleep import ready_s
+from kilowait.engine.kernels.reservations import shadow_of_one
+
+__all__ = ["factor_of", "first_level", "place_on_one", "put", "reserve_on_one", "rest"]
+
+
+@kernel
+def factor_of(s: Any, job: int, g: int, level: int) -> float:
+    """How many times as long the job runs on the group at the level."""
+    return s.factor[natural(g), 0 if s.lever[0].alike else natural(job), natural(level)]
+
+
+@kernel
+def put(s: Any, job: int, g: int, level: int) -> None:
+    """As if the job ran on the group at the level."""
+    factor = factor_of(s, job, g, level)
+    fate = s.fate[job]
+    fate.run_s = s.run_s[job] * factor
+    fate.level = level
+    s.jobs[job].planned_s = s.planned_s[job] * factor
+    if s.lever[0].budget:
+        s.need[job, s.lever[0].watts_column] = s.watts[g, job, level]
+
+
+@kernel
+def rest(s: Any, job: int) -> None:
+    """As policies see a waiting job."""
+    s.jobs[job].planned_s = s.planned_s[job]
+    s.fate[job].level = 0
+
+
+@kernel
+def first_level(s: Any, job: int) -> int:
+    """The level a job is tried at first."""
+    return 0 if s.lever[0].crowded else s.preferred[job]
+
+
+@kernel
+def place_on_one(s: Any, job: int) -> int:
+    """`place` on the only group."""
+    lever = s.lever[0]
+    nodes = s.pools[0]
+    need = s.fate[job].least_need
+    if need > nodes.free:
+        return -1
+    ready = ready_s(s, 0, need)
+    planned = s.planned_s[job]
+    level = first_level(s, job)
+    last = lever.levels - 1 if lever.budget else level
+    while level <= last:
+        free = True
+        extra = need <= nodes.extra
+        if lever.budget:
+            watts = s.watts[0, job, level]
+            free = watts <= s.pools[1].free
+            extra = extra and watts <= s.pools[1].extra
+        if free and (extra or ready + planned * factor_of(s, job, 0, level) <= s.groups[0].shadow_s):
+            put(s, job, 0, level)
+            return 0
+        level += 1
+    return -1
+
+
+@kernel
+def shadow_under_budget(s: Any, job: int) -> float:
+    """The earliest time at which the only group has room for the job at one of its levels; leaves the rest in extra.
+
+    One walk for all levels: at the time at which the least watts of any fit, it is the first that fits that counts.
+    """
+    k = s.clock[0]
+    first = first_level(s, job)
+    least = s.watts[0, job, first]
+    for level in range(first + 1, s.lever[0].levels):
+        least = min(least, s.watts[0, job, level])
+    nodes = s.pools[0].free - s.fate[job].least_need
+    watts = s.pools[1].free
+    time = k.now
+    i = 0
+    running = natural(k.running)
+    while i < running:
+        belief = s.beliefs[i]
+        if nodes >= 0 and watts >= least and belief.key > time:
+            break
+        time = max(time, belief.key)
+        other = natural(belief.job)
+        nodes += s.fate[other].least_need
+        watts += s.need[other, 1]
+        i += 1
+    if nodes < 0 or watts < least:
+        return np.inf
+    level = first
+    while s.watts[0, job, level] > watts:
+        level += 1
+    s.pools[0].extra = nodes
+    s.pools[1].extra = watts - s.watts[0, job, level]
+    return time
+
+
+@kernel
+def reserve_on_one(s: Any, job: int) -> float:
+    """`reserve` on the only group."""
+    k = s.clock[0]
+    group = s.groups[0]
+    group.shadow_s = shadow_under_budget(s, job) if s.lever[0].budget else shadow_of_one(s, job)
+    group.first_need = s.fate[job].least_need
+    group.reserved = 1
+    k.open_groups = 0
+    return group.shadow_s

@@ -1,0 +1,175 @@
+"""The queue of waiting jobs and the list of running ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.heap import heapify
+from kilowait.engine.kernels.jit import (
+    kernel,
+    move,
+    natural,
+    outlined,
+)
+from kilowait.engine.kernels.overrun import renewed_end_s
+from kilowait.engine.kernels.state import QUEUED
+
+__all__ = [
+    "believe",
+    "close_gaps",
+    "compact",
+    "end_pass",
+    "enqueue",
+    "forget",
+    "rank_waiting",
+    "remove",
+    "renew_stale",
+]
+
+
+@kernel
+def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
+    """First place of order[lo:hi], which stands by (key, job), at or behind the given one."""
+    while lo < hi:
+        middle = natural((lo + hi) >> 1)
+        there = order[middle]
+        if there.key < key or (there.key == key and there.job < job):
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@kernel
+def enqueue(s: Any, job: int) -> None:
+    """Put a job into the queue; note whether the plan of the last pass outlives it."""
+    k = s.clock[0]
+    job = natural(job)
+    fate = s.fate[job]
+    key = fate.key
+    at = natural(k.queue_hi)
+    if k.moving:  # scores change, so such a queue stands by number
+        while at > k.queue_lo and s.queue[at - 1].job > job:
+            at -= 1
+    elif at > k.queue_lo and (
+        s.queue[at - 1].key > key or (s.queue[at - 1].key == key and s.queue[at - 1].job > job)
+    ):
+        at = place_in(s.queue, k.queue_lo, k.queue_hi, key, job)
+    if at < k.queue_hi:
+        move(s.queue, at + 1, at, k.queue_hi - at)
+    place = s.queue[at]
+    place.key = key
+    place.job = job
+    place.need = fate.least_need
+    place.planned_s = s.jobs[job].planned_s
+    if at < k.closed_at:
+        k.settled = 0
+    k.queue_hi += 1
+    fate.status = QUEUED
+    s.fresh[k.fresh] = job
+    k.fresh += 1
+
+
+@kernel
+def close_gaps(s: Any, start: int, gaps: int) -> None:
+    """Close the gaps that started jobs left in the queue; the first is at `start` or, if there are several, behind."""
+    k = s.clock[0]
+    if gaps == 1 and s.fate[s.queue[start].job].status != QUEUED:
+        k.queue_hi -= 1
+        move(s.queue, start, start + 1, k.queue_hi - start)
+    elif gaps > 0:
+        compact(s, start)
+
+
+@kernel
+def end_pass(s: Any) -> None:
+    """Nobody is fresh any more; an empty queue begins again at the front of its array."""
+    k = s.clock[0]
+    k.fresh = 0
+    if k.queue_lo == k.queue_hi:
+        k.queue_lo = 0
+        k.queue_hi = 0
+        k.settled = 0
+
+
+@outlined
+def compact(s: Any, start: int) -> None:
+    """Drop everyone no longer waiting from the queue from position `start` on."""
+    k = s.clock[0]
+    at = start
+    for i in range(start, k.queue_hi):
+        if s.fate[s.queue[i].job].status == QUEUED:
+            if at < i:
+                s.queue[at] = s.queue[i]
+            at += 1
+    k.queue_hi = at
+
+
+@outlined
+def remove(s: Any, job: int, status: int) -> None:
+    """Take a waiting job out of the queue (cancelled or held); the plan is void."""
+    k = s.clock[0]
+    s.fate[job].status = status
+    compact(s, k.queue_lo)
+    k.settled = 0
+    k.freed = 1
+    k.tight = 0
+
+
+@kernel
+def believe(s: Any, job: int, end: float) -> None:
+    """Enter a running job in the list by believed end."""
+    k = s.clock[0]
+    job = natural(job)
+    at = place_in(s.beliefs, 0, k.running, end, job)
+    if at < k.running:
+        move(s.beliefs, at + 1, at, k.running - at)
+    belief = s.beliefs[at]
+    belief.key = end
+    belief.job = job
+    s.fate[job].believed_end_s = end
+    k.running += 1
+
+
+@kernel
+def forget(s: Any, job: int) -> None:
+    """Take a job out of the list by believed end."""
+    k = s.clock[0]
+    job = natural(job)
+    at = place_in(s.beliefs, 0, k.running, s.fate[job].believed_end_s, job)
+    k.running -= 1
+    if at < k.running:
+        move(s.beliefs, at, at + 1, k.running - at)
+
+
+@outlined
+def rank_waiting(s: Any) -> int:
+    """All waiting jobs by (score, number), as a heap: it is emptied only as far as needed."""
+    k = s.clock[0]
+    count = k.queue_hi - k.queue_lo
+    for i in range(count):
+        s.picks[i].key = s.queue[k.queue_lo + i].key
+        s.picks[i].job = s.queue[k.queue_lo + i].job
+    heapify(s.picks, count)
+    return count
+
+
+@outlined
+def renew_beliefs(s: Any) -> None:
+    """Jobs that outlived their believed end are believed to end later, by the rule of the run."""
+    k = s.clock[0]
+    while k.running > 0 and s.beliefs[0].key <= k.now:
+        job = s.beliefs[0].job
+        forget(s, job)
+        believe(s, job, renewed_end_s(s, job))
+        k.settled = 0
+
+
+@kernel
+def renew_stale(s: Any) -> bool:
+    """Renew the beliefs that time has overtaken; whether there were any."""
+    k = s.clock[0]
+    stale = k.running > 0 and s.beliefs[0].key <= k.now
+    if stale:
+        renew_beliefs(s)
+    return stale

@@ -1,0 +1,299 @@
+"""Starting and reserving: the moves a scheduling pass is made of, for rules, agents and rehearsals alike.
+
+Two ways of planning give the same answers. With at most one reservation per group and no capacity change
+ahead, availability only grows, so a reservation is a shadow time and what is left over at that time. All
+else uses the timeline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.jit import kernel, natural, outlined
+from kilowait.engine.kernels.queue import believe, renew_stale
+from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
+from kilowait.engine.kernels.timeline import build, earliest, fits_until, occupy
+
+__all__ = [
+    "EVERY_GROUP",
+    "begin_pass",
+    "block",
+    "charge",
+    "hear_announcements",
+    "place",
+    "place_among",
+    "reserve",
+    "reserve_among",
+    "share_of",
+    "show_usage",
+    "start",
+]
+
+EVERY_GROUP = -1
+"""Bits of groups, all set."""
+
+
+@kernel
+def begin_pass(s: Any, all_applied: bool) -> None:
+    """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
+    k = s.clock[0]
+    if all_applied:
+        renew_stale(s)
+    for g in range(len(s.groups)):
+        group = s.groups[g]
+        group.reserved = 0
+        group.shadow_s = np.inf
+    k.open_groups = (1 << len(s.groups)) - 1
+    if k.timeline:
+        build(s)
+
+
+@outlined
+def hear_announcements(s: Any) -> bool:
+    """Take note of the capacity changes that became known by now; whether there are any."""
+    k = s.clock[0]
+    heard = False
+    while k.next_announcement < len(s.announcements) and s.announcements[k.next_announcement] <= k.now:
+        k.next_announcement += 1
+        heard = True
+    return heard
+
+
+@outlined
+def fits_now(s: Any, job: int, g: int) -> bool:
+    """Whether the job can start on the group at this moment and disturb no reservation."""
+    k = s.clock[0]
+    group = s.groups[g]
+    if s.fate[job].allowed >> g & 1 == 0:
+        return False
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.free:
+            return False
+    if k.timeline:
+        return fits_until(s, job, g, k.line_lo, k.now + s.jobs[job].planned_s) < 0
+    if k.now + s.jobs[job].planned_s <= group.shadow_s:
+        return True
+    for p in range(group.pool_lo, group.pool_hi):
+        pool = s.pools[p]
+        if s.need[job, pool.need] > pool.extra:
+            return False
+    return True
+
+
+@outlined
+def place_among(s: Any, job: int, groups: int) -> int:
+    """`place` where there are several groups or pools, or a timeline."""
+    k = s.clock[0]
+    best = -1
+    best_share = -np.inf
+    for i in range(len(s.groups)):
+        g = s.preference[s.fate[job].choice, i]
+        if g < 0:
+            break
+        if groups >> g & 1 and fits_now(s, job, g):
+            if not k.balance:
+                return g
+            first = s.pools[s.groups[g].pool_lo]
+            share = first.free / first.capacity
+            if share > best_share:
+                best = g
+                best_share = share
+    return best
+
+
+@kernel
+def place(s: Any, job: int, groups: int) -> int:
+    """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
+    k = s.clock[0]
+    job = natural(job)
+    if not k.one_pool or k.timeline:
+        return place_among(s, job, groups)
+    need = s.fate[job].least_need
+    pool = s.pools[0]
+    if need > pool.free or groups & 1 == 0:
+        return -1
+    in_time = k.now + s.jobs[job].planned_s <= s.groups[0].shadow_s
+    return 0 if in_time or need <= pool.extra else -1
+
+
+@kernel
+def usage_now(s: Any, who: int) -> float:
+    """Node-seconds used by a user (or, last of all, by everybody), each halved for every half-life it lies back."""
+    k = s.clock[0]
+    used = s.usage[who]
+    passed = k.now - used.as_of_s
+    keep = 2.0 ** (-passed / k.half_life_s)
+    return used.amount * keep + used.rate * (k.half_life_s / np.log(2.0)) * (1.0 - keep)
+
+
+@kernel
+def share_of(s: Any, job: int) -> float:
+    """The share of all recent use that is the job's user's, 0 to 1."""
+    everybody = usage_now(s, len(s.usage) - 1)
+    return usage_now(s, s.rare[job].user) / everybody if everybody > 0 else 0.0
+
+
+@outlined
+def show_usage(s: Any) -> None:
+    """Let every waiting job's record show its user's share as of now."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        s.jobs[job].usage_share = share_of(s, job)
+
+
+@outlined
+def charge(s: Any, job: int, by: int) -> None:
+    """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
+    k = s.clock[0]
+    for who in (s.rare[job].user, len(s.usage) - 1):
+        used = s.usage[who]
+        used.amount = usage_now(s, who)
+        used.as_of_s = k.now
+        used.rate += s.jobs[job].nodes * by
+
+
+@outlined
+def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
+    """Take the job's need from what is free, and from the extra if it runs on past the shadow time."""
+    for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
+        pool = s.pools[p]
+        need = s.need[job, pool.need]
+        pool.free -= need
+        if late:
+            pool.extra -= need
+
+
+@kernel
+def start(s: Any, job: int, g: int) -> None:
+    """Start the job on the group now. The caller takes it out of the queue."""
+    k = s.clock[0]
+    job = natural(job)
+    fate = s.fate[job]
+    end = k.now + s.jobs[job].planned_s
+    late = end > s.groups[g].shadow_s
+    if k.one_pool:
+        pool = s.pools[0]
+        pool.free -= fate.least_need
+        if late:
+            pool.extra -= fate.least_need
+    else:
+        take_from_pools(s, job, g, late)
+    if k.timeline:
+        occupy(s, job, g, k.now, end, 1)
+    fate.status = RUNNING
+    fate.start_s = k.now
+    fate.group = g
+    if k.believing:
+        believe(s, job, end)
+    push(s.events, k.events, k.now + fate.run_s, FINISH + k.segments)
+    k.events += 1
+    s.segments[k.segments] = job
+    k.segments += 1
+    if k.half_life_s > 0:
+        charge(s, job, 1)
+
+
+@kernel
+def shadow_of_one(s: Any, job: int) -> float:
+    """`shadow` where there is one pool."""
+    k = s.clock[0]
+    pool = s.pools[0]
+    extra = pool.free - s.fate[job].least_need
+    time = k.now
+    i = 0
+    running = natural(k.running)
+    while i < running:
+        belief = s.beliefs[i]
+        if extra >= 0 and belief.key > time:
+            break
+        time = max(time, belief.key)
+        extra += s.fate[natural(belief.job)].least_need
+        i += 1
+    pool.extra = extra
+    return time if extra >= 0 else np.inf
+
+
+@outlined
+def shadow(s: Any, job: int, g: int) -> float:
+    """The earliest time at which believed releases make room for the job on the group; leaves the rest in extra."""
+    k = s.clock[0]
+    lo = s.groups[g].pool_lo
+    hi = s.groups[g].pool_hi
+    for p in range(lo, hi):
+        s.pools[p].extra = s.pools[p].free - s.need[job, s.pools[p].need]
+    time = k.now
+    i = 0
+    while True:
+        # Everything released by the same moment counts.
+        while i < k.running and s.beliefs[i].key <= time:
+            other = s.beliefs[i].job
+            if s.fate[other].group == g:
+                for p in range(lo, hi):
+                    s.pools[p].extra += s.need[other, s.pools[p].need]
+            i += 1
+        room = True
+        for p in range(lo, hi):
+            if s.pools[p].extra < 0:
+                room = False
+        if room:
+            return time
+        if i >= k.running:
+            return np.inf
+        time = s.beliefs[i].key
+
+
+@outlined
+def reserve_among(s: Any, job: int) -> float:
+    """`reserve` where there are several groups or pools, or a timeline."""
+    k = s.clock[0]
+    best = -1
+    best_s = np.inf
+    for i in range(len(s.groups)):
+        g = s.preference[s.fate[job].choice, i]
+        if g < 0:
+            break
+        if s.fate[job].allowed & k.open_groups & (1 << g):
+            time = earliest(s, job, g) if k.timeline else shadow(s, job, g)
+            if time < best_s:
+                best = g
+                best_s = time
+    if best >= 0:
+        if k.timeline:
+            occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
+        else:
+            s.groups[best].shadow_s = best_s
+        if k.depth == UNLIMITED:
+            rare = s.rare[job]
+            rare.reserved_s = best_s
+            rare.reserved_on = best + 1
+        group = s.groups[best]
+        group.reserved += 1
+        if group.reserved >= k.depth:
+            k.open_groups &= ~(1 << best)
+    return best_s
+
+
+@kernel
+def reserve(s: Any, job: int) -> float:
+    """Reserve for the job on that of its open groups where it fits earliest; the time, infinite if there is none."""
+    k = s.clock[0]
+    if not k.one_pool or k.timeline:
+        return reserve_among(s, job)
+    time = shadow_of_one(s, job)
+    group = s.groups[0]
+    group.shadow_s = time
+    group.reserved = 1
+    k.open_groups = 0
+    return time
+
+
+@kernel
+def block(s: Any, job: int) -> None:
+    """Without backfilling, a job that does not fit closes all its groups to those behind it."""
+    k = s.clock[0]
+    k.open_groups &= ~s.fate[job].allowed

@@ -1,0 +1,223 @@
+"""One scheduling pass: who starts now, in which order, and who gets a reservation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.jit import kernel, natural
+from kilowait.engine.kernels.predictions import heed
+from kilowait.engine.kernels.queue import (
+    close_gaps,
+    end_pass,
+    rank_waiting,
+    renew_stale,
+)
+from kilowait.engine.kernels.reservations import (
+    EVERY_GROUP,
+    begin_pass,
+    block,
+    hear_announcements,
+    place,
+    reserve,
+    start,
+)
+from kilowait.engine.kernels.state import QUEUED
+from kilowait.engine.kernels.timeline import move_up
+
+__all__ = ["anything_free", "schedule", "score_waiting"]
+
+
+@kernel
+def score_waiting(s: Any, score: Any, parameters: Any) -> None:
+    """Score every waiting job as of now; a plan with other times than these is void."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        waiting = s.queue[i]
+        value = score(s.jobs[waiting.job], k.now, parameters)
+        if value != value:
+            k.bad_score = waiting.job + 1
+        waiting.key = value
+        if k.predicting:
+            planned = heed(s, waiting.job)
+            if planned != waiting.planned_s:
+                waiting.planned_s = planned
+                k.void = 1
+
+
+@kernel
+def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> None:
+    """One pass; the queue stands in order (fixed rules) or its keys are as of now (moving ones).
+
+    Only what can have changed since the last pass is looked at. *Settled*: nothing came but jobs behind the closed
+    part of the queue, so nobody else's chances have grown.
+    """
+    k = s.clock[0]
+    stale = k.running > 0 and s.beliefs[0].key <= k.now
+    if k.next_announcement < len(s.announcements):
+        stale = hear_announcements(s) or stale
+    if k.settled and not stale:
+        if k.depth > 0:
+            backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
+    elif not anything_free(s):
+        k.settled = 0  # nobody can start, and reservations last for a pass only
+        if all_applied:
+            renew_stale(s)
+    else:
+        begin_pass(s, all_applied)
+        reserve_or_start(s, own_score, own_parameters)
+    end_pass(s)
+
+
+@kernel
+def anything_free(s: Any) -> bool:
+    """Whether any group has anything to give."""
+    for g in range(len(s.groups)):
+        if s.pools[s.groups[g].pool_lo].free > 0:
+            return True
+    return False
+
+
+@kernel
+def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
+    """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2."""
+    k = s.clock[0]
+    at = k.queue_lo
+    left = rank_waiting(s) if k.moving else 0
+    gaps = 0
+    first_gap = -1
+    first_aside = -1
+    while k.open_groups != 0 and (left > 0 if k.moving else at < k.queue_hi):
+        job = s.queue[at].job
+        if k.moving:
+            job = s.picks[0].job
+            pop(s.picks, left)
+            left -= 1
+        if s.fate[job].allowed & k.open_groups == 0 and k.depth > 0:
+            if first_aside < 0:
+                first_aside = at
+        else:
+            g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
+            if g >= 0:
+                start(s, job, g)
+                if not k.moving and at == k.queue_lo:
+                    k.queue_lo += 1
+                else:
+                    gaps += 1
+                    if first_gap < 0:
+                        first_gap = k.queue_lo if k.moving else at
+            elif k.depth == 0:
+                block(s, job)
+            else:
+                reserve(s, job)
+        if not k.moving:
+            at += 1
+    k.closed_at = at - gaps
+    k.settled = 1 if k.open_groups == 0 and not k.moving else 0
+    if k.depth > 0:
+        candidates = k.queue_lo if k.moving else (at if first_aside < 0 else first_aside)
+        backfill(s, candidates, False, first_gap, gaps, own_score, own_parameters)
+    else:
+        close_gaps(s, first_gap, gaps)
+
+
+@kernel
+def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int:
+    """The first place from `at` on whose job could start, by what all groups together offer at best."""
+    k = s.clock[0]
+    now = k.now
+    hi = natural(k.queue_hi)
+    at = natural(at)
+    while at < hi:
+        place_here = s.queue[at]
+        need = place_here.need
+        if need <= free and (need <= extra or now + place_here.planned_s <= latest):
+            break
+        at += 1
+    return at
+
+
+@kernel
+def bounds(s: Any) -> tuple[int, float, int]:
+    """What a candidate must meet in any case: most free, latest shadow, most extra, over the groups."""
+    k = s.clock[0]
+    free = -(2**62)
+    latest = -np.inf
+    extra = -(2**62)
+    for g in range(len(s.groups)):
+        group = s.groups[g]
+        pool = s.pools[group.pool_lo]
+        if pool.free > 0:
+            free = max(free, pool.free)
+            latest = max(latest, np.inf if k.timeline else group.shadow_s)
+            extra = max(extra, pool.extra)
+    return free, latest, extra
+
+
+@kernel
+def backfill(
+    s: Any, at: int, fresh_only: bool, first_gap: int, gaps: int, own_score: Any, own_parameters: Any
+) -> None:
+    """Phase 2: try the candidates from place `at` on (or only fresh ones), in the policy's or in their own order.
+
+    `gaps` jobs behind the head have started in phase 1, the first of them at `first_gap` (-1: none).
+    """
+    k = s.clock[0]
+    free, latest, extra = bounds(s)
+    ranked = k.own_order != 0 or k.moving != 0 or fresh_only
+    count = 0
+    if fresh_only:
+        count = k.fresh
+        for i in range(count):
+            pick = s.picks[i]
+            pick.job = s.fresh[i]
+            pick.key = s.fate[s.fresh[i]].key
+        if k.timeline:
+            move_up(s)
+    elif ranked and free > 0:
+        i = next_candidate(s, at, free, latest, extra)
+        while i < k.queue_hi:
+            pick = s.picks[count]
+            pick.key = s.queue[i].key
+            pick.job = s.queue[i].job
+            count += 1
+            i = next_candidate(s, i + 1, free, latest, extra)
+    if k.own_order != 0:
+        for i in range(count):
+            pick = s.picks[i]
+            job = pick.job
+            if k.own_order == 1:
+                pick.key = s.rare[job].own_key
+            else:
+                pick.key = own_score(s.jobs[job], k.now, own_parameters)
+                if pick.key != pick.key:
+                    k.bad_score = -(job + 1)
+    if count > 1:
+        heapify(s.picks, count)
+    while free > 0:
+        if ranked:
+            if count == 0:
+                break
+            job = s.picks[0].job
+            pop(s.picks, count)
+            count -= 1
+        else:
+            at = next_candidate(s, at, free, latest, extra)
+            if at >= k.queue_hi:
+                break
+            job = s.queue[at].job
+            at += 1
+        if s.fate[job].status == QUEUED:
+            g = place(s, job, EVERY_GROUP)
+            if g >= 0:
+                start(s, job, g)
+                # Where the gap is; a ranked candidate may lie anywhere behind the closed part.
+                gap = at - 1
+                if ranked:
+                    gap = k.closed_at if fresh_only else k.queue_lo
+                first_gap = gap if first_gap < 0 else min(gap, first_gap)
+                gaps += 1
+                free, latest, extra = bounds(s)
+    close_gaps(s, first_gap, gaps)

@@ -1,0 +1,211 @@
+"""From levers to the state of a run that has some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Levers
+from kilowait.engine.initial_state import state_of
+from kilowait.engine.interface import Rule
+from kilowait.engine.kernels.power_state import (
+    BATCH,
+    LEVER,
+    SLEEPER,
+    STEP,
+    LeveredState,
+)
+from kilowait.engine.pools import NODES, WATTS, Machine
+from kilowait.engine.settings import Settings
+from kilowait.errors import ClusterError, TableError, UnknownNameError
+from kilowait.jobs import JobTable
+
+__all__ = ["levered_state_of", "with_room", "with_watts"]
+
+STEPS = 4096
+"""Rows for changes of node states to begin with, and two for each job; a run that needs more gets more."""
+
+
+def with_watts(machine: Machine, levers: Levers, first_s: float) -> Machine:
+    """The machine with a pool of watts in every group, and the steps of the budget as capacity changes."""
+    if levers.budget is None:
+        return machine
+    past = [watts for time, watts in levers.budget if time <= first_s]
+    ahead = [(time, watts) for time, watts in levers.budget if time > first_s]
+    most = max(watts for _, watts in levers.budget)
+    groups = len(machine.names)
+    shift = np.repeat(np.arange(groups), np.diff(machine.pool_lo))  # a pool of group g moves up by g
+    at = machine.pool_lo[1:]
+
+    def widened(column: npt.NDArray[np.int64], value: int) -> npt.NDArray[np.int64]:
+        return np.insert(column, at, value)
+
+    changes = [
+        (time, announced, number, pool + int(shift[pool]), by)
+        for time, announced, number, pool, by in machine.changes
+    ]
+    number = max((change[2] for change in changes), default=-1) + 1
+    before = past[-1]
+    pools = [int(machine.pool_lo[g + 1]) + g for g in range(groups)]
+    for time, watts in ahead:
+        changes += [(time, -np.inf, number, pool, watts - before) for pool in pools]
+        number, before = number + 1, watts
+    return replace(
+        machine,
+        pool_lo=machine.pool_lo + np.arange(groups + 1),
+        pool_kind=widened(machine.pool_kind, WATTS),
+        pool_cores=widened(machine.pool_cores, 1),
+        capacity=widened(machine.capacity, most),
+        free=widened(machine.free, past[-1]),
+        changes=sorted(changes, key=lambda change: (change[0], change[2])),
+    )
+
+
+def levered_state_of(
+    jobs: JobTable,
+    order: npt.NDArray[np.int64] | None,
+    machine: Machine,
+    settings: Settings,
+    rule: Rule,
+    own: Rule | None,
+    levers: Levers,
+) -> LeveredState:
+    """The state before the first event. `jobs` stand by (submit, id), which is `order` of the rows as given."""
+    n, groups = len(jobs), len(machine.names)
+    budget = levers.budget is not None
+    base = state_of(jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0)
+    levels = levers.levels
+    factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
+    alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row is everybody's
+    factor = factor[:, :1] if alike else _sorted(factor, order, 1)
+    watts, least_watts = np.zeros((0, 0, 0), np.int64), np.zeros(0, np.int64)
+    need = np.array(base.need)
+    if levers.watts is not None and budget:
+        watts = _sorted(_table(levers.watts, "watts", n, machine), order, 1)
+        watts = np.require(watts, np.int64, ["C", "W"])
+        of_group = watts.min(axis=2)
+        least_watts = of_group.min(axis=0)
+        _refuse_unaffordable(jobs, base.fate, need, base.pools["need"], of_group, machine, settings)
+    preferred = np.zeros(n, np.int64)
+    if levers.preferred is not None:
+        if levers.preferred.shape != (n,):
+            raise TableError(f"preferred levels of {len(levers.preferred)} jobs for a table of {n}")
+        preferred = np.array(_sorted(levers.preferred, order), np.int64)
+    lever = _records(LEVER, 1)
+    lever["levels"], lever["budget"], lever["crowd"] = levels, budget, levers.crowd
+    if budget:
+        lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
+    lever["one"] = groups == 1 and len(machine.pool_kind) == 1 + budget
+    lever["alike"] = alike
+    lever["holds"] = "hold_until_s" in jobs
+    hold = np.array(jobs["hold_until_s"] if lever["holds"][0] else np.zeros(0), np.float64)
+    lever["sleeps"] = len(levers.sleep) > 0
+    sleepers, reserve = _sleepers(levers, machine)
+    most = max(
+        (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleepers["sleeps"][g]), default=1
+    )
+    batches = (groups, 2 * most + 4)
+    return LeveredState(
+        *base._replace(need=need),
+        lever=lever,
+        factor=np.require(np.broadcast_to(factor, (groups, factor.shape[1], levels)), np.float64, ["C", "W"]),
+        watts=watts,
+        least_watts=least_watts,
+        preferred=preferred,
+        run_s=np.array(base.fate["run_s"]),
+        planned_s=np.array(base.jobs["planned_s"]),
+        hold_s=hold,
+        reserved_level=np.zeros(n, np.int64),
+        sleepers=sleepers,
+        idle=np.zeros(batches, BATCH).view(np.recarray),
+        fallers=np.zeros(batches, BATCH).view(np.recarray),
+        wakers=np.zeros(batches, BATCH).view(np.recarray),
+        reserve=reserve,
+        steps=_blank(STEP, STEPS + 2 * n if levers.sleep else 0),
+    )
+
+
+def with_room(state: LeveredState) -> LeveredState:
+    """The same state with twice the room for changes of node states."""
+    steps = _blank(STEP, 2 * len(state.steps) + STEPS)
+    steps[: len(state.steps)] = state.steps
+    return state._replace(steps=steps)
+
+
+def _table(given: npt.NDArray[Any], what: str, n: int, machine: Machine) -> npt.NDArray[Any]:
+    """(groups, jobs, levels) for the machine's groups."""
+    plain = int(machine.like.max()) + 1
+    if given.shape[:2] != (plain, n):
+        raise TableError(
+            f"{what} has the shape {given.shape}; it must be ({plain} groups, {n} jobs, levels), as the cluster and "
+            "the job table have them"
+        )
+    return given if len(machine.like) == plain else given[machine.like]
+
+
+def _sorted(table: npt.NDArray[Any], order: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
+    """Jobs by submission."""
+    return table if order is None else table.take(order, axis)
+
+
+def _refuse_unaffordable(
+    jobs: JobTable,
+    fate: Any,
+    need: npt.NDArray[np.int64],
+    pool_need: npt.NDArray[np.int64],
+    least_watts: npt.NDArray[np.int64],
+    machine: Machine,
+    settings: Settings,
+) -> None:
+    """Jobs that draw more than the largest budget at every level may not use a group; or are an error."""
+    least = np.full(len(jobs), 2**62)
+    for g in range(len(machine.names)):
+        most = machine.capacity[machine.pool_lo[g + 1] - 1]
+        fate["allowed"] &= ~((least_watts[g] > most).astype(np.int64) << g)
+        here = need[:, pool_need[machine.pool_lo[g]]]
+        least = np.where(fate["allowed"] >> g & 1 == 1, np.minimum(least, here), least)
+    fate["least_need"] = least
+    if settings.oversized == "error" and len(jobs) and not fate["allowed"].all():
+        row = int(np.argmin(fate["allowed"] != 0))
+        raise TableError(
+            f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
+            f"never more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: "
+            "give a larger budget, or oversized='reject' to leave such jobs out"
+        )
+
+
+def _sleepers(levers: Levers, machine: Machine) -> tuple[Any, Any]:
+    """How each group sleeps, and the steps of the reserves, one group after the other."""
+    plain = machine.names[: int(machine.like.max()) + 1]
+    for name in levers.sleep:
+        if name not in plain:
+            raise UnknownNameError("group that is to sleep", name, plain)
+        if machine.pool_kind[machine.pool_lo[plain.index(name)]] != NODES:
+            raise ClusterError(f"group {name!r} is shared among jobs; only whole nodes can be put to sleep")
+    sleepers = _records(SLEEPER, len(machine.names))
+    steps: list[tuple[float, int]] = []
+    for g, name in enumerate(plain):
+        how = levers.sleep.get(name)
+        if how is None:
+            continue
+        sleepers["sleeps"][g], sleepers["ahead"][g] = 1, how.ahead
+        sleepers["timeout_s"][g], sleepers["fall_s"][g] = how.timeout_s, how.fall_s
+        sleepers["wake_s"][g] = how.wake_s
+        sleepers["reserve_at"][g] = len(steps)
+        steps += how.reserve
+        sleepers["reserve_end"][g] = len(steps)
+    sleepers["check_s"] = np.inf
+    reserve = np.array(steps or [(0.0, 0)], BATCH).view(np.recarray)
+    return sleepers, reserve
+
+
+def _records(kind: np.dtype[Any], count: int) -> Any:
+    return np.zeros(count, kind).view(np.recarray)
+
+
+def _blank(kind: np.dtype[Any], count: int) -> Any:
+    """Records that are written before they are read."""
+    return np.empty(count, kind).view(np.recarray)

@@ -1,0 +1,165 @@
+"""The kernels Python calls in runs with levers; see `entry`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from numba import types
+
+from kilowait.cluster import Cluster, Levers
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import PARAMETERS, SCORER, no_score
+from kilowait.engine.kernels import (
+    conservative,
+    node_sleep,
+    node_wake,
+    power_event_loop,
+    power_pass,
+    power_start,
+    power_trial_start,
+    queue,
+    reservations,
+)
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
+from kilowait.engine.pools import machine_of
+from kilowait.engine.power_initial_state import levered_state_of
+from kilowait.engine.settings import Settings
+from kilowait.jobs import JobTable
+
+__all__ = ["compiled_with_levers"]
+
+
+def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
+    s = lend(t)
+    return power_event_loop.room(s) and power_event_loop.advance(
+        s, score, parameters, own_score, own_parameters
+    )
+
+
+def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    all_applied = not k.per_event or power_event_loop.next_any_s(s) > k.now
+    power_pass.open_pass(s)
+    if k.depth == UNLIMITED:
+        power_pass.conserve(s, all_applied)
+    else:
+        power_pass.schedule(s, all_applied, own_score, own_parameters)
+
+
+def _begin(t: Any) -> bool:
+    s = lend(t)
+    k = s.clock[0]
+    k.settled = 0
+    k.fresh = 0
+    all_applied = not k.per_event or power_event_loop.next_any_s(s) > k.now
+    freed = False
+    power_pass.open_pass(s)
+    if k.depth == UNLIMITED:
+        freed = conservative.open_plan(s, all_applied)
+        power_pass.lay_out_plan(s)
+    else:
+        power_pass.begin_pass(s, all_applied)
+    return freed
+
+
+def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
+    """As `_start`; level -1 takes the first that fits, as a pass would."""
+    s = lend(t)
+    k = s.clock[0]
+    reserved_on = 0
+    if k.depth == UNLIMITED:
+        reserved_on = s.rare[job].reserved_on
+        power_pass.lift(s, job)
+    groups = reservations.EVERY_GROUP if group < 0 else 1 << group
+    g = power_start.place(s, job, groups) if level < 0 else power_start.place_at(s, job, groups, level)
+    if g >= 0 and really:
+        power_start.start(s, job, g)
+        queue.compact(s, k.queue_lo)
+    else:
+        power_trial_start.rest(s, job)
+        if reserved_on > 0:
+            power_pass.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
+            s.rare[job].reserved_on = reserved_on
+    return g
+
+
+def _reserve(t: Any, job: int) -> float:
+    s = lend(t)
+    if s.clock[0].depth == UNLIMITED:
+        power_pass.lift(s, job)
+    return power_start.reserve(s, job)
+
+
+def _hold(t: Any, job: int, until: float) -> None:
+    s = lend(t)
+    k = s.clock[0]
+    if k.depth == UNLIMITED:
+        power_pass.lift(s, job)
+    s.lever[0].asked -= s.fate[job].least_need
+    queue.remove(s, job, HELD)
+    push(s.events, k.events, until, TIMER + 2 * job + 1)
+    k.events += 1
+
+
+def _wake(t: Any, group: int, nodes: int) -> int:
+    """Wake so many sleeping nodes of a group now, or as many as sleep; how many."""
+    s = lend(t)
+    node_sleep.fall_asleep(s, group)
+    woken = min(nodes, s.sleepers[group].asleep)
+    if woken > 0:
+        node_wake.rouse(s, group, woken)
+    return woken
+
+
+def _sleep(t: Any, group: int, nodes: int) -> int:
+    """Put so many idle nodes of a group to sleep now, those idle longest first, or as many as are; how many."""
+    s = lend(t)
+    sleeper = s.sleepers[group]
+    put = 0
+    while put < nodes and sleeper.idle_lo < sleeper.idle_hi:
+        some = min(nodes - put, s.idle[group, sleeper.idle_lo].nodes)
+        node_wake.put_to_sleep(s, group, some)
+        put += some
+    return put
+
+
+@cache
+def compiled_with_levers(name: str) -> Callable[..., Any]:
+    """As `compiled`, for runs with levers; also wake and sleep."""
+    job, state = types.int64, _state_type()
+    rule = (SCORER, PARAMETERS)
+    table: dict[str, tuple[Callable[..., Any], Any]] = {
+        "run": (power_event_loop.run, types.void(state, *rule, *rule)),
+        "run_conservative": (power_event_loop.run_conservative, types.void(state, *rule, *rule)),
+        "advance": (_advance, types.boolean(state, *rule, *rule)),
+        "schedule": (_schedule, types.void(state, *rule)),
+        "begin": (_begin, types.boolean(state)),
+        "start": (_start, types.int64(state, job, job, job, types.boolean)),
+        "reserve": (_reserve, types.float64(state, job)),
+        "hold": (_hold, types.void(state, job, types.float64)),
+        "wake": (_wake, types.int64(state, job, job)),
+        "sleep": (_sleep, types.int64(state, job, job)),
+    }
+    function, signature = table[name]
+    if name.startswith("run") and not is_compiled(name, "kernels/levered"):
+        logging.getLogger("kilowait").warning(
+            "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
+        )
+    return signed_kernel(function, signature)
+
+
+def _state_type() -> Any:
+    if numba.config.DISABLE_JIT:
+        return types.int64
+    nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    rule = Rule("none", no_score)
+    machine = machine_of(Cluster.from_nodes(1))
+    return numba.typeof(levered_state_of(nobody, None, machine, Settings(), rule, None, Levers()))

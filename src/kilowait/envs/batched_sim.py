@@ -1,0 +1,186 @@
+"""The arrays of many copies of a batch system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.initial_state import state_of
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import no_score_compiled
+from kilowait.engine.kernels.state import State
+from kilowait.engine.pools import machine_of
+from kilowait.engine.settings import Settings
+from kilowait.envs.batched_sim_base import Copies, Observation
+from kilowait.envs.kernels.state_stack import COPY, source_of, stack_of
+from kilowait.envs.kernels.step import (
+    HOW,
+    Scene,
+    scoring,
+    step_for,
+)
+from kilowait.envs.observation_spec import (
+    FEATURES,
+    SUMMARY,
+    TOLD,
+    Seen,
+    fixed_features,
+)
+from kilowait.envs.reward_terms import TERMS, Reward, user_numbers
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.policies import resolve
+
+__all__ = ["Asking", "Board", "Observation", "scores_of", "whoever"]
+
+
+def whoever() -> Rule:
+    """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
+    return Rule("agent", no_score_compiled(), moving=True)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked and shown at a decision."""
+
+    slots: int = 128
+    """Waiting jobs shown at once."""
+    backfill: str | int = "easy"
+    """none, easy, or the number of reservations per group."""
+    backfill_order: str | Rule = "saf"
+    """A rule for the candidates of backfilling, or "agent": it is asked for those too."""
+    walltime: str = "extend"
+    placement: str = "first"
+    outlived: str = "double"
+    """double, steps or later: what planners believe of a job that runs on past what was planned."""
+    max_wait_s: float = np.inf
+    """A job that has waited longer than this, seconds, is the only one that may be first."""
+    hold: bool = False
+    """Whether there is an action, the last, that chooses nobody until the next event."""
+    graph: bool = False
+    """Whether the edges between jobs are shown."""
+    told: bool = False
+    """Whether what predictions know besides the estimate is shown (`observing.TOLD`); jobs must bring planned_s."""
+
+    def __post_init__(self) -> None:
+        if self.slots < 1 or not self.max_wait_s > 0:
+            raise InputError(
+                f"{self.slots} slots, waits of at most {self.max_wait_s} s; give at least 1 slot and a wait above 0"
+            )
+        if self.settings.depth > 1_000_000:
+            raise InputError(
+                "backfill is conservative; agents choose with none, easy or a number of reservations"
+            )
+
+    @property
+    def settings(self) -> Settings:
+        """The same as the engine takes it."""
+        return Settings(
+            self.backfill, self.walltime, "instant", self.placement, False, "reject", self.outlived
+        )
+
+    @property
+    def seen(self) -> Seen:
+        """The shape of what is shown."""
+        features = (*FEATURES, *(TOLD if self.told else ()))
+        return Seen(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
+
+
+class Board(Copies):
+    """Copies of a run side by side, each on its own window of the log."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        asking: Asking,
+        reward: Reward,
+        *,
+        copies: int,
+        episode_jobs: int,
+        autoreset: int,
+        threads: int | None = None,
+        state: State | None = None,
+    ) -> None:
+        """`state`: that of a simulator of all jobs, which the one copy then moves; None: states of its own."""
+        seen, terms = asking.seen, len(TERMS)
+        order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
+        machine = machine_of(cluster)
+        whole = state_of(jobs, machine, asking.settings, whoever(), None)
+        if state is None:
+            stack = stack_of(state_of(jobs[:episode_jobs], machine, asking.settings, whoever(), None), copies)
+        else:
+            rows: list[Any] = [array[None] for array in state._replace(need=state.need.copy())]
+            stack = State(*rows)
+        account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
+        source = source_of(
+            whole,
+            fixed_features(jobs, cluster.nodes, told=asking.told),
+            user_numbers(jobs),
+            np.ascontiguousarray(account, np.int64),
+            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            episode_jobs,
+            copies,
+        )
+        how = np.zeros(1, HOW).view(np.recarray)
+        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
+        how["asked_behind"], how["hold"] = order is None, asking.hold
+        how["autoreset"] = autoreset
+        edges = seen.slots if seen.graph else 0
+        scene = Scene(
+            how=how,
+            weights=reward.vector(),
+            copies=np.zeros(copies, COPY).view(np.recarray),
+            jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
+            mask=np.zeros((copies, seen.actions), np.int8),
+            summary=np.zeros((copies, len(seen.summary)), np.float32),
+            slots=np.zeros((copies, seen.slots), np.int64),
+            edges=np.zeros((copies, edges, edges), np.uint8),
+            reward=np.zeros(copies),
+            terms=np.zeros((copies, terms)),
+            settled=np.zeros((copies, terms)),
+            paid=np.zeros((copies, terms)),
+            over=np.zeros(copies, np.bool_),
+            last_summary=np.zeros((copies, len(seen.summary)), np.float32),
+            finished=np.zeros((copies, 3 + terms)),
+        )
+        scene.copies["pace"] = 1.0
+        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
+
+    def observed(self, copy: bool = True) -> Observation:
+        """What is shown now, as new arrays or as those that the next step overwrites."""
+        shown = super().observed(copy)
+        if self.scene.edges.size:
+            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        return shown
+
+    def _moving(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._moving() | {"user_weight": self.source.user_weight}
+
+
+def scores_of(
+    rule: Rule, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """Scores of a rule whose order neither moves nor depends on the date, one a job."""
+    found = []
+    if rule.compiled and not (rule.moving or rule.remembers or rule.predicts):
+        values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
+        for shift_s in (0.0, 86400.0):
+            seen["submit_s"] = jobs["submit_s"] + shift_s
+            seen["since_first_s"] = seen["submit_s"] - jobs["submit_s"][0]
+            seen["number"] = np.arange(len(jobs))
+            found.append(np.zeros(len(jobs)))
+            scoring()(np.asarray(seen), found[-1], rule.score, np.ascontiguousarray(values, np.float64))
+    orders = [np.argsort(scores, kind="stable") for scores in found]
+    if not orders or not np.array_equal(orders[0], orders[1]):
+        raise InputError(
+            f"the backfill order {rule.name!r} changes with time or with what happens, or is not compiled; take fcfs, "
+            "sjf, saf or another "
+            'rule whose order stays, or "agent" to be asked'
+        )
+    return found[0]

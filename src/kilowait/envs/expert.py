@@ -1,0 +1,181 @@
+"""Look-ahead as a teacher: what it would choose where copies of an env stand, and episodes of that to imitate."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+from numba import types
+
+from kilowait.cluster import Cluster
+from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.state import State
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim_base import NOTHING, Copies
+from kilowait.envs.kernels.decision import place_of
+from kilowait.envs.kernels.lookahead import best_choice, lend_stage, set_stage
+from kilowait.envs.kernels.state_stack import one
+from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.lookahead import LookAhead
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.rng import stream
+
+__all__ = ["Teacher", "teach"]
+
+Taught = dict[str, npt.NDArray[Any]]
+
+
+class Teacher:
+    """What look-ahead would choose in each copy of a board (`BatchVectorEnv.board`), as the env counts actions.
+
+    Only jobs that are shown and may be chosen are candidates. Where the env asks for those behind a reservation too,
+    each of these choices is rehearsed as well.
+    """
+
+    def __init__(
+        self,
+        lookahead: LookAhead,
+        board: Copies,
+        jobs: JobTable,
+        cluster: Cluster,
+        threads: int | None = None,
+    ) -> None:
+        """`jobs` and `cluster` are those of the board; `threads`: None, one a core."""
+        self.lookahead, self.board, self.jobs = lookahead, board, jobs
+        self._scoring = lookahead.scoring(jobs, cluster)
+        parts = max(1, min(threads or os.cpu_count() or 1, board.copies))
+        first = State(*(array[0] for array in board.stack))
+        self._stages = [lookahead.stage(first) for _ in range(parts)]
+        self._cuts = [board.copies * i // parts for i in range(parts + 1)]
+        self._kernel = choose_for(board.stack, board.scene, self._stages[0])
+        self._pool = ThreadPoolExecutor(parts)
+
+    def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
+        """(copies,) an action of each copy; `envs.kernels.step.NOTHING` for those that are not asked."""
+        board = self.board
+        actions = np.zeros(board.copies, np.int64) if asked is None else np.where(asked, 0, NOTHING)
+        work = [
+            self._pool.submit(self._kernel, board.stack, board.scene, stage, actions, *self._scoring, lo, hi)
+            for stage, (lo, hi) in zip(self._stages, pairwise(self._cuts), strict=True)
+        ]
+        for part in work:
+            part.result()
+        self.lookahead.refuse_nan(board.stack, self.jobs)
+        return actions
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
+
+def teach(
+    jobs: JobTable,
+    cluster: Cluster,
+    asking: Asking,
+    lookahead: LookAhead,
+    episodes: int,
+    seed: int,
+    *,
+    episode_jobs: int = 256,
+    copies: int = 32,
+    threads: int | None = None,
+) -> Taught:
+    """Play episodes of `kilowait/Batch-v0` by look-ahead; what was seen and chosen, one row a choice.
+
+    Gives `jobs`, `mask`, `summary` (and `edges` where they are shown) as the env shows them, `action`, and `episode`,
+    the number of the episode. The windows are drawn with the seed; the same on any number of copies and threads, but
+    for the order of the rows.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
+    >>> seen = teach(
+    ...     jobs, kw.Cluster.from_nodes(64), Asking(slots=32), LookAhead(), 2, seed=0, episode_jobs=64
+    ... )
+    >>> bool((seen["mask"][np.arange(len(seen["action"])), seen["action"]] == 1).all())
+    True
+    """
+    if episodes < 1:
+        raise InputError(f"{episodes} episodes to be taught; ask for at least 1")
+    vec = BatchVectorEnv(
+        min(copies, episodes),
+        jobs=jobs,
+        cluster=cluster,
+        episode_jobs=episode_jobs,
+        autoreset_mode=AutoresetMode.DISABLED,
+        threads=threads,
+        **{field.name: getattr(asking, field.name) for field in fields(asking)},
+    )
+    board, scene = vec.board, vec.board.scene
+    teacher = Teacher(lookahead, board, vec.jobs, cluster, threads)
+    windows = stream(seed, "envs.expert").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
+    coming = deque(enumerate(windows.tolist()))
+    playing = np.full(board.copies, -1)
+    free = np.ones(board.copies, np.bool_)
+    rows: list[Taught] = []
+    while True:
+        for copy in np.flatnonzero(free):
+            playing[copy], scene.copies["next_first"][copy] = coming.popleft() if coming else (-1, 0)
+        begun = free & (playing >= 0)
+        if begun.any():
+            board.begin(begun)
+        on = playing >= 0
+        if not on.any():
+            break
+        actions = teacher.choose(on)
+        shown = on & scene.mask.any(
+            axis=1
+        )  # an episode without a choice shows nothing, and only has to be ended
+        seen = {name: array[shown] for name, array in board.observed(copy=False).items()}
+        rows.append({**seen, "action": actions[shown], "episode": playing[shown]})
+        board.step(actions)
+        free = on & scene.over
+        playing[free] = -1
+    vec.close()
+    teacher.close()
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
+    """Write the choice of the copies from `lo` to `hi` over their actions; those below 0 are left alone."""
+    scene = lend_scene(scene)
+    a = lend_stage(a)
+    for b in range(lo, hi):
+        if actions[b] < 0:
+            continue
+        s = one(t, b)
+        k = s.clock[0]
+        for i in range(k.queue_hi - k.queue_lo):
+            a.slot[i] = -1
+        for action in range(scene.copies[b].shown):
+            if scene.mask[b, action] != 0:
+                a.slot[place_of(s, scene.slots[b, action]) - k.queue_lo] = action
+        set_stage(s, a, score, parameters)
+        chosen = best_choice(a, score, parameters)
+        actions[b] = a.slot[chosen] if chosen >= 0 else 0
+
+
+@cache
+def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+    number = types.int64
+    signature = types.void(stack, scene, stage, types.int64[::1], SCORER, PARAMETERS, number, number)
+    return signed_kernel(_choose, signature, "envs")
+
+
+def choose_for(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+    """The kernel that takes these very arrays."""
+    if numba.config.DISABLE_JIT:
+        return _compiled(types.int64, types.int64, types.int64)
+    return _compiled(numba.typeof(stack), numba.typeof(scene), numba.typeof(stage))

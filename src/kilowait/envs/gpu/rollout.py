@@ -1,0 +1,83 @@
+"""A whole run on placed nodes decided by whoever is shown what `kilowait/Gpu-v0` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.engine.gpu.state import REFUSED
+from kilowait.envs.batched_sim_base import DISABLED, SET_OUT
+from kilowait.envs.gpu.batched_sim import GpuAsking, GpuBoard, asker
+from kilowait.envs.gpu.reward_terms import TERMS
+from kilowait.envs.gpu.vector_env import check_placing
+from kilowait.envs.kernels.state_stack_gpu import roomy
+from kilowait.envs.reward_terms import Reward
+from kilowait.envs.rollout import Decide
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["play"]
+
+
+class _Played(PlacedSimulator):
+    """A simulator whose state is moved by somebody else, who asks for room once and for all."""
+
+    def handed(self, starts: int) -> Any:
+        """The state, with room for a run in which no job starts more than so often."""
+        self._state = roomy(self._state, starts)
+        return self._state
+
+
+def play(
+    jobs: JobTable,
+    cluster: Cluster,
+    decide: Decide,
+    *,
+    asking: GpuAsking | None = None,
+    placing: Placing | None = None,
+    speeds: Speeds | None = None,
+    preference: npt.NDArray[np.float64] | None = None,
+    name: str = "agent",
+) -> SegmentLog:
+    """Replay `jobs` on `cluster`, asking `decide` at every choice; withdrawn jobs are as in `kilowait.simulate`.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(
+    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
+    ... )
+    >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", placed=True)])
+    >>> last_come = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
+    >>> play(jobs, machine, last_come).jobs()["start_s"].tolist()
+    [0.0, 12.0, 9.0]
+    """
+    asking = GpuAsking() if asking is None else asking
+    placing = check_placing(placing)
+    simulator = _Played(
+        jobs, cluster, asking.settings(placing), rule=asker(name), speeds=speeds, preference=preference
+    )
+    state = simulator.handed(asking.starts(placing))
+    board = GpuBoard(
+        state,
+        cluster,
+        asking,
+        placing,
+        Reward({"jct": 1.0}, terms=TERMS),
+        copies=1,
+        episode_jobs=len(jobs),
+        autoreset=DISABLED,
+        threads=1,
+        own=True,
+    )
+    a: Any = board.scene
+    a.copies["jobs"] = np.count_nonzero(state.fate["status"] != REFUSED)
+    a.copies["weight"] = board.source.weight.sum()
+    a.copies["first_s"] = state.fate["arrival_s"].min(initial=np.inf)
+    board.step(np.array([SET_OUT]))
+    while not a.over[0]:
+        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))
+    return simulator.log()

@@ -1,0 +1,199 @@
+"""A scheduling pass that asks: the engine's own moves, stopped wherever there is something to choose.
+
+A pass is made when some waiting job fits what is free. While no reservation stands, any waiting job may be chosen: it
+starts, or, if it does not fit, the earliest place is reserved for it. Then come the others behind it: in the order
+of a rule, or, where the agent is asked for these too, one choice after another of those that can start
+without delaying the reservation. Where there is one job to choose only, it is taken without asking.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.event_loop import advance, next_event_s
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    move,
+    natural,
+    outlined,
+)
+from kilowait.engine.kernels.queue import end_pass
+from kilowait.engine.kernels.reservations import (
+    EVERY_GROUP,
+    begin_pass,
+    block,
+    place,
+    reserve,
+    start,
+)
+from kilowait.engine.kernels.scheduling_pass import backfill
+from kilowait.engine.kernels.state import lend
+
+__all__ = ["ASK", "OVER", "apply", "eligible", "pass_on", "until_asked"]
+
+BETWEEN, HEAD, BEHIND = 0, 1, 2
+"""Phases: between passes; choosing who is first; choosing who goes behind a reservation."""
+ASK, OVER = 1, 0
+HAD = 1.0
+"""Key in the queue of a job that had its turn in this pass, and has its reservation."""
+
+
+@kernel
+def nobodys(job: Any, now: float, parameters: Any) -> float:
+    """Stands where the engine would score a job by a rule."""
+    return 0.0
+
+
+@kernel
+def most_free(s: Any) -> int:
+    """What the emptiest group has free."""
+    free = 0
+    for g in range(len(s.groups)):
+        free = max(free, s.pools[s.groups[g].pool_lo].free)
+    return free
+
+
+@kernel
+def someone_fits(s: Any) -> bool:
+    """Whether the need of some waiting job is free; reservations are not looked at."""
+    k = s.clock[0]
+    free = most_free(s)
+    if free > 0:
+        for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+            if s.queue[i].need <= free:
+                return True
+    return False
+
+
+@kernel
+def eligible(s: Any, phase: int, at: int) -> bool:
+    """Whether the job at that place of the queue may be chosen now."""
+    k = s.clock[0]
+    waiting = s.queue[natural(at)]
+    if phase == HEAD:
+        return waiting.key != HAD and s.fate[natural(waiting.job)].allowed & k.open_groups != 0
+    return place(s, waiting.job, EVERY_GROUP) >= 0
+
+
+@kernel
+def overdue(s: Any, max_wait_s: float) -> int:
+    """The job that has waited longest, if that is longer than the bound and it may still be first; else -1."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        job = s.queue[i].job
+        if k.now - s.jobs[job].submit_s <= max_wait_s:
+            break
+        if eligible(s, HEAD, i):
+            return job
+    return -1
+
+
+@kernel
+def place_of(s: Any, job: int) -> int:
+    """Where the job stands in the queue, which is by number."""
+    k = s.clock[0]
+    lo = k.queue_lo
+    hi = k.queue_hi
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if s.queue[natural(middle)].job < job:
+            lo = middle + 1
+        else:
+            hi = middle
+    return natural(lo)
+
+
+@kernel
+def apply(s: Any, copy: Any, job: int) -> None:
+    """Start the chosen job, or reserve for it; without backfilling one that does not fit closes its groups."""
+    k = s.clock[0]
+    at = place_of(s, job)
+    g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
+    if g >= 0:
+        start(s, job, g)
+        k.queue_hi -= 1
+        move(s.queue, at, at + 1, k.queue_hi - at)
+    elif k.depth == 0:
+        block(s, job)
+    else:
+        reserve(s, job)
+        s.queue[at].key = HAD
+
+
+@outlined
+def pass_on(s: Any, copy: Any) -> None:
+    """The pass is over."""
+    end_pass(s)
+    copy.phase = BETWEEN
+
+
+@apart
+def until_asked(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float) -> int:
+    """Go on until there is something to choose (ASK) or every job has started (OVER)."""
+    s = lend(s)
+    order = lent(order)
+    nothing = s.line_s  # stands where parameters of a rule would
+    k = s.clock[0]
+    while True:
+        if copy.phase == BETWEEN:
+            if k.segments >= copy.jobs or not advance(s, nobodys, nothing, nobodys, nothing):
+                return OVER
+            if k.queue_hi == k.queue_lo:
+                continue
+            if not someone_fits(s):
+                k.fresh = 0
+                continue
+            begin_pass(s, True)
+            for i in range(k.queue_lo, k.queue_hi):
+                s.queue[i].key = 0.0
+            copy.phase = HEAD
+        if copy.phase == HEAD:
+            if k.open_groups != 0 and someone_fits(s):
+                count, only = choices(s, copy.phase, 2)
+                late = overdue(s, max_wait_s)
+                if late >= 0:
+                    only = late
+                    count = 1
+                if count > 1 or (count == 1 and hold and late < 0 and next_event_s(s) < np.inf):
+                    return ASK
+                if count == 1:
+                    apply(s, copy, only)
+                    continue
+            if k.depth > 0 and someone_fits(s):
+                if asked_behind:
+                    copy.phase = BEHIND
+                else:
+                    for i in range(k.queue_lo, k.queue_hi):
+                        s.queue[i].key = order[natural(copy.first + s.queue[i].job)]
+                    backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
+                    pass_on(s, copy)
+            else:
+                pass_on(s, copy)
+        if copy.phase == BEHIND:
+            count, only = choices(s, copy.phase, 2) if someone_fits(s) else (0, -1)
+            if count > 1:
+                return ASK
+            if count == 1:
+                apply(s, copy, only)
+            else:
+                pass_on(s, copy)
+
+
+@kernel
+def choices(s: Any, phase: int, enough: int) -> tuple[int, int]:
+    """How many waiting jobs may be chosen, counted up to `enough`, and the first of them."""
+    k = s.clock[0]
+    count = 0
+    first = -1
+    for i in range(k.queue_lo, k.queue_hi):
+        if eligible(s, phase, i):
+            count += 1
+            if first < 0:
+                first = s.queue[i].job
+            if count >= enough:
+                break
+    return count, first

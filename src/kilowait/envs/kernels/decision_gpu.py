@@ -1,0 +1,326 @@
+"""A pass on placed nodes that asks: whenever some waiting job fits somewhere, who starts, and on which type.
+
+Placed nodes know no reservations: only what fits now may be chosen. The pass goes on until nothing fits, or whoever is
+asked holds. Where there is one thing to do only, it is done without asking. Where running jobs may be put out, the
+question comes at every pass at which jobs wait; one that started in this instant is left alone, so a pass ends.
+
+A job that has waited longer than the bound goes before all others: until it fits, nobody else starts on types that
+it may use.
+
+Where running jobs may move (`migrate` of the settings), they do when a pass is over, as they do under a rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.gpu.allocation import fits as fits_node
+from kilowait.engine.gpu.event_loop import (
+    END,
+    FULL,
+    advance,
+    due,
+)
+from kilowait.engine.gpu.job_progress import preempt, settle
+from kilowait.engine.gpu.scheduling_pass import move_up, start_now
+from kilowait.engine.gpu.state import (
+    ARRIVAL,
+    ENDING,
+    KIND,
+    REFUSED,
+    RELEASE,
+    RUNNING,
+    WAITING,
+    lend,
+)
+from kilowait.engine.kernels.heap import heapify
+from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.envs.kernels.state_stack_gpu import lend_source
+
+__all__ = [
+    "ASK",
+    "CUT",
+    "OVER",
+    "PASS",
+    "allowed",
+    "first_late",
+    "give_notice",
+    "hold_on",
+    "may_hold",
+    "on_types",
+    "put_out",
+    "take",
+    "type_of",
+    "until_asked",
+    "waited",
+    "wanted_types",
+]
+
+BETWEEN, PASS, PASSED = 0, 1, 2
+"""Phases: between passes; within one; at the end of one, when running jobs may move."""
+OVER, ASK, CUT = 0, 1, 2
+"""Every job has finished; there is something to choose; the episode is cut off."""
+
+
+@kernel
+def nobodys(job: Any, now: float, parameters: Any) -> float:
+    """Stands where the engine would score a job by a rule."""
+    return 0.0
+
+
+@kernel
+def on_types(s: Any, found: Any, moment: int, job: int) -> int:
+    """Types, as bits, on which the job can be placed now. `found` remembers it for jobs that take the same."""
+    like = s.fate[job].like
+    if found[like, 0] != moment:
+        found[like, 0] = moment
+        found[like, 1] = _search(s, job)
+    return found[like, 1]
+
+
+@apart
+def _search(s: Any, job: int) -> int:
+    """The same, by looking at the nodes. Which pieces fit does not depend on how nodes are chosen."""
+    s = lend(s)
+    fate = s.fate[job]
+    bits = 0
+    for kind in range(s.speed.shape[1]):
+        if s.speed[fate.kind, kind] > 0:
+            room = 0
+            i = s.type_lo[kind]
+            while i < s.type_lo[kind + 1] and room < fate.pieces:
+                node = s.by_type[i]
+                if fits_node(s, fate, node):
+                    room += _pieces_on(s, fate, node) if fate.spread == 1 and fate.pieces > 1 else 1
+                i += 1
+            if room >= fate.pieces:
+                bits |= 1 << kind
+    return bits
+
+
+@kernel
+def _pieces_on(s: Any, fate: Any, node: int) -> int:
+    """Pieces of one whole GPU each that the node can hold."""
+    n = s.nodes[node]
+    room = n.whole // fate.gpus
+    if fate.cpu > 0:
+        room = min(room, n.cpu // fate.cpu)
+    if fate.memory > 0:
+        room = min(room, n.memory // fate.memory)
+    return room
+
+
+@kernel
+def waited(s: Any, job: int) -> float:
+    """How long a waiting job has been without a place."""
+    fate = s.fate[job]
+    return s.clock[0].now - fate.arrival_s - fate.attained_s
+
+
+@kernel
+def first_late(s: Any, max_wait_s: float) -> int:
+    """The first waiting job, by number, that has waited longer than the bound; -1: there is none."""
+    k = s.clock[0]
+    if max_wait_s < np.inf:
+        for i in range(k.queue_lo, k.queue_hi):
+            if waited(s, s.queue[i].job) > max_wait_s:
+                return s.queue[i].job
+    return -1
+
+
+@kernel
+def allowed(s: Any, may: Any, late: int, job: int, bits: int) -> int:
+    """Of the types on which the job fits, those it may start on now."""
+    if late < 0 or late == job:
+        return bits
+    return bits & ~may[s.fate[late].kind]
+
+
+@kernel
+def coming(s: Any) -> bool:
+    """Whether some job is still to come."""
+    at = s.clock[0].next_arrival
+    while at < len(s.arrivals):
+        if s.fate[s.arrivals[at]].status != REFUSED:
+            return True
+        at += 1
+    return False
+
+
+@kernel
+def may_hold(s: Any, late_fits: bool) -> bool:
+    """Whether nobody may be chosen: something must be left that happens by itself."""
+    k = s.clock[0]
+    return not late_fits and (k.running + k.ending > 0 or coming(s))
+
+
+@kernel
+def put_out(s: Any, job: int, starts: int) -> bool:
+    """Whether a running job may be put out: not in the instant it started, nor before `keep_s`, nor for ever."""
+    k = s.clock[0]
+    fate = s.fate[job]
+    return fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now and fate.starts < starts
+
+
+@kernel
+def wanted_types(s: Any, may: Any) -> int:
+    """Types, as bits, that some waiting job may use."""
+    k = s.clock[0]
+    bits = 0
+    for i in range(k.queue_lo, k.queue_hi):
+        bits |= may[s.fate[s.queue[i].job].kind]
+    return bits
+
+
+@kernel
+def type_of(s: Any, job: int) -> int:
+    """The type a running job lies on."""
+    return s.nodes[s.places[s.fate[job].place_lo, 0]].type
+
+
+@kernel
+def take(s: Any, copy: Any, job: int, only: int) -> None:
+    """Start a waiting job, on type `only` unless that is -1."""
+    copy.moment += 1
+    if not start_now(s, job, only):
+        copy.phase = PASSED
+
+
+@kernel
+def give_notice(s: Any, copy: Any, owed: Any, job: int) -> None:
+    """Put a running job out; what it loses is known when it leaves."""
+    copy.moment += 1
+    owed[job] = s.fate[job].segment
+    preempt(s, job)
+
+
+@kernel
+def hold_on(s: Any, copy: Any) -> None:
+    """The pass is over."""
+    copy.phase = PASSED
+
+
+@apart
+def _sweep(s: Any) -> None:
+    """Drop events that have no effect any more, wherever they stand in the heap."""
+    s = lend(s)
+    k = s.clock[0]
+    kept = 0
+    for i in range(k.events):
+        code = s.events[i].job
+        number = code % KIND
+        if code < ARRIVAL:
+            fate = s.fate[s.segments[number].job]
+            valid = fate.segment == number and (
+                fate.status in (RUNNING, ENDING) and fate.finish_s == s.events[i].key
+                if code < RELEASE
+                else fate.status == ENDING
+            )
+        else:
+            valid = s.fate[number].status == WAITING and s.fate[number].starts == 0
+        if valid:
+            s.events[kept] = s.events[i]
+            kept += 1
+    k.events = kept
+    heapify(s.events, kept)
+
+
+@apart
+def _go_on(s: Any) -> int:
+    """The rest of this instant, then the next."""
+    s = lend(s)
+    settle(s)
+    said = advance(s, nobodys, s.memo[0])
+    if said == FULL:
+        _sweep(s)
+    return said
+
+
+@apart
+def until_asked(
+    s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
+    max_wait_s: float,
+) -> int:  # fmt: skip
+    """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
+    s = lend(s)
+    source = lend_source(source)
+    found = lent(found)
+    k = s.clock[0]
+    swept = False
+    while True:
+        if copy.phase == PASSED:
+            if k.migrate:
+                move_up(s, starts)
+            copy.phase = BETWEEN
+        if copy.phase == BETWEEN:
+            if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not coming(s):
+                return OVER
+            if k.now >= copy.until_s:
+                return CUT
+            said = _go_on(s)
+            if said == FULL and not swept:
+                swept = True
+                continue
+            if said == FULL:
+                raise RuntimeError("the arrays of an episode are too small")
+            swept = False
+            copy.moment += 1
+            if said == END:
+                return OVER
+            if k.now >= copy.until_s or not due(s):
+                continue
+            copy.phase = PASS
+        late = first_late(s, max_wait_s)
+        late_fits = late >= 0 and on_types(s, found, copy.moment, late) != 0
+        many = 0
+        job = -1
+        first = 0
+        for i in range(k.queue_lo, k.queue_hi):
+            bits = on_types(s, found, copy.moment, s.queue[i].job)
+            if bits != 0:
+                can = allowed(s, source.may, late, s.queue[i].job, bits)
+                if can == bits or (by_type and can != 0):
+                    many += 1
+                    if many > 1:
+                        break
+                    job = s.queue[i].job
+                    first = can
+        if late_fits:
+            many = 1
+            job = late
+            first = on_types(s, found, copy.moment, late)
+        ways = many > 1 or (many == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
+        if ways or (many == 1 and hold and may_hold(s, late_fits)):
+            return ASK
+        if victims and not late_fits and someone_in_the_way(s, source.may, starts):
+            return ASK
+        if many == 0:
+            copy.phase = PASSED
+        else:
+            k.placement = source.codes[0]
+            bits = on_types(s, found, copy.moment, job)
+            take(s, copy, job, -1 if bits == first else _lowest(first))
+
+
+@kernel
+def someone_in_the_way(s: Any, may: Any, starts: int) -> bool:
+    """Whether a running job may be put out that lies where some waiting one may run."""
+    k = s.clock[0]
+    wanted = wanted_types(s, may)
+    if wanted != 0:
+        for i in range(k.running):
+            job = s.runners[i]
+            if put_out(s, job, starts) and (wanted >> type_of(s, job)) & 1:
+                return True
+    return False
+
+
+@kernel
+def _lowest(bits: int) -> int:
+    """The lowest bit that is set."""
+    at = 0
+    while (bits >> at) & 1 == 0:
+        at += 1
+    return at

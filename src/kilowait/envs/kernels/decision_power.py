@@ -1,0 +1,185 @@
+"""Decision points of a scheduling pass with power controls: `envs.kernels.decision` with DVFS and node sleep.
+
+Besides who is next there is the level it runs at, and there is waiting: nobody until the next event, the next step of
+a signal or the end of `hold_s`. Where nodes can be put to sleep or woken, that is asked too, once a pass: together
+with who is next, or by itself where nobody can be chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.heap import push
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+    outlined,
+    over,
+)
+from kilowait.engine.kernels.power_event_loop import advance
+from kilowait.engine.kernels.power_pass import backfill, begin_pass, open_pass
+from kilowait.engine.kernels.power_start import place, reserve, start
+from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_trial_start import rest
+from kilowait.engine.kernels.reservations import EVERY_GROUP
+from kilowait.engine.kernels.scheduling_pass import anything_free
+from kilowait.engine.kernels.state import TIMER
+from kilowait.envs.kernels import decision
+from kilowait.envs.kernels.decision import (
+    ASK,
+    BEHIND,
+    BETWEEN,
+    HAD,
+    HEAD,
+    OVER,
+    nobodys,
+    pass_on,
+    someone_fits,
+)
+from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
+from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+
+__all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "until_asked"]
+
+NODES = 3
+"""Phase: nobody can be chosen, but nodes can be put to sleep or woken."""
+FULL = 2
+"""There is no room left to write down what nodes do."""
+
+
+@kernel
+def fits(s: Any, job: int, level: int) -> bool:
+    """Whether the job could start now at the level (or, under a budget, a later one) and disturb no reservation."""
+    before = s.preferred[natural(job)]
+    s.preferred[natural(job)] = level
+    g = place(s, job, EVERY_GROUP)
+    if g >= 0:
+        rest(s, natural(job))
+    s.preferred[natural(job)] = before
+    return g >= 0
+
+
+@kernel
+def eligible(s: Any, phase: int, at: int) -> bool:
+    """As `deciding.eligible`; who fits at no level does not at full speed. Shown where nobody can be chosen: all."""
+    waiting = s.queue[natural(at)]
+    if phase == HEAD:
+        return waiting.key != HAD and s.fate[natural(waiting.job)].allowed & s.clock[0].open_groups != 0
+    return phase != BEHIND or fits(s, waiting.job, 0)
+
+
+@kernel
+def anyone(s: Any, phase: int) -> bool:
+    """Whether some waiting job may be chosen."""
+    k = s.clock[0]
+    for i in range(k.queue_lo, k.queue_hi):
+        if eligible(s, phase, i):
+            return True
+    return False
+
+
+overdue = over(decision.overdue, eligible=eligible)
+apply = over(decision.apply, place=place, start=start, reserve=reserve)
+
+
+@kernel
+def may_hold(s: Any, patience_s: float) -> bool:
+    """Whether something will happen, or the job waiting longest may be made to wait for a better time."""
+    k = s.clock[0]
+    if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
+        return True
+    return k.queue_hi > k.queue_lo and k.now - s.jobs[s.queue[k.queue_lo].job].submit_s < patience_s
+
+
+@outlined
+def hold(s: Any, copy: Any, source: Any, hold_s: float, patience_s: float) -> None:
+    """Nobody until the next event, or until the next step of a signal if that comes first; `hold_s` at most."""
+    k = s.clock[0]
+    if copy.phase != NODES and copy.look_s <= k.now:
+        first = natural(s.queue[k.queue_lo].job)
+        if k.now - s.jobs[first].submit_s < patience_s:
+            until = k.now + hold_s
+            _, _, step = integrals(source, k.now)
+            if step + 1 < len(source.edge_s):
+                until = min(until, source.edge_s[step + 1])
+            push(
+                s.events, k.events, until, TIMER + 2 * first + 1
+            )  # ends no hold, as it is not held: an instant
+            k.events += 1
+            copy.look_s = until
+    pass_on(s, copy)
+
+
+@kernel
+def forget_look(s: Any, copy: Any) -> None:
+    """Where nobody waits and nothing else is to come, the end of a hold need not come either."""
+    k = s.clock[0]
+    if (
+        k.events == 1
+        and copy.look_s > k.now
+        and k.queue_hi == k.queue_lo
+        and k.next_arrival == len(s.arrivals)
+        and k.next_change == len(s.changes)
+    ):
+        k.events = 0
+        copy.look_s = k.now
+
+
+@kernel
+def worth_choosing(s: Any, ahead: bool) -> bool:
+    """Whether who is first matters: someone fits, or nodes are woken in time for who is reserved for."""
+    return someone_fits(s) or (ahead and s.clock[0].depth > 0 and anything_free(s))
+
+
+@apart
+def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
+    """Go on until there is something to choose (ASK) or every job has ended (OVER); where what nodes do is kept for a
+    log, also until there is no room for it (FULL).
+    """
+    s = lend(s)
+    source = lend_source(source)
+    order = lent(source.order)
+    nothing = s.line_s  # stands where parameters of a rule would
+    k = s.clock[0]
+    while True:
+        if copy.phase == BETWEEN:
+            if s.lever[0].steps + how.rows > len(s.steps):
+                if how.keep != 0:
+                    return FULL
+                reckon(s, copy, source, False)
+            forget_look(s, copy)
+            if not advance(s, nobodys, nothing, nobodys, nothing):
+                return OVER
+            if k.segments >= copy.jobs and k.running == 0:
+                return OVER
+            copy.turned = 0
+            copy.phase = NODES
+            if k.queue_hi > k.queue_lo:
+                open_pass(s)
+                if worth_choosing(s, how.ahead != 0):
+                    begin_pass(s, True)
+                    for i in range(k.queue_lo, k.queue_hi):
+                        s.queue[i].key = 0.0
+                    copy.phase = HEAD
+        if copy.phase == HEAD:
+            if k.open_groups != 0 and worth_choosing(s, how.ahead != 0) and anyone(s, HEAD):
+                return ASK
+            copy.phase = NODES
+            if k.depth > 0 and someone_fits(s):
+                if how.asked_behind != 0:
+                    copy.phase = BEHIND
+                else:
+                    for i in range(k.queue_lo, k.queue_hi):
+                        s.queue[i].key = order[natural(copy.first + s.queue[i].job)]
+                    backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
+        if copy.phase == BEHIND:
+            if someone_fits(s) and anyone(s, BEHIND):
+                return ASK
+            copy.phase = NODES
+        if copy.phase == NODES:
+            if how.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
+                return ASK
+            pass_on(s, copy)

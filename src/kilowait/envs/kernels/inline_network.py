@@ -1,0 +1,141 @@
+"""A small trained network inside the engine: whole runs without a step back into Python.
+
+Only networks that look at every job by itself, beside the summary, and choose among jobs: their choice is the
+largest of one number a job. Weights stand with inputs first, so that the innermost loop runs over outputs and the
+compiler may do several at once without changing a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    signed_kernel,
+)
+from kilowait.envs.kernels.decision import OVER, apply, until_asked
+from kilowait.envs.kernels.reward import pay
+from kilowait.envs.kernels.state_stack import lend_source, one
+from kilowait.envs.kernels.step import lend_scene, see
+
+__all__ = ["Layers", "thought_for"]
+
+Floats = npt.NDArray[np.float32]
+
+
+class Layers(NamedTuple):
+    """Weights of the network: features, summary, hidden layers with ReLU, one number a job."""
+
+    job: Floats  # (features, width)
+    summary: Floats  # (summary, width)
+    bias: Floats  # (width,)
+    hidden: Floats  # (layers, width, width)
+    hidden_bias: Floats  # (layers, width)
+    out: Floats  # (width,)
+
+
+@kernel
+def lend_layers(a: Any) -> Layers:
+    """The layers with references that are not counted."""
+    return Layers(
+        lent(a.job), lent(a.summary), lent(a.bias), lent(a.hidden), lent(a.hidden_bias), lent(a.out)
+    )
+
+
+@apart
+def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
+    """The allowed slot of the largest number, the first of them where there are several."""
+    net = lend_layers(net)
+    jobs = lent(jobs)
+    mask = lent(mask)
+    summary = lent(summary)
+    context = lent(context)
+    h = lent(h)
+    h2 = lent(h2)
+    width = len(net.bias)
+    for o in range(width):
+        context[o] = net.bias[o]
+    for i in range(len(summary)):
+        for o in range(width):
+            context[o] += net.summary[i, o] * summary[i]
+    best = -1
+    most = np.float32(0.0)
+    for slot in range(shown):
+        if mask[slot] == 0:
+            continue
+        for o in range(width):
+            h[o] = context[o]
+        for i in range(jobs.shape[1]):
+            for o in range(width):
+                h[o] += net.job[i, o] * jobs[slot, i]
+        for layer in range(len(net.hidden)):
+            for o in range(width):
+                h2[o] = net.hidden_bias[layer, o]
+            for i in range(width):
+                if h[i] > 0:
+                    for o in range(width):
+                        h2[o] += net.hidden[layer, i, o] * h[i]
+            for o in range(width):
+                h[o] = h2[o]
+        value = np.float32(0.0)
+        for o in range(width):
+            if h[o] > 0:
+                value += net.out[o] * h[o]
+        if best < 0 or value > most:
+            best = slot
+            most = value
+    return best
+
+
+def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+    """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
+    a = lend_scene(a)
+    source = lend_source(source)
+    net = lend_layers(net)
+    how = a.how[0]
+    context = np.zeros(len(net.bias), np.float32)
+    h = np.zeros(len(net.bias), np.float32)
+    h2 = np.zeros(len(net.bias), np.float32)
+    for b in range(lo, hi):
+        s = one(t, b)
+        copy = a.copies[b]
+        while not copy.over:
+            slot = best_slot(net, a.jobs[b], a.mask[b], a.summary[b], copy.shown, context, h, h2)
+            if slot >= 0:  # else an episode without a choice: it only has to be ended
+                apply(s, copy, a.slots[b, slot])
+            copy.steps += 1
+            on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+            copy.over = on == OVER
+            a.over[b] = on == OVER
+            see(s, a, source, b, a.summary)
+        a.reward[b] += pay(
+            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+        )
+        note = a.finished[b]
+        note[0] = copy.total
+        note[1] = copy.steps
+        note[2] = copy.invalid
+        for term in range(len(a.weights)):
+            note[3 + term] = a.paid[b, term]
+
+
+@cache
+def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
+    signature = types.void(state, scene, source, net, types.int64, types.int64)
+    return signed_kernel(_think, signature, "envs")
+
+
+def thought_for(state: Any, scene: Any, source: Any, net: Layers) -> Callable[..., Any]:
+    """The kernel that plays these very arrays with these layers."""
+    if numba.config.DISABLE_JIT:
+        return _compiled(types.int64, types.int64, types.int64, types.int64)
+    return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))

@@ -1,0 +1,100 @@
+"""The graph of jobs: which of the shown ones have to do with one another, as bits of `observing.EDGES`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.gpu.state import RUNNING, lend
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+)
+from kilowait.envs.kernels.decision_gpu import type_of
+from kilowait.envs.kernels.state_stack_gpu import lend_source
+
+__all__ = ["join"]
+
+NEAR_S = 600.0
+
+
+@apart
+def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
+    """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
+    s = lend(s)
+    source = lend_source(source)
+    free = lent(free)
+    slots = lent(slots)
+    edges = lent(edges)
+    for kind in range(len(free)):
+        free[kind, 0] = 0
+        free[kind, 1] = 0
+        for i in range(s.type_lo[kind], s.type_lo[kind + 1]):
+            free[kind, 0] += s.nodes[s.by_type[i]].milli
+            free[kind, 1] += s.nodes[s.by_type[i]].cpu
+    for i in range(len(slots)):
+        for j in range(len(slots)):
+            edges[i, j] = 0
+    rows = copy.shown + copy.victims
+    for i in range(rows):
+        a = natural(_row(copy, slots, victims, i))
+        for j in range(i, rows):
+            b = natural(_row(copy, slots, victims, j))
+            bits = _bits(s, source, free, natural(slots[a]), natural(slots[b]))
+            edges[a, b] = bits
+            edges[b, a] = bits
+
+
+@kernel
+def _row(copy: Any, slots: Any, victims: int, number: int) -> int:
+    """The slot of the so-manyth shown job: waiting ones come first, running ones have the last slots."""
+    return number if number < copy.shown else len(slots) - victims + number - copy.shown
+
+
+@kernel
+def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
+    a = s.seen[one]
+    b = s.seen[other]
+    bits = 0
+    if (a.user >= 0 and a.user == b.user) or (a.account >= 0 and a.account == b.account):
+        bits |= 1
+    if _rivals(s, source, free, one, other):
+        bits |= 2
+    if abs(s.fate[one].arrival_s - s.fate[other].arrival_s) <= NEAR_S:
+        bits |= 4
+    return bits
+
+
+@kernel
+def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
+    """Whether there are types that both may use, and not enough free of them for what both still want."""
+    common = _types(s, source, one) & _types(s, source, other)
+    if common == 0:
+        return False
+    milli = 0
+    cpu = 0
+    for kind in range(len(free)):
+        if (common >> kind) & 1:
+            milli += free[kind, 0]
+            cpu += free[kind, 1]
+    gpus = _wanted(s, one, 1000.0 * s.seen[one].gpu_share) + _wanted(
+        s, other, 1000.0 * s.seen[other].gpu_share
+    )
+    cores = _wanted(s, one, float(s.fate[one].cpu * s.fate[one].pieces)) + _wanted(
+        s, other, float(s.fate[other].cpu * s.fate[other].pieces)
+    )
+    return gpus > milli + 0.5 or cores > cpu + 0.5
+
+
+@kernel
+def _types(s: Any, source: Any, job: int) -> int:
+    """Types, as bits, that a waiting job may use, or on which a running one lies."""
+    fate = s.fate[job]
+    return 1 << type_of(s, job) if fate.status == RUNNING else source.may[fate.kind]
+
+
+@kernel
+def _wanted(s: Any, job: int, amount: float) -> float:
+    """A running job has what it wants."""
+    return 0.0 if s.fate[job].status == RUNNING else amount

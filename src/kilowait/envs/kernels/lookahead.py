@@ -1,0 +1,301 @@
+"""Futures tried out: what is known at a decision is copied to a stage, and the engine runs on there.
+
+On the stage nobody arrives, running jobs end when they are believed to and waiting ones run as long as is planned: the
+truth is never copied. A choice is made, then a base rule decides everything, and what the waiting jobs pay is added up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.kernels.event_loop import advance
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+    over,
+)
+from kilowait.engine.kernels.queue import end_pass
+from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
+from kilowait.engine.kernels.state import FINISH, QUEUED, State, lend
+from kilowait.envs.kernels.decision import (
+    HEAD,
+    apply,
+    eligible,
+    nobodys,
+)
+from kilowait.envs.kernels.reward import slowdown
+
+__all__ = ["PLAN", "Stage", "best_choice", "lend_stage", "score_of", "set_stage", "stage_of"]
+
+PLAN = np.dtype(
+    [
+        ("width", np.int64),  # choices that are tried
+        ("depth", np.int64),  # starts after which a rehearsal ends
+        ("waits", np.int64),  # the objective: 0 bounded slowdown, 1 wait
+        ("moving", np.int64),  # the base rule is scored at every pass
+        ("decisions", np.int64),  # counted: choices among several jobs
+        ("rehearsals", np.int64),  # counted: futures tried out for them
+        ("starts", np.int64),  # counted: starts in these
+    ],
+    align=True,
+)
+"""How to look ahead, and what was done."""
+
+
+class Stage(NamedTuple):
+    """Where futures are tried out. Jobs are numbered anew: the running ones, then the waiting ones by number."""
+
+    plan: npt.NDArray[Any]  # (1,) PLAN
+    slot: npt.NDArray[np.int64]  # (n,) waiting job to what the asker calls it; -1: it may not be chosen
+    opening: State  # as things stand at the decision
+    play: State  # the same, run on
+
+
+def stage_of(state: State, width: int, depth: int, waits: bool, moving: bool) -> Stage:
+    """A stage for decisions in this state, whose arrays are as those of a run (or of one row of a stack)."""
+    plan = np.zeros(1, PLAN).view(np.recarray)
+    plan["width"], plan["depth"], plan["waits"], plan["moving"] = width, depth, waits, moving
+    opening = _blank(state)
+    # What a rehearsal only reads is not copied for it.
+    play = _blank(state)._replace(jobs=opening.jobs, need=opening.need, preference=opening.preference)
+    return Stage(plan, np.zeros(len(state.jobs), np.int64), opening, play)
+
+
+def _blank(state: State) -> State:
+    """Arrays for as many jobs. Nobody touches more of them than there are jobs waiting and running."""
+    none = {"rare", "arrivals", "changes", "announcements", "usage"}
+    kept = {"groups", "pools", "preference"}
+    made = {}
+    for name, array in state._asdict().items():
+        if name in kept:
+            made[name] = array.copy()
+        else:
+            made[name] = np.zeros((0 if name in none else len(array), *array.shape[1:]), array.dtype)
+            if array.dtype.names:
+                made[name] = made[name].view(np.recarray)
+    return State(**made)
+
+
+@kernel
+def lend_stage(a: Any) -> Stage:
+    """The stage with references that are not counted."""
+    return Stage(lent(a.plan), lent(a.slot), lend(a.opening), lend(a.play))
+
+
+@kernel
+def score_of(s: Any, job: int, moving: int, score: Any, parameters: Any) -> float:
+    """The base rule's score of a waiting job: as of now, or as of its arrival if its order stays."""
+    k = s.clock[0]
+    seen = s.jobs[job]
+    value = score(seen, k.now if moving != 0 else seen.submit_s, parameters)
+    if value != value:
+        k.bad_score = job + 1
+    return value
+
+
+@kernel
+def bring(s: Any, job: int, t: Any, to: int) -> None:
+    """Copy a job to the stage; there it runs for what planners plan with."""
+    t.jobs[to] = s.jobs[job]
+    t.fate[to] = s.fate[job]
+    t.fate[to].run_s = s.jobs[job].planned_s
+    for column in range(s.need.shape[1]):
+        t.need[to, column] = s.need[job, column]
+
+
+@kernel
+def furnish(s: Any, t: Any) -> None:
+    """Copy clock, groups, pools and timeline."""
+    t.clock[0] = s.clock[0]
+    for g in range(len(s.groups)):
+        t.groups[g] = s.groups[g]
+    for p in range(len(s.pools)):
+        t.pools[p] = s.pools[p]
+    k = s.clock[0]
+    if k.timeline:
+        for i in range(k.line_lo, k.line_hi):
+            t.line_s[i] = s.line_s[i]
+            for p in range(len(s.pools)):
+                t.line_free[i, p] = s.line_free[i, p]
+
+
+@apart
+def set_stage(s: Any, a: Any, score: Any, parameters: Any) -> None:
+    """Copy what is known now to the stage, the queue in the order of the base rule."""
+    s = lend(s)
+    a = lend_stage(a)
+    t = a.opening
+    moving = a.plan[0].moving
+    furnish(s, t)
+    k = s.clock[0]
+    running = natural(k.running)
+    waiting = natural(k.queue_hi - k.queue_lo)
+    for i in range(running):
+        end_s = s.beliefs[i].key
+        bring(s, natural(s.beliefs[i].job), t, i)
+        t.beliefs[i].key = end_s
+        t.beliefs[i].job = i
+        t.events[i].key = end_s  # in the order of time: a heap as it stands
+        t.events[i].job = FINISH + i
+        t.segments[i] = i
+    for i in range(waiting):
+        job = natural(s.queue[natural(k.queue_lo + i)].job)
+        bring(s, job, t, running + i)
+        t.picks[i].key = score_of(s, job, moving, score, parameters)
+        t.picks[i].job = running + i
+    heapify(t.picks, waiting)
+    for i in range(waiting):
+        job = natural(t.picks[0].job)
+        pop(t.picks, waiting - i)
+        there = s.queue[natural(k.queue_lo + job - running)]
+        here = t.queue[i]
+        here.key = there.key  # whether it had its turn in this pass
+        here.job = job
+        here.need = there.need
+        here.planned_s = there.planned_s
+    c = t.clock[0]
+    c.events = running
+    c.segments = running
+    c.next_arrival = 0
+    c.next_change = 0
+    c.next_announcement = 0
+    c.queue_lo = 0
+    c.queue_hi = waiting
+    c.moving = 0  # until this pass is over the order stays
+    c.dependents = 0
+    c.cancels = 0
+    c.settled = 0
+    c.fresh = 0
+
+
+@kernel
+def place_in_order(s: Any, job: int) -> int:
+    """Where the job stands in a queue in any order."""
+    at = natural(s.clock[0].queue_lo)
+    while s.queue[at].job != job:
+        at += 1
+    return at
+
+
+take = over(apply, place_of=place_in_order)
+
+
+@kernel
+def next_in_order(s: Any) -> int:
+    """The first job of the queue that may still be first in this pass; -1: none."""
+    k = s.clock[0]
+    if k.open_groups != 0:
+        for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+            if eligible(s, HEAD, i):
+                return s.queue[i].job
+    return -1
+
+
+@kernel
+def repeat(t: Any, w: Any) -> None:
+    """Set the play back to the opening."""
+    furnish(t, w)
+    k = t.clock[0]
+    running = natural(k.running)
+    waiting = natural(k.queue_hi)
+    for i in range(running):
+        w.beliefs[i] = t.beliefs[i]
+        w.events[i] = t.events[i]
+        w.segments[i] = t.segments[i]
+    for i in range(running + waiting):
+        w.fate[i] = t.fate[i]
+    for i in range(waiting):
+        w.queue[i] = t.queue[i]
+
+
+@kernel
+def pays(s: Any, job: int, start_s: float, waits: int) -> float:
+    """What a job pays for starting at that time, if it runs as planned."""
+    seen = s.jobs[job]
+    wait_s = start_s - seen.submit_s
+    return wait_s if waits else slowdown(wait_s, seen.planned_s)
+
+
+@apart
+def rehearse(a: Any, job: int, score: Any, parameters: Any) -> float:
+    """What the waiting jobs pay if this one is chosen and the base rule decides all else."""
+    a = lend_stage(a)
+    plan = a.plan[0]
+    w = a.play
+    repeat(a.opening, w)
+    k = w.clock[0]
+    nothing = w.line_s
+    running = natural(k.running)
+    waiting = natural(k.queue_hi)
+    while job >= 0:  # the pass in which the choice is made, to its end
+        take(w, w, job)
+        job = next_in_order(w)
+    if k.depth > 0:
+        backfill(w, k.queue_lo, False, -1, 0, nobodys, nothing)
+    end_pass(w)
+    k.moving = plan.moving
+    last = running + plan.depth
+    while k.segments < last and k.queue_hi > k.queue_lo and advance(w, nobodys, nothing, nobodys, nothing):
+        if k.moving:
+            score_waiting(w, score, parameters)
+        schedule(w, True, nobodys, nothing)
+    plan.rehearsals += 1
+    plan.starts += k.segments - running
+    # In the order of numbers, so that equal futures cost the same to the last bit.
+    cost = 0.0
+    for i in range(running, running + waiting):
+        fate = w.fate[i]
+        cost += pays(w, i, fate.start_s if fate.status != QUEUED else k.now, plan.waits)
+    return cost
+
+
+@apart
+def best_choice(a: Any, score: Any, parameters: Any) -> int:
+    """The waiting job, counted from 0, of the cheapest future; -1: nobody may be chosen.
+
+    Tried are the first by the base rule and, last, whoever has waited longest. Of equal ones the first is taken.
+    """
+    a = lend_stage(a)
+    plan = a.plan[0]
+    t = a.opening
+    k = t.clock[0]
+    running = natural(k.running)
+    waiting = natural(k.queue_hi)
+    choices = 0
+    oldest = -1
+    need = 0
+    for i in range(waiting):
+        need += t.queue[i].need
+        if a.slot[i] >= 0:
+            choices += 1
+            oldest = i if oldest < 0 else oldest
+    # Nothing to compare: one choice only, or everybody starts now, whoever is first.
+    alike = plan.width == 1 or choices <= 1 or (k.one_pool != 0 and need <= t.pools[0].free)
+    plan.decisions += 0 if alike else 1
+    best = -1
+    least = np.inf
+    tried = 0
+    oldest_too = False
+    for i in range(waiting):
+        who = natural(t.queue[i].job) - running
+        if a.slot[who] < 0:
+            continue
+        if alike:
+            return who
+        if tried == plan.width - 1 and not oldest_too:
+            who = oldest
+        oldest_too = oldest_too or who == oldest
+        cost = rehearse(a, running + who, score, parameters)
+        if best < 0 or cost < least:
+            least = cost
+            best = who
+        tried += 1
+        if tried == plan.width:
+            break
+    return best

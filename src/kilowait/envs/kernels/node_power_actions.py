@@ -1,0 +1,70 @@
+"""Nodes put to sleep or woken by whoever is asked, besides what they do by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.node_sleep import fall_asleep
+from kilowait.engine.kernels.node_wake import put_to_sleep, rouse
+
+__all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
+
+
+@kernel
+def kept_awake(s: Any, g: int) -> int:
+    """Idle nodes of the group that the levers keep awake now."""
+    group = s.sleepers[g]
+    while (
+        group.reserve_at + 1 < group.reserve_end and s.reserve[group.reserve_at + 1].time_s <= s.clock[0].now
+    ):
+        group.reserve_at += 1
+    return s.reserve[group.reserve_at].nodes + group.spare
+
+
+@outlined
+def can_sleep(s: Any) -> bool:
+    """Whether some idle node may be put to sleep."""
+    for g in range(len(s.sleepers)):
+        if s.sleepers[g].sleeps and s.sleepers[g].awake > kept_awake(s, g):
+            return True
+    return False
+
+
+@outlined
+def put_all_to_sleep(s: Any) -> None:
+    """All idle nodes of all groups begin to fall asleep, but those that are kept awake."""
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            kept = kept_awake(s, g)
+            while group.awake > kept:
+                put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - kept))
+
+
+@outlined
+def can_wake(s: Any) -> bool:
+    """Whether some node sleeps and waiting jobs ask for more than are awake or waking."""
+    asked = s.lever[0].asked
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            fall_asleep(s, g)
+            if group.asleep > 0 and asked > group.awake + group.waking:
+                return True
+            asked -= group.awake + group.waking
+    return False
+
+
+@outlined
+def wake_for_waiting(s: Any) -> None:
+    """As many sleeping nodes begin to wake as waiting jobs ask for beyond those awake or waking."""
+    asked = s.lever[0].asked
+    for g in range(len(s.sleepers)):
+        group = s.sleepers[g]
+        if group.sleeps:
+            fall_asleep(s, g)
+            woken = min(group.asleep, asked - group.awake - group.waking)
+            if woken > 0:
+                rouse(s, g, woken)
+            asked -= group.awake + group.waking

@@ -1,0 +1,168 @@
+"""Filling the observation: which waiting jobs are shown, their numbers, the mask, the summary, the edges.
+
+Shown are all waiting jobs if there are slots for them. Else half the slots are for those that have waited longest, so
+that no job is hidden for ever, and half for those of the least estimated node-seconds; only jobs that may be chosen.
+"""
+
+from __future__ import annotations
+
+from math import cos, log1p, pi, sin
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.kernels.event_loop import next_event_s
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.jit import (
+    apart,
+    lent,
+    natural,
+    outlined,
+)
+from kilowait.engine.kernels.state import lend
+from kilowait.envs.kernels.decision import (
+    BEHIND,
+    HEAD,
+    eligible,
+    most_free,
+    overdue,
+)
+from kilowait.envs.kernels.state_stack import lend_source
+from kilowait.envs.observation_spec import FEATURES, FIXED
+
+__all__ = ["look"]
+
+NEAR_S = 600.0
+COLUMNS = len(FEATURES)
+"""Of a job; further ones that never change come after them."""
+
+
+@outlined
+def most_relevant(s: Any, copy: Any, slots: Any) -> int:
+    """Fill the slots where more jobs wait than there are slots; how many are filled."""
+    k = s.clock[0]
+    room = len(slots)
+    shown = 0
+    at = k.queue_lo
+    while at < k.queue_hi and shown < room // 2:
+        if eligible(s, copy.phase, at):
+            slots[shown] = s.queue[at].job
+            shown += 1
+        at += 1
+    count = 0
+    while at < k.queue_hi:
+        place = s.queue[at]
+        if eligible(s, copy.phase, at):
+            s.picks[count].key = place.need * s.jobs[natural(place.job)].estimate_s
+            s.picks[count].job = place.job
+            count += 1
+        at += 1
+    heapify(s.picks, count)
+    while count > 0 and shown < room:
+        slots[shown] = s.picks[0].job
+        pop(s.picks, count)
+        count -= 1
+        shown += 1
+    return shown
+
+
+@apart
+def look(
+    s: Any, copy: Any, source: Any, nodes: float, max_wait_s: float, hold: bool,
+    jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any,
+) -> None:  # fmt: skip
+    """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
+    s = lend(s)
+    source = lend_source(source)
+    jobs = lent(jobs)
+    mask = lent(mask)
+    summary = lent(summary)
+    slots = lent(slots)
+    edges = lent(edges)
+    k = s.clock[0]
+    now = k.now
+    waiting = natural(k.queue_hi - k.queue_lo)
+    free = float(most_free(s))
+    late = overdue(s, max_wait_s) if copy.phase == HEAD else -1
+    before = copy.shown
+    if waiting <= len(slots):
+        shown = waiting
+        for i in range(waiting):
+            slots[i] = s.queue[natural(k.queue_lo + i)].job
+    else:
+        shown = most_relevant(s, copy, slots)
+    shown = natural(shown)
+    for i in range(shown):
+        job = natural(slots[i])
+        seen = s.jobs[job]
+        estimate = seen.estimate_s
+        need = float(s.fate[job].least_need)
+        wait = now - seen.submit_s
+        row = jobs[i]
+        fixed = source.features[natural(copy.first + job)]
+        for f in range(FIXED):
+            row[f] = fixed[f]
+        row[4] = wait / (wait + 3600.0)
+        row[5] = wait / (wait + 86400.0)
+        row[6] = wait / (wait + estimate)
+        row[7] = 1.0 if need <= free else 0.0
+        row[8] = (free - need) / nodes
+        row[9] = i / waiting
+        for f in range(FIXED, len(fixed)):
+            row[COLUMNS - FIXED + f] = fixed[f]
+        if late >= 0:
+            mask[i] = late == job
+        elif waiting <= len(slots):
+            mask[i] = eligible(s, copy.phase, k.queue_lo + i)
+        else:
+            mask[i] = 1
+    for i in range(shown, before):
+        mask[i] = 0
+        for f in range(jobs.shape[1]):
+            jobs[i, f] = 0.0
+    copy.shown = shown
+    if hold:
+        mask[len(slots)] = copy.phase == HEAD and late < 0 and next_event_s(s) < np.inf
+    work = 0.0
+    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        work += s.queue[i].need * s.jobs[natural(s.queue[i].job)].estimate_s
+    release = max(s.beliefs[0].key - now, 0.0) if k.running > 0 else 0.0
+    summary[0] = free / nodes
+    summary[1] = log1p(float(waiting)) / 5.0
+    summary[2] = log1p(work / (3600.0 * nodes)) / 3.0
+    summary[3] = log1p(float(k.running)) / 5.0
+    summary[4] = release / (release + 3600.0)
+    summary[5] = 1.0 if copy.phase == BEHIND else 0.0
+    summary[6] = (waiting - shown) / waiting if waiting > 0 else 0.0
+    day = 2.0 * pi * (now / 86400.0 - np.floor(now / 86400.0))
+    week = 2.0 * pi * (now / 604800.0 - np.floor(now / 604800.0))
+    summary[7] = sin(day)
+    summary[8] = cos(day)
+    summary[9] = sin(week)
+    summary[10] = cos(week)
+    if len(edges) > 0:
+        join(s, copy, source, free, slots, shown, max(before, shown), edges)
+
+
+@outlined
+def join(
+    s: Any, copy: Any, source: Any, free: float, slots: Any, shown: int, before: int, edges: Any
+) -> None:
+    """Edges between the shown jobs, as bits of observing.EDGES."""
+    for a in range(before):
+        for b in range(before):
+            bits = 0
+            if a < shown and b < shown:
+                one = slots[a]
+                other = slots[b]
+                here = copy.first + one
+                there = copy.first + other
+                if source.user[here] == source.user[there] or (
+                    source.account[here] >= 0 and source.account[here] == source.account[there]
+                ):
+                    bits |= 1
+                if s.fate[one].least_need + s.fate[other].least_need > free:
+                    bits |= 2
+                if abs(s.jobs[one].submit_s - s.jobs[other].submit_s) <= NEAR_S:
+                    bits |= 4
+            edges[a, b] = bits

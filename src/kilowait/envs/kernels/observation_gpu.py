@@ -1,0 +1,302 @@
+"""Filling the observation: which jobs are shown, their numbers, the mask, the summary.
+
+Shown are all waiting jobs if there are slots for them. Else half the slots are for those that have come first, so that
+no job is hidden for ever, and half for those of the least remaining GPU-seconds, by estimates; first of those that may
+start now, and if slots are left, of the others. Running jobs that may be put out have slots of their own, after these:
+those with the most remaining GPU-seconds.
+"""
+
+from __future__ import annotations
+
+from math import cos, log, log1p, pi, sin
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.gpu.job_progress import done_at
+from kilowait.engine.gpu.state import RUNNING, lend
+from kilowait.engine.kernels.heap import heapify, pop
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+)
+from kilowait.envs.gpu.observation_spec import FIXED, MOVING
+from kilowait.envs.kernels.decision_gpu import (
+    PASS,
+    allowed,
+    first_late,
+    may_hold,
+    on_types,
+    put_out,
+    type_of,
+    waited,
+    wanted_types,
+)
+from kilowait.envs.kernels.state_stack_gpu import lend_source
+
+__all__ = ["look"]
+
+BEFORE = len(FIXED)
+AFTER = len(MOVING)
+
+
+@kernel
+def _left(s: Any, job: int) -> float:
+    """Seconds of work left, by the estimate."""
+    fate = s.fate[job]
+    done = done_at(fate, s.clock[0].now) if fate.status == RUNNING else fate.done
+    return max(fate.estimate_s - done, 1.0)
+
+
+@kernel
+def _may_start(
+    s: Any, source: Any, found: Any, copy: Any, by_type: bool, late: int, only: bool, job: int
+) -> bool:
+    if only:
+        return job == late
+    bits = on_types(s, found, copy.moment, job)
+    can = allowed(s, source.may, late, job, bits)
+    return can != 0 and (can == bits or by_type)
+
+
+@apart
+def _most_relevant(
+    s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
+) -> int:
+    """Fill the slots where more jobs wait than there are slots; how many are filled."""
+    s = lend(s)
+    source = lend_source(source)
+    found = lent(found)
+    slots = lent(slots)
+    k = s.clock[0]
+    shown = 0
+    at = k.queue_lo
+    while at < k.queue_hi and shown < room // 2:
+        if _may_start(s, source, found, copy, by_type, late, only, s.queue[at].job):
+            slots[shown] = s.queue[at].job
+            shown += 1
+        at += 1
+    count = 0
+    while at < k.queue_hi:
+        job = s.queue[at].job
+        if _may_start(s, source, found, copy, by_type, late, only, job):
+            s.order[count].key = s.seen[job].gpu_share * _left(s, job)
+            s.order[count].job = job
+            count += 1
+        at += 1
+    heapify(s.order, count)
+    while count > 0 and shown < room:
+        slots[shown] = s.order[0].job
+        pop(s.order, count)
+        count -= 1
+        shown += 1
+    at = k.queue_lo
+    while at < k.queue_hi and shown < room:
+        if not _may_start(s, source, found, copy, by_type, late, only, s.queue[at].job):
+            slots[shown] = s.queue[at].job
+            shown += 1
+        at += 1
+    return shown
+
+
+@apart
+def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
+    """Fill the last slots with running jobs that may be put out; how many there are."""
+    s = lend(s)
+    source = lend_source(source)
+    slots = lent(slots)
+    k = s.clock[0]
+    lo = len(slots) - room
+    wanted = wanted_types(s, source.may)
+    count = 0
+    for i in range(k.running):
+        job = s.runners[i]
+        if put_out(s, job, starts) and (wanted >> type_of(s, job)) & 1:
+            s.order[count].key = -s.seen[job].gpu_share * _left(s, job)
+            s.order[count].job = job
+            count += 1
+    heapify(s.order, count)
+    shown = 0
+    while count > 0 and shown < room:
+        slots[lo + shown] = s.order[0].job
+        pop(s.order, count)
+        count -= 1
+        shown += 1
+    return shown
+
+
+@kernel
+def _place_of(s: Any, job: int) -> int:
+    """How many jobs stand before it in the queue, which is by number."""
+    k = s.clock[0]
+    lo = k.queue_lo
+    hi = k.queue_hi
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if s.queue[middle].job < job:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo - k.queue_lo
+
+
+@kernel
+def _describe(
+    s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, held: float, row: Any
+) -> None:
+    """The numbers of a job but for its place in the queue, whether it runs, and where it fits."""
+    fate = s.fate[job]
+    fixed = source.features[natural(copy.first + job)]
+    many = natural(len(fixed))
+    for f in range(many):
+        row[f] = fixed[f]
+    if fate.starts == 0:
+        row[many] = fixed[0]
+        row[many + 1] = source.area[natural(copy.first + job)]
+    else:
+        left = _left(s, job)
+        row[many] = log(left / 3600.0) / 3.0
+        row[many + 1] = log1p(left * s.seen[job].gpu_share / (gpus * 3600.0)) / 3.0
+    row[many + 2] = held / (held + 3600.0)
+    row[many + 3] = wait / (wait + 3600.0)
+    row[many + 4] = wait / (wait + 86400.0)
+    row[many + 5] = wait / (wait + fate.estimate_s)
+
+
+@apart
+def look(
+    s: Any, copy: Any, source: Any, how: Any, found: Any, jobs: Any, mask: Any, summary: Any, slots: Any
+) -> None:
+    """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
+    s = lend(s)
+    source = lend_source(source)
+    found = lent(found)
+    jobs = lent(jobs)
+    mask = lent(mask)
+    summary = lent(summary)
+    slots = lent(slots)
+    k = s.clock[0]
+    now = k.now
+    asked = copy.phase == PASS
+    by_type = how.by_type != 0
+    types = s.speed.shape[1]
+    many = natural(source.features.shape[1])
+    last = many + AFTER
+    room = len(slots) - how.victims
+    choices = how.choices
+    ways = 1 + types if by_type else 1
+    waiting = natural(k.queue_hi - k.queue_lo)
+    late = first_late(s, how.max_wait_s)
+    only = late >= 0 and on_types(s, found, copy.moment, late) != 0
+    before = copy.shown
+    if waiting <= room:
+        shown = waiting
+        for i in range(waiting):
+            slots[i] = s.queue[natural(k.queue_lo + i)].job
+    else:
+        shown = natural(_most_relevant(s, copy, source, found, by_type, late, only, room, slots))
+    for i in range(shown):
+        job = natural(slots[i])
+        row = jobs[i]
+        _describe(s, copy, source, how.gpus, job, waited(s, job), s.fate[job].attained_s, row)
+        row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
+        row[many + 7] = 0.0
+        bits = on_types(s, found, copy.moment, job)
+        for kind in range(types):
+            row[last + kind] = (bits >> kind) & 1
+        can = allowed(s, source.may, late, job, bits)
+        if not asked or (only and job != late):
+            can = 0
+        anywhere = can != 0 and can == bits
+        at = natural(i * choices)
+        for _ in range(choices // ways):
+            mask[at] = anywhere
+            if by_type:
+                for kind in range(types):
+                    mask[at + 1 + kind] = (can >> kind) & 1
+            at += ways
+    _clear(jobs, mask, choices, shown, before)
+    copy.shown = shown
+    if how.victims > 0:
+        before = room + copy.victims
+        copy.victims = _victims(s, source, how.starts, how.victims, slots) if asked and not only else 0
+        for i in range(room, room + copy.victims):
+            job = natural(slots[i])
+            row = jobs[natural(i)]
+            held = now - s.fate[job].start_s + s.fate[job].attained_s
+            _describe(s, copy, source, how.gpus, job, now - s.fate[job].arrival_s - held, held, row)
+            row[many + 6] = 0.0
+            row[many + 7] = 1.0
+            for kind in range(types):
+                row[last + kind] = kind == type_of(s, job)
+            mask[natural(i * choices)] = 1
+        _clear(jobs, mask, choices, room + copy.victims, before)
+    if how.hold != 0:
+        mask[len(mask) - 1] = asked and may_hold(s, only)
+    _sum_up(s, source, how, waiting, shown, summary)
+
+
+@kernel
+def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
+    """Nothing in these slots."""
+    for i in range(natural(lo), hi):
+        for f in range(jobs.shape[1]):
+            jobs[i, f] = 0.0
+        for c in range(natural(i * choices), (i + 1) * choices):
+            mask[c] = 0
+
+
+@kernel
+def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: Any) -> None:
+    k = s.clock[0]
+    now = k.now
+    gpus = how.gpus
+    types = s.speed.shape[1]
+    free = 0
+    whole = 0
+    widest = 0
+    for kind in range(types):
+        milli = 0
+        cpu = 0
+        for i in range(s.type_lo[kind], s.type_lo[kind + 1]):
+            n = s.nodes[s.by_type[i]]
+            milli += n.milli
+            cpu += n.cpu
+            whole += n.whole
+            widest = max(widest, n.whole)
+        free += milli
+        summary[14 + kind] = (
+            milli / source.type_milli[kind]
+            if source.type_milli[kind] > 0
+            else (cpu / max(source.type_cpu[kind], 1))
+        )
+    backlog = 0.0
+    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        job = natural(s.queue[i].job)
+        backlog += s.seen[job].gpu_share * _left(s, job)
+    ahead = 0.0
+    release = np.inf
+    for i in range(natural(k.running)):
+        job = natural(s.runners[i])
+        left = _left(s, job)
+        ahead += s.seen[job].gpu_share * left
+        release = min(release, left / s.fate[job].rate)
+    release = release if k.running > 0 else 0.0
+    summary[0] = free / (1000.0 * gpus)
+    summary[1] = whole / gpus
+    summary[2] = widest / how.widest
+    summary[3] = log1p(float(waiting)) / 5.0
+    summary[4] = log1p(backlog / (3600.0 * gpus)) / 3.0
+    summary[5] = log1p(float(k.running)) / 5.0
+    summary[6] = log1p(ahead / (3600.0 * gpus)) / 3.0
+    summary[7] = log1p(float(k.ending)) / 5.0
+    summary[8] = release / (release + 3600.0)
+    summary[9] = (waiting - shown) / waiting if waiting > 0 else 0.0
+    day = 2.0 * pi * (now / 86400.0 - np.floor(now / 86400.0))
+    week = 2.0 * pi * (now / 604800.0 - np.floor(now / 604800.0))
+    summary[10] = sin(day)
+    summary[11] = cos(day)
+    summary[12] = sin(week)
+    summary[13] = cos(week)

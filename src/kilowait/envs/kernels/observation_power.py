@@ -1,0 +1,133 @@
+"""Write the observation with power controls: that of `envs.kernels.observation`, then DVFS, power, nodes, signals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.jit import (
+    apart,
+    lent,
+    natural,
+    outlined,
+    over,
+)
+from kilowait.engine.kernels.power_state import lend
+from kilowait.envs.kernels import observation
+from kilowait.envs.kernels.decision import BEHIND, HEAD
+from kilowait.envs.kernels.decision_power import (
+    NODES,
+    eligible,
+    fits,
+    may_hold,
+    overdue,
+)
+from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
+from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+from kilowait.envs.observation_spec import SUMMARY
+from kilowait.envs.power.observation_spec import CARBON_UNIT, PRICE_UNIT
+from kilowait.envs.power.signal_features import FARTHEST, TOLD_EVERY_S
+
+__all__ = ["look"]
+
+COLUMNS = len(SUMMARY)
+UNITS = (CARBON_UNIT, PRICE_UNIT)
+
+_look = over(
+    observation.look,
+    lend=lend,
+    lend_source=lend_source,
+    eligible=eligible,
+    overdue=overdue,
+    most_relevant=over(observation.most_relevant, inlined=False, eligible=eligible),
+)
+
+
+@outlined
+def running_w(s: Any, copy: Any, source: Any) -> float:
+    """What the jobs that run now draw above their idle nodes."""
+    k = s.clock[0]
+    watts = 0.0
+    for i in range(natural(k.running)):
+        job = natural(s.beliefs[i].job)
+        fate = s.fate[job]
+        if fate.start_s <= k.now:
+            watts += source.above_w[fate.group, source.kind[natural(copy.first + job)], fate.level]
+    return watts
+
+
+@outlined
+def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) -> None:
+    """What nodes do and draw."""
+    watts = source.building[0].base_w + running_w(s, copy, source)
+    idle = 0.0
+    asleep = 0
+    turning = 0
+    for g in range(len(s.groups)):
+        group = s.sleepers[g]
+        idle += s.pools[s.groups[g].pool_lo].free - group.falling - group.asleep - group.waking
+        asleep += group.asleep
+        turning += group.falling + group.waking
+        state_w = source.state_w[g]
+        watts += group.falling * state_w[0] + group.asleep * state_w[1] + group.waking * state_w[2]
+    summary[COLUMNS] = watts / source.building[0].full_w
+    summary[COLUMNS + 1] = idle / nodes
+    summary[COLUMNS + 2] = asleep / nodes
+    summary[COLUMNS + 3] = turning / nodes
+
+
+@outlined
+def look_outside(s: Any, source: Any, signals: int, summary: Any) -> None:
+    """What the signals given, as bits, are and will be."""
+    now = s.clock[0].now
+    _, _, step = integrals(source, now)
+    row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
+    told = source.told[natural(min(max(row, 0), len(source.told) - 1))]
+    at = COLUMNS + 4
+    for signal in range(2):
+        if signals >> signal & 1:
+            value = source.value[step, signal]
+            summary[at] = value / UNITS[signal]
+            summary[at + 1] = min(max(value * told[signal, 0], -FARTHEST), FARTHEST)
+            for lead in range(1, told.shape[1]):
+                summary[at + 1 + lead] = told[signal, lead]
+            at += 1 + told.shape[1]
+
+
+@apart
+def look(
+    s: Any, copy: Any, source: Any, how: Any,
+    jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any, choosable: Any,
+) -> None:  # fmt: skip
+    """Write the observation of one copy."""
+    s = lend(s)
+    source = lend_source(source)
+    jobs = lent(jobs)
+    mask = lent(mask)
+    summary = lent(summary)
+    slots = lent(slots)
+    edges = lent(edges)
+    choosable = lent(choosable)
+    levels = natural(how.levels)
+    before = copy.shown
+    _look(s, copy, source, how.nodes, how.max_wait_s, False, jobs, choosable, summary, slots, edges)
+    late = overdue(s, how.max_wait_s) if copy.phase == HEAD else -1
+    chooses = copy.phase in (HEAD, BEHIND)
+    for i in range(natural(copy.shown)):
+        job = natural(slots[i])
+        there = natural(copy.first + job)
+        may = source.may[natural(source.kind[there])]
+        for level in range(levels):
+            allowed = chooses and choosable[i] != 0 and may[level] != 0
+            if allowed and level > 0 and copy.phase == BEHIND:
+                allowed = fits(s, job, level)
+            mask[i * levels + level] = allowed
+    for i in range(copy.shown * levels, before * levels):
+        mask[i] = 0
+    extra = len(slots) * levels
+    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, how.patience_s))
+    if how.turns != 0:
+        turns = copy.phase > 0 and copy.turned == 0
+        mask[extra + 1] = turns and can_sleep(s)
+        mask[extra + 2] = turns and can_wake(s)
+    look_at_nodes(s, copy, source, how.nodes, summary)
+    look_outside(s, source, how.signals, summary)

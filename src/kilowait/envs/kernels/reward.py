@@ -1,0 +1,72 @@
+"""What the terms of the reward are worth so far, and what a step has earned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+)
+from kilowait.engine.kernels.state import lend
+
+__all__ = ["pay"]
+
+LEAST_RUN_S = 10.0
+
+
+@kernel
+def slowdown(wait: float, run: float) -> float:
+    """Bounded slowdown less 1."""
+    return max((wait + run) / max(run, LEAST_RUN_S), 1.0) - 1.0
+
+
+@apart
+def pay(
+    s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, paid: Any, terms: Any
+) -> float:
+    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    s = lend(s)
+    user_weight = lent(user_weight)
+    weights = lent(weights)
+    settled = lent(settled)
+    paid = lent(paid)
+    terms = lent(terms)
+    k = s.clock[0]
+    share = 1.0 / max(copy.jobs, 1)
+    while copy.counted < k.segments:
+        job = natural(s.segments[natural(copy.counted)])
+        wait = s.fate[job].start_s - s.jobs[job].submit_s
+        slow = slowdown(wait, s.fate[job].run_s)
+        settled[0] += share * slow
+        settled[1] += share * wait / 3600.0
+        settled[2] += share if wait > sla_s else 0.0
+        settled[3] += user_weight[job] * slow
+        copy.counted += 1
+    slowly = 0.0
+    waited = 0.0
+    violations = 0
+    fairly = 0.0
+    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        job = natural(s.queue[i].job)
+        wait = k.now - s.jobs[job].submit_s
+        slow = slowdown(wait, s.fate[job].run_s)
+        slowly += slow
+        waited += wait
+        violations += 1 if wait > sla_s else 0
+        fairly += user_weight[job] * slow
+    worth = (
+        settled[0] + share * slowly,
+        settled[1] + share * waited / 3600.0,
+        settled[2] + share * violations,
+        settled[3] + fairly,
+    )
+    reward = 0.0
+    for term in range(len(weights)):
+        terms[term] = worth[term] - paid[term]
+        paid[term] = worth[term]
+        reward -= weights[term] * terms[term]
+    copy.total += reward
+    return reward

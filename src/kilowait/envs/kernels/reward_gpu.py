@@ -1,0 +1,127 @@
+"""What the terms of the reward are worth so far, and what a step has earned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.gpu.state import (
+    ENDING,
+    GONE,
+    PREEMPTED,
+    REFUSED,
+    RUNNING,
+    lend,
+)
+from kilowait.engine.kernels.jit import apart, kernel, lent
+
+__all__ = ["pay"]
+
+LEAST_RUN_S = 10.0
+HOUR_S = 3600.0
+
+
+@kernel
+def _notice(s: Any, copy: Any, alive: Any) -> None:
+    """Jobs that have come since the last time are alive."""
+    k = s.clock[0]
+    while copy.known < k.next_arrival:
+        job = s.arrivals[copy.known]
+        if s.fate[job].status != REFUSED:
+            alive[copy.alive] = job
+            copy.alive += 1
+        copy.known += 1
+
+
+@kernel
+def _lost(s: Any, owed: Any, job: int) -> float:
+    """GPU-hours the job has lost where it was put out, told once, when it has left."""
+    number = owed[job]
+    if number < 0 or s.segments[number].outcome == 0:
+        return 0.0
+    owed[job] = -1
+    segment = s.segments[number]
+    if segment.outcome != PREEMPTED:
+        return 0.0
+    there = s.nodes[s.log[segment.piece_lo].node].type
+    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.fate[job].kind, there] / HOUR_S
+
+
+@apart
+def pay(
+    s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, owed: Any,
+    settled: Any, paid: Any, terms: Any,
+) -> float:  # fmt: skip
+    """The reward since the last time, and each term's part in `terms` (costs, not weighted).
+
+    `settled` is what the jobs that have gone have cost: their completion times, times without a place, slowdowns,
+    violations, weighted completion times, GPU-hours lost, and GPU-seconds held.
+    """
+    s = lend(s)
+    weight = lent(weight)
+    weights = lent(weights)
+    alive = lent(alive)
+    owed = lent(owed)
+    settled = lent(settled)
+    paid = lent(paid)
+    terms = lent(terms)
+    k = s.clock[0]
+    _notice(s, copy, alive)
+    ages = 0.0
+    waits = 0.0
+    slow = 0.0
+    late = 0.0
+    weighted = 0.0
+    busy = 0.0
+    i = 0
+    while i < copy.alive:
+        job = alive[i]
+        fate = s.fate[job]
+        if len(owed) > 0:
+            settled[5] += _lost(s, owed, job)
+        gone = fate.status >= GONE
+        end = s.segments[fate.segment].end_s if gone and fate.segment >= 0 else k.now
+        age = end - fate.arrival_s
+        held = fate.attained_s
+        if fate.status in (RUNNING, ENDING):
+            held += k.now - fate.start_s
+        wait = age - held
+        worse = max(age / max(fate.run_s, LEAST_RUN_S), 1.0) - 1.0
+        violated = 1.0 if wait > sla_s else 0.0
+        own = weight[copy.first + job] * age
+        used = s.seen[job].gpu_share * held
+        if gone:
+            settled[0] += age
+            settled[1] += wait
+            settled[2] += worse
+            settled[3] += violated
+            settled[4] += own
+            settled[6] += used
+            copy.alive -= 1
+            alive[i] = alive[copy.alive]
+        else:
+            ages += age
+            waits += wait
+            slow += worse
+            late += violated
+            weighted += own
+            busy += used
+            i += 1
+    share = 1.0 / max(copy.jobs, 1)
+    span = k.now - copy.first_s
+    worth = (
+        share * (settled[0] + ages) / HOUR_S,
+        share * (settled[1] + waits) / HOUR_S,
+        share * (settled[2] + slow),
+        share * (settled[3] + late),
+        (settled[4] + weighted) / max(copy.weight, 1e-300) / HOUR_S,
+        settled[5],
+        span / HOUR_S,
+        (gpus * span - settled[6] - busy) / HOUR_S,
+    )
+    reward = 0.0
+    for term in range(len(weights)):
+        terms[term] = worth[term] - paid[term]
+        paid[term] = worth[term]
+        reward -= weights[term] * terms[term]
+    copy.total += reward
+    return reward

@@ -1,0 +1,106 @@
+"""What the terms of the reward are worth so far, those of power included, and what a step has earned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    natural,
+)
+from kilowait.engine.kernels.power_state import lend
+from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.reward import LEAST_RUN_S
+from kilowait.envs.kernels.state_stack_power import integrals, lend_source
+
+__all__ = ["pay"]
+
+KWH = 3.6e6
+THOUSAND_KWH = 3.6e9
+
+
+@kernel
+def slowdown(turnaround: float, run: float) -> float:
+    """Bounded slowdown less 1; `run` is the run time at full speed."""
+    return max(turnaround / max(run, LEAST_RUN_S), 1.0) - 1.0
+
+
+@apart
+def pay(
+    s: Any, copy: Any, source: Any, user_weight: Any, how: Any, weights: Any, settled: Any, paid: Any, terms: Any
+) -> float:  # fmt: skip
+    """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
+    s = lend(s)
+    source = lend_source(source)
+    user_weight = lent(user_weight)
+    weights = lent(weights)
+    settled = lent(settled)
+    paid = lent(paid)
+    terms = lent(terms)
+    k = s.clock[0]
+    sla_s = how.sla_s
+    reckon(s, copy, source, how.keep != 0)
+    share = 1.0 / max(copy.jobs, 1)
+    while copy.counted < k.segments:
+        job = natural(s.segments[natural(copy.counted)])
+        fate = s.fate[job]
+        run = fate.run_s
+        wait = fate.start_s - s.jobs[job].submit_s
+        slow = slowdown(wait + run, s.run_s[job])
+        settled[0] += share * slow
+        settled[1] += share * wait / 3600.0
+        settled[2] += share if wait > sla_s else 0.0
+        settled[3] += user_weight[job] * slow
+        settled[4] += share * (wait + run) / 3600.0
+        watts = source.above_w[fate.group, source.kind[copy.first + job], fate.level]
+        carbon, price, _ = integrals(source, fate.start_s)
+        carbon_then, price_then, _ = integrals(source, fate.start_s + run)
+        settled[5] += watts * run
+        settled[6] += watts * (carbon_then - carbon)
+        settled[7] += watts * (price_then - price)
+        copy.counted += 1
+    slowly = 0.0
+    waited = 0.0
+    violations = 0
+    fairly = 0.0
+    ran = 0.0
+    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        job = natural(s.queue[i].job)
+        wait = k.now - s.jobs[job].submit_s
+        slow = slowdown(wait + s.run_s[job], s.run_s[job])
+        slowly += slow
+        waited += wait
+        ran += s.run_s[job]
+        violations += 1 if wait > sla_s else 0
+        fairly += user_weight[job] * slow
+    building = source.building[0]
+    idle_w = building.base_w
+    around_w = building.per_it * idle_w + building.fixed_w
+    passed = k.now - k.first_submit_s
+    carbon, price, _ = integrals(source, k.now)
+    carbon -= copy.first_carbon
+    price -= copy.first_price
+    joules = idle_w * passed + settled[5] + copy.nodes_w * passed - copy.nodes_j
+    of_it = settled[6] + copy.nodes_w * carbon - copy.nodes_carbon
+    grams = around_w * carbon + building.per_it * of_it
+    of_it = settled[7] + copy.nodes_w * price - copy.nodes_price
+    money = around_w * price + building.per_it * of_it
+    worth = (
+        settled[0] + share * slowly,
+        settled[1] + share * waited / 3600.0,
+        settled[2] + share * violations,
+        settled[3] + fairly,
+        settled[4] + share * (waited + ran) / 3600.0,
+        share * joules / KWH,
+        share * grams / THOUSAND_KWH,
+        share * money / THOUSAND_KWH,
+    )
+    reward = 0.0
+    for term in range(len(weights)):
+        terms[term] = worth[term] - paid[term]
+        paid[term] = worth[term]
+        reward -= weights[term] * terms[term]
+    copy.total += reward
+    return reward

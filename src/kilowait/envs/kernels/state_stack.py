@@ -1,0 +1,142 @@
+"""Many copies of a run side by side: every array of the clock's state with one row a copy.
+
+An episode is a window of consecutive jobs of the log on an empty machine. What the clock knows of every job is
+prepared once for the whole log; a new episode copies its window's rows and sets the clock back, inside the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.engine.kernels.state import State, lend
+
+__all__ = ["COPY", "Source", "one", "reset", "source_of", "stack_of"]
+
+COPY = np.dtype(
+    [
+        ("first", np.int64),  # row of the log the episode begins with
+        ("next_first", np.int64),  # of the next one
+        ("jobs", np.int64),  # to be started; those no group can hold are left out
+        ("phase", np.int64),  # where in a pass it stands, see deciding
+        ("shown", np.int64),  # jobs in the slots; the next look clears their rows, whatever episode it is of
+        ("counted", np.int64),  # started jobs whose costs are settled
+        ("steps", np.int64),
+        ("invalid", np.int64),  # actions that could not be taken, and were replaced
+        ("over", np.int64),
+        ("pace", np.float64),  # arrivals come this many times as fast as in the log
+        ("total", np.float64),  # reward of the episode so far
+    ],
+    align=True,
+)
+"""What is kept of a copy beside the clock's state."""
+
+
+class Source(NamedTuple):
+    """The whole log, ready to be copied from."""
+
+    jobs: npt.NDArray[Any]  # (N,) ports.JOB
+    fate: npt.NDArray[Any]  # (N,) FATE
+    need: npt.NDArray[np.int64]  # (N, K)
+    features: npt.NDArray[np.float32]  # (N, FIXED), or more: see looking.COLUMNS
+    user: npt.NDArray[np.int64]  # (N,) without gaps
+    account: npt.NDArray[np.int64]  # (N,)
+    order: npt.NDArray[np.float64]  # (N,) scores of the order of backfilling
+    clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
+    pools: npt.NDArray[Any]  # (P,) POOL of the empty machine
+    by_user: npt.NDArray[np.int64]  # (copies, users) scratch: jobs of each user in the episode
+    user_weight: npt.NDArray[np.float64]  # (copies, n) 1 / (users x jobs of this one's user)
+
+
+def stack_of(state: State, copies: int) -> State:
+    """`copies` states like this one, one a row; the same kind of tuple, so that `one` can give each back."""
+    rows = (np.repeat(np.asarray(array)[None], copies, axis=0) for array in state)
+    return State(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
+
+
+def source_of(
+    state: State, features: Any, user: Any, account: Any, order: Any, jobs: int, copies: int
+) -> Source:
+    """What episodes of `jobs` jobs are copied from: the state of the whole log before its first event."""
+    users = int(user.max()) + 1 if len(user) else 1
+    return Source(
+        jobs=state.jobs,
+        fate=state.fate,
+        need=state.need.copy(),
+        features=features,
+        user=user,
+        account=account,
+        order=order,
+        clock=state.clock.copy(),
+        pools=state.pools.copy(),
+        by_user=np.zeros((copies, users), np.int64),
+        user_weight=np.zeros((copies, jobs)),
+    )
+
+
+@kernel
+def lend_source(a: Any) -> Source:
+    """The source with references that are not counted."""
+    return Source(
+        lent(a.jobs), lent(a.fate), lent(a.need), lent(a.features), lent(a.user), lent(a.account), lent(a.order),
+        lent(a.clock), lent(a.pools), lent(a.by_user), lent(a.user_weight),
+    )  # fmt: skip
+
+
+@kernel
+def one(t: Any, copy: int) -> State:
+    """The state of one copy, as all kernels of the engine take it."""
+    s = lend(t)
+    return State(
+        s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
+        s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
+        s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
+        s.line_free[copy], s.usage[copy],
+    )  # fmt: skip
+
+
+@apart
+def reset(s: Any, copy: Any, source: Any, row: int) -> None:
+    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
+    s = lend(s)
+    source = lend_source(source)
+    n = len(s.jobs)
+    lo = copy.next_first
+    copy.first = lo
+    s.clock[0] = source.clock[0]
+    k = s.clock[0]
+    first_s = source.fate[lo].earliest_s
+    k.first_submit_s = first_s
+    k.now = first_s
+    for p in range(len(s.pools)):
+        s.pools[p] = source.pools[p]
+    counts = source.by_user[row]
+    copy.jobs = 0
+    users = 0
+    for job in range(n):
+        s.jobs[job] = source.jobs[lo + job]
+        s.fate[job] = source.fate[lo + job]
+        fate = s.fate[job]
+        fate.earliest_s = first_s + (fate.earliest_s - first_s) / copy.pace
+        for column in range(s.need.shape[1]):
+            s.need[job, column] = source.need[lo + job, column]
+        s.arrivals[job] = job
+        if fate.allowed != 0:
+            copy.jobs += 1
+            user = source.user[lo + job]
+            users += 1 if counts[user] == 0 else 0
+            counts[user] += 1
+    for job in range(n):
+        if s.fate[job].allowed != 0:
+            source.user_weight[row, job] = 1.0 / (users * counts[source.user[lo + job]])
+    for job in range(n):
+        counts[source.user[lo + job]] = 0
+    copy.phase = 0
+    copy.counted = 0
+    copy.steps = 0
+    copy.invalid = 0
+    copy.over = 0
+    copy.total = 0.0

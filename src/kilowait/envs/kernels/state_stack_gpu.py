@@ -1,0 +1,238 @@
+"""Many copies of a run on placed nodes: every array of the state with one row a copy.
+
+What never changes while the clock runs (speeds, tiers, types of nodes) all copies share. What the engine knows of
+every job is prepared once for the whole log; a new episode copies its window's rows, inside the engine. The row after
+the last job is nobody, refused on arrival, which comes when the episode is cut off: so the clock stops there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.gpu.state import REFUSED, Placed, lend
+from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority_weights
+
+__all__ = [
+    "COPY",
+    "Source",
+    "lend_source",
+    "one",
+    "reset",
+    "roomy",
+    "source_of",
+    "stack_of",
+    "window_of",
+]
+
+COPY = np.dtype(
+    [
+        ("first", np.int64),  # row of the log the episode begins with
+        ("next_first", np.int64),  # of the next one
+        ("jobs", np.int64),  # to be finished; those no nodes can hold are left out
+        ("phase", np.int64),  # where in a pass it stands, see deciding
+        ("shown", np.int64),  # waiting jobs in the slots
+        ("victims", np.int64),  # running jobs in the slots
+        ("alive", np.int64),  # jobs that are known to have come and not to have gone
+        ("known", np.int64),  # arrivals that were looked at
+        ("moment", np.int64),  # counts the changes of what is free, over all episodes
+        ("steps", np.int64),
+        ("invalid", np.int64),  # actions that could not be taken, and were replaced
+        ("over", np.int64),
+        ("first_s", np.float64),
+        ("until_s", np.float64),  # when the episode is cut off
+        ("pace", np.float64),  # arrivals come this many times as fast as in the log
+        ("weight", np.float64),  # of all jobs together in the term `priority`
+        ("total", np.float64),  # reward of the episode so far
+    ],
+    align=True,
+)
+"""What is kept of a copy beside the state."""
+
+SHARED = frozenset(
+    "by_type type_lo speed factor least tiers rank interference targets target_types".split()
+)  # fmt: skip
+"""Arrays of the state that all copies read and none writes."""
+
+MEMO_BYTES = 1 << 28
+"""For scores of nodes (fgd, room) of all copies together; rows beyond are reckoned anew."""
+
+
+class Source(NamedTuple):
+    """The whole log, ready to be copied from."""
+
+    fate: npt.NDArray[Any]  # (N,) FATE
+    seen: npt.NDArray[Any]  # (N,) SEEN
+    features: npt.NDArray[np.float32]  # (N, FIXED and speeds)
+    area: npt.NDArray[np.float32]  # (N,) `work` of MOVING before it has started
+    weight: npt.NDArray[np.float64]  # (N,) in the term `priority`
+    may: npt.NDArray[np.int64]  # (kinds,) types they may use, as bits
+    clock: npt.NDArray[Any]  # (1,) CLOCK before the first event
+    nodes: npt.NDArray[Any]  # (nodes,) NODE of the empty machine
+    codes: npt.NDArray[np.int64]  # placements that can be chosen
+    type_milli: npt.NDArray[np.float64]  # (types,) thousandths of GPUs
+    type_cpu: npt.NDArray[np.float64]  # (types,) thousandths of cores
+
+
+def source_of(whole: Placed, codes: npt.NDArray[np.int64]) -> Source:
+    """What episodes are copied from: the state of the whole log before its first event."""
+    nodes, types = whole.nodes, whole.speed.shape[1]
+    gpus = max(int(nodes["gpus"].sum()), 1)
+    area = whole.fate["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
+    return Source(
+        fate=whole.fate.copy(),
+        seen=whole.seen.copy(),
+        features=fixed_features(whole),
+        area=np.ascontiguousarray(np.log1p(area) / 3.0, np.float32),
+        weight=priority_weights(whole),
+        may=may_use(whole),
+        clock=whole.clock.copy(),
+        nodes=nodes.copy(),
+        codes=codes,
+        type_milli=np.bincount(nodes["type"], nodes["milli"], types).astype(np.float64),
+        type_cpu=np.bincount(nodes["type"], nodes["cpu"], types).astype(np.float64),
+    )
+
+
+@kernel
+def lend_source(a: Any) -> Source:
+    """The source with references that are not counted."""
+    return Source(
+        lent(a.fate), lent(a.seen), lent(a.features), lent(a.area), lent(a.weight), lent(a.may), lent(a.clock),
+        lent(a.nodes), lent(a.codes), lent(a.type_milli), lent(a.type_cpu),
+    )  # fmt: skip
+
+
+def roomy(state: Placed, starts: int) -> Placed:
+    """The state with room for all that can happen if no job starts more than so often."""
+    n, pieces = len(state.fate), len(state.places)
+    room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
+    bigger = {
+        name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in room.items()
+    }
+    return state._replace(**bigger)
+
+
+def window_of(whole: Placed, jobs: int, starts: int, copies: int) -> Placed:
+    """An empty state for any window of so many jobs of the log, and nobody after them."""
+    pieces = np.concatenate(([0], np.cumsum(whole.fate["pieces"])))
+    most = int((pieces[jobs:] - pieces[:-jobs]).max())
+    rows = len(whole.memo)
+    if len(whole.targets):
+        rows = min(rows, max(1, MEMO_BYTES // (copies * 24 * len(whole.nodes))))
+    n = jobs + 1
+
+    def empty(array: Any, size: int) -> Any:
+        made: Any = np.zeros((size, *array.shape[1:]), array.dtype)
+        return made.view(np.recarray) if made.dtype.names else made
+
+    sizes = dict.fromkeys(("fate", "seen", "arrivals", "queue", "order", "victims", "claimed"), n)
+    sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
+    made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
+    memo = {name: getattr(whole, name)[:rows].copy() for name in ("memo", "memo_gpu", "memo_stamp")}
+    return roomy(whole._replace(**made, **memo), starts)
+
+
+def stack_of(state: Placed, copies: int) -> Placed:
+    """`copies` states like this one, one a row; the same kind of tuple, so that `one` can give each back."""
+    rows = (
+        np.repeat(np.asarray(array)[None], 1 if name in SHARED else copies, axis=0)
+        for name, array in state._asdict().items()
+    )
+    return Placed(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
+
+
+@kernel
+def one(t: Any, copy: int) -> Placed:
+    """The state of one copy, as all kernels of placed nodes take it."""
+    s = lend(t)
+    return Placed(
+        s.clock[copy], s.nodes[copy], s.gpu_free[copy], s.gpu_load[copy], s.gpu_first[copy], s.gpu_jobs[copy],
+        s.classes[copy], s.by_type[0], s.type_lo[0], s.fate[copy], s.seen[copy], s.arrivals[copy], s.places[copy],
+        s.spare[copy], s.speed[0], s.factor[0], s.least[0], s.tiers[0], s.rank[0], s.interference[0], s.targets[0],
+        s.target_types[0], s.memo[copy], s.memo_gpu[copy], s.memo_stamp[copy], s.failed[copy], s.queue[copy],
+        s.runners[copy], s.enders[copy], s.order[copy], s.victims[copy], s.claimed[copy], s.fresh[copy],
+        s.fresh_mark[copy], s.events[copy], s.segments[copy], s.log[copy],
+    )  # fmt: skip
+
+
+@apart
+def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
+    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
+    s = lend(s)
+    source = lend_source(source)
+    n = len(s.fate) - 1
+    lo = copy.next_first
+    copy.first = lo
+    _empty_machine(s, source)
+    k = s.clock[0]
+    first_s = source.fate[lo].arrival_s
+    piece_lo = source.fate[lo].place_lo
+    k.first_submit_s = first_s
+    copy.first_s = first_s
+    copy.until_s = first_s + horizon_s
+    copy.weight = 0.0
+    refused = 0
+    for job in range(n):
+        s.fate[job] = source.fate[lo + job]
+        s.seen[job] = source.seen[lo + job]
+        fate = s.fate[job]
+        fate.arrival_s = first_s + (fate.arrival_s - first_s) / copy.pace
+        fate.place_lo -= piece_lo
+        if fate.status == REFUSED:
+            s.arrivals[refused] = job
+            refused += 1
+        else:
+            copy.weight += source.weight[lo + job]
+    s.fate[n] = source.fate[lo]
+    nobody = s.fate[n]
+    nobody.arrival_s = copy.until_s
+    nobody.status = REFUSED
+    at = refused
+    come = False
+    for job in range(n):
+        if s.fate[job].status != REFUSED:
+            if not come and s.fate[job].arrival_s > copy.until_s:
+                s.arrivals[at] = n
+                at += 1
+                come = True
+            s.arrivals[at] = job
+            at += 1
+    if not come:
+        s.arrivals[n] = n
+    k.next_arrival = refused
+    copy.jobs = n - refused
+    copy.known = refused
+    copy.phase = 0
+    copy.alive = 0
+    copy.moment += 1
+    copy.steps = 0
+    copy.invalid = 0
+    copy.over = 0
+    copy.total = 0.0
+
+
+@kernel
+def _empty_machine(s: Any, source: Any) -> None:
+    """Nothing runs or waits. Counts that mark what was found before go on, so that none of it is taken for new."""
+    k = s.clock[0]
+    gives = k.gives
+    walks = k.walks
+    s.clock[0] = source.clock[0]
+    k.gives = gives + 1
+    k.walks = walks + 1
+    for i in range(len(s.nodes)):
+        version = s.nodes[i].version
+        s.nodes[i] = source.nodes[i]
+        s.nodes[i].version = version + 1
+        for c in range(s.classes.shape[1]):
+            s.classes[i, c] = 0
+    for g in range(len(s.gpu_free)):
+        s.gpu_free[g] = 1000
+        s.gpu_load[g] = 0
+        s.gpu_first[g] = -1
+        s.gpu_jobs[g] = 0
+        s.fresh_mark[g] = False

@@ -1,0 +1,236 @@
+"""Many copies of a run with levers side by side; as `envs.kernels.state_stack` for all other runs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    over,
+)
+from kilowait.engine.kernels.power_state import STEP, LeveredState, lend
+from kilowait.envs.kernels import state_stack
+from kilowait.envs.power.power_setup import Powered
+
+__all__ = [
+    "COPY",
+    "Source",
+    "integrals",
+    "lend_source",
+    "most_steps",
+    "one",
+    "reset",
+    "roomy",
+    "row_of",
+    "source_of",
+    "stack_of",
+]
+
+COPY = np.dtype(
+    [(name, state_stack.COPY[name]) for name in state_stack.COPY.names or ()]
+    + [
+        ("turned", np.int64),  # nodes were put to sleep or woken in this pass
+        ("look_s", np.float64),  # the end of a hold that is yet to come
+        ("noted", np.int64),  # changes of node states that are reckoned with
+        ("nodes_w", np.float64),  # what they add to the watts of the nodes,
+        ("nodes_j", np.float64),  # and would have added since the beginning: joules,
+        ("nodes_carbon", np.float64),  # watts x carbon intensity x s,
+        ("nodes_price", np.float64),  # watts x price x s
+        ("first_carbon", np.float64),  # integrals of the signals up to the beginning
+        ("first_price", np.float64),
+    ],
+    align=True,
+)
+"""What is kept of a copy beside the clock's state."""
+
+SPARE = 4096
+_SHARED = ("reserve",)
+_EMPTY = ("idle", "fallers", "wakers", "steps")
+"""Written before they are read: pages nobody touches take no memory."""
+
+
+class Source(NamedTuple):
+    """The whole log, ready to be copied from; what it draws; and the signals."""
+
+    jobs: npt.NDArray[Any]  # as in stacking.Source
+    fate: npt.NDArray[Any]
+    need: npt.NDArray[np.int64]
+    features: npt.NDArray[np.float32]  # (N, FIXED + 3), with predictions three more
+    user: npt.NDArray[np.int64]
+    account: npt.NDArray[np.int64]
+    order: npt.NDArray[np.float64]
+    clock: npt.NDArray[Any]
+    pools: npt.NDArray[Any]
+    by_user: npt.NDArray[np.int64]
+    user_weight: npt.NDArray[np.float64]
+    lever: npt.NDArray[Any]  # (1,) LEVER before the first event
+    factor: npt.NDArray[np.float64]  # (G, N, L), or (G, 1, L) where jobs are alike
+    watts: npt.NDArray[np.int64]  # (G, N, L), or (0, 0, 0) without a budget
+    least_watts: npt.NDArray[np.int64]  # (N,) or (0,)
+    run_s: npt.NDArray[np.float64]  # (N,)
+    planned_s: npt.NDArray[np.float64]  # (N,)
+    sleepers: npt.NDArray[Any]  # (G,) SLEEPER before the first event
+    above_w: npt.NDArray[np.float64]  # as in powering.Drawing
+    kind: npt.NDArray[np.int64]
+    may: npt.NDArray[np.uint8]
+    state_w: npt.NDArray[np.float64]
+    building: npt.NDArray[Any]  # (1,) POWER
+    edge_s: npt.NDArray[np.float64]  # as in outlook.Outlook
+    value: npt.NDArray[np.float64]
+    area: npt.NDArray[np.float64]
+    told: npt.NDArray[np.float32]
+    choosable: npt.NDArray[np.int8]  # (copies, slots) scratch: which shown jobs may be chosen
+
+
+def most_steps(state: LeveredState) -> int:
+    """Rows that the changes of node states of one instant can take: a few for each start, node and group."""
+    if not state.lever["sleeps"][0]:
+        return 0
+    nodes = int(state.pools["capacity"][state.groups["pool_lo"]].sum())
+    return 4 * len(state.jobs) + 8 * nodes + 16 * len(state.groups) + 16
+
+
+def roomy(state: LeveredState) -> LeveredState:
+    """The same state with room for the steps of one instant at any time, and for more than those of a few."""
+    rows = most_steps(state)
+    steps = np.zeros(rows + SPARE if rows else 0, STEP).view(np.recarray)
+    return state._replace(steps=steps)
+
+
+def stack_of(state: LeveredState, copies: int) -> LeveredState:
+    """`copies` states like this one, one a row; what is read only they share."""
+    rows: dict[str, Any] = {}
+    for name, array in state._asdict().items():
+        plain = np.asarray(array)
+        if name in _SHARED:
+            rows[name] = array
+        elif name in _EMPTY:
+            rows[name] = np.zeros((copies, *plain.shape), plain.dtype).view(type(array))
+        else:
+            rows[name] = np.repeat(plain[None], copies, axis=0).view(type(array))
+    return LeveredState(**rows)
+
+
+def row_of(state: LeveredState) -> LeveredState:
+    """A stack of the one state, which it moves."""
+    return LeveredState(
+        **{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()}
+    )
+
+
+def source_of(
+    state: LeveredState, plain: state_stack.Source, powered: Powered, slots: int, copies: int
+) -> Source:
+    """What episodes are copied from: the state of the whole log before its first event."""
+    drawing = powered.drawing
+    kept = plain._replace(
+        features=np.ascontiguousarray(np.concatenate((plain.features, drawing.features), axis=1))
+    )
+    return Source(
+        *kept,
+        lever=state.lever.copy(),
+        factor=state.factor,
+        watts=state.watts,
+        least_watts=state.least_watts,
+        run_s=state.run_s,
+        planned_s=state.planned_s,
+        sleepers=state.sleepers.copy(),
+        above_w=drawing.above_w,
+        kind=drawing.kind,
+        may=drawing.may,
+        state_w=drawing.state_w,
+        building=powered.building.view(np.recarray),
+        edge_s=powered.outlook.edge_s,
+        value=powered.outlook.value,
+        area=powered.outlook.area,
+        told=powered.outlook.told,
+        choosable=np.zeros((copies, slots), np.int8),
+    )
+
+
+@kernel
+def lend_source(a: Any) -> Source:
+    """The source with references that are not counted."""
+    return Source(
+        lent(a.jobs), lent(a.fate), lent(a.need), lent(a.features), lent(a.user), lent(a.account), lent(a.order),
+        lent(a.clock), lent(a.pools), lent(a.by_user), lent(a.user_weight), lent(a.lever), lent(a.factor),
+        lent(a.watts), lent(a.least_watts), lent(a.run_s), lent(a.planned_s), lent(a.sleepers), lent(a.above_w),
+        lent(a.kind), lent(a.may), lent(a.state_w), lent(a.building), lent(a.edge_s), lent(a.value), lent(a.area),
+        lent(a.told), lent(a.choosable),
+    )  # fmt: skip
+
+
+@kernel
+def one(t: Any, copy: int) -> LeveredState:
+    """The state of one copy, as all kernels of the engine take it."""
+    s = lend(t)
+    return LeveredState(
+        s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
+        s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
+        s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
+        s.line_free[copy], s.usage[copy], s.lever[copy], s.factor[copy], s.watts[copy], s.least_watts[copy],
+        s.preferred[copy], s.run_s[copy], s.planned_s[copy], s.hold_s[copy], s.reserved_level[copy],
+        s.sleepers[copy], s.idle[copy], s.fallers[copy], s.wakers[copy], s.reserve, s.steps[copy],
+    )  # fmt: skip
+
+
+@kernel
+def integrals(source: Any, time: float) -> tuple[float, float, int]:
+    """Integrals of carbon intensity and price from the first step on, and the step; beyond the last it holds on."""
+    lo = 0
+    hi = len(source.edge_s)
+    while hi - lo > 1:
+        middle = (lo + hi) >> 1
+        if source.edge_s[middle] <= time:
+            lo = middle
+        else:
+            hi = middle
+    passed = time - source.edge_s[lo]
+    carbon = source.area[lo, 0] + source.value[lo, 0] * passed
+    price = source.area[lo, 1] + source.value[lo, 1] * passed
+    return carbon, price, lo
+
+
+_reset = over(state_stack.reset, lend=lend, lend_source=lend_source)
+
+
+@apart
+def reset(s: Any, copy: Any, source: Any, row: int) -> None:
+    """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine, all awake."""
+    s = lend(s)
+    source = lend_source(source)
+    _reset(s, copy, source, row)
+    lo = copy.first
+    s.lever[0] = source.lever[0]
+    for g in range(len(s.sleepers)):
+        s.sleepers[g] = source.sleepers[g]
+    levels = s.factor.shape[2]
+    for job in range(len(s.jobs)):
+        s.run_s[job] = source.run_s[lo + job]
+        s.planned_s[job] = source.planned_s[lo + job]
+        s.preferred[job] = 0
+        if len(s.least_watts) > 0:
+            s.least_watts[job] = source.least_watts[lo + job]
+        for g in range(s.watts.shape[0]):
+            for level in range(levels):
+                s.watts[g, job, level] = source.watts[g, lo + job, level]
+    if source.factor.shape[1] > 1:
+        for g in range(len(s.groups)):
+            for job in range(len(s.jobs)):
+                for level in range(levels):
+                    s.factor[g, job, level] = source.factor[g, lo + job, level]
+    copy.turned = 0
+    copy.look_s = -np.inf
+    copy.noted = 0
+    copy.nodes_w = 0.0
+    copy.nodes_j = 0.0
+    copy.nodes_carbon = 0.0
+    copy.nodes_price = 0.0
+    carbon, price, _ = integrals(source, s.clock[0].now)
+    copy.first_carbon = carbon
+    copy.first_price = price

@@ -1,0 +1,221 @@
+"""The kernels the envs call: begin episodes, and one step of many copies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from kilowait.engine.interface import JOB
+from kilowait.engine.jit_entry import PARAMETERS, SCORER
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    signed_kernel,
+)
+from kilowait.engine.kernels.state import lend
+from kilowait.envs.batched_sim_base import (
+    BEGIN,
+    DISABLED,
+    NEXT_STEP,
+    NOTHING,
+    SAME_STEP,
+    SET_OUT,
+)
+from kilowait.envs.kernels.decision import (
+    OVER,
+    apply,
+    pass_on,
+    until_asked,
+)
+from kilowait.envs.kernels.observation import look
+from kilowait.envs.kernels.reward import pay
+from kilowait.envs.kernels.state_stack import lend_source, one, reset
+
+__all__ = [
+    "BEGIN",
+    "DISABLED",
+    "HOW",
+    "NEXT_STEP",
+    "NOTHING",
+    "SAME_STEP",
+    "SET_OUT",
+    "Scene",
+    "scoring",
+    "step_for",
+]
+
+HOW = np.dtype(
+    [
+        ("nodes", np.float64),  # of the machine
+        ("max_wait_s", np.float64),  # a job that has waited longer goes first
+        ("sla_s", np.float64),
+        ("asked_behind", np.int64),  # the agent orders backfilling too
+        ("hold", np.int64),  # there is an action that chooses nobody
+        ("autoreset", np.int64),
+    ],
+    align=True,
+)
+"""What is fixed for all copies."""
+
+
+class Scene(NamedTuple):
+    """What is seen and earned, one row a copy."""
+
+    how: npt.NDArray[Any]  # (1,) HOW
+    weights: npt.NDArray[np.float64]  # (terms,)
+    copies: npt.NDArray[Any]  # (B,) COPY
+    jobs: npt.NDArray[np.float32]  # (B, slots, features)
+    mask: npt.NDArray[np.int8]  # (B, actions)
+    summary: npt.NDArray[np.float32]  # (B, summary)
+    slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
+    reward: npt.NDArray[np.float64]  # (B,)
+    terms: npt.NDArray[np.float64]  # (B, terms) of this step
+    settled: npt.NDArray[np.float64]  # (B, terms) of the jobs that have started
+    paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
+    over: npt.NDArray[np.bool_]  # (B,)
+    last_summary: npt.NDArray[
+        np.float32
+    ]  # (B, summary) at the end of the episode, where it began anew at once
+    finished: npt.NDArray[
+        np.float64
+    ]  # (B, 3 + terms) of an episode that ended: return, steps, replaced actions, terms
+
+
+@kernel
+def lend_scene(a: Any) -> Scene:
+    """The scene with references that are not counted."""
+    return Scene(
+        lent(a.how), lent(a.weights), lent(a.copies), lent(a.jobs), lent(a.mask), lent(a.summary), lent(a.slots),
+        lent(a.edges), lent(a.reward), lent(a.terms), lent(a.settled), lent(a.paid),
+        lent(a.over), lent(a.last_summary), lent(a.finished),
+    )  # fmt: skip
+
+
+@apart
+def begin(s: Any, a: Any, source: Any, b: int) -> None:
+    """A new episode, up to its first choice."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    how = a.how[0]
+    reset(s, a.copies[b], source, b)
+    until_asked(s, a.copies[b], source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+    a.over[b] = False
+    for term in range(len(a.weights)):
+        a.settled[b, term] = 0.0
+        a.paid[b, term] = 0.0
+
+
+@apart
+def see(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
+    """The observation of one copy; its summary goes where it is told."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    summary = lent(summary)
+    how = a.how[0]
+    look(
+        s, a.copies[b], source, how.nodes, how.max_wait_s, how.hold != 0,
+        a.jobs[b], a.mask[b], summary[b], a.slots[b], a.edges[b],
+    )  # fmt: skip
+
+
+@apart
+def act(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
+    """Take the action, or, if it may not be taken, the first that may."""
+    s = lend(s)
+    mask = lent(mask)
+    slots = lent(slots)
+    if action >= len(mask) or mask[action] == 0:
+        copy.invalid += 1
+        action = 0
+        while action < len(mask) and mask[action] == 0:
+            action += 1
+    if action >= len(mask):  # an episode without a choice: it only has to be ended
+        return
+    if action == len(slots):
+        pass_on(s, copy)
+    else:
+        apply(s, copy, slots[action])
+
+
+def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN or NOTHING."""
+    a = lend_scene(a)
+    source = lend_source(source)
+    how = a.how[0]
+    for b in range(lo, hi):
+        s = one(t, b)
+        copy = a.copies[b]
+        if actions[b] == NOTHING:
+            continue
+        if actions[b] == SET_OUT:
+            on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+            copy.over = on == OVER
+            a.over[b] = on == OVER
+            see(s, a, source, b, a.summary)
+            continue
+        if copy.over or actions[b] == BEGIN:
+            a.reward[b] = 0.0
+            a.terms[b] = 0.0
+            begin(s, a, source, b)
+            see(s, a, source, b, a.summary)
+            continue
+        act(s, copy, a.mask[b], a.slots[b], actions[b])
+        on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+        a.reward[b] = pay(
+            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+        )
+        copy.steps += 1
+        if on == OVER:
+            copy.over = 1
+            note = a.finished[b]
+            note[0] = copy.total
+            note[1] = copy.steps
+            note[2] = copy.invalid
+            for term in range(len(a.weights)):
+                note[3 + term] = a.paid[b, term]
+            see(s, a, source, b, a.last_summary if how.autoreset == SAME_STEP else a.summary)
+            if how.autoreset == SAME_STEP:
+                begin(s, a, source, b)
+        a.over[b] = on == OVER
+        if on != OVER or how.autoreset == SAME_STEP:
+            see(s, a, source, b, a.summary)
+
+
+def _score_all(jobs: Any, out: Any, score: Any, parameters: Any) -> None:
+    for i in range(len(jobs)):
+        out[i] = score(jobs[i], jobs[i].submit_s, parameters)
+
+
+@cache
+def scoring() -> Callable[..., Any]:
+    """(jobs, out, score, parameters): the scores of a fixed rule, each as of the job's arrival."""
+    records = types.Array(numba.from_dtype(JOB), 1, "C")
+    return signed_kernel(_score_all, types.void(records, types.float64[::1], SCORER, PARAMETERS), "envs")
+
+
+@cache
+def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step for these types of arguments."""
+    signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
+    kernel = signed_kernel(_step_many, signature, "envs")
+    if numba.config.DISABLE_JIT:
+        return kernel
+    # Past the dispatcher, which would look at the type of every array again: as long as the step itself.
+    return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
+
+
+def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step that takes these very arrays."""
+    if numba.config.DISABLE_JIT:
+        return compiled(types.int64, types.int64, types.int64)
+    return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

@@ -1,0 +1,256 @@
+"""The kernel the env calls: one step of many copies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from kilowait.engine.gpu.state import lend
+from kilowait.engine.kernels.jit import (
+    apart,
+    kernel,
+    lent,
+    signed_kernel,
+)
+from kilowait.envs.batched_sim_base import (
+    BEGIN,
+    NOTHING,
+    SAME_STEP,
+    SET_OUT,
+)
+from kilowait.envs.kernels.decision_gpu import (
+    ASK,
+    CUT,
+    give_notice,
+    hold_on,
+    take,
+    until_asked,
+)
+from kilowait.envs.kernels.job_graph import join
+from kilowait.envs.kernels.observation_gpu import look
+from kilowait.envs.kernels.reward_gpu import pay
+from kilowait.envs.kernels.state_stack_gpu import lend_source, one, reset
+
+__all__ = ["HOW", "Scene", "step_for"]
+
+HOW = np.dtype(
+    [
+        ("gpus", np.float64),  # of the machine, at least 1
+        ("widest", np.float64),  # of the largest node, at least 1
+        ("max_wait_s", np.float64),  # a job that has waited longer goes first
+        ("sla_s", np.float64),
+        ("horizon_s", np.float64),
+        ("choices", np.int64),  # ways to start a job
+        ("by_type", np.int64),  # the type can be chosen
+        ("hold", np.int64),  # there is an action that chooses nobody
+        ("victims", np.int64),  # slots of running jobs
+        ("starts", np.int64),  # how often a job may start
+        ("autoreset", np.int64),
+    ],
+    align=True,
+)
+"""What is fixed for all copies."""
+
+
+class Scene(NamedTuple):
+    """What is seen and earned, one row a copy."""
+
+    how: npt.NDArray[Any]  # (1,) HOW
+    weights: npt.NDArray[np.float64]  # (terms,)
+    copies: npt.NDArray[Any]  # (B,) COPY
+    jobs: npt.NDArray[np.float32]  # (B, slots, features)
+    mask: npt.NDArray[np.int8]  # (B, actions)
+    summary: npt.NDArray[np.float32]  # (B, summary)
+    slots: npt.NDArray[np.int64]  # (B, slots) numbers of the shown jobs
+    edges: npt.NDArray[np.uint8]  # (B, slots, slots) or (B, 0, 0)
+    free: npt.NDArray[np.int64]  # (B, types or 0, 2) scratch: thousandths of GPUs and of cores that are free
+    found: npt.NDArray[np.int64]  # (B, jobs that differ in what they take, 2) moment, types on which they fit
+    alive: npt.NDArray[np.int64]  # (B, jobs) that have come and not gone
+    owed: npt.NDArray[
+        np.int64
+    ]  # (B, jobs) segments whose loss is not told yet, -1: none; (B, 0): nobody is put out
+    reward: npt.NDArray[np.float64]  # (B,)
+    terms: npt.NDArray[np.float64]  # (B, terms) of this step
+    settled: npt.NDArray[np.float64]  # (B, 7) of jobs that have gone, see paying
+    paid: npt.NDArray[np.float64]  # (B, terms) up to the last step
+    over: npt.NDArray[np.bool_]  # (B,)
+    cut: npt.NDArray[np.bool_]  # (B,) over before its end
+    last_jobs: npt.NDArray[np.float32]  # as jobs, mask and summary, at the end of an episode where the next
+    last_mask: npt.NDArray[np.int8]  # began at once; (0, ...) where none is cut off
+    last_edges: npt.NDArray[np.uint8]
+    last_summary: npt.NDArray[np.float32]
+    finished: npt.NDArray[
+        np.float64
+    ]  # (B, 3 + terms) of an episode that ended: return, steps, replaced, terms
+
+
+@kernel
+def lend_scene(a: Any) -> Scene:
+    """The scene with references that are not counted."""
+    return Scene(
+        lent(a.how), lent(a.weights), lent(a.copies), lent(a.jobs), lent(a.mask), lent(a.summary), lent(a.slots),
+        lent(a.edges), lent(a.free), lent(a.found), lent(a.alive), lent(a.owed), lent(a.reward), lent(a.terms),
+        lent(a.settled), lent(a.paid), lent(a.over), lent(a.cut), lent(a.last_jobs), lent(a.last_mask),
+        lent(a.last_edges), lent(a.last_summary), lent(a.finished),
+    )  # fmt: skip
+
+
+@apart
+def go(s: Any, a: Any, source: Any, b: int) -> int:
+    """On to the next choice."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    how = a.how[0]
+    return until_asked(
+        s, a.copies[b], source, a.found[b], how.by_type != 0, how.hold != 0, how.victims > 0, how.starts,
+        how.max_wait_s,
+    )  # fmt: skip
+
+
+@apart
+def begin(s: Any, a: Any, source: Any, b: int) -> None:
+    """A new episode, up to its first choice."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    reset(s, a.copies[b], source, a.how[0].horizon_s)
+    for job in range(a.owed.shape[1]):
+        a.owed[b, job] = -1
+    go(s, a, source, b)
+    a.over[b] = False
+    a.cut[b] = False
+    for place in range(a.settled.shape[1]):
+        a.settled[b, place] = 0.0
+    for term in range(len(a.weights)):
+        a.paid[b, term] = 0.0
+
+
+@apart
+def see(s: Any, a: Any, source: Any, b: int) -> None:
+    """The observation of one copy."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    look(s, a.copies[b], source, a.how[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b])
+    if a.edges.shape[1] > 0:
+        join(s, a.copies[b], source, a.how[0].victims, a.free[b], a.slots[b], a.edges[b])
+
+
+@apart
+def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
+    """Take the action, or, if it may not be taken, the first that may."""
+    s = lend(s)
+    a = lend_scene(a)
+    source = lend_source(source)
+    copy = a.copies[b]
+    how = a.how[0]
+    mask = a.mask[b]
+    if action >= len(mask) or mask[action] == 0:
+        copy.invalid += 1
+        action = 0
+        while action < len(mask) and mask[action] == 0:
+            action += 1
+    if action >= len(mask):  # an episode without a choice: it only has to be ended
+        return
+    slot = action // how.choices
+    slots = a.slots.shape[1]
+    if slot >= slots:
+        hold_on(s, copy)
+    elif slot >= slots - how.victims:
+        give_notice(s, copy, a.owed[b], a.slots[b, slot])
+    else:
+        way = action % how.choices
+        ways = how.choices // len(source.codes)
+        s.clock[0].placement = source.codes[way // ways]
+        take(s, copy, a.slots[b, slot], way % ways - 1)
+
+
+@apart
+def keep(a: Any, b: int) -> None:
+    """Put aside what is seen now, and what the episode came to."""
+    a = lend_scene(a)
+    copy = a.copies[b]
+    note = a.finished[b]
+    note[0] = copy.total
+    note[1] = copy.steps
+    note[2] = copy.invalid
+    for term in range(len(a.weights)):
+        note[3 + term] = a.paid[b, term]
+    for i in range(a.summary.shape[1]):
+        a.last_summary[b, i] = a.summary[b, i]
+    if len(a.last_jobs) > 0:
+        for i in range(a.jobs.shape[1]):
+            for f in range(a.jobs.shape[2]):
+                a.last_jobs[b, i, f] = a.jobs[b, i, f]
+        for i in range(a.mask.shape[1]):
+            a.last_mask[b, i] = a.mask[b, i]
+        for i in range(a.edges.shape[1]):
+            for j in range(a.edges.shape[2]):
+                a.last_edges[b, i, j] = a.edges[b, i, j]
+
+
+def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT."""
+    a = lend_scene(a)
+    source = lend_source(source)
+    how = a.how[0]
+    for b in range(lo, hi):
+        s = one(t, b)
+        copy = a.copies[b]
+        if actions[b] == NOTHING:
+            continue
+        if actions[b] == SET_OUT:
+            on = go(s, a, source, b)
+            copy.over = on != ASK
+            a.over[b] = on != ASK
+            see(s, a, source, b)
+            continue
+        if copy.over or actions[b] == BEGIN:
+            a.reward[b] = 0.0
+            for term in range(len(a.weights)):
+                a.terms[b, term] = 0.0
+            begin(s, a, source, b)
+            see(s, a, source, b)
+            continue
+        act(s, a, source, b, actions[b])
+        on = go(s, a, source, b)
+        a.reward[b] = pay(
+            s, copy, source.weight, how.gpus, how.sla_s, a.weights, a.alive[b], a.owed[b],
+            a.settled[b], a.paid[b], a.terms[b],
+        )  # fmt: skip
+        copy.steps += 1
+        see(s, a, source, b)
+        over = on != ASK
+        copy.over = over
+        if over:
+            keep(a, b)
+            if how.autoreset == SAME_STEP:
+                begin(s, a, source, b)
+                see(s, a, source, b)
+        a.over[b] = over
+        a.cut[b] = on == CUT
+
+
+@cache
+def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step for these types of arguments."""
+    signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
+    step = signed_kernel(_step_many, signature, "envs")
+    if numba.config.DISABLE_JIT:
+        return step
+    # Past the dispatcher, which would look at the type of every array again: as long as the step itself.
+    return next(iter(step.overloads.values())).entry_point  # type: ignore[attr-defined]
+
+
+def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step that takes these very arrays."""
+    if numba.config.DISABLE_JIT:
+        return compiled(types.int64, types.int64, types.int64)
+    return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

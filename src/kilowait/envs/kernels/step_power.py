@@ -1,0 +1,156 @@
+"""The kernel the envs call: one step of many copies at once; as `envs.kernels.step`, with levers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from kilowait.engine.kernels.jit import apart, lent, signed_kernel
+from kilowait.engine.kernels.power_state import lend
+from kilowait.envs.batched_sim_base import (
+    BEGIN,
+    NOTHING,
+    SAME_STEP,
+    SET_OUT,
+)
+from kilowait.envs.kernels.decision import OVER
+from kilowait.envs.kernels.decision_power import apply, hold, until_asked
+from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.node_power_actions import put_all_to_sleep, wake_for_waiting
+from kilowait.envs.kernels.observation_power import look
+from kilowait.envs.kernels.reward_power import pay
+from kilowait.envs.kernels.state_stack_power import lend_source, one, reset
+from kilowait.envs.kernels.step import HOW as PLAIN
+from kilowait.envs.kernels.step import lend_scene
+
+__all__ = ["HOW", "step_for"]
+
+HOW = np.dtype(
+    [(name, PLAIN[name]) for name in PLAIN.names or ()]
+    + [
+        ("levels", np.int64),  # to choose from
+        ("turns", np.int64),  # there are actions that put nodes to sleep and wake them
+        ("ahead", np.int64),  # nodes are woken in time for reservations
+        ("signals", np.int64),  # bits: carbon, price
+        ("keep", np.int64),  # what nodes do is kept for a log
+        ("rows", np.int64),  # of it that one instant can take
+        ("hold_s", np.float64),  # how long nobody is chosen, at most
+        ("patience_s", np.float64),  # a job that has waited longer is held for no better time
+    ],
+    align=True,
+)
+"""What is fixed for all copies."""
+
+
+@apart
+def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action: int) -> None:
+    """Take the action, or, if it may not be taken, the first that may."""
+    s = lend(s)
+    source = lend_source(source)
+    mask = lent(mask)
+    slots = lent(slots)
+    if action >= len(mask) or mask[action] == 0:
+        copy.invalid += 1
+        action = 0
+        while action < len(mask) and mask[action] == 0:
+            action += 1
+    if action >= len(mask):  # an episode without a choice: it only has to be ended
+        return
+    extra = action - len(slots) * how.levels
+    if extra < 0:
+        job = slots[action // how.levels]
+        s.preferred[job] = action % how.levels
+        apply(s, copy, job)
+    elif extra == 0:
+        hold(s, copy, source, how.hold_s, how.patience_s)
+    else:
+        copy.turned = 1
+        if extra == 1:
+            put_all_to_sleep(s)
+        else:
+            wake_for_waiting(s)
+
+
+def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
+    """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN, NOTHING or SET_OUT.
+
+    Everything is called from here: what calls a kernel that calls another is compiled once more for each.
+    """
+    a = lend_scene(a)
+    source = lend_source(source)
+    how = a.how[0]
+    for b in range(lo, hi):
+        if actions[b] == NOTHING:
+            continue
+        s = one(t, b)
+        copy = a.copies[b]
+        begins = actions[b] == BEGIN or (copy.over != 0 and actions[b] != SET_OUT)
+        a.over[b] = False
+        if not begins:
+            if actions[b] != SET_OUT:
+                act(s, copy, source, how, a.mask[b], a.slots[b], actions[b])
+            over = until_asked(s, copy, source, how) == OVER
+            if actions[b] != SET_OUT:
+                a.reward[b] = pay(
+                    s,
+                    copy,
+                    source,
+                    source.user_weight[b],
+                    how,
+                    a.weights,
+                    a.settled[b],
+                    a.paid[b],
+                    a.terms[b],
+                )
+                copy.steps += 1
+            copy.over = over
+            a.over[b] = over
+        else:
+            a.reward[b] = 0.0
+            a.terms[b] = 0.0
+        if copy.over != 0 and not begins:
+            note = a.finished[b]
+            note[0] = copy.total
+            note[1] = copy.steps
+            note[2] = copy.invalid
+            for term in range(len(a.weights)):
+                note[3 + term] = a.paid[b, term]
+            if how.autoreset == SAME_STEP:
+                look(
+                    s, copy, source, how,
+                    a.jobs[b], a.mask[b], a.last_summary[b], a.slots[b], a.edges[b], source.choosable[b],
+                )  # fmt: skip
+                begins = True
+        if begins:
+            reset(s, copy, source, b)
+            until_asked(s, copy, source, how)
+            reckon(s, copy, source, False)
+            for term in range(len(a.weights)):
+                a.settled[b, term] = 0.0
+                a.paid[b, term] = 0.0
+        look(
+            s, copy, source, how,
+            a.jobs[b], a.mask[b], a.summary[b], a.slots[b], a.edges[b], source.choosable[b],
+        )  # fmt: skip
+
+
+@cache
+def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step for these types of arguments."""
+    signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
+    kernel = signed_kernel(_step_many, signature, "envs")
+    if numba.config.DISABLE_JIT:
+        return kernel
+    return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]
+
+
+def step_for(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
+    """The step that takes these very arrays."""
+    if numba.config.DISABLE_JIT:
+        return compiled(types.int64, types.int64, types.int64)
+    return compiled(numba.typeof(state), numba.typeof(scene), numba.typeof(source))

@@ -1,0 +1,193 @@
+"""The arrays of many copies of a batch system with levers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.kernels.power_state import LeveredState
+from kilowait.engine.pools import machine_of
+from kilowait.engine.power_initial_state import levered_state_of, with_watts
+from kilowait.envs.batched_sim import Asking, scores_of, whoever
+from kilowait.envs.batched_sim_base import Copies, Observation
+from kilowait.envs.kernels import state_stack
+from kilowait.envs.kernels.state_stack_power import (
+    COPY,
+    most_steps,
+    roomy,
+    row_of,
+    source_of,
+    stack_of,
+)
+from kilowait.envs.kernels.step import Scene
+from kilowait.envs.kernels.step_power import HOW, step_for
+from kilowait.envs.observation_spec import Seen, fixed_features
+from kilowait.envs.power.observation_spec import SUMMARY, features_of, of_signals
+from kilowait.envs.power.power_setup import Powered
+from kilowait.envs.power.reward_terms import TERMS
+from kilowait.envs.reward_terms import Reward, user_numbers
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.policies import resolve
+
+__all__ = ["EnergyAsking", "EnergyBoard"]
+
+
+@dataclass(frozen=True)
+class EnergyAsking(Asking):
+    """What is asked and shown at a decision, where there are levels, signals and sleeping nodes."""
+
+    backfill_order: str = "agent"
+    """"agent", or a rule for the candidates of backfilling; those run at full speed, or at the level they were last
+    reserved at."""
+    hold: bool = True
+    """There is always an action that chooses nobody."""
+    hold_s: float = 3600.0
+    """For how long at most, seconds: until the next event, or the next step of a signal, if they come first."""
+    patience_s: float = 86400.0
+    """While some job has waited longer than this, seconds, nobody is chosen until the next event only."""
+    turns: bool = True
+    """Whether, where nodes can sleep, there are actions that put idle ones to sleep and wake them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.hold_s > 0 and 0 <= self.patience_s < np.inf):
+            raise InputError(
+                f"holds of {self.hold_s} s while nobody has waited {self.patience_s} s; give a hold above 0 s and a "
+                "finite patience of 0 s or more"
+            )
+        if not self.hold:
+            raise InputError("hold is False; kilowait/Energy-v0 always has the action that chooses nobody")
+
+    def shown(self, powered: Powered) -> Seen:
+        """The shape of what is shown: actions are slot x levels + level; then hold and, where nodes can sleep, sleep
+        and wake.
+        """
+        turns = self.turns and len(powered.levers.sleep) > 0
+        return Seen(
+            features_of(self.told),
+            (*SUMMARY, *of_signals(powered.names)),
+            self.slots,
+            powered.drawing.may.shape[1],
+            3 if turns else 1,
+            self.graph,
+        )
+
+
+_LISTS = {"idle": "idle_hi", "fallers": "fall_hi", "wakers": "wake_hi"}
+"""Batches of nodes, and up to where they lie."""
+
+
+class EnergyBoard(Copies):
+    """Copies of a run with levers side by side, each on its own window of the log."""
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        asking: EnergyAsking,
+        reward: Reward,
+        powered: Powered,
+        *,
+        copies: int,
+        episode_jobs: int,
+        autoreset: int,
+        threads: int | None = None,
+        state: LeveredState | None = None,
+    ) -> None:
+        """`state`: that of a simulator of all jobs, which the one copy then moves, roomy; None: states of its own."""
+        self.powered = powered
+        seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
+        order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
+        machine = with_watts(machine_of(cluster), levers, float(jobs["submit_s"][0]))
+        whole = levered_state_of(jobs, None, machine, asking.settings, whoever(), None, levers)
+        if state is None:
+            part = replace(
+                levers,
+                factor=None if levers.factor is None else levers.factor[:, :episode_jobs],
+                watts=None if levers.watts is None else levers.watts[:, :episode_jobs],
+            )
+            first = levered_state_of(
+                jobs[:episode_jobs], None, machine, asking.settings, whoever(), None, part
+            )
+            state, own = roomy(first), False
+            stack = stack_of(state, copies)
+        else:
+            own = True
+            stack = row_of(state)
+        plain = state_stack.source_of(
+            whole,  # type: ignore[arg-type]  # it has all of a plain state
+            fixed_features(jobs, cluster.nodes, told=asking.told),
+            user_numbers(jobs),
+            np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
+            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            episode_jobs,
+            copies,
+        )
+        source = source_of(whole, plain, powered, seen.slots, copies)
+        how = np.zeros(1, HOW).view(np.recarray)
+        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
+        how["asked_behind"], how["hold"] = order is None, True
+        how["autoreset"], how["keep"] = autoreset, own
+        how["rows"] = most_steps(state)
+        how["levels"], how["turns"] = seen.choices, seen.extra > 1
+        how["ahead"] = any(way.ahead for way in levers.sleep.values())
+        how["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
+        how["hold_s"], how["patience_s"] = asking.hold_s, asking.patience_s
+        edges = seen.slots if seen.graph else 0
+        scene = Scene(
+            how=how,
+            weights=reward.vector(),
+            copies=np.zeros(copies, COPY).view(np.recarray),
+            jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
+            mask=np.zeros((copies, seen.actions), np.int8),
+            summary=np.zeros((copies, len(seen.summary)), np.float32),
+            slots=np.zeros((copies, seen.slots), np.int64),
+            edges=np.zeros((copies, edges, edges), np.uint8),
+            reward=np.zeros(copies),
+            terms=np.zeros((copies, terms)),
+            settled=np.zeros((copies, terms)),
+            paid=np.zeros((copies, terms)),
+            over=np.zeros(copies, np.bool_),
+            last_summary=np.zeros((copies, len(seen.summary)), np.float32),
+            finished=np.zeros((copies, 3 + terms)),
+        )
+        scene.copies["pace"] = 1.0
+        super().__init__(step_for(stack, scene, source), stack, scene, source, copies, threads)
+
+    def observed(self, copy: bool = True) -> Observation:
+        """What is shown now, as new arrays or as those that the next step overwrites."""
+        shown = super().observed(copy)
+        if self.scene.edges.size:
+            shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
+        return shown
+
+    def _moving(self) -> dict[str, npt.NDArray[np.float64]]:
+        moving = super()._moving()
+        for name in ("reserve", "steps", *_LISTS):  # never changes; is empty between two steps; see below
+            del moving[f"stack.{name}"]
+        return moving | {"user_weight": self.source.user_weight}
+
+    def snapshot(self) -> dict[str, npt.NDArray[np.uint8]]:
+        """As `Copies.snapshot`; of the lists of nodes, which have a place for each node, what is in use."""
+        kept = super().snapshot()
+        for name, end in _LISTS.items():
+            used = int(self.stack.sleepers[end].max())
+            part = np.asarray(getattr(self.stack, name))[:, :, :used]
+            kept[f"stack.{name}"] = np.frombuffer(part.tobytes(), np.uint8).copy()
+        return kept
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> None:
+        """As `Copies.restore`."""
+        lists = {f"stack.{name}" for name in _LISTS}
+        super().restore({name: array for name, array in kept.items() if name not in lists})
+        for name in _LISTS:
+            own = getattr(self.stack, name).view(np.ndarray)
+            part = np.frombuffer(kept[f"stack.{name}"].tobytes(), own.dtype).reshape(*own.shape[:2], -1)
+            own[:, :, : part.shape[2]] = part

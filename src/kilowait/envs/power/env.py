@@ -1,0 +1,24 @@
+"""One copy of `kilowait/Energy-v0`, as `gymnasium.make` gives it."""
+
+from __future__ import annotations
+
+from kilowait.envs.env import CopyEnv
+from kilowait.envs.power.vector_env import EnergyVectorEnv
+
+__all__ = ["EnergyEnv"]
+
+
+class EnergyEnv(CopyEnv):
+    """A batch system with its power on windows of a log; arguments as of `EnergyVectorEnv`.
+
+    >>> import gymnasium, kilowait as kw
+    >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
+    >>> env = gymnasium.make(
+    ...     "kilowait/Energy-v0", jobs=jobs, cluster=kw.Cluster.from_nodes(64), power="taurus", slots=16
+    ... )
+    >>> seen, _ = env.reset(seed=0)
+    >>> seen["summary"].shape, int(env.action_space.n)
+    ((15,), 51)
+    """
+
+    many = EnergyVectorEnv

@@ -1,0 +1,131 @@
+"""A whole run with levers decided by whoever is shown what `kilowait/Energy-v0` shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.engine.kernels.power_state import STEP
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.envs.batched_sim import whoever
+from kilowait.envs.batched_sim_base import DISABLED, SET_OUT
+from kilowait.envs.kernels.decision import BETWEEN
+from kilowait.envs.kernels.linear_power_policy import Steering, steered_for
+from kilowait.envs.kernels.state_stack_power import roomy
+from kilowait.envs.power.batched_sim import EnergyAsking, EnergyBoard
+from kilowait.envs.power.power_setup import Power, Powered
+from kilowait.envs.power.reward_terms import TERMS, USUAL
+from kilowait.envs.reward_terms import Reward
+from kilowait.envs.rollout import Decide
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs.execution_log import node_states
+
+__all__ = ["Steers", "play"]
+
+
+@runtime_checkable
+class Steers(Protocol):
+    """Numbers that decide inside the engine."""
+
+    def steering(self, jobs: JobTable, cluster: Cluster, powered: Powered) -> Steering:
+        """Those for the jobs of a log, which is sorted."""
+
+
+class _Played(Simulator):
+    """A simulator whose state is moved by somebody else, who takes away what nodes did before there is no room."""
+
+    def handed(self) -> Any:
+        """The state."""
+        self._state = roomy(self._state)
+        return self._state
+
+
+def play(
+    jobs: JobTable,
+    cluster: Cluster,
+    decide: Decide | Steers,
+    *,
+    power: Power,
+    asking: EnergyAsking | None = None,
+    settings: Settings | None = None,
+    name: str = "agent",
+) -> SegmentLog:
+    """Replay `jobs` on `cluster`, asking `decide` at every choice; the log says what nodes did.
+
+    What `Steers` decides inside the engine.
+
+    `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn and held
+    jobs, outages and reservations of the cluster are as in `kilowait.simulate`.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[60, 60], nodes=[2, 2])
+    >>> slowest = lambda seen: np.array([np.flatnonzero(seen["mask"][0, :384])[-1]])
+    >>> log = play(jobs, kw.Cluster.from_nodes(2), slowest, power=Power("taurus", levers="levels=1.1"))
+    >>> log.level.tolist(), log.end_s.round(1).tolist()
+    ([2, 2], [65.8, 131.7])
+    """
+    asking = EnergyAsking() if asking is None else asking
+    settings = asking.settings if settings is None else settings
+    table = jobs.sorted()
+    powered = power.of(table, cluster, len(jobs))
+    levers = powered.levers
+    if jobs.order is not None:
+        back = np.argsort(jobs.order)
+        levers = replace(
+            levers,
+            factor=None if levers.factor is None else levers.factor[:, back],
+            watts=None if levers.watts is None else levers.watts[:, back],
+        )
+    simulator = _Played(jobs, cluster, settings, rule=replace(whoever(), name=name), levers=levers)
+    state = simulator.handed()
+    board = EnergyBoard(
+        table,
+        cluster,
+        asking,
+        Reward(USUAL, terms=TERMS),
+        powered,
+        copies=1,
+        episode_jobs=len(jobs),
+        autoreset=DISABLED,
+        threads=1,
+        state=state,
+    )
+    a: Any = board.scene
+    a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
+    a.copies["look_s"] = -np.inf
+    kept = [np.zeros(0, STEP)]
+
+    def step(action: int) -> None:
+        """One step, and on wherever it stops for want of room; what nodes did is put by."""
+        board.step(np.array([action]))
+        while not a.over[0] and a.copies["phase"][0] == BETWEEN:
+            _put_by(kept, state, a)
+            board.step(np.array([SET_OUT]))
+
+    step(SET_OUT)
+    if isinstance(decide, Steers):
+        net = decide.steering(table, cluster, powered)
+        arrays = (board.stack, board.scene, board.source)
+        while not a.over[0]:
+            steered_for(*arrays, net)(*arrays, net, 0, 1)
+            _put_by(kept, state, a)
+    while not a.over[0]:
+        step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]
+    _put_by(kept, state, a)
+    log = simulator.log()
+    if not levers.sleep:
+        return log
+    steps = np.concatenate(kept)
+    steps = steps[np.lexsort((steps["time_s"], steps["group"]))]
+    states = node_states(*(steps[column] for column in ("time_s", "group", "falling", "asleep", "waking")))
+    return replace(log, states=states)
+
+
+def _put_by(kept: list[Any], state: Any, a: Any) -> None:
+    written = int(state.lever["steps"][0])
+    kept.append(np.asarray(state.steps[:written]).copy())
+    state.lever["steps"] = a.copies["noted"] = 0

@@ -1,0 +1,96 @@
+"""Carbon intensity and price as the kernels read them: exact integrals over time, and what is forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.energy.controls import Foresight
+from kilowait.energy.signals import forecast
+from kilowait.envs.power.observation_spec import LEAD_H
+from kilowait.errors import UnknownNameError
+from kilowait.series import WEEK_S, Series
+
+__all__ = ["FORECASTS", "TOLD_EVERY_S", "Outlook", "foresight_of", "outlook_of"]
+
+FORECASTS = ("perfect", "persistence", "noisy")
+TOLD_EVERY_S = 900.0
+HOUR_S, DAY_S = 3600.0, 86400.0
+LEAST = 1.0
+"""Smallest week's mean that others are divided by, in g/kWh or money per MWh."""
+FARTHEST = 10.0
+
+
+class Outlook(NamedTuple):
+    """Both signals on the steps of either; one that was not given is 0 throughout."""
+
+    edge_s: npt.NDArray[np.float64]  # (E,) from when on
+    value: npt.NDArray[np.float64]  # (E, 2) carbon g/kWh, price per MWh
+    area: npt.NDArray[np.float64]  # (E, 2) integral up to the edge
+    told: npt.NDArray[
+        np.float32
+    ]  # (T, 2, 6) every TOLD_EVERY_S: 1 / mean of the week before, and means ahead over it
+
+
+def foresight_of(words: str | Foresight) -> Foresight:
+    """What tells the future, by the words of the command line: perfect, persistence, noisy or noisy:GRID."""
+    if not isinstance(words, str):
+        return words
+    kind, _, grid = words.partition(":")
+    if kind not in FORECASTS:
+        raise UnknownNameError("forecast", kind, FORECASTS)
+    if kind == "perfect":
+        return lambda series, horizon_s: forecast.perfect(series, horizon_s=horizon_s)
+    if kind == "persistence":
+        return lambda series, horizon_s: forecast.persistence(series, horizon_s=horizon_s)
+    known = forecast.FORECAST_ERRORS
+    if (grid or "CISO") not in known:
+        raise UnknownNameError("grid whose forecast errors are known", grid, known)
+    return partial(_noisy, known[grid or "CISO"])
+
+
+def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecast.Forecast:
+    return forecast.noisy(series, errors, seed=0, horizon_s=horizon_s)
+
+
+def outlook_of(
+    carbon: Series | None, price: Series | None, first_s: float, last_s: float, foresight: Foresight
+) -> Outlook:
+    """The signals from `first_s` to `last_s`; they must cover that and what the forecasts need.
+
+    >>> seen = outlook_of(
+    ...     Series.constant(400, "g/kWh"),
+    ...     None,
+    ...     0,
+    ...     3600,
+    ...     lambda s, ahead: forecast.perfect(s, horizon_s=ahead),
+    ... )
+    >>> seen.value.tolist(), seen.told.shape, seen.told[0, 0, 1:].tolist()
+    ([[400.0, 0.0]], (5, 2, 6), [1.0, 1.0, 1.0, 1.0, 1.0])
+    """
+    parts = [None if series is None else series.between(first_s, last_s) for series in (carbon, price)]
+    edge = np.unique(np.concatenate([[first_s], *(part.edge_s[:-1] for part in parts if part is not None)]))
+    value, area = np.zeros((len(edge), 2)), np.zeros((len(edge), 2))
+    at = first_s + TOLD_EVERY_S * np.arange(int((last_s - first_s) // TOLD_EVERY_S) + 1)
+    told = np.zeros((len(at), 2, 1 + len(LEAD_H)), np.float32)
+    for column, (part, series) in enumerate(zip(parts, (carbon, price), strict=True)):
+        if part is not None and series is not None:
+            value[:, column] = part.at(edge)
+            area[:, column] = part.integral(first_s, edge)
+            told[:, column] = _told(series, np.asarray(at, np.float64), foresight)
+    return Outlook(edge, value, area, told)
+
+
+def _told(series: Series, at: npt.NDArray[np.float64], foresight: Foresight) -> npt.NDArray[np.float64]:
+    """1 / mean of the week before (of what there is of it, a day at least), and means ahead over that mean."""
+    since = np.maximum(at - WEEK_S, series.start_s)
+    until = np.minimum(np.maximum(at, since + DAY_S), series.end_s)
+    usual = np.maximum(np.abs(series.mean(since, until)), LEAST)
+    lead = HOUR_S * np.array([0, *LEAD_H])
+    means = foresight(series, DAY_S + HOUR_S).matrix(at, lead)
+    ahead = np.cumsum(means * np.diff(lead), axis=1) / lead[1:] / usual[:, None]
+    return np.column_stack((1.0 / usual, np.clip(ahead, -FARTHEST, FARTHEST)))

@@ -1,0 +1,177 @@
+"""Preferences: the weights of some terms of the reward, drawn anew for every episode and shown to the agent.
+
+One network that is told them learns all trade-offs between the terms at once. Terms differ in scale, so each has a
+unit, fixed before anything is drawn: an episode costs the sum of weight x figure / unit. Weights are 0 or above and
+sum to 1; they are drawn uniformly among all such (Dirichlet(1, ..., 1)).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.rng import stream
+
+__all__ = ["Drawn", "Preferences", "lattice", "preference_text", "weights_from"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def weights_from(preference: Mapping[str, float], terms: Iterable[str]) -> Floats:
+    """The weights in the order of the terms, brought to a sum of 1; what is not named has 0.
+
+    >>> weights_from({"slowdown": 3, "energy": 1}, ["energy", "slowdown", "sla"]).tolist()
+    [0.25, 0.75, 0.0]
+    """
+    known = tuple(terms)
+    for name, weight in preference.items():
+        if name not in known:
+            raise UnknownNameError("preference", name, known)
+        if not (np.isfinite(weight) and weight >= 0):
+            raise InputError(f"the preference of {name} is {weight}; give a finite number, 0 or above")
+    weights = np.array([float(preference.get(name, 0.0)) for name in known])
+    if not weights.sum() > 0:
+        raise InputError(f"no term is preferred; give at least one of {', '.join(known)} a number above 0")
+    return weights / weights.sum()
+
+
+def preference_text(preference: Mapping[str, float]) -> str:
+    """As it is written on the command line.
+
+    >>> preference_text({"slowdown": 0.25, "energy": 0.75})
+    'slowdown=0.25+energy=0.75'
+    """
+    return "+".join(f"{name}={weight:g}" for name, weight in preference.items())
+
+
+def lattice(terms: int, parts: int) -> Floats:
+    """(points, terms) all preferences whose weights are whole multiples of 1 / parts, the last term first at its least.
+
+    >>> lattice(2, 2).tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    >>> len(lattice(3, 4))
+    15
+    """
+    drawn = combinations_with_replacement(range(terms), parts)
+    return np.array([np.bincount(each, minlength=terms) / parts for each in drawn])
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """Which terms are weighed against one another, and the unit of each.
+
+    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).per_figure([1.0, 0.0]).tolist()
+    [0.0, 0.5]
+    """
+
+    units: Mapping[str, float]
+    """Term to the figure that counts as 1."""
+    known: tuple[str, ...]
+    """All terms of the reward, in their order."""
+
+    def __post_init__(self) -> None:
+        for name, unit in self.units.items():
+            if name not in self.known:
+                raise UnknownNameError("reward term", name, self.known)
+            if not (np.isfinite(unit) and unit > 0):
+                raise InputError(f"the unit of {name} is {unit}; give a finite number above 0")
+        if len(self.units) < 2:
+            raise InputError(
+                f"preferences between {', '.join(self.units) or 'no terms'}; name at least two of "
+                f"{', '.join(self.known)}"
+            )
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Those that are weighed."""
+        return tuple(self.units)
+
+    def per_figure(self, weights: npt.ArrayLike) -> Floats:
+        """(..., all terms) what each figure is multiplied with under these weights, (..., terms)."""
+        given = np.asarray(weights, np.float64)
+        whole = np.zeros((*given.shape[:-1], len(self.known)))
+        for place, (name, unit) in enumerate(self.units.items()):
+            whole[..., self.known.index(name)] = given[..., place] / unit
+        return whole
+
+
+class Drawn:
+    """The preference of every copy in the episode it is in, and the stream that the next ones come from."""
+
+    def __init__(self, preferences: Preferences, copies: int, seed: int) -> None:
+        """Every copy has a preference from the beginning; `begin` gives it another."""
+        self.preferences = preferences
+        self.weights = np.zeros((copies, len(preferences.terms)))
+        self._shown = np.zeros((copies, len(preferences.terms)), np.float32)
+        self._per_figure = np.zeros((copies, len(preferences.known)))
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Begin the stream anew. It is not that of the windows, which are the same with and without preferences."""
+        self._random = stream(seed, "envs.preferences")
+        self.begin(np.ones(len(self.weights), np.bool_))
+
+    def begin(self, which: npt.NDArray[np.bool_], given: Any = None) -> None:
+        """New preferences for the episodes that these copies begin: drawn, or `given`.
+
+        A given one is a mapping from terms to weights, for all copies, or an array, (terms,) or (copies, terms).
+        """
+        terms = self.preferences.terms
+        if not which.any():
+            return
+        if given is None:
+            self.weights[which] = self._random.dirichlet(np.ones(len(terms)), int(which.sum()))
+        else:
+            asked = (
+                weights_from(given, terms) if isinstance(given, Mapping) else np.asarray(given, np.float64)
+            )
+            if asked.shape not in ((len(terms),), self.weights.shape) or not _on_simplex(asked):
+                raise InputError(
+                    f"preferences {asked.tolist()}; give weights of {', '.join(terms)}, 0 or above and with a sum "
+                    "of 1, one row or one a copy"
+                )
+            self.weights[which] = np.broadcast_to(asked, self.weights.shape)[which]
+        self._renew()
+
+    def _renew(self) -> None:
+        self._shown = self.weights.astype(np.float32)
+        self._per_figure = self.preferences.per_figure(self.weights)
+
+    def cost(self, figures: Floats) -> Floats:
+        """(copies,) what such figures, (copies, all terms), cost under the preference of each copy."""
+        cost: Floats = np.einsum("ct,ct->c", figures, self._per_figure)
+        return cost
+
+    def shown(self, seen: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The observation with the preference at the end of its summary."""
+        return {**seen, "summary": np.concatenate([seen["summary"], self._shown], axis=1)}
+
+    def snapshot(self) -> dict[str, npt.NDArray[Any]]:
+        """For `restore`."""
+        state = repr(self._random.bit_generator.state).encode()
+        return {
+            "preferences": self.weights.copy(),
+            "preferences.random": np.frombuffer(state, np.uint8).copy(),
+        }
+
+    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Back to a snapshot; what is left of it for others."""
+        if "preferences" not in kept or np.shape(kept["preferences"]) != self.weights.shape:
+            raise InputError(
+                "the snapshot has no preferences of these terms; make the env as it was made then"
+            )
+        self.weights[:] = kept["preferences"]
+        self._random.bit_generator.state = ast.literal_eval(kept["preferences.random"].tobytes().decode())
+        self._renew()
+        return {name: array for name, array in kept.items() if not name.startswith("preferences")}
+
+
+def _on_simplex(weights: Floats) -> bool:
+    return bool((weights >= 0).all() and np.allclose(weights.sum(axis=-1), 1.0, rtol=0, atol=1e-9))

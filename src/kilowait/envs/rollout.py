@@ -1,0 +1,75 @@
+"""A whole run decided by whoever is shown what the envs show: a network, or any function of an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.envs.batched_sim import (
+    Asking,
+    Board,
+    Observation,
+    whoever,
+)
+from kilowait.envs.kernels.inline_network import Layers, thought_for
+from kilowait.envs.kernels.step import DISABLED, SET_OUT
+from kilowait.envs.reward_terms import Reward
+from kilowait.jobs import JobTable, SegmentLog
+
+__all__ = ["play"]
+
+Decide = Callable[[Observation], npt.NDArray[np.int64]]
+"""From an observation of one row a copy to an action of each."""
+
+
+def play(
+    jobs: JobTable,
+    cluster: Cluster,
+    decide: Decide | Layers,
+    *,
+    asking: Asking | None = None,
+    settings: Settings | None = None,
+    name: str = "agent",
+) -> SegmentLog:
+    """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
+
+    `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn jobs,
+    outages and reservations of the cluster are as in `kilowait.simulate`.
+
+    >>> import kilowait as kw
+    >>> jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[2, 2, 2])
+    >>> log = play(jobs, kw.Cluster.from_nodes(2), lambda seen: seen["mask"].sum(axis=1) - 1)  # last come
+    >>> log.jobs()["start_s"].tolist()
+    [0.0, 12.0, 9.0]
+    """
+    asking = Asking() if asking is None else asking
+    settings = asking.settings if settings is None else settings
+    simulator = Simulator(jobs, cluster, settings, rule=replace(whoever(), name=name))
+    board = Board(
+        simulator.table,
+        cluster,
+        asking,
+        Reward({"wait": 1.0}),
+        copies=1,
+        episode_jobs=len(jobs),
+        autoreset=DISABLED,
+        threads=1,
+        state=simulator.state,
+    )
+    a: Any = board.scene
+    a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
+    board.step(np.array([SET_OUT]))
+    if isinstance(decide, Layers):
+        thought_for(board.stack, board.scene, board.source, decide)(
+            board.stack, board.scene, board.source, decide, 0, 1
+        )
+    while not a.over[0]:
+        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))  # type: ignore[operator]
+    return simulator.log()

@@ -1,0 +1,7 @@
+"""How far from the best: bounds no schedule can beat, the best schedule of a few jobs, and perfect estimates."""
+
+from kilowait.evaluation.bounds.clairvoyant import with_perfect_estimates
+from kilowait.evaluation.bounds.lower_bounds import Bounds, lower_bounds
+from kilowait.evaluation.bounds.optimum import Optimum, optimum
+
+__all__ = ["Bounds", "Optimum", "lower_bounds", "optimum", "with_perfect_estimates"]

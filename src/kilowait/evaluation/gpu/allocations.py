@@ -1,0 +1,135 @@
+"""Where the jobs of a run on placed nodes lay, put together from its log and its cluster."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import Speeds, gpu_types
+from kilowait.cluster.gpus import PRECISIONS, gpu
+from kilowait.engine.gpu.demand import Demand, demand_of
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s
+from kilowait.jobs import SegmentLog
+from kilowait.jobs.execution_log import Outcome, Pieces
+
+__all__ = ["Places", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
+
+WHOLE = 1000
+"""Thousandths of a GPU or a core."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The machine node by node, and what each segment held of it."""
+
+    types: tuple[str, ...]
+    """GPU types of the cluster; "" are nodes without GPUs."""
+    node_type: Ints
+    """Per node, place in `types`."""
+    node_gpus: Ints
+    node_cpu: Ints
+    """Per node, thousandths of cores."""
+    pieces: Pieces
+    gpus: Floats
+    """Per segment: GPUs it held, parts as parts."""
+    type: Ints
+    """Per segment, place in `types`."""
+    want: Demand
+    """What the jobs asked for."""
+    speed: Floats
+    """(jobs, types): 0 where a job may not run."""
+
+    @property
+    def type_gpus(self) -> Ints:
+        """GPUs of each type."""
+        return np.bincount(self.node_type, self.node_gpus, len(self.types)).astype(np.int64)
+
+    @property
+    def job_gpus(self) -> Floats:
+        """Per job: GPUs it asks for, parts as parts."""
+        return self.want.pieces * self.want.gpus * self.want.milli / WHOLE
+
+    def speed_there(self, log: SegmentLog) -> Floats:
+        """Per segment: the speed of its job on the type it ran on, undisturbed."""
+        speed: Floats = self.speed[log.job, self.type]
+        if not (speed > 0).all():
+            row = int(np.argmin(speed))
+            job, name = log.jobs_table["job_id"][log.job[row]], self.types[self.type[row]]
+            raise InputError(
+                f"job {job} ran on {name!r}, where its speed is {speed[row]:g}; give the speeds of this very run"
+            )
+        return speed
+
+
+def places_of(log: SegmentLog, cluster: Cluster, speeds: Speeds | None = None) -> Places:
+    """The places of a log, which must be of this cluster; with `speeds` None all speeds are 1."""
+    pieces = pieces_of(log)
+    groups = cluster.groups
+    layout = cluster.layout
+    if layout is None:
+        layout = tuple(np.repeat(np.arange(len(groups)), [group.nodes for group in groups]).tolist())
+    if tuple(pieces.node_group.tolist()) != layout or tuple(log.groups) != tuple(g.name for g in groups):
+        raise InputError(
+            f"the log is of {len(pieces.node_group)} nodes in the groups {', '.join(log.groups)}, not of cluster "
+            f"{cluster.name!r} as it is; give the cluster of the run"
+        )
+    types = gpu_types(cluster)
+    of = np.array(layout, np.int64)
+    node_type = np.array([types.index(g.gpu_type if g.gpus else "") for g in groups], np.int64)[of]
+    kind = np.zeros(len(log), np.int64)
+    kind[pieces.segment] = node_type[pieces.node]  # all pieces of a segment lie on one type
+    want = demand_of(log.jobs_table, cluster, "any", speeds, None)
+    return Places(
+        types=types,
+        node_type=node_type,
+        node_gpus=np.array([g.gpus for g in groups], np.int64)[of],
+        node_cpu=np.array([g.cores * WHOLE for g in groups], np.int64)[of],
+        pieces=pieces,
+        gpus=np.bincount(pieces.segment, pieces.milli, len(log)) / WHOLE,
+        type=kind,
+        want=want,
+        speed=want.speed[want.kind],
+    )
+
+
+def pieces_of(log: SegmentLog) -> Pieces:
+    """Where the segments lay; an error for a log that does not say."""
+    if log.pieces is None:
+        raise InputError(
+            "the log does not say where its jobs lay; these metrics are for runs on clusters of placed groups"
+        )
+    return log.pieces
+
+
+def ended(log: SegmentLog) -> Ints:
+    """Rows of the jobs that finished or were killed at their estimate."""
+    return np.flatnonzero(np.isin(log.job_outcome, (Outcome.COMPLETED, Outcome.KILLED)))
+
+
+def left_s(log: SegmentLog) -> Floats:
+    """When each job left the machine and its queue for good: inf if it never did, NaN if it never came."""
+    left = left_queue_s(log).copy()
+    left[log.job_outcome == Outcome.UNSTARTED] = np.inf  # even if it has run and waits again
+    rows = ended(log)
+    left[rows] = log.jobs()["end_s"][rows]
+    return left
+
+
+def tflops_of(types: tuple[str, ...], precision: str) -> Floats:
+    """The catalogue's dense rate of each type; NaN where it is undisclosed or the type is not in the catalogue.
+
+    >>> tflops_of(("V100", "G2"), "fp32").tolist()
+    [15.7, nan]
+    """
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", precision, PRECISIONS)
+    rates = np.full(len(types), math.nan)
+    for place, name in enumerate(types):
+        with suppress(UnknownNameError):
+            rates[place] = gpu(name).tflops(precision)
+    return rates

@@ -1,0 +1,125 @@
+"""Two workloads under one rule on one machine: is what happens to the one what happens to the other?
+
+Jobs differ, so nothing can be paired: distributions are compared. Waits and bounded slowdowns are those of the jobs
+that started; backlog (nodes that waiting jobs ask for) and utilization are means hour by hour, from the first
+submission to the last end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.evaluation.job_measures import Floats, started
+from kilowait.evaluation.timeline import timeline
+from kilowait.jobs import SegmentLog
+from kilowait.synth.fidelity.distances import Shares, distance, shares
+
+__all__ = ["NEAR", "Likeness", "Series", "like_runs", "numbers_of_run", "series_of_run", "share_curves"]
+
+BOUND_S = 10.0
+HOUR_S = 3600.0
+NEAR = 0.15
+"""Means that differ by less than this part of the real one are called near."""
+STEPS = 360
+"""Steps of a series that is kept to be drawn."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """One quantity of two runs."""
+
+    name: str
+    """wait_s, bsld, backlog_nodes or utilization."""
+    real: float
+    """Mean."""
+    made: float
+    ks: float
+    """Largest difference of the two distribution functions."""
+    wasserstein: float
+    """Mean distance by which values would have to be moved, in the quantity's unit."""
+    wasserstein_share: float
+    """The same over the standard deviation in the real run."""
+
+    @property
+    def ratio(self) -> float:
+        """Mean of the generated over that of the real; 1 where both are 0, NaN where only the real one is."""
+        if self.real > 0:
+            return self.made / self.real
+        return 1.0 if self.made == self.real else math.nan
+
+    @property
+    def near(self) -> bool:
+        """Whether the means are within 15 % of each other.
+
+        >>> [Likeness("wait_s", 100, made, 0, 0, 0).near for made in (86, 114, 116)]
+        [True, True, False]
+        """
+        return abs(self.ratio - 1.0) <= NEAR
+
+
+def like_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tuple[Likeness, ...]:
+    """Compare the numbers of two runs; a quantity of which one run has no value is left out."""
+    found = []
+    for name, values in real.items():
+        if len(values) and len(made[name]):
+            far = distance(name, values, made[name])
+            found.append(
+                Likeness(
+                    name,
+                    float(values.mean()),
+                    float(made[name].mean()),
+                    far.ks,
+                    far.wasserstein,
+                    far.wasserstein_share,
+                )
+            )
+    return tuple(found)
+
+
+def share_curves(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> dict[str, Shares]:
+    """The distribution functions behind `like_runs`, to be drawn."""
+    return {
+        name: shares(values, made[name]) for name, values in real.items() if len(values) and len(made[name])
+    }
+
+
+def numbers_of_run(log: SegmentLog) -> dict[str, Floats]:
+    """Wait (s) and bounded slowdown of every job that started, backlog (nodes) and utilization of every hour."""
+    ran = started(log, BOUND_S)
+    hours = _steps(log, None)
+    return {
+        "wait_s": ran.wait_s,
+        "bsld": ran.bsld,
+        "backlog_nodes": hours.backlog_nodes,
+        "utilization": hours.utilization,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A run over time, in equal steps."""
+
+    step_s: float
+    backlog_nodes: Floats
+    """Mean over each step."""
+    utilization: Floats
+
+
+def series_of_run(log: SegmentLog, steps: int = STEPS) -> Series:
+    """Backlog and utilization from the first submission on, in so many steps; none for a log without length."""
+    return _steps(log, steps)
+
+
+def _steps(log: SegmentLog, steps: int | None) -> Series:
+    """In so many steps, or in steps of about an hour."""
+    over = timeline(log)
+    if len(over) < 2:
+        return Series(HOUR_S, np.empty(0), np.empty(0))
+    length_s = float(over.time_s[-1] - over.time_s[0])
+    bins = over.sampled(max(1, round(length_s / HOUR_S)) if steps is None else steps)
+    busy = bins.busy_nodes / np.maximum(bins.capacity_nodes, 1.0)
+    return Series(length_s / len(busy), bins.waiting_nodes, busy)

@@ -1,0 +1,84 @@
+"""Where segments lay on single nodes, as a file: pieces.parquet of run and comparison folders.
+
+A row per segment and node: ``cell`` counts the logs, ``segment`` is the row of the log from 0. The group of every node
+stands in the schema's metadata. What each segment worked and lost stands with the segments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs.execution_log import Pieces
+
+__all__ = ["WORKED", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
+
+_META_KEY = b"kilowait"
+_COLUMNS = ("segment", "node", "gpus", "milli", "count")
+WORKED = ("work_s", "lost_s")
+"""Columns of the segments that only placed ones have; 0 for others among them."""
+
+
+def write_pieces(logs: Sequence[Pieces | None], path: Path) -> None:
+    """The pieces of several logs, some of which may have none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    held = [(cell, one) for cell, one in enumerate(logs) if one is not None]
+    columns = {"cell": np.repeat([cell for cell, _ in held], [len(one) for _, one in held]).astype(np.int32)}
+    for name in _COLUMNS:
+        columns[name] = np.concatenate([getattr(one, name) for _, one in held])
+    machines: list[list[int]] = []
+    of_cell: list[tuple[int, int]] = []
+    for cell, one in held:
+        machine = one.node_group.tolist()
+        if machine not in machines:
+            machines.append(machine)
+        of_cell.append((cell, machines.index(machine)))
+    note = {_META_KEY: json.dumps({"node_groups": machines, "cells": of_cell}).encode()}
+    pq.write_table(pa.table(columns).replace_schema_metadata(note), path, compression="zstd")
+
+
+def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
+    """What `write_pieces` wrote, by cell, for `pieces_from`; nothing where there is no such file."""
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        return {}
+    table = pq.read_table(path)
+    note = json.loads(table.schema.metadata[_META_KEY])
+    machines = [np.array(machine, np.int64) for machine in note["node_groups"]]
+    cells = table["cell"].to_numpy()
+    columns = {name: table[name].to_numpy() for name in _COLUMNS}
+    found = {}
+    for cell, machine in note["cells"]:
+        low, high = np.searchsorted(cells, (cell, cell + 1))
+        found[cell] = {
+            **{name: columns[name][low:high] for name in _COLUMNS},
+            "node_group": machines[machine],
+        }
+    return found
+
+
+def pieces_from(
+    held: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
+) -> Pieces | None:
+    """The pieces of one log, of what `read_pieces` found and the columns `WORKED` of its segments."""
+    return None if held is None else Pieces(**held, **{name: worked[name] for name in WORKED})
+
+
+def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:
+    """The columns `WORKED` of the segments of several logs; none where no log has pieces."""
+    if all(log.pieces is None for log in logs):
+        return {}
+    return {
+        name: np.concatenate(
+            [np.zeros(len(log)) if log.pieces is None else getattr(log.pieces, name) for log in logs]
+        )
+        for name in WORKED
+    }

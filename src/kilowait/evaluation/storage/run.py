@@ -1,0 +1,298 @@
+"""The run folder: what is written down of a run, and read back by whoever draws or judges it.
+
+=============== =============================================================================
+scenario.toml   what was run, the machine written out
+jobs.parquet    the jobs, a JobTable; can be simulated again as it is
+log.parquet     the segments; machine size, groups and settings in the schema's metadata
+records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
+states.parquet  what sleeping nodes did, where some slept
+pieces.parquet  where segments lay, node by node and GPU by GPU, on machines whose nodes are placed
+results.json    the metrics
+manifest.json   versions, seeds, sha256 of inputs and of these files, command, date; written last
+=============== =============================================================================
+
+Needs neither Numba nor torch to be read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import InputError, KilowaitError
+from kilowait.evaluation.comparison.result import Contender, Contest
+from kilowait.evaluation.comparison.windows import whole
+from kilowait.evaluation.gpu.cluster import is_placed
+from kilowait.evaluation.storage.allocations import (
+    WORKED,
+    pieces_from,
+    read_pieces,
+    worked_columns,
+    write_pieces,
+)
+from kilowait.evaluation.storage.folder import (
+    checked_manifest,
+    known,
+    plain_json,
+    read_json,
+    save_folder,
+)
+from kilowait.evaluation.storage.toml import to_toml
+from kilowait.jobs import JobTable, NodeStates, SegmentLog
+
+__all__ = [
+    "Run", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
+]  # fmt: skip
+
+META_KEY = b"kilowait"
+STATE = ("time_s", "group", "falling", "asleep", "waking")
+_FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, opened."""
+
+    path: Path
+    scenario: dict[str, Any]
+    manifest: dict[str, Any]
+    results: dict[str, Any]
+    log: SegmentLog
+
+    @property
+    def contender(self) -> Contender:
+        """Who scheduled."""
+        run = self.log.run
+        policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
+        kind = "agent" if policy.startswith("agent:") else "rule"
+        backfill = run.get("backfill", self.scenario.get("backfill", "none"))
+        return Contender(policy, backfill, kind, placed=is_placed(self.scenario.get("cluster", {})))
+
+
+def save_run(
+    path: str | PathLike[str],
+    log: SegmentLog,
+    *,
+    scenario: Mapping[str, Any],
+    results: Mapping[str, Any],
+    manifest: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a run folder, whole or not at all.
+
+    `manifest` adds to the versions what only the caller knows: command, date, seeds, sha256 of the inputs.
+    A folder that holds something already is refused; `force` replaces an earlier run folder, and nothing else.
+    """
+
+    def fill(folder: Path) -> None:
+        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+        log.jobs_table.to_parquet(folder / "jobs.parquet")
+        _write_log(log, folder / "log.parquet")
+        log.jobs().to_parquet(folder / "records.parquet")
+        if log.states is not None:
+            write_states([log.states], folder / "states.parquet")
+        if log.pieces is not None:
+            write_pieces([log.pieces], folder / "pieces.parquet")
+        (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
+
+    return save_folder(path, fill, kind="run", manifest=manifest, force=force)
+
+
+def load_run(path: str | PathLike[str]) -> Run:
+    """Open what `save_run` wrote; its log has the same metrics, to the bit.
+
+    A folder that is no run folder, is half there or was changed is an InputError that says what is wrong.
+    """
+    folder = Path(path)
+    manifest = checked_manifest(folder)
+    if manifest.get("kind") != "run":
+        raise InputError(
+            f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate"
+        )
+    lacking = [name for name in _FILES if name not in manifest["files"]]
+    if lacking:
+        raise InputError(f"{folder} is not whole: its manifest knows no {', '.join(lacking)}; run it again")
+    try:
+        scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
+        log = _read_log(folder, JobTable.from_parquet(folder / "jobs.parquet"))
+    except (KilowaitError, OSError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{folder} cannot be opened: {problem}") from None
+    return Run(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
+
+
+def contest_of_runs(runs: Sequence[Run]) -> Contest:
+    """Runs of the same jobs on the same machine side by side, over the whole log.
+
+    Runs of different jobs or machines cannot be paired, and are an InputError that names them.
+    """
+    if not runs:
+        raise InputError("there is no run to compare; give at least one run folder")
+    first = runs[0]
+    for run in runs[1:]:
+        if run.manifest["files"]["jobs.parquet"] != first.manifest["files"]["jobs.parquet"]:
+            raise InputError(
+                f"{first.path} and {run.path} are runs of different jobs ({_named(first)} and {_named(run)}); only "
+                "runs of the same jobs can be compared: give them one at a time"
+            )
+        if machine_of(run.log) != machine_of(first.log):
+            raise InputError(
+                f"{first.path} and {run.path} are runs on different machines; only runs on the same machine can be "
+                "compared: give them one at a time"
+            )
+    windows = whole(first.log.jobs_table)
+    logs = [_by_submission(run.log, windows.jobs) for run in runs]
+    contenders = _told_apart([run.contender for run in runs], [run.path for run in runs])
+    measured = {
+        contender.label: known(run.results["gpus"]["metrics"])
+        for contender, run in zip(contenders, runs, strict=True)
+        if "gpus" in run.results
+    }
+    return Contest(
+        trace=str(first.scenario.get("trace", first.path)),
+        nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
+        windows=windows,
+        contenders=contenders,
+        logs=lambda contender, _: logs[contender],
+        ledger=first.results.get("ledger"),
+        cluster=first.scenario.get("cluster", {}),
+        gpus=measured,
+    )
+
+
+def _told_apart(contenders: Sequence[Contender], paths: Sequence[Path]) -> tuple[Contender, ...]:
+    """Runs of the same rule that differ in something else are called by their folder too."""
+    labels = [contender.label for contender in contenders]
+    return tuple(
+        contender
+        if labels.count(contender.label) == 1
+        else replace(contender, name=f"{contender.policy} ({path.name})")
+        for contender, path in zip(contenders, paths, strict=True)
+    )
+
+
+def _named(run: Run) -> str:
+    return f"{run.scenario.get('trace', 'an unnamed trace')}, {len(run.log.jobs_table):,} jobs"
+
+
+def _by_submission(log: SegmentLog, ordered: JobTable) -> SegmentLog:
+    """The same log over the table in the order of submission, as windows have it."""
+    order = log.jobs_table.order
+    if order is None:
+        return log
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return SegmentLog(
+        ordered,
+        place[log.job],
+        log.start_s,
+        log.end_s,
+        log.group,
+        log.level,
+        log.outcome,
+        log.eligible_s[order],
+        log.job_outcome[order],
+        log.capacity_s,
+        log.capacity_nodes,
+        log.groups,
+        log.run,
+        log.states,
+        log.pieces,
+    )
+
+
+def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
+    """The states of nodes of several logs; ``cell`` counts them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    held = [(cell, one) for cell, one in enumerate(states) if one is not None]
+    columns = {"cell": np.repeat([cell for cell, _ in held], [len(one) for _, one in held]).astype(np.int32)}
+    for name in STATE:
+        columns[name] = np.concatenate([getattr(one, name) for _, one in held])
+    # Which logs have states at all: one may have some of no nodes.
+    note = {META_KEY: json.dumps([cell for cell, _ in held]).encode()}
+    pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
+
+
+def read_states(path: Path) -> dict[int, NodeStates]:
+    """What `write_states` wrote, by cell; nothing where there is no such file."""
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        return {}
+    table = pq.read_table(path)
+    columns = {name: table[name].to_numpy() for name in ("cell", *STATE)}
+    found = {}
+    for cell in json.loads(table.schema.metadata[META_KEY]):
+        low, high = np.searchsorted(columns["cell"], (cell, cell + 1))
+        found[cell] = NodeStates(**{name: columns[name][low:high] for name in STATE})
+    return found
+
+
+def machine_of(log: SegmentLog) -> dict[str, Any]:
+    """Groups and the steps of the machine's size, as plain data; `machine_from` reads it back."""
+    return {
+        "groups": list(log.groups),
+        # The first step begins before all time; JSON has no infinity.
+        "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
+        "capacity_nodes": log.capacity_nodes.tolist(),
+    }
+
+
+def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `machine_of` wrote, as arguments of a SegmentLog."""
+    return {
+        "groups": tuple(data["groups"]),
+        "capacity_s": np.array([-math.inf if step is None else step for step in data["capacity_s"]]),
+        "capacity_nodes": np.array(data["capacity_nodes"], np.int64),
+    }
+
+
+def _write_log(log: SegmentLog, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    note = {"run": log.run, **machine_of(log)}
+    table = log.to_arrow()
+    for name, values in worked_columns([log]).items():
+        table = table.append_column(name, [values])
+    pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
+
+
+def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
+    import pyarrow.parquet as pq
+
+    segments = pq.read_table(folder / "log.parquet")
+    records = pq.read_table(folder / "records.parquet", columns=["job_id", "eligible_s", "outcome"])
+    note = json.loads(segments.schema.metadata[META_KEY])
+    ids = jobs["job_id"]
+    if not np.array_equal(records["job_id"].to_numpy(), ids):
+        raise ValueError("records.parquet and jobs.parquet speak of different jobs")
+    order = np.argsort(ids, kind="stable")
+    run_ids = segments["job_id"].to_numpy()
+    place = np.minimum(np.searchsorted(ids[order], run_ids), max(len(ids) - 1, 0))
+    job = order[place] if len(ids) else place
+    if not np.array_equal(ids[job], run_ids):
+        raise ValueError("log.parquet has segments of jobs that jobs.parquet lacks")
+    return SegmentLog(
+        jobs_table=jobs,
+        job=job,
+        **{name: segments[name].to_numpy() for name in ("start_s", "end_s", "group", "level", "outcome")},
+        eligible_s=records["eligible_s"].to_numpy(),
+        job_outcome=records["outcome"].to_numpy(),
+        run=note["run"],
+        states=read_states(folder / "states.parquet").get(0),
+        pieces=pieces_from(read_pieces(folder / "pieces.parquet").get(0), _worked(segments)),
+        **machine_from(note),
+    )
+
+
+def _worked(segments: Any) -> dict[str, Any]:
+    return {name: segments[name].to_numpy() for name in WORKED if name in segments.column_names}

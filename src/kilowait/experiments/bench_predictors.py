@@ -1,0 +1,52 @@
+"""How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.experiments.bench import Measure
+from kilowait.experiments.evaluate_predictors import world_of
+from kilowait.predict.conformal import fit
+from kilowait.predict.dataset import case_of
+from kilowait.predict.models import Model
+from kilowait.synth import lublin
+
+__all__ = ["ROW_MS", "predictor_speeds"]
+
+NODES = 256
+ROW_MS = 1.0
+"""What one prediction may take, from a ready row of features."""
+SEED = 7
+
+
+def predictor_speeds(
+    jobs: int = 12_000, *, rows: int = 500, models: tuple[str, ...] = ("forest", "boosting:median")
+) -> Iterator[Measure]:
+    """Every measure, as soon as it is made, on a made workload of so many jobs."""
+    made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
+    made, world, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
+    began = perf_counter()
+    case = case_of(made, world, NODES)
+    yield Measure(f"features of {jobs:,} jobs", perf_counter() - began, "s")
+    for name in models:
+        began = perf_counter()
+        predictor = fit(case, Model.of(name), nodes=NODES, data="lublin")
+        yield Measure(f"{name}, fitted and calibrated", perf_counter() - began, "s")
+        values, anchor, most = predictor.rows(case), case.features.anchor, case.target.most
+        began = perf_counter()
+        predictor.of_rows(values, anchor, most)
+        yield Measure(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
+        took = []
+        for row in range(rows):
+            one = slice(row, row + 1)
+            began = perf_counter()
+            predictor.of_rows(values[one], anchor[one], most[one])
+            took.append(perf_counter() - began)
+        words = f"99 % within {1e3 * float(np.quantile(took, 0.99)):.2f} ms"
+        yield Measure(
+            f"{name}, one job: value and 3 bounds", 1e3 * float(np.median(took)), "ms", ROW_MS, True, words
+        )

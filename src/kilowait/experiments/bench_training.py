@@ -1,0 +1,198 @@
+"""How fast environments step and agents learn on this machine and device.
+
+The world is the Lublin–Feitelson model's on 256 nodes at load 1, the same for all; what is measured is steps, not
+learning. The best of several stretches counts, as on a busy machine all else is noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import kilowait as kw
+from kilowait.errors import UnknownNameError
+
+__all__ = [
+    "ALGORITHMS",
+    "TrainingSpeed",
+    "batched_steps_per_s",
+    "gpu_steps_per_s",
+    "single_steps_per_s",
+    "training_speeds",
+]
+
+NODES, JOBS = 256, 20_000
+ALGORITHMS = ("ppo", "a2c", "d3qn", "sac")
+
+
+def _vector(copies: int, *, slots: int, threads: int | None = None, **how: Any) -> Any:
+    from kilowait.envs.vector_env import BatchVectorEnv
+
+    jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
+    return BatchVectorEnv(
+        copies,
+        jobs=jobs,
+        cluster=kw.Cluster.from_nodes(NODES),
+        slots=slots,
+        threads=threads,
+        autoreset_mode="SameStep",
+        **how,
+    )
+
+
+def batched_steps_per_s(*, copies: int = 1024, slots: int = 128, seconds: float = 3.0) -> float:
+    """Steps a second of many copies with observation and mask, by a policy that costs nothing (the oldest job)."""
+    return _stepped(_vector(copies, slots=slots, copy=False), copies, seconds)
+
+
+def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
+    """The same of `kilowait/Gpu-v0` as it comes, on gpu-mixed: the first job that fits, where placement likes."""
+    from kilowait.envs.gpu.vector_env import GpuVectorEnv
+    from kilowait.experiments.gpu_settings import run_speeds
+    from kilowait.synth import gpu_workload
+
+    cluster = kw.Cluster.preset("gpu-mixed")
+    jobs = gpu_workload(JOBS, cluster, load=load, seed=0)
+    vec = GpuVectorEnv(
+        copies,
+        jobs=jobs,
+        cluster=cluster,
+        speeds=run_speeds("auto", jobs, cluster),
+        autoreset_mode="SameStep",
+        copy=False,
+    )
+    return _stepped(vec, copies, seconds)
+
+
+def _stepped(vec: Any, copies: int, seconds: float) -> float:
+    vec.reset(seed=0)
+    oldest = np.zeros(copies, np.int64)
+    best, began = 0.0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        for _ in range(50):
+            vec.step(oldest)
+        best = max(best, 50 * copies / (time.perf_counter() - start))
+    vec.close()
+    return best
+
+
+def single_steps_per_s(*, slots: int = 128, seconds: float = 2.0) -> float:
+    """Steps a second of one copy through Gymnasium's own interface."""
+    from kilowait.envs.env import BatchEnv
+
+    jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
+    env = BatchEnv(jobs=jobs, cluster=kw.Cluster.from_nodes(NODES), slots=slots)
+    env.reset(seed=0)
+    oldest = np.int64(0)
+    best, began = 0.0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        for _ in range(2000):
+            if env.step(oldest)[2]:
+                env.reset()
+        best = max(best, 2000 / (time.perf_counter() - start))
+    return best
+
+
+class _Timed:
+    """A vector environment that knows how long its steps took."""
+
+    def __init__(self, vec: Any) -> None:
+        self._vec = vec
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._vec, name)
+
+    def step(self, actions: Any) -> Any:
+        began = time.perf_counter()
+        stepped = self._vec.step(actions)
+        self.seconds += time.perf_counter() - began
+        return stepped
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """Speed of one algorithm with one network; the first update, which warms up, is left out."""
+
+    algorithm: str
+    network: str
+    device: str
+    envs: int
+    steps_per_s: float
+    """Env steps a second, end to end."""
+    env_share: float
+    """Of the time: in the environments."""
+    env_steps_per_s: float
+    """Env steps a second of env time."""
+    learner_steps_per_s: float
+    """Env steps a second of all other time: acting, carrying, learning."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def training_speeds(
+    *,
+    device: str = "cpu",
+    algorithms: Sequence[str] = ALGORITHMS,
+    networks: Sequence[str] = ("kernel", "attention", "gat"),
+    envs: int = 64,
+    slots: int = 64,
+    updates: int = 6,
+    precision: str = "float32",
+    threads: int = 1,
+    settings: dict[str, Any] | None = None,
+) -> Iterator[TrainingSpeed]:
+    """Every algorithm with every network for a few updates, as soon as each is measured.
+
+    `settings` are put into the algorithms' dataclasses where they have such a field.
+    """
+    from kilowait import agents
+
+    for name in algorithms:
+        if name not in ALGORITHMS:
+            raise UnknownNameError("algorithm", name, ALGORITHMS)
+    for kind in networks:
+        if kind not in agents.KINDS:
+            raise UnknownNameError("network", kind, agents.KINDS)
+    for kind in networks:
+        for name in algorithms:
+            copied = name in ("d3qn", "sac")  # they keep what they saw
+            vec = _Timed(_vector(envs, slots=slots, graph=kind == "gat", copy=copied))
+            train = getattr(agents, f"train_{name}")
+            how = getattr(agents, f"{name.upper()}Settings")(network=kind, precision=precision)
+            known = {key: value for key, value in (settings or {}).items() if hasattr(how, key)}
+            if hasattr(how, "learning_starts"):
+                known |= {
+                    "learning_starts": how.rollout * envs,
+                    "capacity": max(4096, 4 * how.rollout * envs),
+                }
+            how = replace(how, **known)
+            how = replace(how, total_steps=(updates + 2) * how.rollout * envs)
+            marks: list[tuple[float, float, int]] = []
+
+            def note(update: Any, marks: list[tuple[float, float, int]] = marks, vec: _Timed = vec) -> None:
+                marks.append((time.perf_counter(), vec.seconds, update.steps))
+
+            train(vec, how, seed=0, device=device, threads=threads, progress=note)
+            total = marks[-1][0] - marks[1][0]
+            in_env = marks[-1][1] - marks[1][1]
+            steps = marks[-1][2] - marks[1][2]
+            yield TrainingSpeed(
+                name,
+                kind,
+                device,
+                envs,
+                steps / total,
+                in_env / total,
+                steps / in_env,
+                steps / (total - in_env),
+            )
+            vec.close()

@@ -1,0 +1,89 @@
+"""A policy on a GPU cluster beside the rules, on windows of later jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import kilowait as kw
+from kilowait.cluster import Cluster
+from kilowait.evaluation.comparison.bootstrap import ratio_interval
+from kilowait.experiments.gpu_settings import PlacedSettings, arguments
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.rng import stream
+
+__all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
+
+RIVALS = ("fcfs", "sjf", "srtf", "las")
+"""Rules a trained agent is held against; those that preempt do so in their own way, the others may be overtaken."""
+WAYS: dict[str, dict[str, Any]] = {
+    "": {},
+    ", fastest": {"types": "fastest"},
+    ", fastest, moved": {"types": "fastest", "migrate": True},
+}
+"""Ways to run a rule, by what is added to its name: GPUs of any type as they come; the fastest types tried first; so,
+and running jobs moved to where they end sooner."""
+FIGURES = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
+_FIXED: dict[str, Any] = {"walltime": "extend", "oversized": "reject", "dependencies": False}
+
+
+def played(
+    policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
+) -> tuple[SegmentLog, dict[str, float]]:
+    """The run of a policy, all jobs to their end, and its `gpu_metrics`; `way`: fields of `PlacedSettings`.
+
+    Utilization is over the time in which jobs arrive, which is the same for everybody.
+    """
+    told = arguments(
+        {**_FIXED, "placement": placement, "placed": PlacedSettings(**way)}, jobs, cluster, policy, "skip"
+    )
+    log = kw.simulate(jobs, cluster, policy, "skip", **told)
+    first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
+    horizon = (first_s, last_s) if last_s > first_s else None
+    return log, kw.gpu_metrics(log, cluster, told["speeds"], horizon_s=horizon)
+
+
+def judged_on_gpus(
+    agent: Any, windows: Sequence[JobTable], cluster: Cluster, *, rules: Sequence[str] = RIVALS, seed: int = 0
+) -> dict[str, Any]:
+    """Means over the windows of `FIGURES`, of the agent and of every rule; of mean_jct_s the ratio to the best rule's.
+
+    A rule runs in all of `WAYS`, the agent in its own. All jobs of a window count, and each window runs until its last
+    job has finished.
+    """
+    policies: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
+    policies |= {rule + words: (rule, way) for rule in rules for words, way in WAYS.items()}
+    rows: dict[str, dict[str, list[float]]] = {}
+    for name, (policy, way) in policies.items():
+        measured = [played(policy, jobs, cluster, **way)[1] for jobs in windows]
+        rows[name] = {figure: [one[figure] for one in measured] for figure in FIGURES}
+    return {
+        "windows": len(windows),
+        "window_jobs": len(windows[0]),
+        "policies": {
+            name: {
+                **{figure: float(np.mean(values)) for figure, values in found.items()},
+                "mean_jct_s_by_window": found["mean_jct_s"],
+            }
+            for name, found in rows.items()
+        },
+        "ratios": _ratios(rows, seed),
+    }
+
+
+def _ratios(rows: Mapping[str, Mapping[str, list[float]]], seed: int) -> dict[str, list[float]]:
+    """Of each policy's mean completion time to that of the best, with a 95 % interval over windows."""
+    means = {name: np.mean(found["mean_jct_s"]) for name, found in rows.items()}
+    best = min((name for name in means if name != "agent"), key=lambda name: means[name])
+    return {
+        name: [
+            float(means[name] / means[best]),
+            *ratio_interval(
+                found["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
+            ),
+        ]
+        for name, found in rows.items()
+        if name != best
+    }

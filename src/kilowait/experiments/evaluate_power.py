@@ -1,0 +1,249 @@
+"""A policy that steers power beside rules with levers written by hand: who spends least, and how long users wait.
+
+Every contender schedules the same windows. What is spent is counted from a window's first submission to the last end
+of its jobs. The slowdown divides by the run time at full speed, so that slow levels are not rewarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.energy.accounting import Accounts
+from kilowait.energy.power import PowerModel
+from kilowait.experiments.power_context import Meter
+from kilowait.jobs import JobTable, SegmentLog
+from kilowait.policies import simulate
+from kilowait.rng import stream
+
+__all__ = [
+    "FIGURES", "RIVALS", "Beyond", "Rows", "beyond", "figures_of", "front", "hand_written", "judged_on_energy",
+    "lever_grid", "run_on", "tuned",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Rows = dict[str, Floats]
+"""Figures by name, one value a window."""
+
+FIGURES: dict[str, str] = {
+    "energy": "kWh of the IT / jobs",
+    "co2": "kg of CO2e / jobs; NaN without a carbon intensity",
+    "cost": "price of the energy / jobs; NaN without a price",
+    "slowdown": "mean bounded slowdown, by the run time at full speed",
+    "wait_s": "mean wait, seconds",
+    "p95_wait_s": "95 % of the jobs wait less, seconds",
+}
+RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
+"""Rules that are tried with every set of levers."""
+LEAST_RUN_S = 10.0
+DRAWS = 2000
+
+
+def figures_of(log: SegmentLog, spent: Accounts) -> dict[str, float]:
+    """`FIGURES` of one run of all its jobs."""
+    records, jobs = log.jobs(), log.jobs_table
+    ran = ~np.isnan(records["start_s"])
+    count = max(int(ran.sum()), 1)
+    full_s = np.maximum(jobs["runtime_s"][ran], LEAST_RUN_S)
+    wait_s = records["wait_s"][ran]
+    return {
+        "energy": spent.it_kwh / count,
+        "co2": np.nan if spent.co2_kg is None else spent.co2_kg / count,
+        "cost": np.nan if spent.cost is None else spent.cost / count,
+        "slowdown": float(np.maximum(1.0, records["turnaround_s"][ran] / full_s).mean()),
+        "wait_s": float(wait_s.mean()),
+        "p95_wait_s": float(np.percentile(wait_s, 95)),
+    }
+
+
+def run_on(
+    jobs: JobTable, cluster: Cluster, meter: Meter, policy: Any, backfill: str | int, levers: str
+) -> dict[str, float]:
+    """`FIGURES` of a window under a rule with these levers, or under an agent that pulls them."""
+    pulled = meter.pull(levers, jobs)
+    log = simulate(pulled.jobs, cluster, policy, backfill, levers=pulled.levers)
+    log = replace(log, jobs_table=jobs)
+    return figures_of(log, meter.account(log, pulled))
+
+
+def lever_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[str]:
+    """Sets of levers that people write by hand: ways to sleep x reserves x levels x holds, as the machine has them.
+
+    >>> grid = lever_grid(PowerModel.preset("mira"), 49152)
+    >>> len(grid), grid[:2]
+    (21, ['none', 'sleep=timeout:60'])
+    """
+    sleeps = [""]
+    if any(group.sleep is not None for group in model.groups):
+        shares = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1)
+        kept = dict.fromkeys(max(1, round(nodes * share)) for share in shares)
+        for timeout in ("timeout:60", "timeout:1800"):
+            sleeps += [f"sleep={timeout}", *(f"sleep={timeout}:reserve={count}" for count in kept)]
+        sleeps += ["sleep=timeout:300", "sleep=break-even", "sleep=timeout:3600"]
+        sleeps += ["sleep=predictive", "sleep=predictive:60", "sleep=predictive:3600"]
+    levels = [""]
+    if any(len(group.levels) > 1 for group in model.groups):
+        levels += [f"levels={times}{when}" for times in (1.05, 1.1, 1.15, 1.3) for when in ("", ":always")]
+    holds = ["", "hold=carbon_time:3h", "hold=carbon_time:6h"] if signal else [""]
+    sets = ["+".join(part for part in parts if part) for parts in product(sleeps, levels, holds)]
+    return [each or "none" for each in sets]
+
+
+def hand_written(
+    windows: Sequence[JobTable],
+    cluster: Cluster,
+    meter: Meter,
+    rules: Iterable[str],
+    levers: Iterable[str],
+    *,
+    backfill: str | int = "easy",
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Rows]:
+    """Every rule with every set of levers on every window; names are those of `compare`: ``saf, levels=1.1``."""
+    found = {}
+    for rule, text in product(rules, levers):
+        name = f"{rule}, {text}"
+        found[name] = gathered([run_on(jobs, cluster, meter, rule, backfill, text) for jobs in windows])
+        if progress is not None:
+            progress(name)
+    return found
+
+
+def gathered(rows: Sequence[Mapping[str, float]]) -> Rows:
+    """Figures of many windows as columns."""
+    return {name: np.array([row[name] for row in rows]) for name in FIGURES}
+
+
+def front(points: Mapping[str, Rows], spent: str = "energy", waited: str = "slowdown") -> list[str]:
+    """Names of the points than which none is better in both means, the least spent first.
+
+    >>> row = lambda kwh, slow: {"energy": np.array([kwh]), "slowdown": np.array([slow])}
+    >>> front({"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(3.0, 6.0)})
+    ['a', 'b']
+    """
+    order = sorted(points, key=lambda name: (points[name][spent].mean(), points[name][waited].mean()))
+    found: list[str] = []
+    least = np.inf
+    for name in order:
+        value = float(points[name][waited].mean())
+        if value < least:
+            found.append(name)
+            least = value
+    return found
+
+
+def tuned(points: Mapping[str, Rows], allowed: float, spent: str = "energy") -> str:
+    """The name of the point that spends least with a mean slowdown of at most `allowed`; else of the least slowdown."""
+    within = [name for name, rows in points.items() if rows["slowdown"].mean() <= allowed]
+    if not within:
+        return min(points, key=lambda name: points[name]["slowdown"].mean())
+    return min(within, key=lambda name: points[name][spent].mean())
+
+
+class Beyond(NamedTuple):
+    """How a point lies to the front of others, each with a 95 % interval over windows."""
+
+    spent: list[float]
+    """What it spends over the least that others spend whose users wait no longer; below 1 it is beyond the front."""
+    waited: list[float]
+    """Its slowdown over the least of others that spend no more."""
+    outside: float
+    """Share of the draws in which no other point is as good in both."""
+
+
+def beyond(
+    point: Rows, others: Mapping[str, Rows], *, spent: str = "energy", waited: str = "slowdown", seed: int = 0
+) -> Beyond:
+    """Whether a point lies beyond the front of others, whose best is found anew in each draw of the windows.
+
+    That favours the others: in every draw they are the best in hindsight. Where no other has as small a slowdown, the
+    one of the smallest stands for them.
+
+    >>> one = {"energy": np.array([1.0, 1.0]), "slowdown": np.array([2.0, 2.0])}
+    >>> hand = {"a": {"energy": np.array([2.0, 2.0]), "slowdown": np.array([2.0, 2.0])}}
+    >>> beyond(one, hand).spent
+    [0.5, 0.5, 0.5]
+    """
+    mine = np.stack([point[spent], point[waited]])
+    theirs = np.stack([[rows[spent], rows[waited]] for rows in others.values()])
+    count = mine.shape[1]
+    drawn = stream(seed, "energy judging").integers(0, count, (DRAWS, count))
+
+    def ratios(rows: npt.NDArray[np.int64]) -> tuple[float, float, bool]:
+        e, w = mine[:, rows].mean(axis=1)
+        energies, waits = theirs[:, :, rows].mean(axis=2).T
+        near = waits <= w
+        least = energies[near].min() if near.any() else energies[np.argmin(waits)]
+        cheap = energies <= e
+        shortest = waits[cheap].min() if cheap.any() else waits[np.argmin(energies)]
+        return float(e / least), float(w / shortest), not bool((near & cheap).any())
+
+    value = ratios(np.arange(count))
+    again = [ratios(rows) for rows in drawn]
+    low, high = np.percentile([row[:2] for row in again], [2.5, 97.5], axis=0)
+    return Beyond(
+        [value[0], float(low[0]), float(high[0])],
+        [value[1], float(low[1]), float(high[1])],
+        float(np.mean([row[2] for row in again])),
+    )
+
+
+def judged_on_energy(
+    agent: Any,
+    windows: Sequence[JobTable],
+    cluster: Cluster,
+    meter: Meter,
+    *,
+    levers: str,
+    backfill: str | int = "easy",
+    rules: Sequence[str] = RIVALS,
+    sets: Sequence[str] = (),
+    spent: str = "energy",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Means over the windows of `FIGURES`, of the agent and of every rule with every set of levers; and the front.
+
+    `agent` is bound to its power already (`energy_learning.bound`). Without `sets` the usual ones are tried.
+    """
+    texts = list(dict.fromkeys(sets or _usual_sets(meter)))
+    points = hand_written(windows, cluster, meter, rules, texts, backfill=backfill)
+    own = gathered([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
+    lies = beyond(own, points, spent=spent, seed=seed)
+    return {
+        "windows": len(windows),
+        "window_jobs": len(windows[0]),
+        "spent": spent,
+        "figures": FIGURES,
+        "policies": {
+            name: {
+                figure: float(values.mean()) for figure, values in rows.items() if not np.isnan(values).all()
+            }
+            for name, rows in {"agent": own, **points}.items()
+        },
+        "front": front(points, spent),
+        "beyond": lies._asdict(),
+        "by_window": {figure: own[figure].tolist() for figure in (spent, "slowdown")},
+    }
+
+
+def _usual_sets(meter: Meter) -> list[str]:
+    """No levers, and those that are usual on such a machine."""
+    found = ["none"]
+    sleeps = any(group.sleep is not None for group in meter.model.groups)
+    slow = any(len(group.levels) > 1 for group in meter.model.groups)
+    if sleeps:
+        found += ["sleep=timeout:60", "sleep=break-even", "sleep=timeout:3600"]
+    if slow:
+        found += ["levels=1.1", "levels=1.1:always"]
+    if sleeps and slow:
+        found += [f"sleep=break-even+levels=1.1{when}" for when in ("", ":always")]
+    if meter.carbon is not None or meter.price is not None:
+        signal = "" if meter.carbon is not None else "price:"
+        found += [f"{text}+hold={signal}carbon_time:6h".removeprefix("none+") for text in found]
+    return found

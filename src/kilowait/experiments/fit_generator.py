@@ -1,0 +1,117 @@
+"""Fitting a generator that takes long: its state is kept beside its folder while it learns, and gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kilowait.errors import KilowaitError
+from kilowait.evaluation.storage import save_folder
+from kilowait.evaluation.storage.folder import check_free
+from kilowait.experiments.resume import jobs_digest, mark_begun
+from kilowait.jobs import JobTable
+from kilowait.synth import Generator, fit_generator
+from kilowait.synth.fidelity import column_distances
+from kilowait.synth.generator import Told
+
+__all__ = ["Checkpoint", "fit_folder"]
+
+FILE, FORMAT = "last.safetensors", "state of a generator's training"
+MEASURED_JOBS = 60_000
+"""Beyond this, saying how like the log a sample is takes too long for a fit; `kilowait synth score` says it."""
+
+
+class Checkpoint:
+    """The state of one fit in a folder; a fit with other jobs or settings is refused."""
+
+    def __init__(self, folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
+        self.folder, self.path = folder, folder / FILE
+        mark_begun(folder, world, resume=resume)
+
+    def read(self) -> dict[str, Any] | None:
+        """What to go on with; None before the first state was kept."""
+        from kilowait.agents.rl.checkpoint import read_state
+
+        return read_state(self.path, FORMAT) if self.path.exists() else None
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state in place of the one before."""
+        from kilowait.agents.rl.checkpoint import write_state
+
+        write_state(self.path, FORMAT, state)
+
+    def forget(self) -> None:
+        """The fit is done: nothing of it is left beside its folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def fit_folder(
+    jobs: JobTable,
+    model: str,
+    out: str | PathLike[str],
+    *,
+    seed: int = 0,
+    names: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+    force: bool = False,
+    told: Told | None = None,
+    device: str = "cpu",
+    state: Path | None = None,
+    resume: bool = False,
+) -> Generator:
+    """Fit a generator and write its folder, whole or not at all.
+
+    Args:
+        jobs: the log.
+        model: name of the generator.
+        out: its folder.
+        seed: same seed, same generator.
+        names: keep numbers and names of users and accounts.
+        settings: of the generator.
+        manifest: where the jobs come from.
+        force: replace what is there.
+        told: hears of progress.
+        device: where a network learns.
+        state: folder in which the training is kept while it goes on, and which is removed when it is done.
+        resume: go on with what is kept there.
+    """
+    check_free(out, force=force or resume)
+    keep = None
+    if state is not None:
+        world = {
+            "model": model,
+            "jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})",
+            "seed": seed,
+            "names": names,
+            "device": device,
+            **{f"setting {name}": value for name, value in sorted((settings or {}).items())},
+        }
+        keep = Checkpoint(state, world, resume=resume)
+    try:
+        generator = fit_generator(
+            jobs, model, seed=seed, names=names, told=told, device=device, keep=keep, **(settings or {})
+        )
+    except KilowaitError:
+        if keep is not None and not keep.path.exists():  # there is nothing to go on with
+            keep.forget()
+        raise
+    if generator.privacy is None:
+        _measure(generator, jobs)
+    elif manifest is not None:
+        # The digest of a log tells whoever has a guess at it whether they are right.
+        manifest = {name: value for name, value in manifest.items() if name not in ("inputs", "seeds")}
+    save_folder(out, generator.save, kind="generator", manifest=manifest, force=force or resume)
+    if keep is not None:
+        keep.forget()
+    return generator
+
+
+def _measure(generator: Generator, jobs: JobTable) -> None:
+    """Note how far the columns of a sample are from the log's, where that is quick."""
+    if len(jobs) <= MEASURED_JOBS:
+        distances = column_distances(jobs, generator.sample(len(jobs), seed=generator.seed))
+        generator.likeness = {one.column: round(one.ks, 4) for one in distances}

@@ -1,0 +1,83 @@
+"""GPU power caps in words: on placed nodes, which have no other lever, ``gpu-cap=60%`` stands where levers do."""
+
+from __future__ import annotations
+
+from kilowait.cluster import Cluster
+from kilowait.energy.controls import parse_levers
+from kilowait.errors import InputError
+
+__all__ = ["CAPS", "cap_of", "cap_words", "caps_asked", "check_levers", "check_levers_on"]
+
+CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
+"""Tried where nobody says which."""
+_CAP = "gpu-cap="
+
+
+def caps_asked(text: str) -> list[str]:
+    """Sets of levers of a list of caps: shares of the limit (TDP) of whatever GPU a job is on; none: no cap.
+
+    >>> caps_asked("none,0.8,60%")
+    ['none', 'gpu-cap=80%', 'gpu-cap=60%']
+    """
+    found = [_cap_text(part.strip()) for part in text.split(",") if part.strip()]
+    if not found:
+        raise InputError("--gpu-cap is empty; write a share of the GPUs' limit such as 60% or 0.6")
+    return list(dict.fromkeys(found))
+
+
+def cap_of(levers: str) -> float | None:
+    """The cap that levers are, as a share; None: they are none.
+
+    >>> cap_of("gpu-cap=60%"), cap_of("sleep=break-even")
+    (0.6, None)
+    """
+    text = levers.strip()
+    return _share(text[len(_CAP) :]) if text.startswith(_CAP) else None
+
+
+def cap_words(share: float) -> str:
+    """For people.
+
+    >>> cap_words(0.6)
+    'GPUs are held to 60 % of their limit'
+    """
+    return f"GPUs are held to {100 * share:g} % of their limit"
+
+
+def check_levers(levers: str) -> None:
+    """Raise unless some machine knows these levers."""
+    if cap_of(levers) is None:
+        parse_levers(levers)
+
+
+def check_levers_on(levers: str, cluster: Cluster) -> None:
+    """Raise unless this machine knows these levers."""
+    capped = cap_of(levers) is not None
+    if capped and not cluster.placed:
+        raise InputError(
+            f"--gpu-cap is for clusters of placed nodes; {cluster.name!r} has none, and caps are levels there: take "
+            "--levers levels=1.1, or a preset such as gpu-mixed"
+        )
+    if cluster.placed and not capped and levers.strip() != "none":
+        raise InputError(
+            f"levers are {levers!r}; placed nodes have none: they neither sleep nor slow down; cap their GPUs with "
+            "--gpu-cap 60%, or leave --levers out"
+        )
+
+
+def _cap_text(text: str) -> str:
+    return text if text == "none" else f"{_CAP}{100 * _share(text):.10g}%"
+
+
+def _share(text: str) -> float:
+    number, factor = (text[:-1], 0.01) if text.endswith("%") else (text, 1.0)
+    try:
+        share = round(float(number) * factor, 12)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise InputError(
+            f"--gpu-cap is {text!r}; write a share of the GPUs' limit (TDP) above 0 and up to 1, such as 60% or 0.6: "
+            "types differ in watts"
+        )
+    return share

@@ -1,0 +1,297 @@
+"""How jobs are placed on single nodes, preempted and moved: settings in words, for clusters of placed nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.cluster.gpu_speeds import (
+    GAVEL,
+    SOURCES,
+    Speeds,
+    Throughputs,
+    combine,
+    given,
+    gpu_types,
+    measured,
+    read_throughputs,
+    roofline,
+)
+from kilowait.cluster.gpus import gpu
+from kilowait.energy.power import PowerModel, Profile, energy_by_type
+from kilowait.engine.gpu.demand import types_of
+from kilowait.engine.gpu.settings import PLACEMENTS, Placing
+from kilowait.engine.interface import Rule
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.gpu_power_cap import cap_of
+from kilowait.experiments.power_context import Meter
+from kilowait.jobs import JobTable
+from kilowait.policies.registry import Player
+from kilowait.policies.round_based import StepDecider
+from kilowait.policies.simulation import placing_of
+from kilowait.units import parse_span
+
+__all__ = [
+    "BACKFILLS",
+    "TYPES",
+    "PlacedSettings",
+    "arguments",
+    "check_placement",
+    "check_placement_on",
+    "run_speeds",
+    "source_words",
+    "speeds_for",
+    "types_by_energy",
+    "usual_backfill",
+]
+
+Floats = npt.NDArray[np.float64]
+BACKFILLS = ("none", "skip")
+"""What the first job that does not fit means for the others: they wait, or the next are tried."""
+TYPES = ("any", "fastest", "least-energy")
+_SPANS = {
+    "keep": "keep_s",
+    "grace": "grace_s",
+    "save": "save_s",
+    "restore": "restore_s",
+    "checkpoint": "checkpoint_s",
+    "round": "tick_s",
+}
+NEVER = "never"
+
+
+@dataclass(frozen=True)
+class PlacedSettings:
+    """What a command line says of placed nodes; None: the policy's own way. Spans as people write them: 5m, 90s."""
+
+    types: str | None = None
+    """Which GPU types are tried first: any, fastest, least-energy."""
+    preempt: bool | None = None
+    migrate: bool | None = None
+    checkpoint: str | None = None
+    """Work between checkpoints; 0: one is written whenever the job is preempted; never."""
+    restore: str | None = None
+    save: str | None = None
+    grace: str | None = None
+    keep: str | None = None
+    round: str | None = None
+    """Passes are made at these intervals only; 0: at every event."""
+    speeds: str = "auto"
+    """auto (measured where known, else roofline, else 1), roofline, none (all 1), or a file of throughputs."""
+
+    def __post_init__(self) -> None:
+        if self.types is not None and self.types not in TYPES:
+            raise UnknownNameError("order of GPU types", self.types, TYPES)
+        for name in _SPANS:
+            self._seconds(name)
+
+    def _seconds(self, name: str) -> float | None:
+        text = getattr(self, name)
+        if text is None:
+            return None
+        if name == "checkpoint" and text.strip().lower() == NEVER:
+            return math.inf
+        try:
+            return parse_span(text)
+        except InputError as problem:
+            raise InputError(f"--{name}: {problem}") from None
+
+    @property
+    def unusual(self) -> list[str]:
+        """Names of what was asked for."""
+        usual = asdict(PlacedSettings())
+        return [name for name, value in asdict(self).items() if value != usual[name]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without what was not asked for."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def placing(
+        self,
+        policy: str | Rule | StepDecider | Player,
+        backfill: str | int,
+        placement: str | None,
+        **rules: Any,
+    ) -> Placing:
+        """The policy's own settings with what was asked for.
+
+        >>> PlacedSettings(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
+        3600.0
+        """
+        asked: dict[str, Any] = dict(rules)
+        if placement is not None:
+            asked["placement"] = placement
+        for name, field in _SPANS.items():
+            seconds = self._seconds(name)
+            if seconds is not None:
+                asked[field] = seconds
+        if self.round is not None:
+            asked["rounds"] = asked["tick_s"] > 0
+        if self.preempt is not None:
+            asked["preempt"] = self.preempt
+        if self.migrate is not None:
+            asked["migrate"] = self.migrate
+        if self.types is not None:
+            asked["types"] = "given" if self.types == "least-energy" else self.types
+        return placing_of(policy, backfill, **asked)
+
+
+def arguments(
+    rules: Mapping[str, Any],
+    jobs: JobTable,
+    cluster: Cluster,
+    policy: str | Rule | StepDecider | Player,
+    backfill: str | int,
+    meter: Meter | None = None,
+    levers: str = "none",
+) -> dict[str, Any]:
+    """What `simulate` takes on this machine, of the rules a scenario has; `placed` among them holds `PlacedSettings`.
+
+    Of the levers only a cap of the GPUs is looked at. What the machine does not know is an error.
+    """
+    plain = {name: value for name, value in rules.items() if name != "placed"}
+    settings: PlacedSettings = rules["placed"]
+    placement: str | None = plain.pop("placement")
+    if not cluster.placed:
+        if settings.unusual:
+            raise InputError(
+                f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
+                "such as gpu-mixed, or leave it out"
+            )
+        if "later_s" in jobs and plain.get("outlived") is None:
+            plain["outlived"] = "later"  # whoever predicted has said what is likely then
+        return {**plain, "placement": "first" if placement is None else placement}
+    own = {name: plain.pop(name) for name in ("walltime", "oversized")}
+    plain.pop("dependencies")
+    speeds = run_speeds(settings.speeds, jobs, cluster, meter, levers)
+    preference = None
+    if settings.types == "least-energy":
+        cap = cap_of(levers)
+        caps = None if cap is None else np.full(len(jobs), cap)
+        model, profile = (None, None) if meter is None else (meter.model, meter.profile)
+        preference = types_by_energy(jobs, cluster, speeds, model, profile, caps)
+    return {
+        **plain,
+        "placing": settings.placing(policy, backfill, placement, **own),
+        "speeds": speeds,
+        "preference": preference,
+    }
+
+
+def usual_backfill(placed: bool) -> str:
+    """Who may overtake, where nobody says."""
+    return "none" if placed else "easy"
+
+
+def check_placement(name: str | None) -> None:
+    """Raise unless some machine knows this placement."""
+    known = ("balance", *PLACEMENTS)
+    if name is not None and name not in known:
+        raise UnknownNameError("placement rule", name, known)
+
+
+def check_placement_on(name: str | None, cluster: Cluster) -> None:
+    """Raise unless this machine knows this placement."""
+    known = tuple(PLACEMENTS) if cluster.placed else ("first", "balance")
+    if name is not None and name not in known:
+        raise UnknownNameError(f"placement rule on {cluster.name!r}", name, known)
+
+
+# -- speeds ----------------------------------------------------------------------------------------
+
+
+def speeds_for(text: str, jobs: JobTable, cluster: Cluster) -> Speeds | None:
+    """How fast each job runs on each type; None: speed 1 everywhere.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
+    >>> speeds_for("auto", jobs, Cluster.preset("gpu-mixed")).speed.round(2).tolist()
+    [[1.24], [1.0], [0.36], [1.12]]
+    """
+    if text.strip().lower() == "none" or "gpus" not in jobs:
+        return None
+    types = gpu_types(cluster)
+    reference = str(jobs.meta.get("reference_gpu", "V100"))
+    guessed = [roofline(jobs, types, reference), given(jobs, types, 1.0)]
+    if text.strip().lower() == "roofline":
+        return combine(*guessed)
+    table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
+    return combine(measured(jobs, types, table, reference), *guessed)
+
+
+def run_speeds(
+    text: str, jobs: JobTable, cluster: Cluster, meter: Meter | None = None, levers: str = "none"
+) -> Speeds | None:
+    """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
+    speeds, cap = speeds_for(text, jobs, cluster), cap_of(levers)
+    return speeds if cap is None or meter is None else meter.capped(jobs, cap, speeds).speeds
+
+
+@cache
+def _throughputs(text: str) -> Throughputs:
+    if not Path(text).exists():
+        raise InputError(
+            f"speeds are {text!r}; write auto, roofline, none, or the name of a file of throughputs as Gavel has it"
+        )
+    return read_throughputs(text)
+
+
+def source_words(speeds: Speeds | None, jobs: JobTable) -> str:
+    """Where speeds come from, in words.
+
+    >>> source_words(None, JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1]))
+    'the same on every type of GPU'
+    """
+    if speeds is None or not len(jobs):
+        return "the same on every type of GPU"
+    names = {"measured": "measured", "roofline": "by roofline (a guess)", "given": "taken as 1"}
+    rows = jobs["gpus"] > 0
+    of_gpus = [place for place, name in enumerate(speeds.types) if name]
+    codes = speeds.source[of_gpus][:, rows]
+    if not codes.size:
+        return "the same on every type of GPU"
+    shares = {name: float(np.mean(codes == SOURCES.index(name))) for name in names}
+    return ", ".join(f"{100 * share:.0f} % {names[name]}" for name, share in shares.items() if share > 0)
+
+
+def types_by_energy(
+    jobs: JobTable,
+    cluster: Cluster,
+    speeds: Speeds | None,
+    model: PowerModel | None = None,
+    profile: Profile | None = None,
+    gpu_cap: Floats | None = None,
+) -> Floats:
+    """(types of the cluster, jobs): joules by the power model; without one, of a second of work by the catalogue's TDP.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
+    >>> types_by_energy(jobs, Cluster.preset("gpu-mixed"), None).ravel().tolist()
+    [400.0, 300.0, 70.0, 450.0]
+    """
+    if model is not None:
+        return energy_by_type(jobs, cluster, model, speeds, profile, gpu_cap)
+    names = [kind.gpu for kind in types_of(cluster)]
+    watts = np.zeros((len(names), len(jobs)))
+    for place, name in enumerate(names):
+        try:
+            limit = gpu(name).tdp_w if name else 0.0
+        except UnknownNameError:
+            limit = math.nan
+        if math.isnan(limit):
+            raise InputError(
+                f"nobody knows what a GPU of type {name!r} draws; give a power model with --power, or another "
+                "order of types"
+            )
+        watts[place] = limit
+    if speeds is None:
+        return watts
+    speed = speeds.speed[[speeds.types.index(name) for name in names]]
+    joules: Floats = np.divide(watts, speed, out=np.full(watts.shape, np.inf), where=speed > 0)
+    return joules

@@ -1,0 +1,277 @@
+"""How well the run times of a log could be foretold, as plain data that a page is drawn from.
+
+Every job is predicted from what was known when it was submitted (`foresee`). Figures are of the last part of the log,
+drift is over all of it. What is kept are counts and means, and a few jobs one by one: not the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError
+from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage.toml import to_toml
+from kilowait.experiments.predict_runtimes import PREDICTORS, first_replay, last_two
+from kilowait.experiments.prediction_explanations import Grounds, explained_jobs, importance
+from kilowait.jobs import JobTable
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.known_times import request_s
+from kilowait.predict.runtime import Foreseen, foresee
+from kilowait.predict.walk_forward import Online
+
+__all__ = ["JUDGED", "foretold", "save_foretold", "scores"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+JUDGED = 0.3
+"""The last part of the jobs, of which figures are given."""
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+HALF_BIN = float(np.exp(0.01))
+"""A level is told as the middle of a bin of 2 %: what lies in the bin holds."""
+WEEK_S, MONTH_S = 7 * 86400.0, 30 * 86400.0
+MANY_WEEKS = 60
+"""More than so many are told by months of 30 days."""
+PER_DECADE = 6
+"""Cells of the plane of predicted and true run times, to a factor of ten."""
+WORDS = {
+    "forest": "the forest's likely value",
+    "last2": "the mean of the user's last two",
+    "anchor": "as jobs like it before (the anchor)",
+    "request": "what the user asked for",
+}
+
+
+def foretold(
+    jobs: JobTable,
+    cluster: Cluster,
+    *,
+    trace: str = "log",
+    ids: Sequence[int] = (),
+    seed: int = 0,
+    online: Online | None = None,
+    forest: ForestSettings | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """What there is to tell of a log's predicted run times: for ``foresight`` in results.json.
+
+    Args:
+        jobs: the log.
+        cluster: the machine it is replayed on, to learn when jobs end.
+        trace: its name.
+        ids: jobs to be explained besides those that are chosen.
+        seed: of the forests and of samples.
+        online: when forests are grown, from how many jobs.
+        forest: how.
+        progress: told in words what is being done.
+    """
+    say = progress if progress is not None else _silent
+    ordered, how = jobs.sorted(), online or Online()
+    rows_of_ids = _rows_of(ordered, ids)  # told before minutes are spent
+    say("replaying the log to learn when jobs end ...")
+    world = first_replay(ordered, cluster)
+    threads = min(2, os.cpu_count() or 1)
+    found = foresee(
+        ordered,
+        world,
+        cluster.nodes,
+        seed=seed,
+        online=how,
+        forest=forest,
+        threads=threads,
+        progress=lambda fit: say(f"growing forest {fit.number} of {fit.of} ..."),
+    )
+    judged = np.arange(round(len(ordered) * (1 - JUDGED)), len(ordered))
+    asked = judged[found.told.fit[judged] >= 0]
+    if len(asked) == 0:
+        raise InputError(
+            f"no forest was grown from these {len(ordered):,} jobs: it takes {how.least:,} that have ended, and "
+            f"{how.every_s / 86400:g} days; take more jobs, or a longer log"
+        )
+    truth_s = np.maximum(ordered["runtime_s"], 1.0)
+    told_s = {
+        "forest": found.distribution.likely(),
+        "last2": last_two(ordered, world)["estimate_s"],
+        "anchor": np.exp(found.features.anchor),
+        "request": request_s(ordered),
+    }
+    say("asking the forests for their reasons ...")
+    grounds = Grounds(ordered, world, found, how, forest, seed)
+    submit_s = ordered["submit_s"]
+    return {
+        "trace": trace,
+        "model": {
+            "name": "forest",
+            "words": PREDICTORS["forest"],
+            "forest": asdict(forest or ForestSettings()),
+            "online": asdict(how),
+            "fits": int(found.told.fit.max()) + 1,
+        },
+        "world": world.name,
+        "jobs": len(ordered),
+        "span_s": float(submit_s[-1] - submit_s[0]),
+        "judged": len(judged),
+        "scores": [
+            {"name": name, "words": words, **scores(told_s[name][judged], truth_s[judged])}
+            for name, words in WORDS.items()
+        ],
+        "calibration": _calibration(found, truth_s, judged),
+        "classes": {
+            kind: _by(labels, judged, told_s, truth_s)
+            for kind, labels in _classes(ordered, found, told_s["request"]).items()
+        },
+        "drift": _drift(ordered, told_s, truth_s),
+        "plane": _plane(judged, told_s, truth_s),
+        "importance": importance(grounds, asked),
+        "explained": explained_jobs(grounds, asked, told_s["forest"], truth_s, rows_of_ids),
+    }
+
+
+def save_foretold(
+    path: str | PathLike[str],
+    found: Mapping[str, Any],
+    *,
+    scenario: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    force: bool = False,
+) -> Path:
+    """Write scenario.toml and results.json into a new folder, of kind foresight."""
+
+    def fill(folder: Path) -> None:
+        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+        (folder / "results.json").write_text(plain_json({"foresight": found}) + "\n", encoding="utf-8")
+
+    return save_folder(path, fill, kind="foresight", manifest=manifest, force=force)
+
+
+def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:
+    """How near predictions are: over the jobs for which there is one.
+
+    ``accuracy`` is the mean of the shorter of both over the longer, ``log_rmse`` the root of the mean squared
+    difference of ln(1 + s), ``mae_s`` the mean absolute difference in seconds, ``under`` the part that is too short.
+
+    >>> scores(np.array([50.0, 200.0, np.nan]), np.array([100.0, 100.0, 1.0]))["accuracy"]
+    0.5
+    """
+    there = np.isfinite(told_s)
+    if not there.any():
+        return {
+            "jobs": 0,
+            **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "under"), float("nan")),
+        }
+    told, truth = told_s[there], truth_s[there]
+    return {
+        "jobs": len(told),
+        "accuracy": float((np.minimum(told, truth) / np.maximum(told, truth)).mean()),
+        "log_rmse": float(np.sqrt(((np.log1p(told) - np.log1p(truth)) ** 2).mean())),
+        "mae_s": float(np.abs(told - truth).mean()),
+        "under": float((told < truth).mean()),
+    }
+
+
+def _rows_of(jobs: JobTable, ids: Sequence[int]) -> list[int]:
+    known = jobs["job_id"]
+    rows = []
+    for wanted in dict.fromkeys(ids):
+        at = np.flatnonzero(known == wanted)
+        if len(at) == 0:
+            between = f"; its jobs are {known.min()} to {known.max()}" if len(known) else ""
+            raise InputError(f"there is no job {wanted} in this log{between}: name one that is there")
+        rows.append(int(at[0]))
+    return rows
+
+
+def _calibration(found: Foreseen, truth_s: Floats, rows: Ints) -> list[dict[str, float]]:
+    return [
+        {
+            "level": level,
+            "plain": _held(found.distribution.quantile(level), truth_s, rows),
+            "calibrated": _held(found.quantile(level), truth_s, rows),
+        }
+        for level in LEVELS
+    ]
+
+
+def _held(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
+    return float((truth_s[rows] <= bound_s[rows] * HALF_BIN).mean())
+
+
+Labelled = tuple[Ints, Sequence[str]]
+
+
+def _classes(jobs: JobTable, found: Foreseen, asked_s: Floats) -> dict[str, Labelled]:
+    """The class of every job, by its size, the length of its request, and how much is known of its user."""
+    powers = np.ceil(np.log2(np.maximum(jobs["nodes"], 1)) / 2).astype(np.int64)  # 1, 2-4, 5-16, 17-64, ...
+    sizes = ["1", *(f"{4**power // 4 + 1:,}-{4**power:,}" for power in range(1, int(powers.max()) + 1))]
+    lengths = ("at most 10 min", "10-60 min", "1-6 h", "6-24 h", "over 24 h", "not said")
+    length = np.searchsorted([600.0, 3600.0, 21600.0, 86400.0], asked_s)
+    ended = np.expm1(found.features.values[:, found.features.names.index("user_count")])
+    volume = np.searchsorted([0.5, 9.5, 99.5, 999.5], ended)
+    volumes = ("none yet", "1-9", "10-99", "100-999", "1,000 and more")
+    return {
+        "size": (powers, sizes),
+        "request": (np.where(np.isnan(asked_s), len(lengths) - 1, length), lengths),
+        "user": (volume, volumes),
+    }
+
+
+def _by(
+    labels: Labelled, rows: Ints, told_s: Mapping[str, Floats], truth_s: Floats
+) -> list[dict[str, float | str]]:
+    found = []
+    for number, label in enumerate(labels[1]):
+        own = rows[labels[0][rows] == number]
+        if len(own):
+            told = scores(told_s["forest"][own], truth_s[own])
+            asked = scores(told_s["request"][own], truth_s[own])["accuracy"]
+            kept = {name: told[name] for name in ("jobs", "accuracy", "under")}
+            found.append({"label": label, **kept, "request": asked})
+    return found
+
+
+def _drift(jobs: JobTable, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[str, Any]:
+    """The same errors, week by week or month by month, over the whole log."""
+    submit_s = jobs["submit_s"]
+    weeks = (submit_s[-1] - submit_s[0]) / WEEK_S
+    every_s = WEEK_S if weeks <= MANY_WEEKS else MONTH_S
+    place = ((submit_s - submit_s[0]) // every_s).astype(np.int64)
+    rows = []
+    for number in np.unique(place).tolist():
+        own = place == number
+        told = {name: scores(values[own], truth_s[own]) for name, values in told_s.items()}
+        others = {name: told[name]["accuracy"] for name in ("last2", "request")}
+        rows.append({"start_s": number * every_s, **told["forest"], **others})
+    return {"every_s": every_s, "rows": rows}
+
+
+def _plane(rows: Ints, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[str, Any]:
+    """How many jobs lie where on the plane of true (first) and predicted (second) run times."""
+    largest = max(float(np.nanmax(told_s[name][rows], initial=1.0)) for name in ("forest", "request"))
+    largest = max(largest, float(truth_s[rows].max()))
+    cells = int(np.floor(np.log10(largest) * PER_DECADE)) + 1
+    edges_s = 10.0 ** (np.arange(cells + 1) / PER_DECADE)
+    found: dict[str, Any] = {"edges_s": edges_s.tolist(), "cells": {}}
+    for name in ("forest", "request"):
+        own = rows[np.isfinite(told_s[name][rows])]
+        across, up = (
+            np.clip(np.searchsorted(edges_s, values[own], side="right") - 1, 0, cells - 1)
+            for values in (truth_s, told_s[name])
+        )
+        place, count = np.unique(across * cells + up, return_counts=True)
+        found["cells"][name] = [
+            [at // cells, at % cells, jobs] for at, jobs in zip(place.tolist(), count.tolist(), strict=True)
+        ]
+    return found
+
+
+def _silent(_: str) -> None:
+    pass

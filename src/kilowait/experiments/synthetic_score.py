@@ -1,0 +1,263 @@
+"""The score of a generated workload: how like it is to the real one, and what it gives away, for people and for a page.
+
+Numbers are those of `synth` and `evaluation`. What a page is drawn from besides are counts and curves, not the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.evaluation.run_similarity import (
+    Likeness,
+    like_runs,
+    numbers_of_run,
+    series_of_run,
+    share_curves,
+)
+from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage.toml import to_toml
+from kilowait.experiments.inputs import cluster_of, load_of
+from kilowait.jobs import JobTable
+from kilowait.policies import simulate
+from kilowait.synth.fidelity import Fidelity, fidelity
+from kilowait.synth.fidelity.arrivals import (
+    LAGS_H,
+    autocorrelation,
+    band_edges_h,
+    calendar_kept,
+    profile,
+    spectrum,
+)
+from kilowait.synth.fidelity.distances import column_shares, shares
+from kilowait.synth.fidelity.users import has_users, user_numbers
+from kilowait.synth.generator import Told
+from kilowait.synth.log_schema import DAY_S, WEEK_S
+from kilowait.synth.privacy_metrics import (
+    Anonymity,
+    Leaks,
+    anonymity,
+    anonymity_by_k,
+    leaks,
+)
+from kilowait.synth.record_distances import Closeness, closeness, roc
+
+__all__ = ["POLICIES", "Outcome", "Score", "Wait", "save_score", "score"]
+
+POLICIES = ("fcfs", "sjf")
+TOLD_OF = ("user", "account", "queue", "status", "gpus", "energy_j")
+"""Columns a log may lack."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What people would wait under one rule with EASY backfilling, seconds on average."""
+
+    policy: str
+    real_s: float
+    made_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Generated over real."""
+        return self.made_s / self.real_s if self.real_s > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of both workloads under one rule with EASY backfilling."""
+
+    policy: str
+    measures: tuple[Likeness, ...]
+
+    def measure(self, name: str) -> Likeness | None:
+        """One of them by name; None where one of the two runs has no value of it."""
+        return next((one for one in self.measures if one.name == name), None)
+
+    def document(self) -> dict[str, Any]:
+        """As plain data."""
+        rows = [{**asdict(one), "ratio": one.ratio, "near": one.near} for one in self.measures]
+        return {"policy": self.policy, "measures": rows}
+
+
+@dataclass(frozen=True)
+class Score:
+    """How like a generated workload is to a real one, and what it gives away."""
+
+    jobs: tuple[int, int]
+    """Real and generated."""
+    spans_s: tuple[float, float]
+    """From the first submission to the last."""
+    loads: tuple[float, float]
+    fidelity: Fidelity
+    outcomes: tuple[Outcome, ...]
+    anonymity: tuple[Anonymity, Anonymity] | None
+    """None where one of the two does not say whose jobs they are."""
+    leaks: Leaks | None
+    """None where no held-out jobs were given."""
+    calendar: float | None = None
+    """Whether jobs come in the very hours of the real log (see `calendar_kept`); None where that cannot be said."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Columns that were not compared, and who lacks them: both, real or synthetic."""
+    curves: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What a page is drawn from besides, as plain data."""
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Mean waits by rule; of rules under which jobs of both started."""
+        found = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
+        return tuple(Wait(policy, one.real, one.made) for policy, one in found if one is not None)
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as plain data; the curves are left out."""
+        numbers = {name: value for name, value in asdict(self).items() if name != "curves"}
+        gave = {} if self.leaks is None else {"given_away": list(self.leaks.given_away)}
+        return {
+            **numbers,
+            "outcomes": [outcome.document() for outcome in self.outcomes],
+            "waits": [{**asdict(wait), "ratio": wait.ratio} for wait in self.waits],
+            "worst_ks": asdict(self.fidelity.worst_ks),
+            "worst_pair": asdict(self.fidelity.worst_pair),
+            **gave,
+        }
+
+
+def score(
+    real: JobTable,
+    made: JobTable,
+    *,
+    held_out: JobTable | None = None,
+    cluster: str = "auto",
+    policies: Sequence[str] = POLICIES,
+    seed: int = 0,
+    told: Told | None = None,
+) -> Score:
+    """Compare generated jobs with real ones.
+
+    Args:
+        real: what the generator was fitted to.
+        made: generated.
+        held_out: real jobs that the generator has not seen, for measures of privacy.
+        cluster: the machine on which both are simulated; auto is the real log's.
+        policies: rules to simulate, each with EASY backfilling.
+        seed: of the classifier and of the choice of rows.
+        told: hears of progress.
+    """
+    heard = told or (lambda what, share: None)
+    real, made = real.sorted(), made.sorted()
+    machine, _ = cluster_of(cluster, real)
+    steps = 2 + len(policies)
+    heard("comparing columns", 0.0)
+    alike = fidelity(real, made, seed=seed)
+    heard("looking for copies", 1 / steps)
+    close = None if held_out is None else closeness(made, real, held_out, seed=seed)
+    outcomes, drawn = [], []
+    for place, policy in enumerate(policies):
+        heard(f"simulating {policy}", (2 + place) / steps)
+        one, curves = _simulated(real, made, machine, policy)
+        outcomes.append(one)
+        drawn.append(curves)
+    return Score(
+        (len(real), len(made)),
+        (float(np.ptp(real["submit_s"])), float(np.ptp(made["submit_s"]))),
+        (load_of(real, machine), load_of(made, machine)),
+        alike,
+        tuple(outcomes),
+        (anonymity(real), anonymity(made)) if _users_known(real, made) else None,
+        None if held_out is None else leaks(made, real, held_out, seed=seed, close=close),
+        calendar_kept(real, made),
+        _lacking(real, made),
+        {**_curves(real, made), "outcomes": drawn, **_closeness_curves(close)},
+    )
+
+
+def save_score(
+    path: str | PathLike[str],
+    found: Score,
+    *,
+    scenario: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    force: bool = False,
+) -> Path:
+    """Write scenario.toml and results.json into a new folder, of kind synthetic.
+
+    The scenario names the files: `real`, `synthetic` and, where there were some, `held_out`.
+    """
+    names = {name: scenario.get(name) for name in ("real", "synthetic", "held_out")}
+    told = {**names, **found.document(), "curves": found.curves}
+
+    def fill(folder: Path) -> None:
+        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+        (folder / "results.json").write_text(plain_json({"synthetic": told}) + "\n", encoding="utf-8")
+
+    return save_folder(path, fill, kind="synthetic", manifest=manifest, force=force)
+
+
+def _simulated(
+    real: JobTable, made: JobTable, machine: Cluster, policy: str
+) -> tuple[Outcome, dict[str, Any]]:
+    """Both workloads on one machine under one rule, with EASY backfilling; and the curves of it."""
+    logs = [
+        simulate(jobs, machine, policy=policy, backfill="easy", oversized="reject") for jobs in (real, made)
+    ]
+    numbers = [numbers_of_run(log) for log in logs]
+    series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "made"), logs, strict=True)}
+    curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
+    return Outcome(policy, like_runs(*numbers)), {"policy": policy, "shares": curves, "series": series}
+
+
+def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
+    """What does not need a simulation."""
+    hours = int(min(np.ptp(real["submit_s"]), np.ptp(made["submit_s"])) / 3600)
+    lags = min(LAGS_H, hours // 2)  # of longer ones too few pairs are left
+    dated = real.meta.get("unix_start_s") is not None
+    users, anonymous = {}, None
+    if _users_known(real, made):
+        of_made = user_numbers(made)
+        users = {
+            name: asdict(shares(values, of_made[name]))
+            for name, values in user_numbers(real).items()
+            if len(values) and len(of_made[name])
+        }
+        anonymous = {"real": anonymity_by_k(real), "made": anonymity_by_k(made)}
+    return {
+        "columns": {name: asdict(curve) for name, curve in column_shares(real, made).items()},
+        "users": users,
+        "anonymity": anonymous,
+        "autocorrelation": _both(lambda jobs: autocorrelation(jobs, lags), real, made),
+        "spectrum": {"edge_h": band_edges_h(), **_both(spectrum, real, made)},
+        "day": _both(lambda jobs: profile(jobs, DAY_S, dated=dated), real, made),
+        "week": _both(lambda jobs: profile(jobs, WEEK_S, dated=dated), real, made),
+        "dated": dated,
+    }
+
+
+def _both(measured: Callable[[JobTable], Any], real: JobTable, made: JobTable) -> dict[str, Any]:
+    return {"real": measured(real), "made": measured(made)}
+
+
+def _closeness_curves(close: Closeness | None) -> dict[str, Any]:
+    if close is None:
+        return {"closest": None, "membership": None}
+    return {
+        "closest": close.shares(),
+        "membership": asdict(roc(close.seen_to_made, close.held_out_to_made)),
+    }
+
+
+def _users_known(real: JobTable, made: JobTable) -> bool:
+    return has_users(real) and has_users(made)
+
+
+def _lacking(real: JobTable, made: JobTable) -> dict[str, str]:
+    """Which columns there are not, and who lacks them."""
+    words = {(False, False): "both", (False, True): "real", (True, False): "synthetic"}
+    return {
+        name: words[name in real, name in made] for name in TOLD_OF if not (name in real and name in made)
+    }

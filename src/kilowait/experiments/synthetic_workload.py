@@ -1,0 +1,112 @@
+"""Learned workloads: a log becomes a generator's folder, that becomes a file of jobs, and those get a score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError
+from kilowait.experiments.inputs import named_cluster
+from kilowait.experiments.synthetic_score import Score, Wait, score
+from kilowait.jobs import JobTable
+from kilowait.synth import WhatIf, load_generator
+from kilowait.synth.conditions import Wanted
+from kilowait.synth.generator import Told, joined
+from kilowait.synth.gpu_workload import counts_gpus, gpus_of
+from kilowait.traces import write_parts, write_trace, written_format
+
+__all__ = ["Score", "Wait", "Written", "parse_settings", "sample_file", "score"]
+
+
+def parse_settings(text: str) -> dict[str, float | str]:
+    """Settings of a generator: ``passes=10,draws=2``. What is no number is a word.
+
+    >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
+    {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
+    """
+    found: dict[str, float | str] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(
+                f"the settings have {part!r}; write name=value, with commas between: passes=10,draws=2"
+            )
+        try:
+            number = float(value)
+        except ValueError:
+            found[name] = value
+            continue
+        if not math.isfinite(number):
+            raise InputError(f"the settings have {part!r}; a number must be finite")
+        found[name] = int(number) if number == int(number) else number
+    return found
+
+
+@dataclass
+class Written:
+    """What was written of a sample."""
+
+    machine: Cluster
+    jobs: int = 0
+    first_s: float = math.inf
+    last_s: float = -math.inf
+    work: float = 0.0
+    """Node-seconds, or GPU-seconds where the load of the machine is that of its GPUs."""
+
+    @property
+    def span_s(self) -> float:
+        """From the first submission to the last."""
+        return self.last_s - self.first_s
+
+    @property
+    def load(self) -> float:
+        """The offered load; 0 where there is none to speak of."""
+        size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
+        return self.work / size / self.span_s if self.span_s > 0 else 0.0
+
+    def counted(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
+        """The tables, each counted as it passes."""
+        for table in tables:
+            submit, held = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
+            self.jobs += len(table)
+            self.first_s, self.last_s = min(self.first_s, submit.min()), max(self.last_s, submit.max())
+            self.work += float(np.dot(table.column(held).astype(np.float64), table["runtime_s"]))
+            yield table
+
+
+def sample_file(
+    folder: str | PathLike[str],
+    out: str | PathLike[str],
+    *,
+    jobs: int | None = None,
+    days: float | None = None,
+    seed: int = 0,
+    conditions: Mapping[str, Wanted] | None = None,
+    what_if: WhatIf | None = None,
+    cluster: str = "auto",
+    format: str | None = None,
+    trust: str | None = None,
+    told: Told | None = None,
+) -> Written:
+    """Write a file of generated jobs; Parquet is written part by part, in bounded memory, the rest at once."""
+    generator, form = load_generator(folder, trust=trust), written_format(out, format)
+    given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
+    size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes
+    written = Written(given or Cluster.from_nodes(size))
+    tables = written.counted(
+        generator.tables(
+            jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=given, told=told
+        )
+    )
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    if form == "parquet":
+        write_parts(tables, out)
+    else:
+        write_trace(joined(tables), out, format=form, cluster=written.machine)
+    return written

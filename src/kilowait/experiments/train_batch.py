@@ -1,0 +1,172 @@
+"""Training on the first part of a log, judging on the last; and the folder of an agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kilowait import agents
+from kilowait.agents import FEATURES, Generation, LinearAgent
+from kilowait.agents.evolution.objectives import OBJECTIVES
+from kilowait.agents.explanations import explained_weights
+from kilowait.agents.training_data import Mixture
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.comparison import (
+    Contest,
+    Windows,
+    cut_windows,
+    split,
+)
+from kilowait.evaluation.storage import plain_json, save_folder
+from kilowait.evaluation.storage.toml import to_toml
+from kilowait.experiments.compare import compare
+from kilowait.experiments.inputs import Workload
+from kilowait.experiments.resume import search_in
+from kilowait.jobs import JobTable
+
+__all__ = ["ALGORITHMS", "Training", "judged", "judged_last", "save_agent", "test_windows", "train"]
+
+ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train."""
+
+    algo: str = "es"
+    seed: int = 0
+    objective: str = "mean_bsld"
+    backfill: str | int = "easy"
+    generations: int = 40
+    population: int = 16
+    windows: int = 48
+    window_jobs: int = 1024
+    max_wait_s: float | None = None
+    """A job that has waited longer goes first; None: no bound."""
+
+    def __post_init__(self) -> None:
+        if self.algo not in ALGORITHMS:
+            raise UnknownNameError("algorithm", self.algo, ALGORITHMS)
+        if self.objective not in OBJECTIVES:
+            raise UnknownNameError("objective", self.objective, OBJECTIVES)
+
+
+def train(
+    jobs: JobTable,
+    cluster: Cluster,
+    how: Training,
+    *,
+    trace: str,
+    progress: Callable[[Generation], None] | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    mixture: Mixture | None = None,
+) -> tuple[LinearAgent, list[Generation]]:
+    """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+
+    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly. What the agent
+    looks at on the validation jobs is ``agent.provenance["explained"]``. A `mixture` has generated jobs to learn from
+    besides.
+    """
+    parts = split(jobs)
+    generated = {} if mixture is None else mixture.tables
+    agent, history = agents.train(
+        parts.train,
+        parts.validation,
+        cluster,
+        seed=how.seed,
+        generations=how.generations,
+        population=how.population,
+        windows=how.windows,
+        window_jobs=how.window_jobs,
+        backfill=how.backfill,
+        objective=how.objective,
+        max_wait_s=float("inf") if how.max_wait_s is None else how.max_wait_s,
+        trace=trace,
+        threads=min(2, os.cpu_count() or 1),
+        progress=progress,
+        keeping=search_in(
+            folder,
+            {"training": parts.train, "validation": parts.validation, **generated},
+            cluster,
+            resume=resume,
+            more={} if mixture is None else mixture.words,
+        ),
+        mixture=mixture,
+    )
+    looked = explained_weights(agent, parts.validation, cluster, how.backfill)
+    told = {} if looked is None else looked.to_dict()
+    return replace(agent, provenance={**agent.provenance, "explained": told}), history
+
+
+def judged_last(workload: Workload) -> Workload:
+    """The same, of which the last 20 % are judged."""
+    return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
+
+
+def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
+    """As many windows as lie side by side in the last 20 % of a log."""
+    within = split(jobs).places("test")
+    later = within[1] - within[0]
+    if later < window_jobs:
+        raise InputError(
+            f"the last 20 % of the log, {later:,} jobs, hold no window of {window_jobs:,}; take shorter windows"
+        )
+    return cut_windows(jobs, later // window_jobs, window_jobs=window_jobs, seed=seed, within=within)
+
+
+def judged(
+    agent: Any,
+    rules: Sequence[str],
+    jobs: JobTable,
+    cluster: Cluster,
+    how: Training,
+    *,
+    trace: str,
+    clairvoyant: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Contest:
+    """The agent and the rules on the same windows of jobs later than any it was trained on."""
+    return compare(
+        test_windows(jobs, how.window_jobs, seed=how.seed),
+        cluster,
+        {**{rule: rule for rule in rules}, "agent": agent},
+        backfill=how.backfill,
+        clairvoyant=clairvoyant,
+        trace=trace,
+        progress=progress,
+    )
+
+
+def save_agent(
+    out: str | PathLike[str],
+    agent: LinearAgent,
+    history: Sequence[Generation],
+    *,
+    scenario: Mapping[str, Any],
+    results: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    force: bool = False,
+) -> Path:
+    """Write agent.json, how the training went, and where it all comes from."""
+    provenance = dict(agent.provenance)
+    explained = provenance.pop("explained", {})
+    told = {
+        "objective": provenance.get("objective"),
+        "training": [asdict(done) for done in history],
+        "weights": [[name, weight, FEATURES[name]] for name, weight in agent.explain()],
+        "explained": explained,
+        **results,
+    }
+
+    def fill(folder: Path) -> None:
+        replace(agent, provenance=provenance).save(folder / "agent.json")
+        (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+        (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
+
+    return save_folder(out, fill, kind="agent", manifest=manifest, force=force)

@@ -1,0 +1,84 @@
+"""The evolution strategy on a GPU cluster, trained on the first part of a log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kilowait.agents.evolution.checkpoint import Generation
+from kilowait.agents.linear_gpu.agent import FEATURES, TYPE_FEATURES, PlacedLinearAgent
+from kilowait.agents.linear_gpu.train import OBJECTIVES, train_placed
+from kilowait.cluster import Cluster
+from kilowait.errors import UnknownNameError
+from kilowait.evaluation.comparison import split
+from kilowait.experiments.gpu_settings import run_speeds
+from kilowait.experiments.resume import search_in
+from kilowait.jobs import JobTable
+
+__all__ = ["GpuSearch", "MEANINGS", "rule_words", "search_on_gpus"]
+
+MEANINGS = {**FEATURES, **TYPE_FEATURES}
+"""What the weights of an agent of placed nodes are of."""
+
+
+@dataclass(frozen=True)
+class GpuSearch:
+    """How to search."""
+
+    seed: int = 0
+    objective: str = "mean_jct_s"
+    generations: int = 80
+    population: int = 16
+    windows: int = 16
+    window_jobs: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UnknownNameError("objective on a GPU cluster", self.objective, OBJECTIVES)
+
+
+def search_on_gpus(
+    jobs: JobTable,
+    cluster: Cluster,
+    how: GpuSearch,
+    *,
+    trace: str,
+    progress: Callable[[Generation], None] | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> tuple[PlacedLinearAgent, list[Generation]]:
+    """Search on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+
+    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
+    """
+    parts = split(jobs)
+    return train_placed(
+        parts.train,
+        parts.validation,
+        cluster,
+        speeds=lambda window: run_speeds("auto", window, cluster),
+        trace=trace,
+        threads=min(2, os.cpu_count() or 1),
+        progress=progress,
+        keeping=search_in(
+            folder, {"training": parts.train, "validation": parts.validation}, cluster, resume=resume
+        ),
+        **asdict(how),
+    )
+
+
+def rule_words(agent: PlacedLinearAgent) -> str:
+    """The rule a search began with, in words.
+
+    >>> from kilowait.agents.linear_gpu.agent import rule_agent
+    >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
+    >>> rule_words(PlacedLinearAgent([0.0] * 17, provenance={"start": start}))
+    'srtf, fastest, moved, placement first'
+    """
+    start = agent.provenance["start"]
+    words = [start["rule"]]
+    words += ["fastest"] if start["types"] == "fastest" else []
+    words += ["moved"] if start["migrate"] else []
+    return ", ".join([*words, f"placement {start['placement']}"])

@@ -1,0 +1,68 @@
+"""Figures of a training while it runs, for the programs that draw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kilowait.errors import MissingExtraError
+
+__all__ = ["Curves"]
+
+
+class Curves:
+    """Figures of a training for TensorBoard, and for Weights & Biases where that is asked for and installed."""
+
+    def __init__(
+        self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None
+    ) -> None:
+        """`folder`: where TensorBoard's files go; without TensorBoard nothing is written there. `wandb`: a project."""
+        self._folder: Path | None = folder
+        self._board: Any = None
+        self._wandb: Any = None
+        if wandb is not None:
+            try:
+                self._wandb = import_module("wandb").init(project=wandb, config=dict(config or {}))
+            except ImportError:
+                raise MissingExtraError("wandb", "learn") from None
+
+    def __call__(self, update: Any) -> None:
+        """Write down what one update did."""
+        told = {
+            "episode/return": update.mean_return,
+            "episode/metric": update.metric,
+            "policy/entropy": update.entropy,
+            "policy/kl": update.kl,
+            "validation/metric": update.validation,
+            "speed/steps_per_s": update.steps_per_s,
+            **{f"loss/{name}": value for name, value in update.losses.items()},
+        }
+        told = {name: value for name, value in told.items() if not math.isnan(value)}
+        self._open()
+        if self._board is not None:
+            for name, value in told.items():
+                self._board.add_scalar(name, value, update.steps)
+        if self._wandb is not None:
+            self._wandb.log(told, step=update.steps)
+
+    def _open(self) -> None:
+        """Not before there is something to write: a training that cannot begin leaves no folder."""
+        if self._folder is None:
+            return
+        try:
+            from kilowait.agents.rl.logger import board
+
+            self._board = board(self._folder)
+        except ImportError:
+            pass
+        self._folder = None
+
+    def close(self) -> None:
+        """Write out what is left."""
+        if self._board is not None:
+            self._board.close()
+        if self._wandb is not None:
+            self._wandb.finish()

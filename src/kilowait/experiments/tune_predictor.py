@@ -1,0 +1,148 @@
+"""Search for the settings of a predictor, by Optuna, on folds in order of time.
+
+A fold is a span of jobs; the model that is asked of them has learned from what was known when the span began. The later
+half of the jobs is parted into folds; what a predictor is judged on in the end is not handed in. The first trial is the
+usual settings, so what is found is never worse than these on the folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.experiments.optuna_study import Trial, best_of, optuna_or_error
+from kilowait.predict.dataset import Case
+from kilowait.predict.fit import Settings, fit_by, usual_settings
+from kilowait.predict.models import Model
+from kilowait.predict.scores import score
+from kilowait.rng import stream
+
+__all__ = ["SPACES", "tune_predictor"]
+
+Floats = npt.NDArray[np.float64]
+
+FOLDS = 3
+FEWEST = 100
+"""Jobs whose value is known before the first fold, and in each."""
+RANDOM = 6
+"""Trials that are drawn at random before the estimator has enough to go by."""
+SPACES: dict[str, dict[str, tuple[float, float]]] = {
+    "forest": {"leaves": (63, 1023), "leaf_jobs": (1, 16), "sample": (0.3, 0.95), "features": (0.15, 0.8)},
+    "boosting": {
+        "trees": (50, 400),
+        "leaves": (7, 127),
+        "leaf_jobs": (2, 60),
+        "rate": (0.02, 0.2),
+        "sample": (0.4, 0.95),
+        "features": (0.2, 0.9),
+    },
+}
+"""What is searched, from and to. What the settings mean is said where they are defined (`ForestSettings`,
+`BoostingSettings`)."""
+
+
+def tune_predictor(
+    case: Case,
+    model: Model,
+    *,
+    trials: int,
+    seed: int = 0,
+    progress: Callable[[Trial], None] | None = None,
+) -> tuple[Settings, list[Trial]]:
+    """The best settings of some, and all that were tried.
+
+    Args:
+        case: jobs to learn from, none of those it is judged on.
+        model: one that learns.
+        trials: how many settings are tried, the usual ones among them.
+        seed: of the search and of the models.
+        progress: hears of every trial.
+    """
+    optuna = optuna_or_error()
+    if model.family == "simple":
+        raise InputError(
+            f"{model.text} does not learn, so there is nothing to tune; take forest or boosting:LOSS"
+        )
+    if trials < 1:
+        raise InputError(f"{trials} trials; give at least 1")
+    spans = _folds(case)
+    usual = usual_settings(model)
+    space = SPACES["boosting" if model.family == "boosting" else "forest"]
+    kinds = {field.name: field.type for field in fields(usual)}
+    ranges = {name: _distribution(optuna, kinds[name], *ends) for name, ends in space.items()}
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    done: list[Trial] = []
+    try:
+        number = int(stream(seed, "experiments.tune_predictor").integers(2**31))
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=number, n_startup_trials=RANDOM))
+        study.enqueue_trial({name: value for name, value in asdict(usual).items() if name in space})
+        while len(done) < trials:
+            began = perf_counter()
+            trial = study.ask(ranges)
+            figure = _figure(case, model, replace(usual, **trial.params), spans, seed)
+            study.tell(trial, figure)
+            done.append(Trial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began))
+            if progress is not None:
+                progress(done[-1])
+    finally:
+        optuna.logging.set_verbosity(before)
+    best: dict[str, Any] = best_of(done).settings
+    return replace(usual, **best), done
+
+
+def _distribution(optuna: Any, kind: Any, low: float, high: float) -> Any:
+    if kind == "int":
+        return optuna.distributions.IntDistribution(int(low), int(high), log=True)
+    return optuna.distributions.FloatDistribution(low, high, log=high >= 10 * low)
+
+
+def _folds(case: Case) -> list[tuple[int, int]]:
+    """Rows of each fold, from and to."""
+    ends = np.linspace(len(case) // 2, len(case), FOLDS + 1).astype(int).tolist()
+    spans = list(pairwise(ends))
+    known = np.isfinite(case.target.values)
+    few = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
+    if few < FEWEST:
+        raise InputError(
+            f"{len(case):,} jobs of which {int(known.sum()):,} have a known {case.target.name} are too few to tune on; "
+            f"each of {FOLDS} folds wants {FEWEST}: take a longer log, or leave tuning out"
+        )
+    return spans
+
+
+def _figure(case: Case, model: Model, settings: Settings, spans: list[tuple[int, int]], seed: int) -> float:
+    """What the model itself makes small, mean over the folds."""
+    figures = []
+    features, target = case.features, case.target
+    for begin, end in spans:
+        made = fit_by(case, model, float(case.jobs["submit_s"][begin]), settings, seed=seed)
+        rows = np.arange(begin, end)[np.isfinite(target.values[begin:end])]
+        said = made.answer(features.values[rows], features.anchor[rows], target.most[rows])
+        figures.append(cost(model, said, target.values[rows]))
+    return float(np.mean(figures))
+
+
+def cost(model: Model, said: Floats, truth: Floats) -> float:
+    """What a model is ranked by, smaller is better: the loss it was made for, in logarithms.
+
+    >>> cost(Model.of("forest:likely"), np.array([60.0]), np.array([120.0]))
+    0.5
+    """
+    error = np.log1p(said) - np.log1p(truth)
+    loss = model.loss
+    level = model.level if loss is None or loss.name != "quantile" else loss.number
+    if level is not None:
+        return float(np.maximum(-level * error, (1 - level) * error).mean())
+    if loss is not None and loss.name == "asymmetric" and loss.number is not None:
+        return float((np.where(error < 0, loss.number, 1.0) * error**2).mean())
+    if model.way in ("likely", "middle") or (loss is not None and loss.name == "median"):
+        return 1.0 - score(said, truth).accuracy
+    return float((error**2).mean() ** 0.5)

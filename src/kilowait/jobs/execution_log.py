@@ -1,0 +1,258 @@
+"""SegmentLog: what happened, one row per stretch of running; and the per-job record derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import UnknownNameError
+from kilowait.jobs import conversion
+from kilowait.jobs.columns import ColumnArray
+from kilowait.jobs.table import JobTable
+
+__all__ = ["JobRecords", "NodeStates", "Outcome", "Pieces", "SegmentLog", "node_states"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Outcome(IntEnum):
+    """How a segment, and so its job, came out."""
+
+    UNSTARTED = 0
+    """Still waiting when nothing more could happen."""
+    COMPLETED = 1
+    """Ran for its whole run time."""
+    KILLED = 2
+    """Stopped at its estimate under walltime="kill"."""
+    CANCELLED = 3
+    """Withdrawn while it waited."""
+    REJECTED = 4
+    """Larger than the machine; never queued."""
+    PREEMPTED = 5
+    """Of a segment: its job had to make room."""
+    MIGRATED = 6
+    """Of a segment: its job went on elsewhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeStates:
+    """Nodes falling asleep, asleep or waking, as steps of time: a row for every change of a group.
+
+    Row i holds for its group from ``time_s[i]`` until the group's next row; before its first row all numbers are 0.
+    Nodes that a job holds and that are not ready yet are among them.
+    """
+
+    time_s: Floats
+    group: npt.NDArray[np.int16]
+    falling: Ints
+    asleep: Ints
+    waking: Ints
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+
+def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking: Ints) -> NodeStates:
+    """Steps of time from changes, which stand by (group, time); those of one instant are one, and some are none."""
+    if not len(time_s):
+        none = np.zeros(0, np.int64)
+        return NodeStates(np.zeros(0), none.astype(np.int16), none, none, none)
+    last = np.append((group[1:] != group[:-1]) | (time_s[1:] != time_s[:-1]), True)
+    ends = np.flatnonzero(last)
+    before = np.searchsorted(group[ends], group[ends], side="left")  # the group's first row
+
+    def counts(change: Ints) -> Ints:
+        total = np.cumsum(change)[ends]
+        base = np.concatenate(([0], total))[before]
+        return total - base
+
+    columns = [counts(change) for change in (falling, asleep, waking)]
+    where = group[ends]
+    same_group = np.append(False, where[1:] == where[:-1])
+    changed = np.zeros(len(ends), bool)
+    for column in columns:
+        previous = np.where(same_group, np.append(0, column[:-1]), 0)
+        changed |= column != previous
+    order = np.lexsort((where[changed], time_s[ends][changed]))
+    kept = np.flatnonzero(changed)[order]
+    return NodeStates(time_s[ends][kept], where[kept].astype(np.int16), *(column[kept] for column in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Where segments lay, on clusters whose jobs are placed on single nodes: a row per segment and node."""
+
+    segment: Ints
+    """Row of the log."""
+    node: Ints
+    gpus: Ints
+    """The node's GPUs as bits."""
+    milli: Ints
+    """Thousandths of GPUs taken, of all of them together."""
+    count: Ints
+    """Pieces of the job there."""
+    work_s: Floats
+    """Per segment: work done in it, seconds at speed 1."""
+    lost_s: Floats
+    """Per segment: work lost at its end, of all the job had done."""
+    node_group: Ints
+    """Per node: number of its group."""
+
+    def __len__(self) -> int:
+        return len(self.segment)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLog:
+    """Segments in the order in which jobs were given their nodes, which with sleeping nodes need not be that of their
+    starts. A job that was never started has none.
+
+    `run` says how the log came about (policy, backfill, walltime rule, ...); `capacity_s` and
+    `capacity_nodes` are the steps of the machine's size over time.
+    """
+
+    jobs_table: JobTable
+    job: Ints
+    """Row of `jobs_table`."""
+    start_s: Floats
+    end_s: Floats
+    group: npt.NDArray[np.int16]
+    """Number of the node group."""
+    level: npt.NDArray[np.int16]
+    """Power level; 0 is full speed."""
+    outcome: npt.NDArray[np.int8]
+    """`Outcome` of the segment."""
+    eligible_s: Floats
+    """Per row of `jobs_table`: when the job joined the queue (NaN: never)."""
+    job_outcome: npt.NDArray[np.int8]
+    """Per row of `jobs_table`: `Outcome` of the job."""
+    capacity_s: Floats
+    capacity_nodes: Ints
+    groups: tuple[str, ...] = ("nodes",)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    states: NodeStates | None = None
+    """What the nodes did that slept; None where none could."""
+    pieces: Pieces | None = None
+    """Where jobs lay; None where they were not placed on single nodes."""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def __repr__(self) -> str:
+        what = ", ".join(f"{key}={value}" for key, value in self.run.items())
+        return f"SegmentLog({len(self):,} segments of {len(self.jobs_table):,} jobs; {what})"
+
+    def jobs(self) -> JobRecords:
+        """The per-job record, in the job table's order."""
+        return self._records
+
+    @cached_property
+    def _records(self) -> JobRecords:
+        table = self.jobs_table
+        n = len(table)
+        start = np.full(n, np.nan)
+        end = np.full(n, np.nan)
+        group = np.full(n, -1, np.int16)
+        # Segments stand in start order, so writing backwards leaves each job's first start.
+        start[self.job[::-1]] = self.start_s[::-1]
+        end[self.job] = self.end_s
+        group[self.job] = self.group
+        run, wait = end - start, start - self.eligible_s
+        if self.pieces is not None:  # a job may have run in several segments
+            run = np.bincount(self.job, self.end_s - self.start_s, n).astype(np.float64)
+            run[np.isnan(start)] = np.nan
+            again = np.bincount(self.job, minlength=n) > 1
+            # Sums of many segments are rounded; nobody has waited less than nothing.
+            wait[again] = np.maximum(end - self.eligible_s - run, 0.0)[again]
+        return JobRecords(
+            {
+                "job_id": table["job_id"],
+                "submit_s": table["submit_s"],
+                "eligible_s": self.eligible_s,
+                "start_s": start,
+                "end_s": end,
+                "wait_s": wait,
+                "turnaround_s": end - self.eligible_s,
+                "run_s": run,
+                "nodes": table["nodes"],
+                "group": group,
+                "outcome": self.job_outcome,
+            }
+        )
+
+    def to_arrow(self) -> Any:
+        """The segments as a pyarrow.Table, with the job's id in place of its row."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "job_id": self.jobs_table["job_id"][self.job],
+                "start_s": self.start_s,
+                "end_s": self.end_s,
+                "group": self.group,
+                "level": self.level,
+                "outcome": self.outcome,
+            }
+        )
+
+    def to_parquet(self, path: Any) -> None:
+        """Write the segments to a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.to_arrow(), path, write_page_checksum=True)
+
+
+class JobRecords:
+    """Per-job results as columns, in the job table's order; NaN where a job never started.
+
+    `start_s` is the first start, `end_s` the last end; a job that was preempted waited (`wait_s`) all the time in
+    between that it did not run (`run_s`).
+
+    ``records["wait_s"]`` is a numpy array; `to_pandas`, `to_arrow` and `to_parquet` take them all along.
+    """
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: dict[str, ColumnArray]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns["job_id"])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    def __getitem__(self, name: str) -> ColumnArray:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise UnknownNameError("job record column", name, self._columns) from None
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table."""
+        import pyarrow as pa
+
+        return pa.table(self._columns)
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame."""
+        return conversion.as_pandas(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """A polars.DataFrame."""
+        return conversion.as_polars(self.to_arrow())
+
+    def to_parquet(self, path: Any) -> None:
+        """Write a Parquet file."""
+        import pyarrow.parquet as pq
+
+        pq.write_table(self.to_arrow(), path, write_page_checksum=True)

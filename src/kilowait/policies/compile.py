@@ -1,0 +1,134 @@
+"""Rules into machine code: the built-in ones from the cache, a user's own on the spot."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import warnings
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import Any, overload
+
+import numba
+from numba.core.errors import NumbaError
+
+from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.errors import InputError
+
+__all__ = ["compiled_score", "policy"]
+
+OwnScore = Callable[[Any, float], float]
+
+KNOWN = tuple(name for name in JOB.names or () if name != "ran_s")
+"""What is known of a job that waits."""
+
+
+@cache
+def compiled_score(function: Callable[..., float]) -> Any:
+    """A built-in rule's score, compiled once and kept in the cache on disk."""
+    return signed_kernel(function, SCORE)
+
+
+@overload
+def policy(function: OwnScore) -> Rule: ...
+@overload
+def policy(
+    *, moving: bool | None = None, half_life_s: float = 0.0, name: str | None = None
+) -> Callable[[OwnScore], Rule]: ...
+def policy(
+    function: OwnScore | None = None,
+    *,
+    moving: bool | None = None,
+    half_life_s: float = 0.0,
+    name: str | None = None,
+) -> Rule | Callable[[OwnScore], Rule]:
+    """A user's own rule, ``score(job, now)``, smaller first; compiled into the engine.
+
+    `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
+    since_first_s and, with `half_life_s` (s), usage_share (0..1). `moving` says whether the order of two waiting
+    jobs can change with time; by default it does if the function looks at `now` or at usage. A rule that cannot be
+    compiled runs in Python, much slower, after one warning.
+
+    >>> @policy
+    ... def shortest(job, now):
+    ...     return job.estimate_s
+    >>> shortest.name, shortest.moving, shortest.compiled
+    ('shortest', False, True)
+    """
+    if function is None:
+        return lambda late: _made(late, moving, half_life_s, name)
+    return _made(function, moving, half_life_s, name)
+
+
+def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> Rule:
+    name = name or str(getattr(function, "__name__", "own"))
+    if not inspect.isfunction(function):
+        raise InputError(f"policy {name!r} is {function!r}; write a plain function of (job, now)")
+    arguments = list(inspect.signature(function).parameters)
+    if len(arguments) != 2:
+        raise InputError(
+            f"policy {name!r} takes {len(arguments)} arguments; write it as a function of (job, now)"
+        )
+    uses = {str(i.argval) for i in dis.get_instructions(function)}
+    for attribute in _job_attributes(function, arguments[0]):
+        if attribute not in KNOWN:
+            raise _unknown_attribute(name, attribute)
+    if "usage_share" in uses and half_life_s <= 0:
+        raise InputError(
+            f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)"
+        )
+    if moving is None:
+        moving = _reads(function, arguments[1]) or "usage_share" in uses
+
+    def score(job: Any, now: float, parameters: Any) -> float:
+        return float(own(job, now))
+
+    if numba.config.DISABLE_JIT:
+        own = function
+        return Rule(name, score, moving=moving, half_life_s=half_life_s)
+    own = numba.njit(error_model="numpy")(function)
+    try:
+        return Rule(name, numba.njit(SCORE, nogil=True)(score), moving=moving, half_life_s=half_life_s)
+    except KeyError as problem:  # how Numba answers for a field that a record does not have
+        raise _unknown_attribute(name, str(problem.args[0])) from None
+    except (NumbaError, TypeError, NotImplementedError) as problem:
+        reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "no reason given")
+        warnings.warn(
+            f"policy {name!r} cannot be compiled and will run in Python, many times slower: {reason}",
+            stacklevel=3,
+        )
+
+    def slow_score(job: Any, now: float, parameters: Any) -> float:
+        return float(function(job, now))
+
+    return Rule(name, slow_score, moving=moving, half_life_s=half_life_s, compiled=False)
+
+
+def _unknown_attribute(policy: str, attribute: str) -> InputError:
+    known = ", ".join(KNOWN)
+    return InputError(f"policy {policy!r} looks at job.{attribute}; a waiting job has {known}")
+
+
+def _reads(function: OwnScore, argument: str) -> bool:
+    """Whether the function, or one nested in it, loads the argument."""
+    return any(
+        i.opname.startswith("LOAD") and argument in (i.argval if isinstance(i.argval, tuple) else (i.argval,))
+        for i in dis.get_instructions(function)
+    )
+
+
+def _job_attributes(function: OwnScore, argument: str) -> set[str]:
+    """Names read straight off the job argument."""
+    found = set()
+    instructions = list(dis.get_instructions(function))
+    for before, after in pairwise(instructions):
+        if (
+            before.opname.startswith("LOAD_FAST")
+            and before.argval == argument
+            and after.opname == "LOAD_ATTR"
+        ):
+            found.add(str(after.argval))
+    return found

@@ -1,0 +1,55 @@
+"""Schedulers that predict how long jobs will take from what their users' last jobs took.
+
+Source: Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user runtime
+estimates", IEEE TPDS 18(6), 2007. Both are EASY, so they want `backfill` to be easy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import Rule
+from kilowait.jobs import JobTable
+from kilowait.policies import priority
+from kilowait.policies.compile import compiled_score
+
+__all__ = ["easy_plus", "easy_plus_plus"]
+
+
+def last_two(job: Any, now: float, parameters: Any) -> float:
+    """First come, first served; a job is predicted to take the mean of the last two of its user that have ended.
+
+    parameters[2 u] is how long user u's last job ran, seconds, parameters[2 u + 1] the one before; 0: there is none.
+    """
+    if job.user >= 0:
+        last = 2 * job.user
+        if job.ran_s > 0.0:
+            parameters[last + 1] = parameters[last]
+            parameters[last] = job.ran_s
+        elif job.ran_s == 0.0 and parameters[last] > 0.0:
+            usual = parameters[last]
+            if parameters[last + 1] > 0.0:
+                usual = 0.5 * (parameters[last] + parameters[last + 1])
+            job.estimate_s = max(min(usual, job.estimate_s), 1.0)
+            job.planned_s = job.estimate_s
+    return job.submit_s
+
+
+def _nobody_yet(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+    return np.zeros(2 * (int(jobs.column("user").max(initial=-1)) + 1))
+
+
+def easy_plus() -> Rule:
+    """First come, first served, planned with the mean of what the user's last two jobs took (EASY+)."""
+    score = compiled_score(last_two)
+    return Rule("easy+", score, remembers=True, predicts=True, outlived="steps", prepare=_nobody_yet)
+
+
+def easy_plus_plus() -> Rule:
+    """As easy+, and whoever is predicted to take shortest is tried first in backfilling (EASY++)."""
+    return replace(easy_plus(), name="easy++", backfill_order=Rule("sjf", compiled_score(priority.sjf)))

@@ -1,0 +1,122 @@
+"""Rules with weights: Slurm-like multifactor priority, user fair share, and favour for large jobs.
+
+Their weights travel in the parameters array, so that changing one compiles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import Rule
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.policies.compile import compiled_score
+from kilowait.units import parse_span
+
+__all__ = ["capability", "fair_share", "multifactor"]
+
+WEEK_S = 604800.0
+# Places of the weights in the parameters of multifactor; the factors of QOS and queues follow.
+AGE, MAX_AGE, SIZE, TOTAL_NODES, FAIR, SHARE, QOS, QOS_COUNT, QUEUE, FACTORS = range(10)
+
+
+def _multifactor(job: Any, now: float, parameters: Any) -> float:
+    age = min((now - job.submit_s) / parameters[MAX_AGE], 1.0)
+    priority = parameters[AGE] * age + parameters[SIZE] * (job.nodes / parameters[TOTAL_NODES])
+    priority += parameters[FAIR] * 2.0 ** (-job.usage_share / parameters[SHARE])
+    if job.qos >= 0:
+        priority += parameters[QOS] * parameters[FACTORS + job.qos]
+    if job.queue >= 0:
+        priority += parameters[QUEUE] * parameters[FACTORS + int(parameters[QOS_COUNT]) + job.queue]
+    return -priority
+
+
+def _fair_share(job: Any, now: float, parameters: Any) -> float:
+    return job.usage_share
+
+
+def _capability(job: Any, now: float, parameters: Any) -> float:
+    favour = parameters[1] if job.nodes >= parameters[0] else 1.0
+    return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * favour)
+
+
+def multifactor(
+    *,
+    age: float = 1000.0,
+    size: float = 100.0,
+    fair_share: float = 1000.0,
+    qos: float = 1000.0,
+    queue: float = 1000.0,
+    max_age_s: float | str = WEEK_S,
+    half_life_s: float | str = WEEK_S,
+    qos_factor: Mapping[str, float] | None = None,
+    queue_factor: Mapping[str, float] | None = None,
+) -> Rule:
+    """Slurm's multifactor priority: the weighted sum of age, size, fair share, QOS and partition, each 0 to 1.
+
+    Age grows to 1 in `max_age_s`; size is the share of the machine; fair share is 2^(-usage share / equal share)
+    with usage that halves in `half_life_s`. `qos_factor` and `queue_factor` give names their factor (else 0).
+
+    >>> multifactor(age=0, queue_factor={"debug": 1.0}).name
+    'multifactor'
+    """
+    max_age, half_life = _seconds("max_age_s", max_age_s), _seconds("half_life_s", half_life_s)
+    weights = {"age": age, "size": size, "fair_share": fair_share, "qos": qos, "queue": queue}
+    for name, value in weights.items():
+        if not np.isfinite(value):
+            raise InputError(f"the weight {name} of multifactor is {value}; it must be a finite number")
+
+    def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+        qos_factors = _factors(jobs, "qos", qos_factor or {})
+        queue_factors = _factors(jobs, "queue", queue_factor or {})
+        users = max(len(np.unique(jobs.column("user"))), 1)
+        head = [age, max_age, size, cluster.nodes, fair_share, 1 / users, qos, len(qos_factors), queue]
+        return np.concatenate([head, qos_factors, queue_factors]).astype(np.float64)
+
+    return Rule(
+        "multifactor", compiled_score(_multifactor), moving=True, half_life_s=half_life, prepare=prepare
+    )
+
+
+def fair_share(*, half_life_s: float | str = WEEK_S) -> Rule:
+    """Users who used least lately go first; usage halves in `half_life_s`."""
+    return Rule(
+        "fair_share",
+        compiled_score(_fair_share),
+        moving=True,
+        half_life_s=_seconds("half_life_s", half_life_s),
+    )
+
+
+def capability(*, share: float = 0.2, favour: float = 10.0) -> Rule:
+    """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
+    if not 0 < share <= 1 or not favour > 0:
+        raise InputError(
+            f"capability with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
+        )
+
+    def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
+        return np.array([share * cluster.nodes, favour])
+
+    return Rule("capability", compiled_score(_capability), moving=True, prepare=prepare)
+
+
+def _seconds(name: str, value: float | str) -> float:
+    seconds = parse_span(value) if isinstance(value, str) else float(value)
+    if not 0 < seconds < np.inf:
+        raise InputError(f"{name} is {value!r}; it must be a positive span of time")
+    return seconds
+
+
+def _factors(jobs: JobTable, column: str, factor: Mapping[str, float]) -> list[float]:
+    """Factor by code of the column; codes without labels are looked up as written numbers."""
+    if column not in jobs:
+        return []
+    codes = int(jobs[column].max(initial=-1)) + 1
+    names = jobs.labels.get(column) or tuple(str(code) for code in range(codes))
+    return [float(factor.get(name, 0.0)) for name in names]

@@ -1,0 +1,99 @@
+"""Orders of jobs for placed nodes: what they look at is known only where jobs are preempted, moved and share GPUs.
+
+`job` is an `engine.gpu.state.SEEN` record; smaller goes first. Sources: LAS and 2D-LAS, Gu et al. (Tiresias),
+NSDI 2019; SRSF, there too; QSSF, Hu et al. (Helios), SC 2021.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.engine.interface import Rule
+from kilowait.errors import InputError
+
+PREEMPTING = (("preempt", True),)
+SLICED = (("preempt", True), ("tick_s", 300.0))
+"""Attained service changes while nothing happens: who is ahead is looked at every five minutes."""
+
+__all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]
+
+
+def _by_priority(job: Any, now: float, parameters: Any) -> float:
+    return -job.priority
+
+
+def _remaining(job: Any, now: float, parameters: Any) -> float:
+    return job.remaining_s
+
+
+def _remaining_service(job: Any, now: float, parameters: Any) -> float:
+    return job.remaining_s * job.gpu_share
+
+
+def _attained_service(job: Any, now: float, parameters: Any) -> float:
+    return job.attained_s * job.gpu_share
+
+
+def _whole_service(job: Any, now: float, parameters: Any) -> float:
+    return job.estimate_s * job.gpu_share
+
+
+def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
+    """parameters: how patient a job is, then the limits of the queues."""
+    service = job.attained_s * job.gpu_share
+    queue = 0.0
+    for i in range(1, len(parameters)):
+        if service >= parameters[i]:
+            queue += 1.0
+    if parameters[0] > 0.0 and job.waited_s >= parameters[0] * max(job.attained_s, 1.0):
+        queue = 0.0
+    # Within a queue first come, first served: a submission is below 1e10 s.
+    return queue * 1e10 + job.submit_s
+
+
+def priority() -> Rule:
+    """The largest priority first; running jobs of lower priority make room."""
+    return Rule("priority", _by_priority, placed=True, placing=PREEMPTING)
+
+
+def srtf() -> Rule:
+    """Shortest remaining time first."""
+    return Rule("srtf", _remaining, moving=True, placed=True, placing=PREEMPTING)
+
+
+def srsf() -> Rule:
+    """Shortest remaining service (time times GPUs) first."""
+    return Rule("srsf", _remaining_service, moving=True, placed=True, placing=PREEMPTING)
+
+
+def las() -> Rule:
+    """Least attained service (GPU-seconds so far) first."""
+    return Rule("las", _attained_service, moving=True, placed=True, placing=SLICED)
+
+
+def qssf() -> Rule:
+    """Smallest service (estimate times GPUs) first; with predicted estimates this is Helios' QSSF."""
+    return Rule("qssf", _whole_service, placed=True)
+
+
+def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Rule:
+    """Queues by attained service, first come first served in each; `limits` in GPU-seconds.
+
+    A job that has waited `patience` times as long as it has run goes back to the first queue; 0: never.
+    """
+    try:
+        values = [float(word) for word in limits.split(",")]
+    except ValueError:
+        raise InputError(
+            f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000"
+        ) from None
+    return Rule(
+        "tiresias",
+        _queue_of_service,
+        np.array([float(patience), *values]),
+        moving=True,
+        placed=True,
+        placing=SLICED,
+    )

@@ -1,0 +1,70 @@
+"""Jobs, what is asked of them, and what was known at their submissions: what every model is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.jobs import JobTable
+from kilowait.predict.features import Features
+from kilowait.predict.known_times import World
+from kilowait.predict.target_features import features_for
+from kilowait.predict.targets import Target, runtime
+
+__all__ = ["Case", "case_of"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """All of it in the order of the jobs."""
+
+    jobs: JobTable
+    world: World
+    target: Target
+    features: Features
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def difference(self) -> Floats:
+        """(n,) what models learn: ln(value) less the anchor; NaN where it is not known."""
+        return np.log(np.maximum(self.target.values, 1.0)) - self.features.anchor
+
+    def first(self, count: int) -> Case:
+        """The first so many jobs; what was known of them does not depend on the others."""
+        target, features, rows = self.target, self.features, slice(0, count)
+        arrays = ("values", "known_s", "asked", "most", "scale")
+        return Case(
+            self.jobs[rows],
+            self.world[rows],
+            replace(target, **{name: getattr(target, name)[rows] for name in arrays}),
+            replace(
+                features,
+                values=features.values[rows],
+                anchor=features.anchor[rows],
+                request=features.request[rows],
+            ),
+        )
+
+
+def case_of(jobs: JobTable, world: World, nodes: int, target: Target | None = None) -> Case:
+    """What is known of these jobs, and what is asked.
+
+    Args:
+        jobs: by (submit_s, job_id).
+        world: when they started and ended.
+        nodes: of the machine.
+        target: of these jobs; the run time unless given.
+
+    >>> from kilowait.predict.known_times import recorded
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[90], nodes=[1], wait_s=[0])
+    >>> case_of(jobs, recorded(jobs), 4).target.name
+    'runtime'
+    """
+    asked = runtime(jobs, world) if target is None else target
+    return Case(jobs, world, asked, features_for(jobs, world, nodes, asked))

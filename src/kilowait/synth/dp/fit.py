@@ -1,0 +1,164 @@
+"""A private fit from end to end: what is counted, what is learned, and what is promised of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kilowait.errors import InputError
+from kilowait.synth.checkpoint import Keep
+from kilowait.synth.dp.accountant import Budget, noise_for, spent
+from kilowait.synth.dp.calendar import (
+    blank,
+    calendar_counts,
+    calendar_from,
+    plain_calendar,
+)
+from kilowait.synth.dp.noisy_counts import (
+    Count,
+    noisy_counts,
+    shares,
+    smooth,
+)
+from kilowait.synth.dp.public_bins import grid_facts
+from kilowait.synth.dp.train import PrivateLesson, private_train
+from kilowait.synth.log_schema import Columns, LogFacts
+from kilowait.synth.sampler import Told
+from kilowait.synth.transformer.calendar import Calendar, by_user
+from kilowait.synth.transformer.network import Network, Shape
+
+__all__ = ["PrivateFit", "private_fit"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+UNIT = "user: all jobs of any one user, added to the log or taken out of it"
+PUBLIC = (
+    "the name of the log, its columns and whether it has requests",
+    "the machine: its size, its clock, the names of its queues",
+    "the first and the last week of the log",
+    "settings and seed",
+)
+NOT_COVERED = (
+    "other fits to the same log, settings chosen by looking at them included: each spends an epsilon of its own",
+    "several users who are one person, or one user whom others depend on: each is a user of their own here",
+    "accounts, which are left out, and whoever reads the log itself or the state of an unfinished fit",
+    "attacks on the arithmetic of floating-point noise; noise is of NumPy's and torch's generators, not cryptographic",
+)
+
+
+@dataclass(frozen=True)
+class PrivateFit:
+    """What a private fit gives."""
+
+    calendar: Calendar
+    network: Network
+    facts: LogFacts
+    statement: dict[str, Any]
+    """What is promised, of whom, and what is not; for the card."""
+
+
+def private_fit(
+    rows: Columns,
+    codes: Ints,
+    shape: Shape,
+    facts: LogFacts,
+    budget: Budget,
+    *,
+    session_s: float,
+    bins: Mapping[int, int],
+    seed: int,
+    told: Told,
+    device: torch.device,
+    keep: Keep | None = None,
+) -> PrivateFit:
+    """Learn from rows on the grid and give away no more of a user than the budget allows.
+
+    Args:
+        rows: the log, on the grid.
+        codes: of its jobs by user, in public codes.
+        shape: of the network.
+        facts: of the log.
+        budget: epsilon, delta and steps.
+        session_s: the longest time within a session.
+        bins: of columns of bins that follow one another, how many of their first codes those are.
+        seed: of the weights before learning; the noise is secret, so two fits with one seed differ.
+        told: hears of progress.
+        device: where the network learns.
+        keep: where the state is kept while it learns. It holds the noise: it is as secret as the log.
+    """
+    if "user" not in rows:
+        raise InputError(
+            "dp_epsilon promises to hide any one user, and this log has no users; fit without dp_epsilon"
+        )
+    public = grid_facts(facts)
+    noise = noise_for(budget)
+    begun = None if keep is None else keep.read()
+    secret = (
+        [secrets.randbits(64) for _ in range(2)] if begun is None else [int(one) for one in begun["secret"]]
+    )
+    rng = np.random.default_rng([*secret, 0])
+    order, user = by_user(rows)
+    counts = calendar_counts(rows, public.zero_s, session_s)
+    gaps = plain_calendar(rows, public.zero_s, session_s)
+    for column, kinds in enumerate(shape.sizes):
+        heeded = ~gaps.start if column == 0 else np.ones(len(order), np.bool_)
+        counts[f"column {column}"] = Count(codes[heeded, column], user[heeded], kinds)
+    noisy, deviation = noisy_counts(counts, noise, rng)
+    made = blank(calendar_from(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes)
+    lesson = PrivateLesson(
+        blank(gaps, shape.copied, shape.sizes),
+        codes,
+        user,
+        shape,
+        [
+            _often(noisy[f"column {column}"], deviation, bins.get(column, 0))
+            for column in range(len(shape.sizes))
+        ],
+        max(1.0, float(noisy["sessions"].sum())),
+    )
+    network, history = private_train(
+        lesson,
+        budget,
+        noise,
+        seed=seed,
+        secret=secret,
+        told=told,
+        device=device,
+        keep=keep,
+        begun=begun,
+    )
+    return PrivateFit(
+        made,
+        network,
+        replace(public, jobs=len(made.first), numbered={"user": int(made.first.sum())}),
+        {
+            "epsilon": round(spent([(noise, 1.0, 1), *history], budget.delta), 3),
+            "delta": budget.delta,
+            "unit": UNIT,
+            "mechanisms": {
+                "counts of users": {"noise": noise, "times": 1},
+                "gradients of users": {"noise": noise, "times": budget.steps, "rate": budget.rate},
+            },
+            "accountant": f"Renyi, of Opacus {version('opacus')}",
+            "taken as public": list(PUBLIC),
+            "not covered": list(NOT_COVERED),
+        },
+    )
+
+
+def _often(noisy: Floats, deviation: float, bins: int) -> Floats:
+    """How often each code of a column comes: bins with their neighbours, other codes where there is more than noise.
+
+    Many bins of few users each are within the noise and yet much together, as long run times are: none is left out.
+    """
+    if not bins:
+        return shares(noisy, deviation)
+    return shares(np.concatenate((smooth(noisy[:bins]), noisy[bins:])), 0.0)

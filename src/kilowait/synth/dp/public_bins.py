@@ -1,0 +1,133 @@
+"""Codes that tell nothing of a log: sizes and requests on a fixed grid, times and watts in bins of half an octave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.synth.log_schema import WEEK_S, Columns, LogFacts
+from kilowait.synth.transformer.tokenizer import Codes, RunCodes
+
+__all__ = ["grid_codes", "grid_facts", "grid_runs", "on_grid"]
+
+Floats = npt.NDArray[np.float64]
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+REQUESTS_S = (
+    *(MINUTE * many for many in (1, 2, 5, 10, 15, 20, 30, 45)),
+    *(HOUR * many for many in (1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 20)),
+    *(DAY * many for many in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 28, 60, 90)),
+)
+"""What people round requests to; a job has the next one above its own."""
+LONGEST_S = REQUESTS_S[-1]
+LARGEST = 2**17
+"""Nodes of a job where the machine's size is not known."""
+STATUS = tuple(range(-1, 6))
+MOST_W = 1e5
+LEAST_SHARE = 2.0**-16
+"""Of its request that a job runs; shares below are one bin."""
+WITHIN = 16
+"""Values of a bin that come out, evenly spread over its logarithm."""
+
+
+def grid_codes(name: str, facts: LogFacts, session_s: float) -> Codes:
+    """Public codes of a column.
+
+    >>> from kilowait.synth import lublin
+    >>> from kilowait.synth.log_schema import facts_of
+    >>> sizes = grid_codes("nodes", facts_of(lublin(200, 64)), 1800.0)
+    >>> sizes.decode(sizes.encode(np.array([1.0, 5.0, 64.0])), np.random.default_rng(0)).tolist()
+    [1.0, 6.0, 64.0]
+    """
+    if name == "gap_s":
+        return _bins(1.0, session_s)
+    if name == "power_w":
+        return _bins(1.0, MOST_W, atoms=(-1.0,))
+    return _atoms(_values(name, facts))
+
+
+def grid_runs(*, requests: bool) -> RunCodes:
+    """Public codes of run times: bins of half an octave, and one code for "ended by its limit".
+
+    Args:
+        requests: run times are shares of the request. What goes with what is learned under much noise; a long run
+            time that met a short request could not be, only short ones could, and there would be too many of them.
+    """
+    below = _bins(LEAST_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
+    return RunCodes(below, _atoms((0.0,)), of_request=requests)
+
+
+def grid_facts(facts: LogFacts) -> LogFacts:
+    """Facts of which none is a job's or a user's: the columns, the machine, its queues and the weeks of the log."""
+    columns = tuple(name for name in facts.columns if _kept(name, facts))
+    seen = {
+        name: np.asarray(_values(name, facts), np.float64 if name == "estimate_s" else np.int64)
+        for name in columns
+        if name not in ("user", "runtime_s", "energy_j")
+    }
+    begin_s = (facts.first_s + facts.zero_s) // WEEK_S * WEEK_S - facts.zero_s
+    weeks = (facts.first_s + facts.span_s - begin_s) // WEEK_S + 1
+    return replace(
+        facts,
+        jobs=0,
+        first_s=begin_s,
+        span_s=weeks * WEEK_S,
+        columns=columns,
+        most_over_s=0.0,
+        longest_s=LONGEST_S,
+        seen=seen,
+        labels={name: words for name, words in facts.labels.items() if name in columns and name != "user"},
+        numbered={},
+    )
+
+
+def on_grid(rows: Columns, facts: LogFacts) -> Columns:
+    """The log's rows with sizes and requests on the grid, and without the columns that no grid is known of."""
+    rng = np.random.default_rng(0)  # atoms only: nothing is drawn
+    found = {name: column for name, column in rows.items() if name == "submit_s" or _kept(name, facts)}
+    for name in ("nodes", "gpus", "estimate_s"):
+        if name in found:
+            codes = _atoms(_values(name, facts))
+            found[name] = codes.decode(codes.encode(found[name].astype(np.float64)), rng)
+    if facts.exact_requests:
+        found["estimate_s"] = np.full(len(found["runtime_s"]), LONGEST_S)
+    found["runtime_s"] = np.minimum(found["runtime_s"], found["estimate_s"])
+    return found
+
+
+def _kept(name: str, facts: LogFacts) -> bool:
+    """Accounts are people's; queues without names are numbers of the log alone."""
+    return name != "account" and (name != "queue" or "queue" in facts.labels)
+
+
+def _values(name: str, facts: LogFacts) -> Sequence[float]:
+    if name == "estimate_s":
+        return REQUESTS_S
+    if name == "status":
+        return STATUS
+    if name == "queue":
+        return range(len(facts.labels["queue"]))
+    most = int(facts.meta.get("max_procs") or facts.meta.get("max_nodes") or LARGEST)
+    sizes = {1, most, *(many * 2**power for many in (2, 3) for power in range(most.bit_length()))}
+    return sorted({size for size in sizes if size <= most} | ({0} if name == "gpus" else set()))
+
+
+def _atoms(values: Sequence[float]) -> Codes:
+    return Codes(np.asarray(values, np.float64), np.empty(0), np.empty(0), np.zeros(1, np.int64))
+
+
+def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Codes:
+    """Half octaves from `least` to `most`; the first bin begins at 0."""
+    steps = max(1, int(np.ceil(2 * np.log2(most / least))))
+    ends = least * 2.0 ** (np.arange(steps + 1) / 2)
+    edges = ends[1:-1]
+    kept = [np.geomspace(low, high, WITHIN, endpoint=False) for low, high in pairwise(ends)]
+    kept[0] = np.linspace(0.0, ends[1], WITHIN, endpoint=False)
+    values = np.minimum(np.concatenate(kept), most)
+    if least >= 1:  # seconds and watts are whole
+        values = np.round(values)
+    return Codes(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))

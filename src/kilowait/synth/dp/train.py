@@ -1,0 +1,241 @@
+"""The network learns from users: of each who takes part in a step one stretch of jobs, clipped, with noise.
+
+M. Abadi et al., "Deep learning with differential privacy", CCS 2016, with users for examples (H. B. McMahan et al.,
+ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and keeps the books.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from kilowait.errors import InputError, MissingExtraError
+from kilowait.synth.checkpoint import Keep
+from kilowait.synth.dp.accountant import Budget, accountant
+from kilowait.synth.sampler import Told
+from kilowait.synth.transformer.calendar import Calendar
+from kilowait.synth.transformer.dataset import (
+    Batch,
+    Lesson,
+    lesson_of,
+    loss_of,
+)
+from kilowait.synth.transformer.network import Network, Shape
+from kilowait.synth.transformer.train import begin_with
+
+__all__ = ["PrivateLesson", "private_train"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+History = list[tuple[float, float, int]]
+
+STRETCH = 64
+"""Jobs of a user that count in a step at most."""
+CLIP = 1.0
+"""The most that one user's gradient counts, in the Euclidean norm."""
+RATE = 4e-3
+TOLD_EVERY, KEPT_EVERY = 10, 50
+"""Steps."""
+
+
+@dataclass(frozen=True)
+class PrivateLesson:
+    """What is learned from, and what is public."""
+
+    calendar: Calendar
+    """Of the log, blank."""
+    codes: Ints
+    """Of its jobs, by user."""
+    user: Ints
+    shape: Shape
+    counts: list[Floats]
+    """How often each code of each column comes, from noisy counts."""
+    users: float
+    """How many users there are, about; from noisy counts."""
+
+
+class _Foretelling(nn.Module):
+    """The loss of one stretch, as a module whose parameters can be exchanged."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        """Of the parts of a `Batch`."""
+        return loss_of(self.network, Batch(*parts))
+
+
+def private_train(
+    lesson: PrivateLesson,
+    budget: Budget,
+    noise: float,
+    *,
+    seed: int,
+    secret: list[int],
+    told: Told,
+    device: torch.device,
+    keep: Keep | None = None,
+    begun: Mapping[str, Any] | None = None,
+) -> tuple[Network, History]:
+    """A network, and the mechanisms that were used on the way.
+
+    Args:
+        lesson: what is learned from.
+        budget: steps, and how often a user takes part.
+        noise: deviation of the noise in units of `CLIP`.
+        seed: of the weights, before anything is learned.
+        secret: numbers that the noise and the choice of users come from; not kept anywhere but in `keep`.
+        told: hears of progress.
+        device: where it learns.
+        keep: where its state is kept while it goes on.
+        begun: a state to go on with.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from opacus.optimizers import DPOptimizer
+    except ImportError:
+        raise MissingExtraError("opacus", "private") from None
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        network = Network(lesson.shape)
+        begin_with(network, [1000.0 * shares for shares in lesson.counts])
+        for table in (network.share, network.level):
+            table.weight.requires_grad_(False)  # menus are empty
+        network = network.to(device)
+        module = _Foretelling(network)
+        known = lesson_of(lesson.calendar, lesson.codes, lesson.shape, device)
+        people = _people(lesson.user)
+        choice = np.random.default_rng([*secret, 1])
+        noises = torch.Generator(device).manual_seed(int(np.random.default_rng([*secret, 2]).integers(2**62)))
+        torch.manual_seed(int(np.random.default_rng([*secret, 3]).integers(2**62)))
+        parameters = [one for one in network.parameters() if one.requires_grad]
+        optimizer = DPOptimizer(
+            torch.optim.Adam(parameters, lr=RATE),
+            noise_multiplier=noise,
+            max_grad_norm=CLIP,
+            expected_batch_size=max(1.0, budget.rate * lesson.users),
+            generator=noises,
+        )
+        book = accountant()
+        optimizer.attach_step_hook(book.get_optimizer_hook_fn(sample_rate=budget.rate))
+        step = 0
+        if begun is not None:
+            step = _go_on(begun, network, optimizer, book, choice, noises)
+        while step < budget.steps:
+            rows = _some_users(people, budget.rate, choice)
+            _gradients(module, known, rows, people)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            step += 1
+            if step % TOLD_EVERY == 1:
+                told("learning in private", step / budget.steps)
+            if keep is not None and step % KEPT_EVERY == 0 and step < budget.steps:
+                keep.write(_state(secret, step, network, optimizer, book, choice, noises))
+    told("learning in private", 1.0)
+    for one in network.parameters():
+        one.requires_grad_(True)
+    return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in book.history]
+
+
+def _people(user: Ints) -> Ints:
+    """First row of each user's jobs, and one past the last."""
+    first = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
+    return np.column_stack([first, np.append(first[1:], len(user))])
+
+
+def _some_users(people: Ints, rate: float, rng: np.random.Generator) -> Ints:
+    """Users who take part, each with the same probability, and where a stretch of their jobs begins."""
+    who = np.flatnonzero(rng.random(len(people)) < rate)
+    room = np.maximum(people[who, 1] - people[who, 0] - STRETCH, 0)
+    begin = people[who, 0] + np.floor(rng.random(len(who)) * (room + 1)).astype(np.int64)
+    return np.column_stack([who, begin])
+
+
+def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints) -> None:
+    """Give each parameter the gradients of the users chosen, one by one."""
+    named = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    if not len(chosen):
+        for one in named.values():
+            one.grad_sample = torch.zeros((0, *one.shape), device=one.device)  # type: ignore[attr-defined]
+        return
+    who, begin = chosen.T
+    place = np.arange(STRETCH)
+    rows = begin[:, None] + place
+    there = rows < people[who, 1][:, None]
+    # The first quarter of a stretch that begins amid a user's jobs has seen too little of them.
+    counted = there & ((place >= STRETCH // 4) | (begin == people[who, 0])[:, None])
+    device = lesson.codes.device
+    at = torch.as_tensor(np.minimum(rows, people[who, 1][:, None] - 1), device=device)
+    own = {
+        "codes": lesson.codes[at],
+        "before": lesson.before[at],
+        "conditions": lesson.conditions[at],
+        "first": lesson.first[at],
+        "inside": lesson.inside[at],
+        "user": torch.as_tensor(np.where(there, 0, -1), device=device),
+        "counted": torch.as_tensor(counted, device=device),
+        "home": torch.zeros_like(at),
+    }
+    shared = {name: getattr(lesson, name)[:1] for name in ("menu", "offer", "share", "level")}
+    order = [item.name for item in fields(Batch)]
+    buffers = {name: one for name, one in module.named_parameters() if not one.requires_grad}
+
+    def lost(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
+        whole = [part if name in shared else part[None] for name, part in zip(order, parts, strict=True)]
+        return functional_call(module, {**parameters, **buffers}, tuple(whole))  # type: ignore[no-any-return]
+
+    every = vmap(
+        grad(lost), in_dims=(None, *(None if name in shared else 0 for name in order)), randomness="different"
+    )
+    detached = {name: one.detach() for name, one in named.items()}
+    found = every(detached, *({**own, **shared}[name] for name in order))
+    for name, one in named.items():
+        one.grad_sample = found[name]  # type: ignore[attr-defined]
+
+
+def _state(
+    secret: list[int], step: int, network: Network, optimizer: Any, book: Any, choice: Any, noises: Any
+) -> dict[str, Any]:
+    state = {
+        "secret": secret,
+        "step": step,
+        "network": network.state_dict(),
+        "optimizer": optimizer.original_optimizer.state_dict(),
+        "history": [list(one) for one in book.history],
+        "choice": choice.bit_generator.state,
+        "noises": noises.get_state(),
+        "torch": torch.get_rng_state(),
+    }
+    if network.firsts.is_cuda:
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def _go_on(
+    state: Mapping[str, Any], network: Network, optimizer: Any, book: Any, choice: Any, noises: Any
+) -> int:
+    try:
+        network.load_state_dict(state["network"])
+        optimizer.original_optimizer.load_state_dict(state["optimizer"])
+        book.history = [(float(a), float(b), int(c)) for a, b, c in state["history"]]
+        choice.bit_generator.state = state["choice"]
+        noises.set_state(state["noises"])
+        torch.set_rng_state(state["torch"])
+        if network.firsts.is_cuda:
+            torch.cuda.set_rng_state(state["cuda"])
+        return int(state["step"])
+    except (KeyError, RuntimeError, ValueError, TypeError) as problem:
+        raise InputError(
+            f"the training that was begun does not fit this one ({str(problem).splitlines()[0]}); "
+            "begin anew with --force"
+        ) from None

@@ -1,0 +1,217 @@
+"""Generators whose models are other people's: SDV's synthesizers and REaLTabFormer, on a table of one job a row.
+
+Jobs are drawn apart from one another, as by the copula: days, nights, sessions and habits are not there. What is
+learned is kept as the library keeps it, which is by pickle: opening it runs what code is in it. It is opened only
+by the worker, and a folder only for who names the Python that may do so (`load_generator`'s `trust`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+from zipfile import ZipFile
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from kilowait.errors import InputError
+from kilowait.rng import stream
+from kilowait.synth.device import check_device
+from kilowait.synth.external.layout import Layout
+from kilowait.synth.external.worker_process import run_worker
+from kilowait.synth.generator import State, Told
+from kilowait.synth.log_schema import Columns
+from kilowait.synth.row_generator import RowWise
+
+__all__ = ["CTGAN", "TVAE", "CopulaGAN", "GaussianCopula", "Outside", "RealTabFormer"]
+
+
+class Outside(RowWise):
+    """A model fitted and asked by a worker; it is held here as the bytes of its files."""
+
+    library: ClassVar[str]
+    model: ClassVar[str] = ""
+    """Which of the library's."""
+    install: ClassVar[str]
+    """How to get the library, and under what licence it is."""
+    holds_code = True
+    _layout: Layout
+    _model: bytes
+    """The files the worker left, as a ZIP archive."""
+
+    def _options(self) -> dict[str, Any]:
+        """Settings as the worker takes them."""
+        return {name: value for name, value in asdict(self.settings).items() if name != "python"}
+
+    def _learn(self, rows: Columns, told: Told) -> None:
+        self._layout = Layout.of(rows)
+        with TemporaryDirectory(prefix="kilowait-") as folder:
+            place = Path(folder)
+            csv.write_csv(pa.table(self._layout.table(rows)), place / "rows.csv")
+            rng = stream(self.seed, f"synth.{self.name}.fit")
+            self._run("fit", place, rng, told, settings=self._options())
+            self._model = _packed(place / "model")
+
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+        # Jobs of a group's last moment are held back; with a few to spare there need be no second group.
+        asked = jobs + jobs // 20 + 20
+        with TemporaryDirectory(prefix="kilowait-") as folder:
+            place = Path(folder)
+            with ZipFile(BytesIO(self._model)) as archive:
+                archive.extractall(place / "model")
+            self._run("sample", place, rng, told, jobs=asked)
+            made = csv.read_csv(place / "made.csv")
+        table = {name: made[name].to_numpy() for name in self._layout.varied}
+        return self._layout.rows(table, self.facts, first_s)
+
+    def _run(self, task: str, place: Path, rng: np.random.Generator, told: Told, **more: Any) -> None:
+        check_device(self.device)
+        words = {
+            "library": self.library,
+            "model": self.model,
+            "kinds": self._layout.kinds,
+            "seed": int(rng.integers(2**31)),
+            **more,
+        }
+        (place / "task.json").write_text(json.dumps(words), encoding="utf-8")
+        run_worker(
+            self.settings.python,
+            task,
+            place,
+            cards=self.device != "cpu",
+            install=self.install,
+            what=f"fitting {self.name}" if task == "fit" else f"drawing from {self.name}",
+            told=told,
+        )
+
+    def _state(self) -> State:
+        return {**self._layout.state(), "model": np.frombuffer(self._model, np.uint8)}
+
+    def _restore(self, state: State) -> None:
+        self._layout, self._model = Layout.restored(state), state["model"].tobytes()
+
+
+def _packed(place: Path) -> bytes:
+    """A folder's files as a ZIP archive; the archive of the same files is the same."""
+    raw = BytesIO()
+    with ZipFile(raw, "w") as archive:
+        for path in sorted(path for path in place.rglob("*") if path.is_file()):
+            with archive.open(str(path.relative_to(place)), "w") as file:
+                file.write(path.read_bytes())
+    return raw.getvalue()
+
+
+# -- SDV -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SdvSettings:
+    """What one can set of SDV's networks; the rest is as SDV has it."""
+
+    python: str = ""
+    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    epochs: int = 300
+    """Times the log is gone through."""
+    batch_size: int = 500
+    """Rows a step."""
+
+    def __post_init__(self) -> None:
+        if not self.epochs >= 1:
+            raise InputError(f"epochs is {self.epochs}; it must be at least 1")
+        if not (self.batch_size >= 10 and self.batch_size % 10 == 0):
+            raise InputError(f"batch_size is {self.batch_size}; it must be a multiple of 10")
+
+
+@dataclass(frozen=True)
+class SdvCopulaSettings:
+    """What one can set of SDV's copula."""
+
+    python: str = ""
+    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    default_distribution: str = "beta"
+    """That columns are taken to have: norm, beta, truncnorm, uniform, gamma or gaussian_kde."""
+
+
+class _Sdv(Outside):
+    library = "sdv"
+    install = (
+        "Make an environment for SDV and name its Python: python3 -m venv ~/sdv; ~/sdv/bin/pip install sdv; then "
+        "--set python=~/sdv/bin/python. SDV is not open source: its Business Source License 1.1 does not allow to "
+        "offer it to others as a commercial service; read it first"
+    )
+
+
+class _SdvNetwork(_Sdv):
+    settings_type = SdvSettings
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"verbose": True}
+
+
+class CTGAN(_SdvNetwork):
+    """SDV's conditional adversarial network."""
+
+    name, model = "sdv:CTGAN", "CTGAN"
+
+
+class TVAE(_SdvNetwork):
+    """SDV's variational autoencoder."""
+
+    name, model = "sdv:TVAE", "TVAE"
+
+
+class CopulaGAN(_SdvNetwork):
+    """SDV's adversarial network on columns a copula has made normal."""
+
+    name, model = "sdv:CopulaGAN", "CopulaGAN"
+
+
+class GaussianCopula(_Sdv):
+    """SDV's copula."""
+
+    name, model = "sdv:GaussianCopula", "GaussianCopula"
+    settings_type = SdvCopulaSettings
+
+
+# -- REaLTabFormer -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RealTabFormerSettings:
+    """What one can set of REaLTabFormer; as it has them itself where it says so."""
+
+    python: str = ""
+    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    epochs: int = 1000
+    """Times the log is gone through, at most. As it has it itself."""
+    batch_size: int = 8
+    """Rows a step; four steps make one change. As it has it itself."""
+    n_critic: int = 5
+    """Epochs between looks at whether it has begun to copy; 0 never looks. As it has it itself."""
+    layers: int = 6
+    width: int = 768
+    heads: int = 12
+    """Of the network. As it has them itself."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("n_critic", 0), ("layers", 1), ("heads", 1)):
+            if not getattr(self, name) >= least:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not (self.width >= 1 and self.width % self.heads == 0):
+            raise InputError(f"width is {self.width}; it must be a multiple of heads, which is {self.heads}")
+
+
+class RealTabFormer(Outside):
+    """A GPT-2 that writes jobs as lines of a table (A. V. Solatorio and O. Dupriez, 2023)."""
+
+    name = library = "realtabformer"
+    settings_type = RealTabFormerSettings
+    install = (
+        "Make an environment for REaLTabFormer (MIT) and name its Python: python3 -m venv ~/rtf; ~/rtf/bin/pip "
+        "install realtabformer 'transformers<5'; then --set python=~/rtf/bin/python"
+    )

@@ -1,0 +1,137 @@
+"""Jobs as rows of numbers, to compare workloads by: what a job is, when it came, what its user did before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.synth.log_schema import DAY_S, clock_zero_s
+
+__all__ = [
+    "CATEGORIES",
+    "NUMBERS",
+    "check_jobs",
+    "common",
+    "job_before",
+    "job_rows",
+    "numbers_of",
+    "same_numbers",
+    "some_rows",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Values = npt.NDArray[Any]
+
+NUMBERS = ("interarrival_s", "hour", "nodes", "gpus", "estimate_s", "runtime_s", "energy_j")
+"""Numeric columns that are compared, where both workloads have them."""
+CATEGORIES = ("queue", "status")
+"""Columns of kinds whose names mean the same in both; users and accounts have other numbers in each."""
+REPEATED = ("nodes", "estimate_s", "queue", "account", "status")
+"""Columns that people repeat."""
+
+
+def job_before(jobs: JobTable) -> Ints:
+    """Row of the same user's job before, in a table that is in order of submission; -1 for a first one.
+
+    >>> table = JobTable(
+    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[1, 1, 1], user=[7, 8, 7]
+    ... )
+    >>> job_before(table).tolist()
+    [-1, -1, 0]
+    """
+    user = jobs.column("user")
+    order = np.argsort(user, kind="stable")
+    same = user[order][1:] == user[order][:-1]
+    before = np.full(len(jobs), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def numbers_of(jobs: JobTable) -> dict[str, Floats]:
+    """The numeric columns that can be compared; jobs in order of submission."""
+    submit = jobs["submit_s"]
+    found = {
+        "interarrival_s": np.diff(submit, prepend=submit[0]),
+        "hour": (submit + clock_zero_s(jobs)) // 3600 % 24,
+    }
+    for name in NUMBERS:
+        if name in jobs:
+            found[name] = jobs[name].astype(np.float64)
+    return {name: found[name] for name in NUMBERS if name in found}
+
+
+def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
+    """What tells jobs apart, one value a job: its columns, the time, and whether it is like its user's job before.
+
+    Args:
+        jobs: in order of submission.
+        history: add how long ago the user's job before came, and how much longer this one runs (a harder test).
+    """
+    rows: dict[str, Values] = dict(numbers_of(jobs))
+    rows["weekday"] = (jobs["submit_s"] + clock_zero_s(jobs)) // DAY_S % 7
+    rows["used"] = jobs["runtime_s"] / np.maximum(jobs["estimate_s"], 1.0)
+    for name in CATEGORIES:
+        if name in jobs:
+            rows[name] = _named(jobs, name)
+    before = job_before(jobs)
+    known = before >= 0
+    for name in REPEATED:
+        if name in jobs:
+            rows[f"same_{name}"] = np.where(known, jobs[name] == jobs[name][before], -1)
+    if history:
+        rows["user_gap_s"] = np.where(known, jobs["submit_s"] - jobs["submit_s"][before], -1.0)
+        ran = np.log1p(jobs["runtime_s"])
+        rows["runtime_change"] = np.where(known, ran - ran[before], np.nan)
+    return rows
+
+
+def _named(jobs: JobTable, name: str) -> Values:
+    """A column of kinds, by name where it has names, so that numbers need not agree between tables."""
+    if name not in jobs.labels:
+        values: Values = jobs[name]
+        return values
+    named: Values = np.array([*jobs.labels[name], ""], dtype=str)[jobs[name]]
+    return named
+
+
+def common(one: dict[str, Values], other: dict[str, Values]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """The columns both have, as numbers that mean the same in both."""
+    left: dict[str, Floats] = {}
+    right: dict[str, Floats] = {}
+    for name in [name for name in one if name in other]:
+        left[name], right[name] = same_numbers([one[name], other[name]])
+    return left, right
+
+
+def same_numbers(columns: Sequence[Values]) -> list[Floats]:
+    """One column of several tables as numbers that mean the same in all; names are numbered.
+
+    >>> [numbers.tolist() for numbers in same_numbers([np.array(["long", "short"]), np.array(["short"])])]
+    [[0.0, 1.0], [1.0]]
+    """
+    if any(column.dtype.kind == "U" for column in columns):
+        numbers = np.unique(np.concatenate([column.astype(str) for column in columns]), return_inverse=True)[
+            1
+        ]
+        return [part.astype(np.float64) for part in np.split(numbers, np.cumsum([*map(len, columns)])[:-1])]
+    return [column.astype(np.float64) for column in columns]
+
+
+def some_rows(count: int, most: int, rng: np.random.Generator) -> Ints:
+    """All rows, or `most` of them at random."""
+    return np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
+
+
+def check_jobs(tables: Sequence[JobTable], least: int) -> None:
+    """Raise where there are too few jobs to compare."""
+    for table in tables:
+        if len(table) < least:
+            raise InputError(
+                f"{len(table)} jobs are too few to compare workloads by; it takes at least {least}"
+            )

@@ -1,0 +1,172 @@
+"""Privacy of a generated workload: does it give away the jobs it was learned from?
+
+Measured against jobs of the same machine that the generator has *not* seen (held out): whatever is as near to those
+as to the jobs it has seen, it has not copied. Rows are compared by size, request, run time, queue and status;
+users have other numbers. These are measures, not promises: nothing here is differentially private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.synth.job_features import job_before, job_rows, same_numbers
+from kilowait.synth.record_distances import (
+    Closeness,
+    advantage,
+    closeness,
+    compared_numbers,
+    nearer_auc,
+)
+
+__all__ = ["Anonymity", "Leaks", "anonymity", "anonymity_by_k", "leaks"]
+
+KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
+"""What an outsider may know of a job, unless said otherwise."""
+SLACK = 0.08
+"""By how much a measure may exceed its value for jobs that nobody copied. Real weeks of four logs of 21 weeks and more,
+one third taken for generated, one for seen, one for held out, exceed it by 0.07 at most; those of a log of 13 weeks by
+up to 0.43 (python -m benchmarks.reproduce.privacy_baseline)."""
+CLASSES = (2, 3, 5, 10, 20)
+"""Numbers of users by which classes are counted."""
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What a generated workload gives away of the jobs it was learned from."""
+
+    nearer_to_seen: float
+    """Share of generated jobs that are nearer to a seen job than to any held-out one; 0.5: no nearer."""
+    closest_seen: float
+    """Median distance of a generated job to the closest seen one, in standard deviations of the columns."""
+    closest_held_out: float
+    """The same to held-out jobs."""
+    copies: float
+    """Share of generated jobs that equal a seen one in every column but the time."""
+    copies_of_held_out: float
+    """The same of held-out jobs: how many would be equal by chance, as small jobs are."""
+    copied_pairs: float
+    """Share of jobs that, with their user's job before, equal two seen ones: a copied run, not chance."""
+    copied_pairs_of_held_out: float
+    membership_auc: float
+    """How well the distance to the closest generated job tells seen from held-out jobs; 0.5: not at all."""
+    membership_advantage: float
+    """The largest difference between seen jobs found and held-out ones taken for seen; 0: none, 1: all are found."""
+
+    @property
+    def given_away(self) -> tuple[str, ...]:
+        """Measures that exceed what jobs nobody copied show, by more than weeks of a log differ (`SLACK`)."""
+        excess = {
+            "copies": self.copies - self.copies_of_held_out,
+            "copied_pairs": self.copied_pairs - self.copied_pairs_of_held_out,
+            "nearer_to_seen": self.nearer_to_seen - 0.5,
+            "membership_advantage": self.membership_advantage,
+        }
+        return tuple(name for name, more in excess.items() if more > SLACK)
+
+
+def leaks(
+    made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: Closeness | None = None
+) -> Leaks:
+    """Compare generated jobs with those they were learned from and with others of the same kind.
+
+    Args:
+        made: generated.
+        seen: what the generator was fitted to.
+        held_out: of the same machine and time, not seen; random weeks of the log, say.
+        seed: for the choice of rows where there are many.
+        close: their `closeness`, where it is known already.
+    """
+    tables = [table.sorted() for table in (made, seen, held_out)]
+    near = closeness(made, seen, held_out, seed=seed) if close is None else close
+    copies, pairs = (_copies(*tables, before=before) for before in (False, True))
+    level = near.made_to_seen == near.made_to_held_out
+    return Leaks(
+        nearer_to_seen=float((near.made_to_seen < near.made_to_held_out).mean() + 0.5 * level.mean()),
+        closest_seen=float(np.median(near.made_to_seen)),
+        closest_held_out=float(np.median(near.made_to_held_out)),
+        copies=copies[0],
+        copies_of_held_out=copies[1],
+        copied_pairs=pairs[0],
+        copied_pairs_of_held_out=pairs[1],
+        membership_auc=nearer_auc(near.seen_to_made, near.held_out_to_made),
+        membership_advantage=advantage(near.seen_to_made, near.held_out_to_made),
+    )
+
+
+def _copies(made: JobTable, seen: JobTable, held_out: JobTable, *, before: bool) -> tuple[float, float]:
+    """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the job before."""
+    rows = compared_numbers(made, seen, held_out)
+    if before:
+        pairs = []
+        for table, values in zip((made, seen, held_out), rows, strict=True):
+            last = job_before(table)
+            pairs.append(np.column_stack([values[last >= 0], values[last[last >= 0]]]))
+        rows = pairs
+    known = {row.tobytes() for row in rows[1]}
+    shares = [
+        float(np.mean([row.tobytes() in known for row in values])) if len(values) else 0.0
+        for values in (rows[0], rows[2])
+    ]
+    return shares[0], shares[1]
+
+
+# -- k-anonymity -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Anonymity:
+    """How many users share what an outsider may know of a job."""
+
+    known: tuple[str, ...]
+    k: int
+    jobs_below: float
+    """Share of jobs in classes of fewer than k users."""
+    smallest: int
+    """Users of the smallest class."""
+
+
+def anonymity(jobs: JobTable, *, known: Sequence[str] | None = None, k: int = 5) -> Anonymity:
+    """k-anonymity of a workload: jobs alike in `known` form a class, and classes count users.
+
+    >>> jobs = JobTable(
+    ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[4, 4, 8], user=[1, 2, 1]
+    ... )
+    >>> anonymity(jobs, known=["nodes"], k=2)
+    Anonymity(known=('nodes',), k=2, jobs_below=0.3333333333333333, smallest=1)
+    """
+    if k < 1:
+        raise InputError(f"k is {k}; it must be at least 1")
+    names, users = _class_users(jobs, known)
+    return Anonymity(names, k, float((users < k).mean()), int(users.min()))
+
+
+def anonymity_by_k(jobs: JobTable, ks: Sequence[int] = CLASSES) -> dict[int, float]:
+    """The share of jobs in classes of fewer than k users, for several k.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[9, 9], nodes=[4, 4], user=[1, 2])
+    >>> anonymity_by_k(jobs, (2, 3))
+    {2: 0.0, 3: 1.0}
+    """
+    users = _class_users(jobs, None)[1]
+    return {k: float((users < k).mean()) for k in ks}
+
+
+def _class_users(
+    jobs: JobTable, known: Sequence[str] | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """What is known, and how many users the class of every job has."""
+    rows = job_rows(jobs.sorted())
+    names = tuple(name for name in KNOWN if name in rows) if known is None else tuple(known)
+    for name in names:
+        if name not in rows:
+            raise UnknownNameError("column that may be known", name, rows)
+    numbers = np.column_stack([same_numbers([rows[name]])[0] for name in names])
+    classes = np.unique(numbers, axis=0, return_inverse=True)[1].ravel()
+    people = np.unique(np.stack([classes, jobs.sorted().column("user")]), axis=1)[0]
+    return names, np.bincount(people)[classes]

@@ -1,0 +1,140 @@
+"""Generators by name: which there are, one fitted to a log, one opened from its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.synth.checkpoint import Keep
+from kilowait.synth.generator import CARD, STATE, VERSION, Generator, Told, settings_from
+from kilowait.synth.log_schema import LogFacts
+
+__all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings_of"]
+
+GENERATORS: dict[str, tuple[str, str]] = {
+    "bootstrap": (
+        "kilowait.synth.bootstrap:Bootstrap",
+        "whole weeks of the log, drawn again: copies, a baseline",
+    ),
+    "copula": ("kilowait.synth.copula:Copula", "each column as in the log, tied by a Gaussian copula"),
+    "transformer": (
+        "kilowait.synth.transformer:Transformer",
+        "when people submit as in the log, what they submit from a network that knows their habits",
+    ),
+    "ctgan": ("kilowait.synth.tabular.generators:Ctgan", "rows by a network that learns to deceive a critic"),
+    "tvae": ("kilowait.synth.tabular.generators:Tvae", "rows squeezed through a few numbers and made again"),
+    "copulagan": (
+        "kilowait.synth.tabular.generators:CopulaGAN",
+        "ctgan on ranks, so that columns are as in the log",
+    ),
+    "diffusion": ("kilowait.synth.tabular.generators:Diffusion", "rows out of noise, step by step"),
+}
+"""Name to where it lives, and what it is."""
+OUTSIDE: dict[str, tuple[str, str]] = {
+    "sdv:CTGAN": ("kilowait.synth.external:CTGAN", "SDV's adversarial network"),
+    "sdv:TVAE": ("kilowait.synth.external:TVAE", "SDV's variational autoencoder"),
+    "sdv:CopulaGAN": (
+        "kilowait.synth.external:CopulaGAN",
+        "SDV's adversarial network on columns made normal",
+    ),
+    "sdv:GaussianCopula": ("kilowait.synth.external:GaussianCopula", "SDV's copula"),
+    "realtabformer": (
+        "kilowait.synth.external:RealTabFormer",
+        "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",
+    ),
+}
+"""Those that need other people's libraries, in an environment of their own; see `kilowait.synth.external`."""
+
+
+def fit_generator(
+    jobs: JobTable,
+    model: str = "bootstrap",
+    *,
+    seed: int = 0,
+    names: bool = False,
+    told: Told | None = None,
+    device: str = "cpu",
+    keep: Keep | None = None,
+    **settings: Any,
+) -> Generator:
+    """A generator by name, fitted to a log; see `Generator.fit`.
+
+    >>> from kilowait.synth import lublin
+    >>> generator = fit_generator(lublin(500, 64, seed=1), "bootstrap")
+    >>> len(generator.sample(2000, seed=7))
+    2000
+    """
+    return _kind(model).fit(jobs, seed=seed, names=names, told=told, device=device, keep=keep, **settings)
+
+
+def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
+    """The generator that `Generator.save` wrote into a folder.
+
+    Args:
+        folder: what was saved.
+        trust: path of the Python that may run code which the folder holds. Only generators of other people's
+            libraries hold any; without this they are not opened.
+    """
+    place = Path(folder)
+    if not (place / CARD).is_file():
+        raise InputError(f"{place} has no {CARD}; name a folder written by kilowait synth fit")
+    try:
+        card = json.loads((place / CARD).read_text(encoding="utf-8"))
+        version, name = card["version"], card["generator"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{place / CARD} is damaged ({problem}); fit the generator again") from None
+    if version != VERSION:
+        raise InputError(
+            f"{place} is of version {version} and this kilowait reads version {VERSION}; fit the generator again"
+        )
+    kind = _kind(name)
+    if kind.holds_code and trust is None:
+        raise InputError(
+            f"{place} holds a pickle of {name}, and opening it runs what code is in it; if you trust who made it, "
+            "name the Python that has the library: --trust PYTHON, or trust= in Python"
+        )
+    try:
+        with (place / STATE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            state = {key: file[key] for key in file.files}
+        seen = {key.removeprefix("seen."): state.pop(key) for key in list(state) if key.startswith("seen.")}
+        log = {
+            **card["log"],
+            "columns": tuple(card["log"]["columns"]),
+            "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
+        }
+        settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
+        made = kind(LogFacts(**log, seen=seen), settings_from(kind, settings), int(card["seed"]))
+        made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
+        made._restore(state)
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:
+        raise InputError(
+            f"{place / STATE} is damaged or missing ({problem}); fit the generator again"
+        ) from None
+    return made
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """What can be set of a generator, and what it is otherwise.
+
+    >>> settings_of("bootstrap")
+    {'days': 7}
+    """
+    return asdict(_kind(name).settings_type())
+
+
+def _kind(name: str) -> type[Generator]:
+    known = GENERATORS | OUTSIDE
+    if name not in known:
+        raise UnknownNameError("generator", name, known)
+    module, _, found = known[name][0].partition(":")
+    kind: type[Generator] = getattr(import_module(module), found)
+    return kind

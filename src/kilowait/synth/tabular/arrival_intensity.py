@@ -1,0 +1,82 @@
+"""The clock of a workload: people are about by day and on weekdays, so an hour at noon is longer than one at night.
+
+For every hour of the week it has the share of time that passes in it for those who submit. The time between jobs is
+measured on it, but for bursts; so is a generated one, and nights are quiet whatever a network has learned of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.synth.log_schema import WEEK_S
+from kilowait.synth.tabular.known_values import Floats
+
+__all__ = ["BURST_S", "HOURS", "Clock", "clock_of"]
+
+HOURS = 168
+BURST_S = 1800.0
+"""Up to so many seconds between two jobs of a user they are of one burst: scripts know neither day nor night, and the
+time between them is ordinary."""
+PRIOR_HOURS = 8.0
+"""An hour of the week counts as if it had been seen this often to be what its hour of day and its weekday say; these
+as if they had once been seen to be like all."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How fast time passes in each hour of the week."""
+
+    pace: Floats
+    """Of each hour of the week; 1 on average."""
+
+    def passed(self, moment_s: Floats) -> Floats:
+        """Seconds of this clock up to moments of the ordinary one, Unix time.
+
+        >>> Clock(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
+        [0.0, 1800.0, 4500.0, 7200.0]
+        """
+        week, into = np.divmod(moment_s, WEEK_S)
+        passed: Floats = week * WEEK_S + np.interp(into, *self._ends())
+        return passed
+
+    def later(self) -> Callable[[float, float], float]:
+        """A function that gives, for a moment and seconds of this clock, the moment at which so much has passed since.
+
+        >>> Clock(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
+        5400.0
+        """
+        ends, pace = self._ends()[1].tolist(), self.pace.tolist()
+
+        def later(moment_s: float, gap_s: float) -> float:
+            week, into = divmod(moment_s, WEEK_S)
+            hour = min(int(into // 3600), HOURS - 1)
+            weeks, into = divmod(ends[hour] + pace[hour] * (into - 3600 * hour) + gap_s, WEEK_S)
+            hour = min(bisect_right(ends, into), HOURS) - 1
+            return float((week + weeks) * WEEK_S + 3600 * hour + (into - ends[hour]) / pace[hour])
+
+        return later
+
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Ends of the hours of the week, on the ordinary clock and on this one."""
+        ends: Floats = 3600.0 * np.arange(HOURS + 1, dtype=np.float64)
+        return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
+
+
+def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> Clock:
+    """The clock of submissions at some moments, Unix time, that were watched for from one moment to another."""
+    seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
+    watched = np.bincount(
+        np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS, minlength=HOURS
+    ).reshape(7, 24)
+    mean = seen.sum() / watched.sum()
+    by_hour, by_day = (
+        (seen.sum(axis=axis, keepdims=True) + mean) / (watched.sum(axis=axis, keepdims=True) + 1)
+        for axis in (0, 1)
+    )
+    usual = by_hour * by_day / mean
+    rate = ((seen + PRIOR_HOURS * usual) / (watched + PRIOR_HOURS)).ravel()
+    return Clock(rate / rate.mean())

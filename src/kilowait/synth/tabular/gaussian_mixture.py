@@ -1,0 +1,92 @@
+"""A variational mixture of normal distributions in one dimension.
+
+C. M. Bishop, Pattern Recognition and Machine Learning, 2006, section 10.2: a Dirichlet prior with little weight lets
+components that explain nothing die out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma, softmax
+
+from kilowait.synth.tabular.known_values import Floats, Ints
+
+__all__ = ["Mixture", "mixture_of"]
+
+CONCENTRATION = 1e-3
+"""Of the Dirichlet prior."""
+LEAST_SHARE = 0.005
+"""Components with less are dropped."""
+TURNS = 100
+SETTLED = 1e-4
+"""Change of all shares in a turn, below which nothing more is to be learned."""
+MOST = 20_000
+"""Values looked at."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Normal components."""
+
+    share: Floats
+    mean: Floats
+    deviation: Floats
+
+    def chances(self, values: Floats) -> Floats:
+        """Probability that each value is of each component, (values, components)."""
+        away = (values[:, None] - self.mean) / self.deviation
+        chances: Floats = softmax(np.log(self.share / self.deviation) - 0.5 * away**2, axis=1)
+        return chances
+
+    def assigned(self, values: Floats, rng: np.random.Generator) -> Ints:
+        """A component for each value, drawn by its chances."""
+        ends = np.cumsum(self.chances(values), axis=1)
+        drawn = (rng.random(len(values))[:, None] * ends[:, -1:] >= ends).sum(axis=1)
+        chosen: Ints = np.minimum(drawn, len(self.share) - 1).astype(np.int64)
+        return chosen
+
+
+def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Mixture:
+    """A mixture of at most `most` components for the values, of which there is at least one.
+
+    >>> rng = np.random.default_rng(0)
+    >>> both = np.concatenate([rng.normal(0, 1, 600), rng.normal(20, 2, 400)])
+    >>> found = mixture_of(both, most=8, rng=rng)
+    >>> found.share[found.mean < 10].sum().round(1)
+    np.float64(0.6)
+    """
+    if len(values) > MOST:
+        values = rng.choice(values, MOST, replace=False)
+    centre, variance = float(values.mean()), float(values.var())
+    floor = 1e-3 * np.sqrt(variance) + 1e-6
+    if variance < 1e-12:
+        return Mixture(np.ones(1), np.array([centre]), np.array([floor]))
+    # Begin with slices of equally many values.
+    slices = np.minimum(np.argsort(np.argsort(values, kind="stable")) * most // len(values), most - 1)
+    weight = np.eye(most)[slices]
+    share = np.zeros(most)
+    mean, precision = np.zeros(most), np.ones(most)
+    for _ in range(TURNS):
+        jobs = weight.sum(axis=0) + 1e-10
+        middle = weight.T @ values / jobs
+        spread = np.einsum("vk,vk->k", weight, (values[:, None] - middle) ** 2)
+        belief = 1.0 + jobs
+        mean = (centre + jobs * middle) / belief
+        inverse = variance / most**2 + spread + jobs / belief * (middle - centre) ** 2
+        precision = belief / inverse
+        alpha = CONCENTRATION + jobs
+        log_precision = digamma(belief / 2) + np.log(2.0) - np.log(inverse)
+        log_share = digamma(alpha) - digamma(alpha.sum())
+        away = (values[:, None] - mean) ** 2
+        weight = softmax(log_share + 0.5 * log_precision - 0.5 * (1 / belief + precision * away), axis=1)
+        before, share = share, alpha / alpha.sum()
+        if np.abs(share - before).sum() < SETTLED:
+            break
+    kept = share >= LEAST_SHARE
+    if not kept.any():
+        kept = share == share.max()
+    return Mixture(
+        share[kept] / share[kept].sum(), mean[kept], np.maximum(1 / np.sqrt(precision[kept]), floor)
+    )

@@ -1,0 +1,253 @@
+"""The generators of this room: how a log becomes a network and a network jobs.
+
+Networks learn on the device they are told. Jobs are always drawn on the processor, so that a folder and a seed give
+the same jobs anywhere.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.rng import stream
+from kilowait.synth.device import check_torch, device_of, one_thread
+from kilowait.synth.generator import State
+from kilowait.synth.log_schema import Columns
+from kilowait.synth.row_generator import RowWise
+from kilowait.synth.sampler import Told
+from kilowait.synth.tabular.encoding import Encoding, encoding_of
+from kilowait.synth.tabular.job_sequence import in_burst, in_runs, in_time
+from kilowait.synth.tabular.known_values import Floats, Ints
+from kilowait.synth.tabular.log_table import (
+    ASKED,
+    PLACE,
+    Frame,
+    asked_of,
+    frame_of,
+)
+from kilowait.synth.tabular.settings import (
+    CopulaGANSettings,
+    CtganSettings,
+    DiffusionSettings,
+    TvaeSettings,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn import Module
+
+    from kilowait.synth.tabular.layout import Blocks
+
+__all__ = ["CopulaGAN", "Ctgan", "Diffusion", "Tvae"]
+
+SPARE = 1.2
+"""Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
+LEAST_ROWS = 600
+"""Rows drawn at a time, at least."""
+TRIED, MOST_STRETCH = 4000, 20.0
+"""Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
+
+
+class Tabular(RowWise):
+    """A network that makes rows; what each kind of network brings is at the end."""
+
+    numbers: ClassVar[str] = "modes"
+    """The form of numbers, see `encoding`."""
+    _encoding: Encoding
+    _blocks: Blocks
+    _frame: Frame
+    _stretch: float
+    """What gaps outside bursts are multiplied by, so that there are as many jobs a day as in the log."""
+
+    _network: Module
+
+    # -- what each kind brings ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _untrained(self) -> Module:
+        """The network as it is before it has learned anything."""
+
+    @abstractmethod
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        """The network that has learned rows, on the device they are on."""
+
+    @abstractmethod
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        """Places and kinds of new rows."""
+
+    # -- what all share ----------------------------------------------------------------------------
+
+    def _learn(self, rows: Columns, told: Told) -> None:
+        device = device_of(self.device)
+        import torch
+
+        told("coding", 0.0)
+        self._frame = frame_of(rows, self.facts)
+        rng = stream(self.seed, f"synth.{self.name}")
+        table = self._frame.table(rows, self.facts)
+        self._encoding = encoding_of(table, numbers=self.numbers, most_kinds=self.settings.kinds, rng=rng)
+        self._blocks = self._made_blocks()
+        kinds, places = self._encoding.encode(table, rng)
+        with _seeded(self.seed, device):
+            self._network = self._trained(
+                torch.as_tensor(kinds, device=device),
+                torch.as_tensor(places, dtype=torch.float32, device=device),
+                told,
+            ).cpu()
+        self._stretch = 1.0
+        self._stretch = self._found_stretch(rng)
+
+    def _made_blocks(self) -> Blocks:
+        from kilowait.synth.tabular.layout import Blocks
+
+        return Blocks(self._encoding.sizes, self._encoding.numbers)
+
+    def _found_stretch(self, rng: np.random.Generator) -> float:
+        """See `_stretch`; as long as that is 1."""
+        facts = self.facts
+        table = self._table(TRIED, rng, lambda what, share: None)
+        picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
+        gap_s, bursts = table["gap_s"][picked], in_burst(table)[picked]
+        wanted_s = TRIED * facts.span_s / (facts.jobs - 1) - float(gap_s[bursts].sum())
+        has_s = float(gap_s[~bursts].sum())
+        return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
+
+    def _table(self, jobs: int, rng: np.random.Generator, told: Told) -> dict[str, Floats]:
+        """Rows enough for so many jobs."""
+        check_torch()
+        import torch
+
+        with _seeded(int(rng.integers(2**62)), torch.device("cpu")):
+            places, kinds = self._rows(max(int(SPARE * jobs), LEAST_ROWS), told)
+        table = self._encoding.decode(*self._blocks.parts(places, kinds), rng)
+        table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
+        return table
+
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+        table = self._table(jobs, rng, told)
+        picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
+        table = {name: column[picked] for name, column in table.items()}
+        user: Ints = table.get("user", np.zeros(jobs)).astype(np.int64)
+        moved, request = in_runs(user, asked_of(table), table["repeats"].astype(np.int64), rng)
+        for name in table:
+            if name not in PLACE:
+                table[name] = table[name][request if name in ASKED else moved]
+        if self._frame.whole[0]:
+            submit_s = np.floor(submit_s)
+        return {"submit_s": submit_s, **self._frame.jobs(table, self.facts)}
+
+    def _state(self) -> State:
+        from kilowait.synth.tabular.layout import weights_of
+
+        state: dict[str, npt.NDArray[Any]] = {
+            f"frame.{name}": values for name, values in self._frame.state().items()
+        }
+        state["frame.stretch"] = np.array(self._stretch)
+        state |= {f"encoding.{name}": values for name, values in self._encoding.state().items()}
+        return state | {f"network.{name}": values for name, values in weights_of(self._network).items()}
+
+    def _restore(self, state: State) -> None:
+        check_torch()
+        from kilowait.synth.tabular.layout import load
+
+        groups: dict[str, dict[str, npt.NDArray[Any]]] = {"frame": {}, "encoding": {}, "network": {}}
+        for key, values in state.items():
+            group, _, name = key.partition(".")
+            groups[group][name] = values
+        self._stretch = float(groups["frame"].pop("stretch"))
+        self._frame = Frame.restored(groups["frame"])
+        self._encoding = Encoding.restored(groups["encoding"])
+        self._blocks = self._made_blocks()
+        self._network = self._untrained().eval()
+        load(self._network, groups["network"])
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """One thread, and torch's random numbers from a seed; those of others go on where they were."""
+    import torch
+
+    with one_thread(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+class Ctgan(Tabular):
+    """A writer and a critic, see `ctgan`."""
+
+    name = "ctgan"
+    settings_type = CtganSettings
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.ctgan import Writer
+
+        return Writer(self._blocks, self.settings.width)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.ctgan import train
+
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.ctgan import draw
+
+        return draw(self._network, count)  # type: ignore[arg-type]
+
+
+class CopulaGAN(Ctgan):
+    """CTGAN on normal scores: each number's own distribution is taken out before, and put back after."""
+
+    name = "copulagan"
+    settings_type = CopulaGANSettings
+    numbers = "scores"
+
+
+class Tvae(Tabular):
+    """A reader and a maker, see `tvae`."""
+
+    name = "tvae"
+    settings_type = TvaeSettings
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.tvae import Maker
+
+        return Maker(self._blocks, self.settings.width, self.settings.latent)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.tvae import train
+
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.tvae import draw
+
+        return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
+
+
+class Diffusion(Tabular):
+    """A denoiser, see `diffusion`."""
+
+    name = "diffusion"
+    settings_type = DiffusionSettings
+    numbers = "scores"
+
+    def _untrained(self) -> Module:
+        from kilowait.synth.tabular.diffusion import Denoiser
+
+        return Denoiser(self._blocks, self.settings.width, self.settings.layers)
+
+    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+        from kilowait.synth.tabular.diffusion import train
+
+        return train(kinds, places, self._blocks, self.settings, told, self.keep)
+
+    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+        from kilowait.synth.tabular.diffusion import draw
+
+        return draw(self._network, count, steps=self.settings.draw_steps, told=told)  # type: ignore[arg-type]

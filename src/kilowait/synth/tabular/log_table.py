@@ -1,0 +1,173 @@
+"""A log as a table that a table model can learn, and its rows as jobs again.
+
+A row is a job and what there is to know of its place in time: the hour and weekday in which the job before it came,
+the time since then, whether that was of the same user, and whether the user asked again for what he asked for last.
+Columns are such that what a network gets a little wrong in one does not make nonsense of another: run times are shares
+of the request, where there are requests; energy is the power of a node; an account is the first, second ... of its
+user's; and time, but for that within bursts, is on the workload's own clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.synth.log_schema import DAY_S, Columns, LogFacts
+from kilowait.synth.tabular.arrival_intensity import BURST_S, Clock, clock_of
+from kilowait.synth.tabular.known_values import (
+    Floats,
+    Ints,
+    kept_of,
+    nearest,
+)
+
+__all__ = ["ASKED", "KINDS", "PLACE", "Frame", "asked_of", "frame_of"]
+
+ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
+"""What a user asks for, as far as a log has it."""
+PLACE = ("hour", "weekday", "gap_s", "again", "repeats", "user")
+"""Columns of a job's place in time. `hour` and `weekday`: when the job before was submitted; `gap_s`: since then;
+`again`: 1 where that was of the same user; `repeats`: 1 where the user's job before asked for the same."""
+KINDS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "status")
+"""Columns whose numbers are names; the others are numbers."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What has to be known of a log to make a table of it, and jobs of the table's rows."""
+
+    pace: Floats
+    """Of its clock."""
+    whole: npt.NDArray[np.bool_]
+    """One value: whether submissions are whole seconds."""
+    runtimes: Floats
+    """Run times, ascending."""
+    accounts: Ints
+    """Of each user, one after another: his accounts, those he uses most first."""
+    account_ends: Ints
+    """Up to where the accounts of each user go; none where there are no users or no accounts."""
+
+    @property
+    def clock(self) -> Clock:
+        """The log's clock."""
+        return Clock(self.pace)
+
+    def table(self, rows: Columns, facts: LogFacts) -> dict[str, Floats]:
+        """The table of a log's rows, one row for each job but the first; NaN for an unknown power."""
+        rows = dict(rows)
+        if facts.exact_requests:
+            del rows["estimate_s"]
+        submit = rows["submit_s"]
+        moment = submit + facts.zero_s
+        again, gap_s = _again(rows), np.diff(submit)
+        table: Columns = {
+            "hour": moment[:-1] // 3600 % 24,
+            "weekday": moment[:-1] // DAY_S % 7,
+            "gap_s": np.where(again & (gap_s <= BURST_S), gap_s, np.diff(self.clock.passed(moment))),
+        }
+        if "user" in rows:
+            table["again"] = again
+        table["repeats"] = _repeats(rows)[1:]
+        if len(self.account_ends):
+            rows["account"] = self._ranks(rows["user"], rows["account"])
+        table |= {name: rows[name][1:] for name in ("user", *ASKED, "status") if name in rows}
+        runtime = rows["runtime_s"][1:]
+        if facts.exact_requests:
+            table["runtime_s"] = runtime
+        else:
+            table["used"] = runtime / np.maximum(rows["estimate_s"][1:], 1.0)
+        if "energy_j" in rows:
+            table["power_w"] = rows["energy_j"][1:] / np.maximum(rows["nodes"][1:] * runtime, 1e-9)
+        return {name: column.astype(np.float64) for name, column in table.items()}
+
+    def jobs(self, table: dict[str, Floats], facts: LogFacts) -> Columns:
+        """The columns of jobs, but for their submission, from rows of the table."""
+        jobs: Columns = {
+            name: table[name].astype(np.int64)
+            for name in ("user", *ASKED, "status")
+            if name in facts.columns and name != "estimate_s"
+        }
+        if len(self.account_ends):
+            first = np.concatenate(([0], self.account_ends))[jobs["user"]]
+            jobs["account"] = self.accounts[
+                np.minimum(first + jobs["account"], self.account_ends[jobs["user"]] - 1)
+            ]
+        if facts.exact_requests:
+            jobs["estimate_s"] = jobs["runtime_s"] = table["runtime_s"]
+        else:
+            jobs["estimate_s"] = table["estimate_s"]
+            wanted = table["used"] * np.maximum(table["estimate_s"], 1.0)
+            jobs["runtime_s"] = nearest(wanted, self.runtimes)
+        if "energy_j" in facts.columns:
+            jobs["energy_j"] = table["power_w"] * jobs["nodes"] * jobs["runtime_s"]
+        return {name: jobs[name] for name in facts.columns}
+
+    def _ranks(self, user: Ints, account: Ints) -> Ints:
+        """Which of its user's accounts each job has."""
+        owner = np.repeat(np.arange(len(self.account_ends)), np.diff(self.account_ends, prepend=0))
+        many = int(max(self.accounts.max(), account.max())) + 1
+        known = owner * many + self.accounts
+        order = np.argsort(known, kind="stable")
+        place = order[np.searchsorted(known, user * many + account, sorter=order)]
+        ranks: Ints = place - np.concatenate(([0], self.account_ends))[user]
+        return ranks
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """As plain arrays."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    @classmethod
+    def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Self:
+        """From `state`."""
+        return cls(**{item.name: state[item.name] for item in fields(cls)})
+
+
+def frame_of(rows: Columns, facts: LogFacts) -> Frame:
+    """The frame of a log."""
+    submit = rows["submit_s"]
+    others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
+    moments = submit + facts.zero_s
+    accounts = ends = np.empty(0, np.int64)
+    if "user" in rows and "account" in rows:
+        pairs, jobs = np.unique(np.stack([rows["user"], rows["account"]]), axis=1, return_counts=True)
+        accounts = pairs[1][np.lexsort((-jobs, pairs[0]))]
+        ends = np.cumsum(np.bincount(pairs[0]))
+    return Frame(
+        clock_of(others, (float(moments[0]), float(moments[-1]))).pace,
+        np.array([bool((submit == np.round(submit)).all())]),
+        kept_of(np.unique(rows["runtime_s"])),
+        accounts,
+        ends,
+    )
+
+
+def asked_of(rows: Columns) -> Ints:
+    """One number for all that a job asks for; the same for jobs that ask for the same.
+
+    >>> asked_of({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
+    [1, 0, 1]
+    """
+    asked = np.stack([rows[name].astype(np.float64) for name in ASKED if name in rows], axis=1)
+    return np.unique(asked, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _again(rows: Columns) -> npt.NDArray[np.bool_]:
+    """Of each job but the first: whether it is of the user of the one before; never, where there are no users."""
+    if "user" not in rows:
+        return np.zeros(len(rows["submit_s"]) - 1, np.bool_)
+    again: npt.NDArray[np.bool_] = rows["user"][1:] == rows["user"][:-1]
+    return again
+
+
+def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
+    """Whether each job asks for what its user's job before asked for."""
+    asked = asked_of(rows)
+    user = rows["user"] if "user" in rows else np.zeros(len(asked), np.int64)
+    order = np.argsort(user, kind="stable")
+    same = (np.diff(user[order]) == 0) & (np.diff(asked[order]) == 0)
+    repeats = np.zeros(len(user), np.bool_)
+    repeats[order[1:][same]] = True
+    return repeats

@@ -1,0 +1,143 @@
+"""How the network learns a log: stretches of users' jobs, each job foretold from those before it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kilowait.rng import stream
+from kilowait.synth.checkpoint import Keep, kept_steps
+from kilowait.synth.lr_schedule import rates_of
+from kilowait.synth.sampler import Told
+from kilowait.synth.transformer.calendar import Calendar
+from kilowait.synth.transformer.dataset import (
+    Batch,
+    Lesson,
+    gathered,
+    lesson_of,
+    loss_of,
+)
+from kilowait.synth.transformer.network import Network, Shape
+
+__all__ = ["begin_with", "train"]
+
+Ints = npt.NDArray[np.int64]
+
+STRETCH = 128
+"""Jobs of a stretch. Those of several users may lie in one; nobody sees another's."""
+BATCH, JOBS_A_STRETCH = 8, 2000
+"""Stretches of a step; fewer for a log with fewer jobs than this for each, so that it has steps enough to learn."""
+RATE = 4e-3
+TOLD_EVERY = 20
+"""Steps."""
+
+
+@dataclass
+class Order:
+    """In which order the log is learned: stretches that cover it once, then others."""
+
+    jobs: int
+    length: int
+    """Jobs of a stretch."""
+    rng: np.random.Generator
+    starts: list[int] = field(default_factory=list)
+    """Where the stretches begin that are left of this pass."""
+
+    def next(self, count: int) -> list[int]:
+        """Where the stretches of a step begin."""
+        while len(self.starts) < count:
+            self.starts += _stretches(self.jobs, self.length, self.rng)
+        taken, self.starts = self.starts[:count], self.starts[count:]
+        return taken
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides how it goes on."""
+        return {"rng": self.rng.bit_generator.state, "starts": self.starts}
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        """Be as a state was."""
+        self.rng.bit_generator.state = state["rng"]
+        self.starts = list(state["starts"])
+
+
+def train(
+    calendar: Calendar,
+    codes: Ints,
+    shape: Shape,
+    *,
+    passes: float,
+    seed: int,
+    told: Told,
+    device: torch.device | None = None,
+    keep: Keep | None = None,
+) -> Network:
+    """A network that has gone through the log `passes` times; same seed, same network, on one thread of a processor.
+
+    Args:
+        calendar: of the log.
+        codes: of its jobs by user, one column for each generated one.
+        shape: of the network.
+        passes: times it goes through the log.
+        seed: of weights and order.
+        told: hears of progress.
+        device: where it learns; the network comes back to the processor.
+        keep: where the state of the training is kept, and one that is there is gone on with.
+    """
+    where = device or torch.device("cpu")
+    jobs = len(codes)
+    length = min(STRETCH, jobs)
+    together = min(BATCH, max(1, jobs // JOBS_A_STRETCH))
+    steps = max(1, math.ceil(passes * jobs / (together * length * 0.75)))
+    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
+        torch.manual_seed(seed)
+        network = Network(shape)
+        begin_with(network, [np.bincount(codes[:, place]) for place in range(codes.shape[1])])
+        lesson = lesson_of(calendar, codes, shape, where)
+        network = network.to(where)
+        optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
+        rates = rates_of(optimizer, RATE, steps)
+        order = Order(jobs, length, stream(seed, "synth.transformer.order"))
+        for step in kept_steps(
+            steps, keep, where, network=network, optimizer=optimizer, rates=rates, order=order
+        ):
+            begins = torch.tensor(order.next(together), device=where)
+            loss = loss_of(network, _of_stretches(lesson, begins, length))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            rates.step()
+            if step % TOLD_EVERY == 0:
+                told(f"learning, loss {loss.item():.2f}", (step + 1) / steps)
+    told("learning", 1.0)
+    return network.cpu().eval()
+
+
+def begin_with(network: Network, counts: list[npt.NDArray[Any]]) -> None:
+    """Before it has learned anything, a network answers with each code as often as it was counted, column by column."""
+    for answer, counted in zip(network.answer, counts, strict=True):
+        often = torch.full((answer.out_features,), 0.5)
+        often[: len(counted)] += torch.as_tensor(counted, dtype=torch.float32)
+        answer.bias.data = (often / often.sum()).log()
+        answer.weight.data *= 0.3
+
+
+def _stretches(jobs: int, length: int, rng: np.random.Generator) -> list[int]:
+    """Where stretches begin that cover the log once, somewhere else each time, in random order."""
+    step = max(1, length - length // 4)
+    begins = np.arange(-int(rng.integers(0, length)), jobs, step).clip(0, jobs - length)
+    return [int(begin) for begin in rng.permutation(np.unique(begins))]
+
+
+def _of_stretches(lesson: Lesson, begins: Tensor, length: int) -> Batch:
+    place = torch.arange(length, device=begins.device)
+    rows = begins[:, None] + place
+    # The first quarter of a stretch that begins amid a user's jobs has seen too little of them.
+    counted = (place >= length // 4) | (begins == 0)[:, None]
+    return gathered(lesson, rows, lesson.user[rows], counted)

@@ -1,0 +1,118 @@
+"""When and where the jobs of a log ran, on the clock and by the names of the samples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.energy.signals.align import Dated
+from kilowait.energy.signals.readers.timestamps import time_zone
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.telemetry.labels.hostlists import expand_hosts
+
+__all__ = ["Places", "places_of", "starts_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which job held which sampled node: a row for each pair."""
+
+    job: Ints
+    host: Ints
+    elsewhere: Ints
+    """Of each job, nodes there are no samples of."""
+    named: npt.NDArray[np.bool_]
+    example: str
+    """A node of the log, for messages."""
+
+
+def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floats, list[str]]:
+    """Unix seconds at which jobs started, NaN where the log does not say."""
+    if "wait_s" not in jobs or np.isnan(jobs["wait_s"]).all():
+        raise InputError(
+            "the log does not say when jobs started (no wait_s); give one with submissions and starts, such as "
+            "sacct -P --format=JobIDRaw,Submit,Start,End,NNodes,NCPUS,NodeList"
+        )
+    dated = Dated.of(jobs, start)
+    if dated.unix_zero_s is None:
+        raise InputError(
+            "the log has no dates, and samples have; say when its first job was submitted, such as --start 2026-01-31"
+        )
+    begin = jobs["submit_s"] + jobs["wait_s"] + dated.unix_zero_s
+    assumed = start is None and "assumed" in dated.note
+    if zone is None:
+        note = f"{dated.note}; --zone names another" if assumed else dated.note
+        return begin, [note] if note else []
+    if not assumed:
+        raise InputError(f"zone is {zone!r}, but the moments of this log are known already; leave it out")
+    local = time_zone(zone)
+    # Offsets change at quarters of an hour at most: each quarter is looked up once.
+    quarter, which = np.unique(np.floor(np.where(np.isnan(begin), 0.0, begin) / 900), return_inverse=True)
+    offsets = [
+        datetime.fromtimestamp(at * 900, UTC).replace(tzinfo=local).utcoffset() for at in quarter.tolist()
+    ]
+    by_s = np.array([0.0 if offset is None else offset.total_seconds() for offset in offsets])
+    return begin - by_s[which], [f"times of the log taken as {zone}"]
+
+
+def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Places:
+    """Where each job ran, by number among `hosts`; what people should know goes into `notes`."""
+    size = len(jobs)
+    codes = jobs.column("node_list").astype(np.int64)
+    if (codes < 0).all():
+        if len(hosts) > 1:
+            raise InputError(
+                f"the log names no nodes, and there are samples of {len(hosts)} ({', '.join(hosts[:3])} ...); dump it "
+                "with NodeList (sacct -P --format=...,NodeList), or give the samples of one machine"
+            )
+        notes.append(f"the log names no nodes: every job taken to have run on {hosts[0]}")
+        none = np.zeros(size, np.int64)
+        return Places(np.arange(size), none, none, np.ones(size, np.bool_), hosts[0])
+    unique, which = np.unique(codes, return_inverse=True)
+    labels = jobs.labels.get("node_list")
+    lists = [
+        () if code < 0 else _names(labels[code] if labels else str(code), notes) for code in unique.tolist()
+    ]
+    number = _numbers(hosts)
+    found = [
+        sorted({number[key] for name in names for key in (name, _short(name)) if key in number})
+        for names in lists
+    ]
+    sampled = np.array([len(each) for each in found])
+    named = np.array([len(names) for names in lists])
+    host = [at for each in which.tolist() for at in found[each]]
+    return Places(
+        np.repeat(np.arange(size), sampled[which]),
+        np.array(host, np.int64),
+        (named - sampled)[which],
+        (named > 0)[which],
+        next((names[0] for names in lists if names), ""),
+    )
+
+
+def _names(text: str, notes: list[str]) -> tuple[str, ...]:
+    try:
+        return expand_hosts(text)
+    except InputError as problem:
+        notes.append(str(problem))
+        return ()
+
+
+def _numbers(hosts: Sequence[str]) -> dict[str, int]:
+    """Hosts by name, and by their name without a domain where only one is called so."""
+    shared = Counter(map(_short, hosts))
+    alone = {_short(host): at for at, host in enumerate(hosts) if shared[_short(host)] == 1}
+    return alone | {host: at for at, host in enumerate(hosts)}
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]

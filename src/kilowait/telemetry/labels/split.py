@@ -1,0 +1,118 @@
+"""One node's joules divided among the jobs that held it, and nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError
+from kilowait.telemetry.labels.energy_curve import Course, known_spans
+
+__all__ = ["NodeShares", "Sharing", "divided"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a node's energy is divided among jobs that hold it at the same time."""
+
+    nodes: str = "exclusive"
+    """exclusive: all of it is the one job's that holds the node; shared: by cores, that of GPUs by GPUs held."""
+    idle: str = "jobs"
+    """What idle cores and GPUs draw while others work: the running jobs' by what they hold, or nobody's."""
+    node_cores: int | None = None
+    """Cores and GPUs of a node, for idle="nobody"."""
+    node_gpus: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("nodes", ("exclusive", "shared")), ("idle", ("jobs", "nobody"))):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be {' or '.join(known)}")
+        if self.idle == "nobody" and (self.nodes != "shared" or self.node_cores is None):
+            raise InputError(
+                "idle is 'nobody': that is for shared nodes of a known size; give --share shared and --node-cores (and "
+                "--node-gpus)"
+            )
+        for name in ("node_cores", "node_gpus"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise InputError(f"{name} is {size}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class NodeShares:
+    """What became of one node's joules: ``sum(job_j) + nobody_j == node_j``."""
+
+    job_j: Floats
+    known_s: Floats
+    """Of each job's time on the node, how much is known."""
+    alone_s: Floats
+    """Of that, how much no other job held the node."""
+    node_j: float
+    nobody_j: float
+
+
+def divided(
+    courses: Sequence[Course],
+    start_s: Floats,
+    end_s: Floats,
+    held: Mapping[str, Floats],
+    size: Mapping[str, float | None],
+) -> NodeShares:
+    """Divide a node's energy, moment by moment, by what each job holds of it.
+
+    `held` gives for each kind of meter ("node", "gpu") what each job holds, `size` what there is, or None: then the
+    jobs that hold some share all of it. Times are on the courses' clock.
+
+    >>> course = Course("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
+    >>> start, end, cores = np.array([10.0, 20]), np.array([40.0, 50]), np.array([1.0, 3])
+    >>> shares = divided([course], start, end, {"node": cores}, {"node": None})
+    >>> shares.job_j.tolist(), shares.nobody_j
+    ([750.0, 1250.0], 3000.0)
+    """
+    spans = known_spans(courses)
+    edges = np.unique(np.concatenate((spans.ravel(), start_s, end_s)))
+    if not len(spans) or len(edges) < 2:
+        none = np.zeros(len(start_s))
+        return NodeShares(none, none, none, 0.0, 0.0)
+    after = np.searchsorted(spans[:, 0], edges[:-1], side="right") - 1
+    known = (after >= 0) & (edges[:-1] < spans[after, 1])
+    first, last = np.searchsorted(edges, start_s), np.searchsorted(edges, end_s)
+    length = np.where(known, np.diff(edges), 0.0)
+    running = _held(first, last, np.ones(len(first)), len(edges))
+    job_j = np.zeros(len(start_s))
+    node_j = nobody_j = 0.0
+    for kind in sorted({course.kind for course in courses}):
+        total = np.sum([course.at(edges) for course in courses if course.kind == kind], axis=0)
+        joules = np.where(known, np.diff(total), 0.0)
+        weight = held[kind]
+        taken = _held(first, last, weight, len(edges))
+        there = taken if size[kind] is None else np.maximum(taken, float(size[kind] or 0.0))
+        anyone = taken > 0
+        rate = np.divide(joules, there, out=np.zeros(len(joules)), where=anyone)
+        job_j += weight * _summed(rate, first, last)
+        node_j += float(joules.sum())
+        nobody_j += float((joules - rate * np.where(anyone, taken, 0.0)).sum())
+    known_s = _summed(length, first, last)
+    alone_s = _summed(np.where(running == 1, length, 0.0), first, last)
+    return NodeShares(job_j, known_s, alone_s, node_j, nobody_j)
+
+
+def _held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int) -> Floats:
+    """What jobs hold together between each two edges; exactly 0 where none of them holds any."""
+    some = (weight > 0).astype(np.float64)
+    change = np.bincount(first, weight, edges) - np.bincount(last, weight, edges)
+    holders = np.cumsum(np.bincount(first, some, edges) - np.bincount(last, some, edges))
+    return np.asarray(np.where(holders > 0, np.cumsum(change), 0.0)[:-1])
+
+
+def _summed(values: Floats, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> Floats:
+    """The sum of ``values[first:last]`` of each job; no totals are subtracted, so short ones keep their digits."""
+    if not len(first):
+        return np.zeros(0)
+    sums = np.add.reduceat(np.append(values, 0.0), np.column_stack((first, last)).ravel())[::2]
+    return np.where(last > first, sums, 0.0)

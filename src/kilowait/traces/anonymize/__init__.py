@@ -1,0 +1,40 @@
+"""Logs that may be published: pseudonyms, other dates, coarser values, and a check of who can still be told apart."""
+
+from kilowait.traces.anonymize.anonymize import (
+    Anonymized,
+    anonymize,
+    publish,
+    refuse_source,
+)
+from kilowait.traces.anonymize.column_rules import META_RULES, RULES
+from kilowait.traces.anonymize.generalize import Step, parse_coarsening
+from kilowait.traces.anonymize.k_anonymity import Check, check_classes
+from kilowait.traces.anonymize.plan import (
+    Plan,
+    make_plan,
+    parse_names,
+    parse_shift,
+)
+from kilowait.traces.anonymize.pseudonyms import Key, key_for, pseudonyms
+from kilowait.traces.anonymize.suggest import Remedy
+
+__all__ = [
+    "META_RULES",
+    "RULES",
+    "Anonymized",
+    "Check",
+    "Key",
+    "Plan",
+    "Remedy",
+    "Step",
+    "anonymize",
+    "check_classes",
+    "key_for",
+    "make_plan",
+    "parse_coarsening",
+    "parse_names",
+    "parse_shift",
+    "pseudonyms",
+    "publish",
+    "refuse_source",
+]

@@ -1,0 +1,214 @@
+"""A log that may be published: the plan carried out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kilowait.errors import InputError
+from kilowait.jobs import JobTable
+from kilowait.jobs.columns import LABELLED, ColumnArray
+from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
+from kilowait.traces.anonymize.generalize import coarsened
+from kilowait.traces.anonymize.k_anonymity import Check, check_classes, choose_quasi
+from kilowait.traces.anonymize.plan import RANDOM, Plan
+from kilowait.traces.anonymize.pseudonyms import Key, pseudonym_numbers, pseudonyms
+from kilowait.traces.anonymize.suggest import Remedy, find_remedies
+from kilowait.traces.write import write_trace, written_format
+
+__all__ = ["Anonymized", "anonymize", "publish", "refuse_source"]
+
+WITH_ROOM = ("swf", "parquet")
+"""Formats that hold the plan; beside the others it lies in a file of its own."""
+
+
+@dataclass(frozen=True)
+class Anonymized:
+    """What may be published, and what there is to know of it."""
+
+    jobs: JobTable
+    plan: Plan
+    check: Check
+    """Of all jobs, before any were suppressed."""
+    remedies: tuple[Remedy, ...]
+    suppressed: int = 0
+    """Jobs left out, because they were in classes below k."""
+    freed: int = 0
+    """Jobs that followed one of those, and now follow none."""
+
+
+def anonymize(
+    jobs: JobTable,
+    key: Key,
+    plan: Plan,
+    *,
+    k: int = 5,
+    quasi: Sequence[str] | None = None,
+    enforce: bool = False,
+    numbers: bool = False,
+) -> Anonymized:
+    """Carry the plan out and check the classes of what comes of it.
+
+    `quasi` are columns, or ``hour``, ``day``, ``week``, ``hour_of_day``, ``weekday`` of the submission; `enforce`
+    leaves out the jobs in classes of fewer than `k` users; `numbers` gives users, accounts and names numbers instead
+    of words, as SWF needs them. The rows come out in order of submission.
+
+    >>> from kilowait.traces.anonymize import Key, make_plan
+    >>> jobs = JobTable(
+    ...     job_id=[70, 80],
+    ...     submit_s=[0, 5],
+    ...     runtime_s=[60, 60],
+    ...     nodes=[4, 4],
+    ...     user=[0, 1],
+    ...     labels={"user": ("ann", "bob")},
+    ... )
+    >>> made = anonymize(jobs, Key(bytes(range(32))), make_plan(jobs), k=2)
+    >>> made.jobs["job_id"].tolist(), made.jobs.labels["user"], made.check.jobs_below
+    ([1, 2], ('user_10e6c4bc7d58', 'user_75be4d780dbe'), 0)
+    """
+    if not len(jobs):
+        raise InputError("the log has no jobs; there is nothing to publish")
+    jobs = jobs.sorted()
+    users = jobs.column("user")
+    chosen = choose_quasi(plan, jobs, quasi)
+    dropped: dict[str, None] = {name: None for name, action in plan.actions.items() if action == "drop"}
+    made = _shifted(coarsened(jobs.with_columns(**dropped), plan.steps), key, plan)
+    check = check_classes(made, users, k, chosen)
+    remedies = find_remedies(made, users, check, plan) if check.jobs_below else ()
+    freed = 0
+    if enforce and check.jobs_below:
+        if check.below.all():
+            raise InputError(
+                f"not one of {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
+                "leave nothing; coarsen columns or name fewer in --quasi"
+            )
+        made, freed = _suppressed(made, check.below)
+    columns, labels = _renamed(_renumbered(made), key, plan, numbers)
+    left_out = check.jobs_below if enforce else 0
+    meta = _meta(made, plan, check, enforce)
+    return Anonymized(JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed)
+
+
+def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None:
+    """An error where what is published would replace the log it is made of."""
+    if Path(source).resolve() == Path(out).resolve():
+        raise InputError(f"{out} is the log itself and would be replaced; write to another file")
+
+
+def publish(made: Anonymized, path: str | PathLike[str], *, format: str | None = None) -> Path | None:
+    """Write the log as `write_trace` does; and the plan beside it, where the format has no room for one.
+
+    Returns the path of the plan's own file, or None.
+    """
+    form = written_format(path, format)
+    if form == "batsim-platform":
+        raise InputError(
+            "a Batsim platform is a machine and holds no jobs; write swf, csv, parquet or batsim"
+        )
+    write_trace(made.jobs, path, format=form)
+    if form in WITH_ROOM:
+        return None
+    beside = Path(f"{path}.plan.json")
+    try:
+        beside.write_text(f"{json.dumps(dict(made.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
+    except OSError as problem:
+        raise InputError(f"cannot write {beside}: {problem.strerror or problem}") from None
+    return beside
+
+
+def _shifted(jobs: JobTable, key: Key, plan: Plan) -> JobTable:
+    """The jobs at other dates.
+
+    Where the clock has a zero of its own, the zero moves: moved submissions beside a zero that stands would tell the
+    shift, for logs begin at their zero.
+    """
+    if plan.shift is None or not plan.dated:
+        return jobs
+    shift = key.shift_s() if plan.shift == RANDOM else float(plan.shift)
+    zero = float(jobs.meta["unix_start_s"])
+    if zero + float(jobs["submit_s"].min()) + shift < 0:
+        raise InputError("the shift would move the first job before 1970; shift by less, or forward")
+    if zero != 0:
+        moved = zero + shift
+        meta = {**jobs.meta, "unix_start_s": int(moved) if moved == int(moved) else moved}
+        return JobTable(labels=jobs.labels, meta=meta, **{name: jobs[name] for name in jobs.columns})
+    return jobs.with_columns(**{name: jobs[name] + shift for name in jobs.columns if RULES[name].clock})
+
+
+def _suppressed(jobs: JobTable, rows: ColumnArray) -> tuple[JobTable, int]:
+    """The jobs without these rows; jobs that followed one of them are submitted when the log says."""
+    kept = jobs[~rows]
+    if "after_id" not in kept:
+        return kept, 0
+    after = kept["after_id"]
+    lost = (after >= 0) & ~np.isin(after, kept["job_id"])
+    columns: dict[str, Any] = {"after_id": np.where(lost, -1, after)}
+    if "think_s" in kept:
+        columns["think_s"] = np.where(lost, 0.0, kept["think_s"])
+    return kept.with_columns(**columns), int(lost.sum())
+
+
+def _renumbered(jobs: JobTable) -> JobTable:
+    """Job numbers from 1 in the order of the table, which is that of submission."""
+    number = np.arange(1, len(jobs) + 1)
+    columns: dict[str, Any] = {"job_id": number}
+    if "after_id" in jobs:
+        after, ids = jobs["after_id"], jobs["job_id"]
+        by_id = np.argsort(ids)
+        place = by_id[np.minimum(np.searchsorted(ids[by_id], after), len(ids) - 1)]
+        columns["after_id"] = np.where((after >= 0) & (ids[place] == after), number[place], -1)
+    return jobs.with_columns(**columns)
+
+
+def _renamed(
+    jobs: JobTable, key: Key, plan: Plan, numbers: bool
+) -> tuple[dict[str, ColumnArray], dict[str, tuple[str, ...]]]:
+    """Columns and labels: pseudonyms where the plan says so; names that no job has are left out."""
+    columns = {name: jobs[name] for name in jobs.columns}
+    labels: dict[str, tuple[str, ...]] = {}
+    for name in LABELLED:
+        if name not in jobs:
+            continue
+        codes = jobs[name]
+        used = np.unique(codes[codes >= 0])
+        held = jobs.labels.get(name)
+        words = [str(code) if held is None else held[code] for code in used.tolist()]
+        if plan.actions[name] == "keep":
+            if held is None:
+                continue
+            new = np.arange(len(used))
+            labels[name] = tuple(words)
+        elif numbers and name in ("user", "account", "name"):
+            new = np.array(pseudonym_numbers(key, name, words), np.int64)
+        else:
+            made = pseudonyms(key, name, words)
+            labels[name] = tuple(sorted(made))  # the order of the names would tell something of them
+            new = np.searchsorted(np.array(labels[name]), np.array(made))
+        columns[name] = np.full(len(codes), -1)
+        known = codes >= 0
+        columns[name][known] = new[np.searchsorted(used, codes[known])]
+    return columns, labels
+
+
+def _meta(jobs: JobTable, plan: Plan, check: Check, enforce: bool) -> dict[str, Any]:
+    """What is kept of the table's meta, and the plan in words."""
+    meta = {name: value for name, value in jobs.meta.items() if plan.meta.get(name) == "keep"}
+    if "header" in meta:
+        header = meta["header"] if isinstance(meta["header"], dict) else {}
+        meta["header"] = {name: header[name] for name in HEADER_KEYS if name in header}
+    done: dict[str, list[str]] = {}
+    for name, words in plan.words().items():
+        done.setdefault(words, []).append(name)
+    meta["anonymized"] = {words: ", ".join(names) for words, names in done.items()}
+    if enforce:
+        meta["anonymized"]["suppressed"] = (
+            f"{check.jobs_below} jobs in classes of fewer than {check.k} {check.counted_in}, alike in "
+            f"{', '.join(check.quasi)}"
+        )
+    return meta

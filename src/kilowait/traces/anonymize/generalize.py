@@ -1,0 +1,141 @@
+"""Coarsening: columns rounded to a step, so that fewer jobs are the only one of their kind.
+
+What was true of a log stays true: submissions keep their order, a job that ended within its limit still does, what
+was longer or larger than nothing still is, and no job grows beyond the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.jobs.columns import COLUMNS, MOST, ColumnArray
+from kilowait.traces.anonymize.column_rules import RULES, Rounding
+from kilowait.units import parse_span
+
+__all__ = ["POWERS", "Step", "coarsened", "parse_coarsening", "parse_step", "rounded"]
+
+POWERS = "pow2"
+"""Instead of a step: to powers of two, which is how sizes are usually chosen."""
+_USAGE = f"column=step with commas between, as in submit_s=60s,runtime_s=10s,memory_mb=1024,nodes={POWERS}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a column is rounded to multiples of; `size` None: to powers of two."""
+
+    size: float | None
+    text: str
+    """As it was written, for people."""
+
+    @property
+    def words(self) -> str:
+        """What it does, for the plan."""
+        return "powers of two" if self.size is None else f"multiples of {self.text}"
+
+
+def parse_coarsening(text: str) -> dict[str, Step]:
+    """Columns and their steps; spans (``60s``, ``1h``) for columns of seconds, plain numbers or ``pow2`` for others.
+
+    >>> parse_coarsening("submit_s=1h,nodes=pow2")["submit_s"].size
+    3600.0
+    """
+    steps: dict[str, Step] = {}
+    for part in text.split(","):
+        name, equals, said = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and said):
+            raise InputError(f"the coarsening has {part!r}; write {_USAGE}")
+        if name in steps:
+            raise InputError(f"the coarsening names {name!r} twice; give it one step")
+        steps[name] = parse_step(name, said)
+    return steps
+
+
+def parse_step(name: str, text: str) -> Step:
+    """One step for one column.
+
+    >>> parse_step("nodes", "8").words, parse_step("nodes", "pow2").words
+    ('multiples of 8', 'powers of two')
+    """
+    known = [column for column, rule in RULES.items() if rule.rounding is not None]
+    if name not in known:
+        raise UnknownNameError("column to coarsen", name, known)
+    if text == POWERS:
+        if RULES[name].clock:
+            raise InputError(f"{name} is a moment, and powers of two are for sizes; give a span: {name}=60s")
+        return Step(None, text)
+    try:
+        size = parse_span(text) if name.endswith("_s") else float(text)
+    except ValueError:
+        raise InputError(f"the step of {name} is {text!r}, which is no number; write {_USAGE}") from None
+    if not (math.isfinite(size) and size > 0):
+        raise InputError(f"the step of {name} is {text}; it must be above 0")
+    if issubclass(COLUMNS[name].dtype, np.integer) and size != int(size):
+        raise InputError(f"the step of {name} is {text}, and {name} are whole numbers; give a whole step")
+    return Step(size, text)
+
+
+def rounded(values: ColumnArray, rounding: Rounding, step: Step, most: float = MOST) -> ColumnArray:
+    """Values at the step; what is unknown or without end stays, and nothing grows beyond `most`.
+
+    >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", Step(10.0, "10s")).tolist()
+    [0.0, 10.0, 30.0, nan]
+    >>> rounded(np.array([1, 3, 5, 100]), "some", Step(None, "pow2"), most=100).tolist()
+    [1, 4, 4, 100]
+    """
+    found = np.array(values, np.float64)
+    rows = np.isfinite(found) if step.size is not None and rounding in ("down", "near") else found > 0
+    rows &= np.isfinite(found)
+    some = found[rows]
+    if step.size is None:
+        power = np.log2(some)
+        made = np.exp2(np.ceil(power) if rounding == "up" else np.floor(power + 0.5))
+    elif rounding == "down":
+        made = np.floor(some / step.size) * step.size
+    elif rounding == "up":
+        made = np.ceil(some / step.size) * step.size
+    else:
+        made = np.floor(some / step.size + 0.5) * step.size
+        if rounding == "some":
+            made = np.maximum(made, step.size)
+    # A value that was beyond it already may stay, but not grow.
+    found[rows] = np.minimum(made, np.maximum(most, some))
+    return found.astype(values.dtype)
+
+
+def coarsened(jobs: JobTable, steps: Mapping[str, Step]) -> JobTable:
+    """The jobs with these columns rounded, and what must stay consistent with them.
+
+    >>> jobs = JobTable(job_id=[1], submit_s=[99], runtime_s=[3598], estimate_s=[3599], nodes=[3])
+    >>> made = coarsened(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
+    >>> made["submit_s"].tolist(), made["runtime_s"].tolist(), made["estimate_s"].tolist()
+    ([60.0], [3600.0], [3600.0])
+    """
+    columns: dict[str, ColumnArray] = {}
+    for name, step in steps.items():
+        for column in [name] if not RULES[name].clock else [c for c in RULES if RULES[c].clock]:
+            if column in jobs:
+                rounding = RULES[name].rounding
+                assert rounding is not None
+                columns[column] = rounded(jobs[column], rounding, step, _most(jobs, column))
+    if "gpus" in columns and "gpu_milli" in jobs:  # part of a GPU is a part of one GPU
+        columns["gpus"] = np.where(jobs["gpu_milli"] < 1000, jobs["gpus"], columns["gpus"])
+    if "runtime_s" in columns:
+        kept = jobs["runtime_s"] <= jobs["estimate_s"]
+        estimate = jobs["estimate_s"].copy()
+        estimate[kept] = np.maximum(estimate, columns["runtime_s"])[kept]
+        step_of_limit = steps.get("estimate_s")
+        columns["estimate_s"] = estimate if step_of_limit is None else rounded(estimate, "up", step_of_limit)
+    return jobs.with_columns(**columns)
+
+
+def _most(jobs: JobTable, name: str) -> float:
+    if name == "nodes":
+        size = jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
+        return MOST if size is None else float(size)
+    return COLUMNS[name].most

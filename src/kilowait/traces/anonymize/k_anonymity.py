@@ -1,0 +1,252 @@
+"""k-anonymity: jobs that look alike to somebody who knows a few things of them form a class; small classes give away.
+
+Where a log has users, a class counts by its *users*: a hundred jobs of one user do not hide that user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.jobs.columns import COLUMNS, LABELLED, ColumnArray
+from kilowait.traces.anonymize.plan import Plan
+from kilowait.units import format_span
+
+__all__ = [
+    "MOMENTS",
+    "QUASI",
+    "Check",
+    "SmallClass",
+    "check_classes",
+    "choose_quasi",
+    "coded",
+    "counted",
+    "known_of",
+]
+
+QUASI = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
+"""What others may know of a job, unless somebody names other things; those of them that the log has."""
+MOMENTS: dict[str, tuple[float, float | None]] = {
+    "hour": (3600.0, None),
+    "day": (86400.0, None),
+    "week": (7 * 86400.0, None),
+    "hour_of_day": (3600.0, 24.0),
+    "weekday": (86400.0, 7.0),
+}
+"""What may be known of the submission: a unit of seconds, and after how many units it comes again."""
+SHOWN = 5
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+Codes = npt.NDArray[np.int64]
+Coded = tuple[Codes, int]
+"""Values as numbers from 0, and how many kinds there are."""
+
+
+@dataclass(frozen=True)
+class SmallClass:
+    """One class of jobs that look alike."""
+
+    known: tuple[str, ...]
+    """What they have in common, in words, in the order of the quasi-identifiers."""
+    jobs: int
+    people: int
+    """Users, or jobs where the log has no users."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How many jobs stand in classes of fewer than `k` users (jobs, where the log has no users)."""
+
+    k: int
+    quasi: tuple[str, ...]
+    has_users: bool
+    jobs: int
+    users: int
+    """In the log; 0 where it has none."""
+    classes: int
+    classes_below: int
+    jobs_below: int
+    users_below: int
+    """Users with at least one job in a class below k."""
+    users_alone: int
+    """Users with at least one job that no other user's job looks like: who knows of it, knows the user."""
+    jobs_alone: int
+    """Jobs in classes of one user, or of one job where the log has no users."""
+    smallest: tuple[SmallClass, ...] = ()
+    below: npt.NDArray[np.bool_] = field(
+        default_factory=lambda: np.zeros(0, np.bool_), repr=False, compare=False
+    )
+    """The rows in classes below k."""
+
+    def refuse(self) -> None:
+        """An error where any class is below k."""
+        if self.jobs_below:
+            raise InputError(
+                f"{self.jobs_below:,} of {self.jobs:,} jobs are in {self.classes_below:,} classes of fewer than "
+                f"{self.k} {self.counted_in}; coarsen or drop columns, suppress the rows with --enforce, or leave "
+                "--strict out"
+            )
+
+    @property
+    def counted_in(self) -> str:
+        """users, or jobs where the log has no users."""
+        return "users" if self.has_users else "jobs"
+
+
+def choose_quasi(plan: Plan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
+    """The quasi-identifiers: those named, or the usual ones that are published.
+
+    >>> from kilowait.traces.anonymize.plan import make_plan
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
+    >>> choose_quasi(make_plan(jobs), jobs, None)
+    ('nodes', 'estimate_s', 'hour')
+    """
+    published = plan.published()
+    if names is None:
+        return tuple(name for name in QUASI if name in published or name in MOMENTS)
+    for name in names:
+        if name in MOMENTS:
+            continue
+        if name not in COLUMNS:
+            raise UnknownNameError(
+                "quasi-identifier", name, {*COLUMNS, *MOMENTS} - {"job_id", "user", "after_id"}
+            )
+        if name in ("job_id", "after_id", "user"):
+            raise InputError(
+                f"{name} is no quasi-identifier: each user or job would be a class; name what others know"
+            )
+        if name not in jobs:
+            raise InputError(
+                f"the quasi-identifier {name} is not in this log; it has {', '.join(jobs.columns)}"
+            )
+        if name not in published:
+            raise InputError(
+                f"the quasi-identifier {name} is dropped, so nobody can use it; leave it out of --quasi"
+            )
+    if not names:
+        raise InputError(f"there is not one quasi-identifier; name some, e.g. {','.join(QUASI)}")
+    return tuple(dict.fromkeys(names))
+
+
+def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> ColumnArray:
+    """What somebody who knows `name` of the jobs knows: a column, or a part of the moment of submission.
+
+    >>> jobs = JobTable(job_id=[1, 2], submit_s=[10, 7300], runtime_s=[9, 9], nodes=[1, 1])
+    >>> known_of(jobs, "hour").tolist()
+    [0.0, 2.0]
+    """
+    if name not in MOMENTS:
+        return jobs.column(name)
+    unit, again = MOMENTS[name]
+    moment = (jobs["submit_s"] if submit_s is None else submit_s) + float(jobs.meta.get("unix_start_s", 0))
+    count = np.floor(moment / unit)
+    if name == "weekday":
+        count += 3.0  # 1 January 1970 was a Thursday
+    return count if again is None else np.mod(count, again)
+
+
+def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> Check:
+    """Sort the jobs, as they will be published, into classes. `users` are the log's own, -1 where not known.
+
+    >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 5, 9], runtime_s=[9, 9, 9], nodes=[1, 1, 4])
+    >>> check = check_classes(jobs, np.array([7, 8, 7]), 2, ["nodes"])
+    >>> check.classes, check.jobs_below, check.smallest[0].known
+    (2, 1, ('4',))
+    """
+    if k < 1:
+        raise InputError(f"k is {k}; it must be at least 1, and 5 is usual")
+    known = [known_of(jobs, name) for name in quasi]
+    class_of, size, people = counted([coded(values) for values in known], users)
+    has_users = bool((users >= 0).any())
+    small = people < k
+    below = small[class_of]
+    alone = (people == 1)[class_of]
+    first = np.zeros(len(size), np.int64)
+    first[class_of[::-1]] = np.arange(len(class_of))[::-1]
+    order = np.lexsort((first, size, people))[:SHOWN]
+    return Check(
+        k=k,
+        quasi=tuple(quasi),
+        has_users=has_users,
+        jobs=len(jobs),
+        users=_distinct(users),
+        classes=len(size),
+        classes_below=int(small.sum()),
+        jobs_below=int(below.sum()),
+        users_below=_distinct(users[below]),
+        users_alone=_distinct(users[alone]),
+        jobs_alone=int(alone.sum()),
+        smallest=tuple(
+            SmallClass(
+                tuple(_said(jobs, name, values[first[c]]) for name, values in zip(quasi, known, strict=True)),
+                int(size[c]),
+                int(people[c]),
+            )
+            for c in order.tolist()
+            if small[c]
+        ),
+        below=below,
+    )
+
+
+def coded(values: ColumnArray) -> Coded:
+    """Values as numbers from 0, and how many kinds there are.
+
+    >>> coded(np.array([2.5, np.nan, 2.5]))[0].tolist()
+    [0, 1, 0]
+    """
+    kinds, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), len(kinds)
+
+
+def counted(known: Sequence[Coded], users: ColumnArray) -> tuple[Codes, Codes, Codes]:
+    """Class of each job; jobs of each class; users of each class (jobs, where no user is known).
+
+    Jobs whose user is not known count as one user together, for they may be.
+
+    >>> [part.tolist() for part in counted([coded(np.array([4, 1, 4]))], np.array([7, 8, 7]))]
+    [[1, 0, 1], [1, 2], [1, 1]]
+    """
+    class_of, classes = np.zeros(len(users), np.int64), 1
+    for codes, kinds in known:
+        if classes * kinds >= 2**62:  # no room in one number: number anew the classes that there are
+            class_of, classes = coded(class_of)
+        class_of, classes = class_of * kinds + codes, classes * kinds
+    class_of = coded(class_of)[0]
+    size = np.bincount(class_of)
+    if not (users >= 0).any():
+        return class_of, size, size
+    user, names = coded(users)
+    pairs = np.unique(class_of * names + user)
+    return class_of, size, np.bincount(pairs // names, minlength=len(size))
+
+
+def _distinct(users: ColumnArray) -> int:
+    return len(np.unique(users[users >= 0]))
+
+
+def _said(jobs: JobTable, name: str, value: Any) -> str:
+    """A value for people."""
+    if name in MOMENTS:
+        unit, again = MOMENTS[name]
+        if name == "weekday":
+            return _DAYS[int(value)]
+        if again is not None:
+            return f"{int(value)} h"
+        if "unix_start_s" not in jobs.meta:
+            return f"{name} {int(value)}"
+        moment = datetime.fromtimestamp(float(value) * unit, UTC)
+        return moment.strftime("%Y-%m-%d %H h" if name == "hour" else "%Y-%m-%d")
+    if name in LABELLED:
+        labels = jobs.labels.get(name)
+        return "-" if value < 0 else str(int(value)) if labels is None else labels[int(value)]
+    if name.endswith("_s"):
+        return format_span(float(value))
+    return f"{float(value):,.10g}"

@@ -1,0 +1,114 @@
+"""Lists of the nodes of GPU clusters to a Cluster on which jobs are placed node by node."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.errors import ClusterError, TraceError
+from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.decompress import (
+    as_text,
+    as_utf8,
+    file_bytes,
+    refuse_binary,
+    unpack,
+)
+from kilowait.traces.gpu.counts import MIB_MB
+from kilowait.traces.gpu.csv import Rows, read_rows
+from kilowait.traces.gpu.detect import node_list
+from kilowait.traces.gpu.pai import PAI_TABLES
+
+__all__ = ["read_nodes"]
+
+_Kind = tuple[int, float, int, str]
+"""Cores, memory in GB (10^9 bytes), GPUs and their type, of one node."""
+
+
+def read_nodes(path: str | PathLike[str]) -> Cluster:
+    """The nodes of a list, like ones together in placed groups; `layout` keeps the order of the file.
+
+    Read are Alibaba's lists: 2023 (openb_node_list_*.csv), 2026 (node_info_df.csv, which gives no memory) and 2020
+    (pai_machine_spec.csv). A row that is not in order is an error: a machine with nodes missing is another machine.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "nodes.csv"
+    >>> _ = path.write_text(
+    ...     "sn,cpu_milli,memory_mib,gpu,model\\na,64000,262144,2,P100\\nb,32000,262144,0,\\n"
+    ... )
+    >>> cluster = read_nodes(path)
+    >>> [group.name for group in cluster.groups], cluster.layout
+    (['P100', 'cpu'], (0, 1))
+    """
+    path = Path(path)
+    ledger = Ledger()
+    data = as_utf8(unpack(file_bytes(path), str(path), ledger), ledger)
+    try:
+        refuse_binary(data)
+        kinds = _kinds(as_text(data, ledger), ledger)
+    except TraceError as problem:
+        raise TraceError(f"cannot read the nodes in {path}: {problem}") from None
+    numbered = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
+    layout = tuple(numbered[kind] for kind in kinds)
+    sizes = np.bincount(layout)
+    groups = tuple(
+        NodeGroup(
+            name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], placed=True
+        )
+        for name, kind, size in zip(_named(list(numbered)), numbered, sizes, strict=True)
+    )
+    return Cluster(groups, name=path.name.split(".")[0], layout=layout)
+
+
+def _kinds(text: str, ledger: Ledger) -> list[_Kind]:
+    """What each node is, in the order of the file."""
+    whose = node_list([line for line in text[:65536].splitlines() if line.strip()])
+    if whose is None:
+        raise TraceError("it is none of the lists of nodes that are read: openb's, PAI's or node_info_df.csv")
+    rows = read_rows(text, ledger, PAI_TABLES["machine"].split(",") if whose == "pai" else None)
+    if ledger.dropped:
+        raise TraceError(f"it is not whole: {'; '.join(ledger.lines()[1:])}")
+    if whose == "openb":
+        cores, memory, gpus, model = (
+            rows.numbers("cpu_milli") / 1000,
+            rows.numbers("memory_mib"),
+            "gpu",
+            "model",
+        )
+        memory = memory * MIB_MB / 1000
+    elif whose == "pai":
+        cores, memory, gpus, model = rows.numbers("cap_cpu"), rows.numbers("cap_mem"), "cap_gpu", "gpu_type"
+        memory = memory * 1024 * MIB_MB / 1000
+    else:
+        cores, gpus, model = rows.numbers("cpu_num"), "gpu_capacity_num", "gpu_model"
+        memory = np.zeros(len(rows))
+    held = rows.numbers(gpus)
+    _check(rows, cores, memory, held)
+    types = [kind if count else "" for kind, count in zip(rows.texts(model), held, strict=True)]
+    columns = (cores.astype(int).tolist(), memory.tolist(), held.astype(int).tolist(), types)
+    return list(zip(*columns, strict=True))
+
+
+def _check(rows: Rows, *columns: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+    cores, memory, gpus = columns
+    fine = (cores >= 1) & (cores % 1 == 0) & (memory >= 0) & (gpus >= 0) & (gpus % 1 == 0)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise ClusterError(
+            f"the node in line {rows.line[row]} has {cores[row]:g} cores, {memory[row]:g} GB of memory and "
+            f"{gpus[row]:g} GPUs; whole cores and GPUs are wanted, at least 1 core"
+        )
+
+
+def _named(kinds: list[_Kind]) -> list[str]:
+    """The type of GPU where one kind of node has it, else with what tells the kinds apart."""
+    types = [kind[3] or "cpu" for kind in kinds]
+    plain = [name for name in types if types.count(name) == 1]
+    named: list[str] = []
+    for name, (cores, memory, gpus, _) in zip(types, kinds, strict=True):
+        sizes = [f"{gpus}x"] * (gpus > 0) + [f"{cores}c"] + [f"{memory:.0f}g"] * (memory > 0)
+        named.append(name if name in plain else f"{name} {' '.join(sizes)}")
+    return named

@@ -1,0 +1,213 @@
+"""Searches that are killed and gone on with find what they would have found; their file says what is wrong with it."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents import EvolutionStrategy, train
+from kilowait.agents.evolution.checkpoint import (
+    FILE,
+    Course,
+    Generation,
+    Keeping,
+)
+from kilowait.agents.linear_gpu.train import train_placed
+from kilowait.agents.linear_power.train import Sla, train_steered
+from kilowait.envs.power.power_setup import Power
+from kilowait.errors import InputError
+from kilowait.experiments.gpu_settings import run_speeds
+from kilowait.synth import gpu_workload
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(900, 32, load=0.9, seed=3)
+PARTS = (JOBS[:540], JOBS[540:720])
+GPUS = kw.Cluster.preset("gpu-mixed")
+GPU_JOBS = gpu_workload(300, GPUS, load=1.4, seed=5, shared=0.3)
+QUICK = {"seed": 1, "generations": 3, "population": 4, "windows": 2, "window_jobs": 60}
+
+
+def score(**how):
+    return train(*PARTS, MACHINE, **{**QUICK, **how})
+
+
+def levers(**how):
+    return train_steered(*PARTS, MACHINE, Power("taurus", levers="sleep=timeout:600"), **{**QUICK, **how})
+
+
+def placed(**how):
+    own = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
+    return train_placed(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **own, **how})
+
+
+SEARCHES = {"score": score, "levers": levers, "placed": placed}
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.fixture(scope="module", params=SEARCHES)
+def search(request, tmp_path_factory):
+    """A search, what its file is when nobody kills it, and how it went."""
+    folder = tmp_path_factory.mktemp(request.param)
+    agent, history = SEARCHES[request.param]()
+    return (
+        SEARCHES[request.param],
+        agent.save(folder / "agent.json").read_bytes(),
+        [str(one) for one in history],
+    )
+
+
+def killed_at(moment, monkeypatch, run, folder):
+    """Let the search be killed when it keeps its state for the so-manyth time, before the new state has its place."""
+    times, replaced = 0, os.replace
+
+    def replace_or_die(*paths):
+        nonlocal times
+        times += 1
+        if times == moment:
+            raise Killed
+        replaced(*paths)
+
+    monkeypatch.setattr(os, "replace", replace_or_die)
+    with pytest.raises(Killed):
+        run(keeping=Keeping(folder))
+    monkeypatch.setattr(os, "replace", replaced)
+
+
+def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_path, monkeypatch):
+    run, whole, history = search
+    agent, told = run(keeping=Keeping(tmp_path / "never"))
+    assert agent.save(tmp_path / "agent.json").read_bytes() == whole
+    last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
+    starts = -(-len(last["tried"]) // 4)
+    # in the first places to begin at, in the last of them, in the second generation and in the last
+    for moment in (2, 1 + starts, 3 + starts, 4 + starts):
+        folder = tmp_path / str(moment)
+        killed_at(moment, monkeypatch, run, folder)
+        heard = []
+        agent, told = run(keeping=Keeping(folder, resume=True), progress=heard.append)
+        assert agent.save(folder / "agent.json").read_bytes() == whole
+        assert [str(one) for one in told] == history
+        done = max(0, moment - 2 - starts)
+        assert [one.number for one in heard] == list(range(done + 1, 4))
+
+
+def test_killed_twice(search, tmp_path):
+    run, whole, _ = search
+
+    def kill_at(number):
+        def kill(done):
+            if done.number == number:
+                raise Killed
+
+        return kill
+
+    for number, resume in ((1, False), (2, True)):
+        with pytest.raises(Killed):
+            run(keeping=Keeping(tmp_path, resume), progress=kill_at(number))
+    agent, _ = run(keeping=Keeping(tmp_path, resume=True), threads=2)
+    assert agent.save(tmp_path / "agent.json").read_bytes() == whole
+
+
+def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
+    first, _ = score(keeping=Keeping(tmp_path))
+    heard = []
+    again, history = score(keeping=Keeping(tmp_path, resume=True), progress=heard.append)
+    assert np.array_equal(first.weights, again.weights) and first.provenance == again.provenance
+    assert heard == history[-1:]  # what was found is validated again, and no generation done
+    longer, history = score(keeping=Keeping(tmp_path, resume=True), generations=5)
+    fresh, straight = score(generations=5)
+    assert np.array_equal(longer.weights, fresh.weights) and longer.provenance == fresh.provenance
+    assert [str(one) for one in history] == [str(one) for one in straight]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    score(keeping=Keeping(folder), generations=1)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("run", "changes", "words"),
+    [
+        (score, {"seed": 2}, "begun with seed 1, and this is 2; resume with the same, or begin anew"),
+        (score, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
+        (score, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
+        (score, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
+        (score, {"population": 6}, "population 4, and this is 6"),
+        (levers, {}, "search 'of a score', and this is 'of levers'"),
+    ],
+)
+def test_other_settings_are_refused_and_the_file_stays(begun, run, changes, words):
+    kept = (begun / FILE).read_bytes()
+    with pytest.raises(InputError, match=words):
+        run(keeping=Keeping(begun, resume=True), **changes)
+    assert (begun / FILE).read_bytes() == kept
+
+
+def test_promises_and_placements_are_settings(tmp_path):
+    levers(keeping=Keeping(tmp_path / "levers"), generations=1)
+    with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
+        levers(keeping=Keeping(tmp_path / "levers", resume=True), sla=Sla(1.3))
+    placed(keeping=Keeping(tmp_path / "placed"), generations=1)
+    with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
+        placed(keeping=Keeping(tmp_path / "placed", resume=True), placements=("best",))
+
+
+def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
+    def begin():
+        raise AssertionError("it was said to begin")
+
+    for run, wrong in (
+        (score, {"window_jobs": 5000}),
+        (levers, {"spent": "co2"}),
+        (placed, {"window_jobs": 900}),
+    ):
+        with pytest.raises(InputError):
+            run(keeping=Keeping(tmp_path, begin=begin), **wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_number_is_kept_too(tmp_path):
+    course = Course({"seed": 0}, 2, Keeping(tmp_path))
+    values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
+    course.starts([0, 1], lambda some: values)
+    search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
+    assert next(course.rest(search, np.random.default_rng(0))) == 1
+    course.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
+    again = Course({"seed": 0}, 2, Keeping(tmp_path, resume=True))
+    assert np.array_equal(again.starts([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
+    assert str(again.history) == str(course.history)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text[: len(text) // 2], "cut off"),
+        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: it is not what was written"),
+        (
+            lambda text: text.replace('"version": 1', '"version": 3'),
+            "of version 3; this kilowait reads version 1",
+        ),
+        (lambda text: "[1, 2]", "kilowait did not write it"),
+        (lambda text: '{"format": "a list"}', "kilowait did not write it"),
+    ],
+)
+def test_a_damaged_file_says_so(tmp_path, damage, words):
+    Course({"seed": 0}, 2, Keeping(tmp_path))
+    (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
+    with pytest.raises(InputError, match=words):
+        Course({"seed": 0}, 2, Keeping(tmp_path, resume=True))
+
+
+def test_places_that_cannot_be_written_or_hold_nothing(tmp_path):
+    with pytest.raises(InputError, match="holds no search to resume; begin one without --resume"):
+        Course({}, 2, Keeping(tmp_path, resume=True))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        Course({}, 2, Keeping(tmp_path / "file" / "x"))

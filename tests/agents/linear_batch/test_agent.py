@@ -1,0 +1,260 @@
+"""The agent: its score, its file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents import FEATURES, LinearAgent, features, load_agent
+from kilowait.agents.linear_batch.agent import saf_weights, usual_weights
+from kilowait.agents.user_history import Memory, memories
+from kilowait.engine.interface import JOB
+from kilowait.errors import InputError, UnknownNameError
+
+CLUSTER = kw.Cluster.from_nodes(64)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    return kw.lublin(400, 64, load=1.0, seed=3, estimates="rounded")
+
+
+def plain_score(
+    weights, estimate_s, nodes, wait_s, machine, usual=-1.0, used=-1.0, quick_usual=0.02, quick=0.02
+):
+    """The formula of the documentation once more, by hand; without memory, what is guessed of a job."""
+    length = np.log(estimate_s / 3600) / 3
+    expected_s = max(estimate_s * np.exp(used), 10)
+    values = [length, np.log(nodes) / 3, length**2, length * np.log(nodes / machine) / 3, nodes / machine]
+    values += [np.log(1 + wait_s / span) / 3 for span in (3600, estimate_s, expected_s)]
+    values += [usual / 3, (used - usual) / 3, np.log(quick_usual) / 3, np.log(quick / quick_usual) / 3]
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def waiting(number=0, **known):
+    job = np.zeros(1, JOB).view(np.recarray)[0]  # attributes, compiled or not
+    job.limit_s = np.inf
+    for name, value in {"number": number, **known}.items():
+        job[name] = value
+    return job
+
+
+def test_the_compiled_score_is_the_formula():
+    random = np.random.default_rng(0)
+    weights = random.normal(size=len(FEATURES))
+    rule = LinearAgent(weights).rule
+    nobody = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
+    parameters = rule.prepare(nobody, CLUSTER)
+    for _ in range(200):
+        job = waiting(
+            submit_s=random.uniform(0, 1e6), estimate_s=random.uniform(1, 1e5), nodes=random.integers(1, 65)
+        )
+        now = job["submit_s"] + random.uniform(0, 1e5)
+        wait_s = now - job["submit_s"]
+        wanted = plain_score(weights, job["estimate_s"], job["nodes"], wait_s, 64)
+        assert rule.score(job, now, parameters) == pytest.approx(wanted, rel=1e-12)
+        by_numpy = features(job["estimate_s"], job["nodes"], wait_s, 64)[0] @ weights
+        assert by_numpy == pytest.approx(wanted, rel=1e-12)
+
+
+def test_what_it_is_told_changes_the_score_of_that_user_most():
+    """Three ended jobs and a running one of one user, reckoned by hand."""
+    jobs = kw.JobTable(
+        job_id=range(3),
+        submit_s=[0, 0, 0],
+        runtime_s=[1] * 3,
+        estimate_s=[1024] * 3,
+        nodes=[1] * 3,
+        user=[4, 4, 9],
+    )
+    weights = np.random.default_rng(3).normal(size=len(FEATURES))
+    rule = LinearAgent(weights).rule
+    parameters = rule.prepare(jobs, CLUSTER)
+    same = {"estimate_s": 1024.0, "nodes": 1}
+    rule.score(waiting(1, ran_s=-1.0, **same), 0.0, parameters)
+    for ran_s in (4.0, 512.0, 1024.0):
+        rule.score(waiting(0, ran_s=-1.0, **same), 2000.0 - ran_s, parameters)
+        rule.score(waiting(0, ran_s=ran_s, **same), 2000.0, parameters)
+    used, quick = np.log([4 / 1024, 0.5, 1.0]), np.array([1.0, 10 / 512, 10 / 1024])
+
+    def mean(values, fade, prior, weight):
+        kept = fade ** np.arange(len(values))[::-1]
+        return ((kept * values).sum() + weight * prior) / (kept.sum() + weight), kept.sum() + weight
+
+    usual, _ = mean(used, 0.999, -1.0, 5.0)
+    quick_usual, _ = mean(quick, 0.999, 0.02, 5.0)
+    his_used, his_quick = (
+        mean(values, 0.85, mean(values, 0.85, general, 2.0)[0], 2.0)
+        for values, general in ((used, usual), (quick, quick_usual))
+    )
+    since = 2100.0  # of the one that is running
+    known, counts = his_used[1], 5.0
+    expected = (known * his_used[0] + counts * max(his_used[0], np.log(min(since / 1024, 1)))) / (
+        known + counts
+    )
+    quickness = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (known + counts)
+    for number, told in (
+        (0, (usual, expected, quick_usual, quickness)),
+        (2, (usual, usual, quick_usual, quick_usual)),
+    ):
+        found = rule.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)
+        assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *told), rel=1e-12)
+
+
+def test_in_a_run_it_learns_that_a_user_asks_for_too_much():
+    """Both ask for an hour; ann's jobs take a minute. Her third goes before his, though his came first."""
+    jobs = kw.JobTable(
+        job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
+        estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
+    )  # fmt: skip
+    start = kw.simulate(jobs, CLUSTER, LinearAgent(usual_weights()).rule).jobs()["start_s"]
+    assert start[5] < start[2]
+    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule).jobs()["start_s"]
+    assert blind[5] > blind[2]
+
+
+def test_nobody_waits_much_longer_than_the_bound():
+    """A wide job among a stream of small ones: SAF's order lets it starve, the bound does not."""
+    small = 400
+    jobs = kw.JobTable(
+        job_id=range(small + 1), submit_s=[0, *range(0, 10 * small, 10)], runtime_s=[600, *[640] * small],
+        nodes=[64, *[1] * small],
+    )  # fmt: skip
+    starving, bound = (
+        kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).rule).jobs()["wait_s"][0]
+        for longest in (np.inf, 1200.0)
+    )
+    assert starving > 3600
+    assert 1200 < bound <= 1200 + 640 + 10
+    by_age = LinearAgent(saf_weights(), max_wait_s=0.0).rule
+    made = kw.lublin(300, 64, load=1.2, seed=3)
+    ours, theirs = (kw.simulate(made, CLUSTER, who).jobs()["start_s"] for who in (by_age, "fcfs"))
+    assert np.array_equal(ours, theirs)
+
+
+def test_a_rule_that_was_kept_is_played():
+    agent = LinearAgent(usual_weights(), kept="f2")
+    jobs = kw.lublin(300, 64, load=1.2, seed=3)
+    ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.rule, "f2"))
+    assert np.array_equal(ours, theirs)
+    assert agent.rule.name == "agent"
+    with pytest.raises(UnknownNameError, match="policy"):
+        LinearAgent(usual_weights(), kept="f22")
+
+
+def test_saf_weights_give_the_order_of_saf():
+    """On jobs whose areas all differ, as sums of logarithms may round ties apart."""
+    jobs = kw.JobTable(
+        job_id=range(1, 7),
+        submit_s=[0, 1, 1, 1, 1, 1],
+        runtime_s=[100, 50, 20, 10, 400, 7],
+        nodes=[64, 60, 40, 33, 64, 50],
+    )
+    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule)
+    theirs = kw.simulate(jobs, CLUSTER, "saf")
+    assert np.array_equal(ours.start_s, theirs.start_s)
+    assert np.array_equal(ours.job, theirs.job)
+
+
+def test_three_jobs_whose_order_is_obvious():
+    jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[100, 50, 10], nodes=[64, 64, 64])
+    shortest = LinearAgent(np.eye(12)[0]).rule
+    assert kw.simulate(jobs, CLUSTER, shortest).jobs()["start_s"].tolist() == [0, 110, 100]
+    oldest = LinearAgent(-np.eye(12)[5]).rule
+    assert kw.simulate(jobs, CLUSTER, oldest).jobs()["start_s"].tolist() == [0, 100, 150]
+
+
+def test_only_proportions_matter(jobs):
+    weights = np.random.default_rng(1).normal(size=12)
+    one, other = (
+        kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).rule, "easy") for factor in (1.0, 4.0)
+    )
+    assert np.array_equal(one.start_s, other.start_s)
+
+
+def test_saved_and_loaded_to_the_bit(tmp_path):
+    weights = np.random.default_rng(2).normal(size=12) / 3
+    jobs = kw.JobTable(
+        job_id=range(4), submit_s=range(4), runtime_s=[5, 50, 500, 5], estimate_s=[7200, 60, 7200, 60],
+        nodes=[1] * 4, user=[1, 0, 1, -1], labels={"user": ("ann", "bob \"b\"")},
+    )  # fmt: skip
+    agent = LinearAgent(weights, "mine", {"seed": 0, "trace": "x"}, memories(jobs, [4])[4], 0.3, "f1")
+    path = agent.save(tmp_path / "new" / "agent.json")
+    again = load_agent(path)
+    assert np.array_equal(again.weights, weights)
+    assert np.array_equal(again.parameters(jobs, CLUSTER), agent.parameters(jobs, CLUSTER))
+    assert sorted(again.memory.users) == ["ann", 'bob "b"']
+    assert (again.trust, again.kept) == (0.3, "f1")
+    assert (again.name, again.provenance, again.rule.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
+
+
+def test_weights_are_checked_and_cannot_be_changed():
+    for bad in ([1.0], [float("inf")] * 12):
+        with pytest.raises(InputError, match="give 12 finite numbers"):
+            LinearAgent(bad)
+    with pytest.raises(ValueError, match="read-only"):
+        LinearAgent(np.ones(12)).weights[0] = 2.0
+
+
+def damaged(**changes):
+    good = {
+        "format": "kilowait linear agent",
+        "version": 2,
+        "name": "agent",
+        "weights": dict.fromkeys(FEATURES, 0.5),
+        "trust": 0.25,
+        "kept": None,
+        "provenance": {},
+        "memory": Memory().to_dict(),
+    }
+    return json.dumps({**good, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is not JSON, or is cut off"),
+        (damaged()[:-40], "it is not JSON, or is cut off"),
+        ("\x00\x01binary", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[1, 2]", "its format is 'list'"),
+        ("{}", "its format is None"),
+        (damaged(format="something"), "its format is 'something'"),
+        (damaged(version=1), "version 1; this kilowait reads version 2"),
+        (damaged(weights=[1, 2]), "has weights for"),
+        (damaged(weights={"length": 1.0}), "has weights for length; this agent needs length, width"),
+        (damaged(weights=dict.fromkeys(FEATURES, "1")), "they must be numbers"),
+        (damaged(weights=dict.fromkeys(FEATURES, True)), "they must be numbers"),
+        (damaged(weights=dict.fromkeys(FEATURES, float("nan"))), "give 12 finite numbers"),
+        (damaged(weights=dict.fromkeys(FEATURES, 10**400)), "agent.json"),
+        (damaged(provenance=3), "the provenance 3"),
+        (damaged(trust="much"), "the trust 'much'"),
+        (damaged(trust=2.0), "trust in what is remembered is 2.0"),
+        (damaged(kept="f9"), "'f9'"),
+        (damaged(max_wait_s=-1.0), "longest wait is -1.0 s"),
+        (damaged(max_wait_s="long"), "agent.json"),
+        (damaged(kept=["f1"]), "agent.json"),
+        (damaged(memory=None), "its memory is not one of"),
+        (damaged(memory={"usual": {"0": [1.0]}, "users": {}}), "agent.json"),
+        (damaged(memory={"usual": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
+        (damaged(memory={"usual": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
+    ],
+)
+def test_a_damaged_file_is_an_error_in_words(tmp_path, text, words):
+    path = tmp_path / "agent.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        load_agent(path)
+
+
+def test_no_file_and_no_text(tmp_path):
+    with pytest.raises(InputError, match="train one with kilowait train"):
+        load_agent(tmp_path / "none.json")
+    (tmp_path / "agent.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="holds no agent"):
+        load_agent(tmp_path / "agent.json")
+    with pytest.raises(InputError, match="cannot write the agent"):
+        LinearAgent(np.ones(12)).save(tmp_path / "agent.json" / "below.json")

@@ -1,0 +1,81 @@
+"""The search's score looks at what users asked for; a prediction counts as a few ended jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents import LinearAgent
+from kilowait.agents.linear_batch import usual_weights
+from kilowait.agents.linear_batch.score import FORETOLD, SHRINK, recalled
+from kilowait.agents.user_history import Memory, memories, parameters_for
+from kilowait.engine.interface import JOB
+from kilowait.jobs import JobTable
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(400, 32, load=1.0, seed=3, estimates="rounded").with_columns(user=np.arange(400) % 5)
+
+
+def starts(jobs, agent, machine=MACHINE):
+    return kw.simulate(jobs, machine, agent.rule, "easy").jobs()["start_s"]
+
+
+def test_memory_is_of_the_requests_and_requests_as_limits_change_nothing():
+    limited = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["estimate_s"])
+    told = limited.with_columns(estimate_s=JOBS["runtime_s"])
+    agent = LinearAgent(usual_weights(), memory=memories(JOBS, [200])[200])
+    same = LinearAgent(usual_weights(), memory=memories(told, [200])[200])
+    np.testing.assert_array_equal(starts(limited, same), starts(JOBS, agent))
+
+
+def waiting(told_s, before=()):
+    """One node: jobs of `before` seconds of user 0 end one after another, then users 0 and 1 have one waiting each."""
+    ran = [*before, *([10.0] if before else [100.0]), 600.0, 600.0]
+    ahead = len(ran) - 2
+    return JobTable(
+        job_id=range(1, len(ran) + 1),
+        submit_s=[float(n) for n in range(len(ran))],
+        runtime_s=ran,
+        limit_s=[3600.0] * len(ran),
+        estimate_s=[3600.0] * ahead + list(told_s),
+        planned_s=[3600.0] * len(ran),
+        nodes=[1] * len(ran),
+        user=[0] * (ahead - 1) + [2, 0, 1],
+    )
+
+
+def first(jobs):
+    begun = starts(jobs, LinearAgent(usual_weights()), kw.Cluster.from_nodes(1))
+    return int(np.argmin(begun[-2:]))
+
+
+def test_the_one_predicted_to_be_shorter_goes_first():
+    assert first(waiting([60.0, 1200.0])) == 0
+    assert first(waiting([1200.0, 60.0])) == 1
+
+
+def test_what_ended_since_outweighs_a_prediction():
+    assert first(waiting([700.0, 900.0])) == 0
+    assert first(waiting([700.0, 900.0], before=[3600.0] * 12)) == 1
+
+
+def test_a_prediction_counts_as_so_many_ended_jobs():
+    jobs = waiting([36.0, 3600.0])
+    parameters = parameters_for(usual_weights(), jobs, 1, Memory(), 0.0)
+
+    def told(estimate_s, quickness):
+        job = np.zeros(1, JOB)[0]
+        job["limit_s"], job["estimate_s"], job["quickness"], job["number"] = 3600.0, estimate_s, quickness, 1
+        return recalled()(job, 0.0, parameters)
+
+    usual, used, quick_usual, quick = told(36.0, 0.5)
+    assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
+    assert used == pytest.approx((SHRINK * usual + FORETOLD * np.log(0.01)) / (SHRINK + FORETOLD))
+    assert quick == pytest.approx((SHRINK * quick_usual + FORETOLD * 0.5) / (SHRINK + FORETOLD))
+
+
+def test_planners_use_predictions():
+    agent = LinearAgent(usual_weights())
+    told = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["runtime_s"])
+    assert not np.array_equal(starts(told, agent), starts(JOBS, agent))

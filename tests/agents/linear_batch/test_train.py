@@ -1,0 +1,135 @@
+"""Training on a small workload, and judging on what it has not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents import mean_bsld, train
+from kilowait.agents.evolution.objectives import mean_wait_s
+from kilowait.agents.evolution.training_windows import Known
+from kilowait.agents.linear_batch.train import _relative
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.comparison import split
+
+CLUSTER = kw.Cluster.from_nodes(64)
+SMALL = {"generations": 4, "population": 6, "windows": 3, "window_jobs": 150}
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    return kw.lublin(2000, 64, load=1.0, seed=5, estimates="rounded")
+
+
+@pytest.fixture(scope="module")
+def parts(jobs):
+    found = split(jobs)
+    return found.train, found.validation
+
+
+def test_same_seed_same_weights_on_any_number_of_threads(parts):
+    found = [
+        train(*parts, CLUSTER, seed=seed, threads=threads, **SMALL)
+        for seed, threads in ((0, 1), (0, 3), (1, 1))
+    ]
+    weights = [agent.weights.tobytes() for agent, _ in found]
+    histories = [[g.training for g in history] for _, history in found]
+    assert weights[0] == weights[1]
+    assert histories[0] == histories[1] != histories[2]
+
+
+def test_it_learns_what_there_is_to_learn(jobs, parts):
+    """Asked to make long jobs go first, it must turn the order it starts with (smallest area first) round."""
+
+    def long_ones_wait(log):
+        records = log.jobs()
+        return float(np.average(records["wait_s"], weights=records["run_s"] ** 2)) + 1.0
+
+    agent, history = train(
+        *parts,
+        CLUSTER,
+        seed=0,
+        objective=long_ones_wait,
+        generations=15,
+        population=8,
+        windows=3,
+        window_jobs=200,
+    )
+    assert history[-1].best < 0.9
+    assert agent.provenance["objective"] == "long_ones_wait"
+    later = split(jobs).test
+    ours, theirs = (long_ones_wait(kw.simulate(later, CLUSTER, who, "easy")) for who in (agent, "saf"))
+    assert ours < 0.9 * theirs
+
+
+def test_a_rule_that_is_surely_better_is_kept(jobs, parts):
+    """Where all that counts is who came first, no search beats first come, first served."""
+
+    def disorder(log):
+        records = log.jobs()
+        return 1.0 + float(np.maximum(0.0, -np.diff(records["start_s"])).mean())
+
+    agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
+    assert agent.kept == "fcfs"
+    ours, theirs = (kw.simulate(jobs, CLUSTER, who).jobs()["start_s"] for who in (agent.rule, "fcfs"))
+    assert np.array_equal(ours, theirs)
+
+
+def test_what_it_remembers_are_the_jobs_it_was_given(parts):
+    first, second = (
+        part.with_columns(user=np.arange(len(part)) % 3 + shift)
+        for part, shift in zip(parts, (0, 2), strict=True)
+    )
+    agent, _ = train(first, second, CLUSTER, seed=0, **SMALL)
+    assert sorted(agent.memory.users) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_window_knows_nothing_of_what_comes_later(parts):
+    """Whatever later jobs are changed into, what is known at its beginning stays the same."""
+    jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
+    changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
+    for lag in (0, 50, 400):
+        one, other = (Known(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
+        assert np.array_equal(one, other)
+    later = Known(changed, CLUSTER, 150).lagging(900, 0).parameters
+    assert not np.array_equal(later, Known(jobs, CLUSTER, 150).lagging(900, 0).parameters)
+
+
+def test_training_reports_and_records(parts):
+    heard = []
+    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=heard.append, **SMALL)
+    assert heard == history
+    assert [g.number for g in history] == [1, 2, 3, 4]
+    assert history[-1].best in (1.0, pytest.approx(agent.provenance["validation_relative_to_start"]))
+    assert np.isfinite(history[-1].validation)
+    assert agent.provenance["seed"] == 0
+    assert agent.provenance["trace"] == "a log"
+    assert agent.provenance["trained_on_jobs"] == 1200
+
+
+def test_objectives_are_those_of_the_metrics(jobs):
+    log = kw.simulate(jobs, CLUSTER, "sjf", "easy")
+    assert mean_bsld(log) == pytest.approx(kw.metrics(log)["mean_bsld"], rel=1e-12)
+    assert mean_wait_s(log) == pytest.approx(kw.metrics(log)["mean_wait_s"], rel=1e-12)
+
+
+def test_relative_prefers_neither_of_two_equals():
+    assert _relative(np.array([2.0, 1.0]), np.array([1.0, 2.0])) == pytest.approx(1.0)
+    assert _relative(np.array([0.0, 5.0]), np.array([0.0, 10.0])) == pytest.approx(0.5**0.75)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "words"),
+    [
+        ({"objective": "mean_bslt"}, UnknownNameError, "did you mean 'mean_bsld'"),
+        ({"window_jobs": 1500}, InputError, "does not fit into a part of 1,200"),
+        ({"generations": 0}, InputError, "0 generations"),
+        ({"windows": 0}, InputError, "0 windows"),
+        ({"population": 2}, InputError, "at least 4"),
+        ({"seed": -1}, InputError, "must be 0 or more"),
+    ],
+)
+def test_impossible_trainings_are_refused(parts, changes, problem, words):
+    with pytest.raises(problem, match=words):
+        train(*parts, CLUSTER, **{"seed": 0, **SMALL, **changes})

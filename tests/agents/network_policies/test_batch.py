@@ -1,0 +1,124 @@
+"""Networks as policies: inside the engine and asked from outside."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents.network_policies.batch import (
+    NetworkAgent,
+    asked_as,
+    exported,
+    network_agent,
+)
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.rl.agent_file import save_network
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.validation import figures
+from kilowait.engine.settings import Settings
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.rollout import play
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError
+from tests.envs.workloads import crowded
+
+MACHINE = kw.Cluster.from_nodes(16)
+
+
+@pytest.mark.parametrize("make", [network, q_network])
+@pytest.mark.parametrize("order", ["agent", "saf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_inside_the_engine_it_decides_as_outside(make, order, seed):
+    asking = Asking(slots=24, backfill_order=order)
+    net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
+    jobs = crowded(120, seed)
+    inside = NetworkAgent(net, asking).played(jobs, MACHINE, Settings("easy"))
+    outside = play(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
+    assert (
+        inside.jobs()["start_s"].tolist()
+        != kw.simulate(jobs, MACHINE, "fcfs", "easy").jobs()["start_s"].tolist()
+    )
+
+
+def test_simulate_takes_it_as_any_policy():
+    asking = Asking(slots=16)
+    agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
+    log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
+    assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
+    with pytest.raises(InputError, match="brings its own"):
+        kw.simulate(crowded(60, 1), MACHINE, agent, "easy", backfill_order="sjf")
+
+
+def test_a_file_brings_back_the_same_decisions(tmp_path):
+    asking = Asking(slots=16, backfill_order="agent", max_wait_s=4000.0)
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    agent = network_agent(tmp_path / "agent.pt")
+    jobs = crowded(90, 2)
+    assert agent.asking == asking
+    assert np.array_equal(
+        kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"],
+        kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
+    )
+    save_network(net, tmp_path / "bare.pt")
+    with pytest.raises(InputError, match="how it was asked"):
+        network_agent(tmp_path / "bare.pt")
+
+
+def test_what_does_not_fit_into_the_engine_is_not_exported():
+    assert exported(network(Asking(hold=True).seen, "kernel")) is None
+    assert exported(network(Asking().seen, "attention")) is None
+
+
+def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
+    lonely = kw.JobTable(
+        job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
+    )
+    vec = BatchVectorEnv(2, jobs=lonely, cluster=MACHINE, episode_jobs=3, slots=4, autoreset_mode="SameStep")
+    assert figures(network(vec.seen, "kernel", width=8), vec, [0, 3]).tolist() == [0.0, 0.0]
+    assert vec.board.stack.clock["segments"].tolist() == [[3], [3]], "every job started once"
+
+
+def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
+    jobs = crowded(count, seed)
+    estimate = np.maximum(jobs["estimate_s"], 1.0)
+    return jobs.with_columns(planned_s=estimate * 1.5, limit_s=estimate * 4, quickness=np.full(count, 0.3))
+
+
+def test_a_network_that_is_told_what_predictions_know(tmp_path):
+    asking = Asking(slots=16, backfill_order="agent", told=True)
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    agent = network_agent(tmp_path / "agent.pt")
+    assert agent.asking.told and exported(agent.network) is not None
+    inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
+    outside = play(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    assert np.array_equal(inside, outside.jobs()["start_s"])
+    quicker = predicted().with_columns(quickness=np.linspace(0.01, 1, 60))
+    assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
+    with pytest.raises(InputError, match="these jobs bring none"):
+        kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
+
+
+def test_agents_from_before_predictions_were_shown_still_play(tmp_path):
+    # What files said then: no word of predictions, and these columns.
+    asked = {
+        "slots": 16,
+        "backfill": "easy",
+        "backfill_order": "agent",
+        "walltime": "extend",
+        "placement": "first",
+        "outlived": "double",
+        "max_wait_s": None,
+        "hold": False,
+        "graph": False,
+    }
+    names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
+    asking = Asking(slots=16, backfill_order="agent")
+    assert asking.seen.features == names and asked_as(asking) == asked
+    net = network(asking.seen, "kernel", seed=3, width=16)
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked})
+    agent = network_agent(tmp_path / "agent.pt")
+    assert not agent.asking.told
+    for jobs in (crowded(60, 1), predicted()):
+        assert np.isfinite(kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"]).all()

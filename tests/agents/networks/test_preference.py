@@ -1,0 +1,146 @@
+"""One network for every preference between terms of the reward."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents import PPOSettings, Sizes, train_ppo
+from kilowait.agents.network_policies.batch import (
+    NetworkAgent,
+    asked_as,
+    exported,
+    network_agent,
+)
+from kilowait.agents.network_policies.gpu import GpuNetworkAgent
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.networks.preference import preferred
+from kilowait.agents.pareto import front_figures, units_of, weighed
+from kilowait.agents.rl.agent_file import save_network
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.agents.rl.validation import figures_of
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.gpu.batched_sim import GpuAsking
+from kilowait.envs.preferences import lattice
+from kilowait.envs.rollout import play
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.pareto import undominated
+from tests.agents.support.two_user_env import best_figures, two_users
+from tests.envs.workloads import crowded
+
+MACHINE = kw.Cluster.from_nodes(16)
+UNITS = {"slowdown": 5.0, "wait": 0.1, "sla": 1.0}
+
+
+def batch(copies=6, *, graph=False, jobs=None, **how):
+    return BatchVectorEnv(
+        copies, jobs=crowded(200, 0) if jobs is None else jobs, cluster=MACHINE, episode_jobs=40, slots=16,
+        autoreset_mode="SameStep", backfill_order="agent", threads=1, graph=graph, **how,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [network, q_network])
+@pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
+def test_a_fixed_preference_decides_as_one_that_is_told(make, kind):
+    vec = batch(preferences=UNITS, graph=kind == "gat")
+    told = make(vec.seen, kind, seed=1, width=16)
+    plain = batch(graph=kind == "gat")
+    first = np.arange(6) * 30
+    choices = []
+    for weights in lattice(3, 1):
+        fixed = preferred(told, dict(zip(UNITS, weights, strict=True)))
+        seen, _ = vec.reset(options={"first": first, "preference": weights})
+        without, _ = plain.reset(options={"first": first})
+        for _ in range(25):
+            actions = greedy_actions(told, seen)
+            assert np.array_equal(actions, greedy_actions(fixed, without))
+            choices.append(tuple(actions))
+            seen, without = vec.step(actions)[0], plain.step(actions)[0]
+    assert len(set(choices)) > 10
+
+
+def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_way():
+    asking = Asking(slots=16, backfill_order="agent")
+    vec = batch(preferences=UNITS)
+    told = network(vec.seen, "kernel", seed=2, width=16)
+    agent, jobs, logs = NetworkAgent(told, asking), crowded(150, 4), []
+    assert agent.preferences == tuple(UNITS)
+    for weights in lattice(3, 1):
+        mine = agent.prefer(**dict(zip(UNITS, weights, strict=True)))
+        assert exported(mine.network) is not None and mine.preferences == ()
+        inside = kw.simulate(jobs, MACHINE, mine, "easy").jobs()["start_s"]
+
+        def outside(seen, weights=weights):
+            summary = np.concatenate([seen["summary"], weights.astype(np.float32)[None]], axis=1)
+            return greedy_actions(told, {**seen, "summary": summary})
+
+        assert np.array_equal(inside, play(jobs, MACHINE, outside, asking=asking).jobs()["start_s"])
+        logs.append(tuple(inside))
+    assert len(set(logs)) > 1
+    assert np.array_equal(
+        kw.simulate(jobs, MACHINE, agent.prefer(slowdown=3, wait=1), "easy").jobs()["start_s"],
+        kw.simulate(jobs, MACHINE, agent.prefer(wait=0.25, slowdown=0.75), "easy").jobs()["start_s"],
+    )
+
+
+def test_errors_name_what_is_missing(tmp_path):
+    asking = Asking(slots=16)
+    told = network(batch(preferences=UNITS).seen, "kernel", width=16)
+    agent = NetworkAgent(told, asking, "mine")
+    with pytest.raises(
+        InputError, match=r"agent 'mine' weighs slowdown and wait and sla .*:prefer=slowdown=0.33"
+    ):
+        kw.simulate(crowded(30, 1), MACHINE, agent, "easy")
+    with pytest.raises(UnknownNameError, match="unknown preference 'waits'; did you mean 'wait'"):
+        agent.prefer(waits=1)
+    with pytest.raises(InputError, match="takes no preference"):
+        agent.prefer(wait=1).prefer(sla=1)
+    with pytest.raises(InputError, match="no term is preferred"):
+        agent.prefer()
+    save_network(told, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    again = network_agent(tmp_path / "agent.pt")
+    assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
+    gpu = GpuNetworkAgent(told, GpuAsking(slots=16))
+    with pytest.raises(InputError, match="has been told nothing"):
+        gpu.played_on(crowded(30, 1), MACHINE, None, None, None)
+
+
+def test_units_are_what_saf_reaches():
+    jobs = crowded(200, 0)
+    vec = batch(3, reward={"wait": 1.0})
+    units = units_of(vec, [0, 50, 100], ["wait", "sla"])
+    waits = [
+        kw.simulate(jobs[lo : lo + 40], MACHINE, "saf", "easy").jobs()["wait_s"].mean() for lo in (0, 50, 100)
+    ]
+    assert units["wait"] == pytest.approx(np.mean(waits) / 3600)
+    assert units["sla"] == 1.0, "nobody waits four hours here"
+    with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'"):
+        units_of(vec, [0, 50, 100], ["wiat", "sla"])
+
+
+def test_one_network_learns_the_best_choice_under_every_preference():
+    jobs, cluster, first = two_users()
+    how = {"jobs": jobs, "cluster": cluster, "episode_jobs": 5, "slots": 6, "backfill": "none", "threads": 1}
+    units = {"slowdown": 1.0, "fairness": 1.0}
+    vec = BatchVectorEnv(64, autoreset_mode="SameStep", preferences=units, **how)
+    settings = PPOSettings(
+        total_steps=80_000, rollout=16, epochs=4, minibatches=4, learning_rate=3e-3, discount=1.0, trace=1.0,
+        entropy=0.01, sizes=Sizes(width=32), validate_every=10,
+    )  # fmt: skip
+    checks = BatchVectorEnv(len(first), autoreset_mode="SameStep", **how)
+    trained = train_ppo(
+        vec, settings, seed=1, threads=1, validate=lambda net: weighed(net, checks, first, units)
+    ).network
+    preferences = lattice(2, 10)
+    figures = front_figures(trained, checks, first, preferences)
+    best = best_figures(jobs, first, preferences)
+    for end in (0, -1):  # the right choice, in all episodes or all but one
+        right = np.isclose(figures[end] @ preferences[end], best[end] @ preferences[end], rtol=1e-9)
+        assert right.sum() >= len(first) - 1
+    means, least = figures.mean(axis=1), best.mean(axis=1)
+    lost = (means * preferences).sum(axis=1) / (least * preferences).sum(axis=1)
+    assert lost.max() < 1.05 and lost[[0, -1]].max() < 1.01
+    assert (np.diff(means[:, 0]) >= 0).all() and (np.diff(means[:, 1]) <= 0).all()
+    assert undominated(means).all() and len(np.unique(means[:, 0])) > 3
+    other = figures_of(preferred(trained, {"fairness": 1}), checks, first)
+    assert np.array_equal(other[:, [0, 3]], figures[-1])

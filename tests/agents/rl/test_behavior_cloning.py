@@ -1,0 +1,195 @@
+"""Imitation before reinforcement: the network comes to choose what its teacher chooses."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import kilowait as kw
+from kilowait.agents.network_policies.batch import NetworkAgent
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.rl.behavior_cloning import (
+    HISTORY,
+    ImitationSettings,
+    _choice_loss,
+    imitate,
+)
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.envs.gpu.vector_env import GpuVectorEnv
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.experts import lessons_by
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.synth import gpu_workload
+
+MACHINE = kw.Cluster.from_nodes(64)
+JOBS = kw.lublin(3000, 64, load=1.1, seed=3)
+GPUS = kw.Cluster.preset("gpu-mixed")
+GPU_JOBS = gpu_workload(500, GPUS, load=1.1, seed=2)
+
+
+def batch(jobs, copies=16, **how):
+    return BatchVectorEnv(
+        copies, jobs=jobs, cluster=MACHINE, episode_jobs=100, slots=32, autoreset_mode="SameStep",
+        backfill_order="agent", **how,
+    )  # fmt: skip
+
+
+def agreement(agent, lessons, steps=60) -> float:
+    """Share of the teacher's choices on other jobs that the greedy network makes too."""
+    seen, _ = lessons.vec.reset(seed=5)
+    same = []
+    for _ in range(steps):
+        wanted = lessons.choose()
+        same.append(greedy_actions(agent, seen) == wanted)
+        seen = lessons.vec.step(wanted)[0]
+    lessons.close()
+    return float(np.mean(same))
+
+
+@pytest.mark.parametrize("make", [network, q_network])
+def test_taught_by_saf_it_chooses_as_saf_on_later_jobs(make):
+    lessons = lessons_by("saf", batch(JOBS[:2000]), MACHINE)
+    agent = make(lessons.vec.spec_of_observation, width=32)
+    before = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
+    history = imitate(agent, lessons, ImitationSettings("saf", 16_000), algorithm="any", seed=1)
+    lessons.close()
+    after = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
+    assert before < 0.8 and after > 0.9
+    slowdown = {
+        name: kw.metrics(kw.simulate(JOBS[2000:], MACHINE, who, "easy"))["mean_bsld"]
+        for name, who in (
+            ("agent", NetworkAgent(agent, lessons.vec.asking)),
+            ("saf", "saf"),
+            ("fcfs", "fcfs"),
+        )
+    }
+    assert abs(slowdown["agent"] - slowdown["saf"]) < 0.1 * (slowdown["fcfs"] - slowdown["saf"])
+    assert history[-1].losses["agreement"] > 0.85 > history[0].losses["agreement"]
+
+
+def test_on_placed_nodes_it_learns_srtf():
+    def vec(jobs):
+        return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, slots=16, autoreset_mode="SameStep")
+
+    lessons = lessons_by("srtf", vec(GPU_JOBS[:300]), GPUS)
+    agent = network(lessons.vec.spec_of_observation, width=32)
+    imitate(agent, lessons, ImitationSettings("srtf", 8_000), algorithm="any", seed=1)
+    lessons.close()
+    assert agreement(agent, lessons_by("srtf", vec(GPU_JOBS[300:]), GPUS)) > 0.9
+
+
+def test_a_rule_that_teaches_on_placed_nodes_plays_as_the_engine_would():
+    vec = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=80, autoreset_mode="Disabled")
+    lessons = lessons_by("sjf", vec, GPUS)
+    vec.reset(options={"first": 0})
+    while not vec.step(lessons.choose())[2][0]:
+        pass
+    played = vec.board.stack.fate["start_s"][0, :80].copy()
+    log = kw.simulate(GPU_JOBS[:80], GPUS, "sjf", "skip")
+    assert np.array_equal(played, log.jobs()["start_s"])
+    lessons.close()
+
+
+def test_the_margin_asks_no_more_than_it_says():
+    asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).seen)
+    scores = torch.tensor([[1.0, 0.1, -torch.inf], [1.0, 0.9, -torch.inf], [0.0, 3.0, -torch.inf]])
+    loss = _choice_loss(asked, scores, torch.tensor([0, 0, 0]), margin=0.8)
+    assert loss.tolist() == pytest.approx([0.0, 0.7, 3.8])
+
+
+QUICK = Learning(
+    steps=16 * 4 * 4,
+    envs=4,
+    episode_jobs=40,
+    slots=16,
+    windows=2,
+    window_jobs=60,
+    teacher="saf",
+    teacher_steps=32 * 4 * 14,
+    settings={"rollout": 16, "validate_every": 2, "checkpoint_every": 2},
+)
+
+
+def trained(folder, how=QUICK, **more):
+    return learn(JOBS[:300], JOBS[300:500], MACHINE, how, folder=folder, **more)
+
+
+class Killed(Exception):
+    pass
+
+
+OF_VALUES = {**QUICK.settings, "gradient_steps": 1, "batch": 16, "learning_starts": 64, "capacity": 500}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Trainings nobody killed, by algorithm."""
+    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", settings=OF_VALUES)}
+    return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in how.items()}
+
+
+@pytest.mark.parametrize(
+    ("algo", "when"),
+    [
+        ("ppo", ("imitation", 12)),
+        ("ppo", ("imitation", 14)),
+        ("ppo", ("after", 3)),
+        ("d3qn", ("imitation", 12)),
+    ],
+)
+def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, undisturbed, algo, when):
+    how, whole, history = undisturbed[algo]
+    stage, number = when
+
+    def kill(update):
+        if update.number == number and ("imitation" in update.losses) == (stage == "imitation"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "cut", how, progress=kill)
+    seen = []
+    resumed, again = trained(tmp_path / "cut", how, resume=True, progress=seen.append)
+    first = seen[0].number if "imitation" in seen[0].losses else -seen[0].number
+    assert first == {("imitation", 12): 11, ("imitation", 14): -1, ("after", 3): -3}[when]
+    one, other = whole.network.state_dict(), resumed.network.state_dict()
+    assert len(again) == len(history) and all(torch.equal(one[name], other[name]) for name in one)
+    assert whole.provenance["learning"]["teacher"] == "saf"
+    told = json.loads((tmp_path / "cut" / HISTORY).read_text())
+    assert len(told["updates"]) == 14 and told["teacher"] == "saf"
+
+
+def test_what_was_learned_from_the_teacher_is_not_lost_to_worse(tmp_path):
+    how = replace(QUICK, settings={**QUICK.settings, "learning_rate": 0.5})  # which ruins any network
+    agent, history = trained(tmp_path / "run", how)
+    assert (
+        max(update.validation for update in history if update.validation == update.validation)
+        > history[-1].best
+    )
+    assert agreement(agent.network, lessons_by("saf", taught_vec(), MACHINE), 30) > 0.8
+
+
+def taught_vec():
+    return BatchVectorEnv(
+        4, jobs=JOBS[300:500], cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep",
+        backfill_order="agent",
+    )  # fmt: skip
+
+
+def test_what_is_wrong_is_told(tmp_path):
+    for teacher, error, words in (
+        ("saff", UnknownNameError, "did you mean 'saf'"),
+        ("lookahead:base=saf:widht=3", UnknownNameError, "did you mean 'width'"),
+        ("fair_share", InputError, "usage of others"),
+    ):
+        with pytest.raises(error, match=words):
+            trained(tmp_path / "x", replace(QUICK, teacher=teacher))
+    gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
+    for teacher, words in (("lookahead", "rehearses no placed nodes"), ("wfp3", "changes while jobs wait")):
+        with pytest.raises(InputError, match=words):
+            lessons_by(teacher, gpu, GPUS)
+    trained(tmp_path / "saf")
+    with pytest.raises(InputError, match="was trained with warm start"):
+        trained(tmp_path / "saf", replace(QUICK, teacher="sjf"), resume=True)

@@ -1,0 +1,153 @@
+"""The small pieces: scales, prices, projections, carrying, settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from kilowait.agents.algorithms import A2CSettings, D3QNSettings, PPOSettings, SACSettings
+from kilowait.agents.algorithms.sac import target_entropy
+from kilowait.agents.rl.categorical_returns import projected
+from kilowait.agents.rl.device import Carrier, Draws, computing
+from kilowait.agents.rl.env_protocol import check_vector, final_observation
+from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
+from kilowait.agents.rl.lagrangian import Dual
+from kilowait.agents.rl.results import TrainingError
+from kilowait.errors import InputError, UnknownNameError
+from tests.agents.support.two_job_env import TwoJobs
+
+
+def test_the_scale_is_the_deviation_of_discounted_returns():
+    random = np.random.default_rng(0)
+    rewards, done = random.normal(3, 5, (50, 4)), random.random((50, 4)) < 0.1
+    scale, seen, running = ReturnScale(4, 0.9), [], np.zeros(4)
+    for reward, over in zip(rewards, done, strict=True):
+        scale.step(reward, over)
+        running = 0.9 * running + reward
+        seen.append(running.copy())
+        running[over] = 0
+    assert scale.divisor == pytest.approx(np.std(seen))
+
+
+def test_the_price_follows_the_cost():
+    dual = Dual(limit=2.0, rate=0.1)
+    dual.move(3.0)
+    assert dual.multiplier == pytest.approx(0.05)
+    dual.move(float("nan"))
+    assert dual.multiplier == pytest.approx(0.05)
+    dual.move(0.0)
+    assert dual.multiplier == 0.0  # never below
+    nought = Dual(limit=0.0, rate=0.1)
+    nought.move(5.0)
+    assert nought.multiplier == 0.5
+
+
+def test_costs_are_summed_over_episodes():
+    episodes = Episodes(2, "watts")
+    episodes.step({"watts": np.array([1.0, 2.0])}, np.array([False, False]))
+    episodes.step({"watts": np.array([1.0, 2.0])}, np.array([True, False]))
+    assert episodes.means()["cost"] == 2.0
+    episodes.step({"watts": np.array([7.0, 2.0])}, np.array([True, True]))
+    assert episodes.means()["cost"] == (7 + 6) / 2
+    with pytest.raises(InputError, match="infos has no cost 'joules'; this environment gives watts"):
+        Episodes(2, "joules").step({"watts": np.zeros(2)}, np.zeros(2, bool))
+
+
+def test_projection_keeps_probability_and_mean():
+    support = torch.linspace(-10, 10, 51)
+    random = torch.Generator().manual_seed(0)
+    after = torch.rand(20, 51, generator=random).softmax(-1)
+    rewards, discounts = torch.rand(20, generator=random), torch.full((20,), 0.5)
+    found = projected(support, rewards, discounts, after)
+    torch.testing.assert_close(found.sum(-1), torch.ones(20))
+    torch.testing.assert_close(found @ support, rewards + 0.5 * (after @ support), atol=1e-4, rtol=1e-4)
+
+
+def test_projection_beyond_the_last_atom_and_at_an_end():
+    support = torch.tensor([-1.0, 0.0, 1.0])
+    after = torch.tensor([[0.2, 0.3, 0.5]] * 2)
+    found = projected(support, torch.tensor([9.0, -0.5]), torch.tensor([1.0, 0.0]), after)
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))
+
+
+def test_the_wanted_entropy_counts_allowed_actions():
+    mask = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 1], [0, 1, 0, 0]], dtype=torch.int8)
+    assert target_entropy(mask, 0.5).tolist() == pytest.approx([0.5 * np.log(4), 0.5 * np.log(2), 0.0])
+
+
+def test_final_observations_come_in_two_forms():
+    rows = np.array([{"jobs": np.array([1.0])}, None, {"jobs": np.array([3.0])}])
+    which = np.array([0, 2])
+    assert final_observation({"final_obs": rows}, which)["jobs"].tolist() == [[1.0], [3.0]]
+    stacked = {"final_obs": {"jobs": np.array([[1.0], [2.0], [3.0]])}}
+    assert final_observation(stacked, which)["jobs"].tolist() == [[1.0], [3.0]]
+    with pytest.raises(InputError, match="cut off .* no 'final_obs'"):
+        final_observation({}, which)
+
+
+def test_a_mask_without_an_action_is_named():
+    seen, _ = TwoJobs(3).reset(seed=0)
+    seen["mask"][1] = 0
+    with pytest.raises(TrainingError, match="environment 1 shows waiting jobs and allows no action at all"):
+        Carrier(torch.device("cpu"))(seen)
+
+
+def test_where_nobody_waits_there_is_one_thing_to_do():
+    seen, _ = TwoJobs(3).reset(seed=0)
+    seen["mask"][1], seen["jobs"][1] = 0, 0
+    found = Carrier(torch.device("cpu"))(seen)["mask"]
+    assert found[1].tolist() == [1] + [0] * 8 and not seen["mask"][1].any()
+    assert found[[0, 2]].tolist() == seen["mask"][[0, 2]].tolist()
+
+
+def test_environments_that_would_go_wrong_in_silence():
+    class NextStep(TwoJobs):
+        metadata = {"autoreset_mode": "NEXT_STEP"}
+
+    class Forgetful(TwoJobs):
+        snapshot = property()  # type: ignore[assignment]
+
+    check_vector(TwoJobs(1), kept=True)
+    check_vector(Forgetful(1), kept=False)
+    with pytest.raises(InputError, match="resets by NEXT_STEP; learning needs AutoresetMode.SAME_STEP"):
+        check_vector(NextStep(1), kept=False)
+    with pytest.raises(InputError, match=r"Forgetful has no snapshot\(\) and restore\(\)"):
+        check_vector(Forgetful(1), kept=True)
+
+
+def test_draws_are_named_and_can_be_kept():
+    cpu = torch.device("cpu")
+    one, same, other = Draws(0, "a", cpu), Draws(0, "a", cpu), Draws(0, "b", cpu)
+    first = torch.rand(3, generator=one.generator)
+    assert torch.equal(first, torch.rand(3, generator=same.generator))
+    assert not torch.equal(first, torch.rand(3, generator=other.generator))
+    kept = one.state_dict()
+    later = torch.rand(3, generator=one.generator)
+    other.load_state_dict(kept)
+    assert torch.equal(torch.rand(3, generator=other.generator), later)
+
+
+def test_devices_and_threads():
+    with computing("cpu", 1):
+        assert torch.get_num_threads() == 1
+    with pytest.raises(UnknownNameError, match="unknown device 'gpu'"), computing("gpu", None):
+        pass
+    with pytest.raises(InputError, match="0 threads"), computing("cpu", 0):
+        pass
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="torch finds no CUDA here"), computing("cuda", None):
+            pass
+
+
+@pytest.mark.parametrize("settings", [PPOSettings, A2CSettings, D3QNSettings, SACSettings])
+def test_settings_that_cannot_work(settings):
+    settings()
+    with pytest.raises(InputError, match="rollout is 0; it must be at least 1"):
+        settings(rollout=0)
+    with pytest.raises(InputError, match="discount is 1.5; it must be from 0 to 1"):
+        settings(discount=1.5)
+    with pytest.raises(InputError, match="learning_rate is nan; it must be above 0"):
+        settings(learning_rate=float("nan"))
+    with pytest.raises(UnknownNameError, match="unknown precision 'fp8'"):
+        settings(precision="fp8")

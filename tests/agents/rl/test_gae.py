@@ -1,0 +1,80 @@
+"""Advantages and returns against sums written out by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kilowait.agents.rl.gae import generalised_advantages, n_step_returns
+
+REWARDS = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+VALUES = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
+AFTER = torch.tensor([[20.0], [30.0], [40.0], [50.0]])
+NO = torch.zeros(4, 1, dtype=torch.bool)
+RANDOM = torch.Generator().manual_seed(0)
+
+
+def at(*steps: int) -> torch.Tensor:
+    flags = NO.clone()
+    flags[list(steps)] = True
+    return flags
+
+
+def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
+    found = generalised_advantages(REWARDS, VALUES, after, terminated, truncated, discount=0.9, trace=trace)
+    return found.flatten().tolist()
+
+
+def test_by_hand():
+    d = [1 + 18 - 10, 2 + 27 - 20, 3 + 36 - 30, 4 + 45 - 40]  # surprises; 0.9 * 0.5 of the next one is added
+    a3 = d[3]
+    a2 = d[2] + 0.45 * a3
+    a1 = d[1] + 0.45 * a2
+    assert advantages() == pytest.approx([d[0] + 0.45 * a1, a1, a2, a3])
+    assert advantages(trace=0.0) == pytest.approx(d)
+
+
+def test_an_end_cuts_and_is_worth_nothing():
+    found = advantages(terminated=at(1))
+    assert found[1] == pytest.approx(2 - 20)
+    assert found[0] == pytest.approx(9 + 0.45 * (2 - 20))
+    assert found[2:] == pytest.approx(advantages()[2:])
+
+
+def test_a_cut_keeps_the_value_of_the_last_state():
+    after = AFTER.clone()
+    after[1] = 7.0  # of the final observation
+    found = advantages(truncated=at(1), after=after)
+    assert found[1] == pytest.approx(2 + 0.9 * 7 - 20)
+    assert found[0] == pytest.approx(9 + 0.45 * found[1])
+
+
+def test_what_is_behind_an_end_may_be_anything():
+    after = AFTER.clone()
+    after[1] = torch.nan
+    assert advantages(terminated=at(1), after=after) == pytest.approx(advantages(terminated=at(1)))
+
+
+def returns(n, terminated=NO, truncated=NO):
+    return n_step_returns(REWARDS, AFTER, terminated, truncated, discount=0.5, n=n).flatten().tolist()
+
+
+def test_n_steps_by_hand():
+    assert returns(1) == [1 + 10, 2 + 15, 3 + 20, 4 + 25]
+    assert returns(2) == [1 + 1 + 7.5, 2 + 1.5 + 10, 3 + 2 + 12.5, 29]
+    assert returns(4) == returns(9) == [1 + 1 + 0.75 + 0.5 + 50 / 16, 2 + 1.5 + 1 + 6.25, 17.5, 29]
+
+
+def test_n_steps_stop_at_an_end_or_a_cut():
+    assert returns(3, terminated=at(1)) == [1 + 1, 2, 3 + 2 + 12.5, 29]
+    assert returns(3, truncated=at(1)) == [1 + 1 + 7.5, 2 + 15, 3 + 2 + 12.5, 29]
+
+
+def test_long_returns_are_advantages_with_trace_one():
+    rewards, values, after = torch.randn(3, 20, 5, generator=RANDOM)
+    terminated, truncated = torch.rand(2, 20, 5, generator=RANDOM) < 0.1
+    # Between ends both look at the values of the same states: only then are they the same.
+    after[:-1] = torch.where((terminated | truncated)[:-1], after[:-1], values[1:])
+    full = generalised_advantages(rewards, values, after, terminated, truncated, discount=0.97, trace=1.0)
+    long = n_step_returns(rewards, after, terminated, truncated, discount=0.97, n=20)
+    torch.testing.assert_close(full + values, long)

@@ -1,0 +1,146 @@
+"""The ring and its tree: how often steps are drawn, what is looked ahead to, and what is never drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from kilowait.agents.rl.device import Carrier
+from kilowait.agents.rl.replay_buffer import Replay
+from kilowait.agents.rl.sum_tree import SumTree
+from kilowait.errors import InputError
+
+CPU = torch.device("cpu")
+
+
+def played(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), cuts=(), priority=0.0):
+    """A ring in which step t saw t (environment e: t + 100 e), did t and got t."""
+    ring = Replay(capacity, envs, Carrier(CPU), n=n, discount=discount, priority=priority)
+    for step in range(steps):
+        number = step + 100.0 * np.arange(envs)
+        ring.place({"summary": number[:, None].astype(np.float32), "mask": np.ones((envs, 1), np.int8)})
+        flags = [np.full(envs, step in which) for which in (ends, cuts)]
+        ring.commit(torch.from_numpy(number).long(), number, *flags)
+    return ring
+
+
+def rows(ring, count=4000):
+    """What can be drawn, by action: (reward, discount, what follows)."""
+    drawn = ring.draw(count, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn.actions.float(), drawn.observation["summary"][:, 0])
+    columns = (drawn.actions, drawn.rewards, drawn.discounts, drawn.following["summary"][:, 0])
+    return {int(a): (r, d, f) for a, r, d, f in zip(*(column.tolist() for column in columns), strict=True)}
+
+
+def test_the_tree_draws_by_weight():
+    weights = torch.tensor([1.0, 0.0, 3.0, 0.0, 4.0, 2.0])
+    tree = SumTree(6)
+    tree.put(torch.arange(6), weights)
+    assert tree.total == 10
+    drawn = tree.find(torch.rand(50_000, generator=torch.Generator().manual_seed(1)) * 10)
+    share = torch.bincount(drawn, minlength=6) / len(drawn)
+    assert (share - weights / 10).abs().max() < 0.01
+    assert tree.find(torch.tensor([10.0, 11.0])).tolist() == [
+        5,
+        5,
+    ]  # rounding goes to the last one with a weight
+
+
+def test_the_tree_sums_what_is_put_again():
+    random = torch.Generator().manual_seed(0)
+    tree, plain = SumTree(37), torch.zeros(37, dtype=torch.float64)
+    for _ in range(20):
+        leaves = torch.randperm(37, generator=random)[:9]
+        weights = torch.rand(9, generator=random, dtype=torch.float64)
+        tree.put(leaves, weights)
+        plain[leaves] = weights
+    assert tree.total.item() == pytest.approx(plain.sum().item())
+    edges = plain.cumsum(0)
+    mass = torch.rand(1000, generator=random, dtype=torch.float64) * plain.sum()
+    assert torch.equal(tree.find(mass), torch.searchsorted(edges, mass, right=True))
+
+
+def test_one_leaf():
+    tree = SumTree(1)
+    tree.put(torch.tensor([0]), 2.0)
+    assert tree.total == 2 and tree.find(torch.tensor([1.9])).tolist() == [0]
+
+
+def test_n_steps_ahead():
+    found = rows(played(6, n=3))
+    assert found == {
+        0: (0 + 0.5 + 0.5, 0.125, 3.0),
+        1: (1 + 1 + 0.75, 0.125, 4.0),
+        2: (2 + 1.5 + 1, 0.125, 5.0),
+    }
+
+
+def test_an_end_stops_the_look_ahead():
+    found = rows(played(7, n=3, ends=[2]))
+    assert {step: found[step][:2] for step in (0, 1, 2, 3)} == {
+        0: (0 + 0.5 + 0.5, 0.0),
+        1: (1 + 1, 0.0),
+        2: (2, 0.0),
+        3: (3 + 2 + 1.25, 0.125),
+    }
+
+
+def test_a_cut_is_left_out_and_looked_at_only_up_to_it():
+    found = rows(played(7, n=3, cuts=[2]))
+    assert set(found) == {0, 1, 3}
+    assert found[0] == (0 + 0.5, 0.25, 2.0)
+    assert found[1] == (1, 0.5, 2.0)
+    assert found[3] == (3 + 2 + 1.25, 0.125, 6.0)
+
+
+def test_the_ring_forgets_the_oldest():
+    ring = played(25, capacity=20, envs=2, n=2)  # 10 slots
+    assert set(rows(ring)) == {t + 100 * e for t in range(15, 23) for e in range(2)}
+    assert all(found[2] == step + 2 for step, found in rows(ring).items())
+    assert len(ring) == 16
+
+
+@pytest.mark.parametrize("priority", [0.0, 0.5, 1.0])
+def test_surprising_steps_are_drawn_more_often_and_count_less(priority):
+    ring = played(5, priority=priority)
+    ring.surprised(torch.arange(4), torch.tensor([1.0, 4.0, 9.0, 16.0]))
+    drawn = ring.draw(40_000, torch.Generator().manual_seed(0))
+    wanted = torch.tensor([1.0, 4.0, 9.0, 16.0]) ** priority
+    wanted /= wanted.sum()
+    share = torch.bincount(drawn.actions, minlength=4) / 40_000
+    assert (share - wanted).abs().max() < 0.005
+    weight = {int(a): w for a, w in zip(drawn.actions, drawn.weights.tolist(), strict=True)}
+    assert [weight[a] for a in range(4)] == pytest.approx((wanted[0] / wanted).tolist(), rel=1e-4)
+    # With their weights, all steps count the same: what is estimated is the plain mean.
+    mean = (drawn.weights * drawn.rewards).sum() / drawn.weights.sum()
+    plain = np.mean([0, 1, 2, 3])
+    assert mean.item() == pytest.approx(plain, abs=0.05)
+
+
+def test_new_steps_have_the_largest_priority():
+    ring = played(3, priority=1.0)
+    ring.surprised(torch.tensor([0]), torch.tensor([8.0]))
+    ring.place({"summary": np.array([[3.0]], np.float32), "mask": np.ones((1, 1), np.int8)})
+    ring.commit(torch.tensor([3]), np.array([3.0]), np.array([False]), np.array([False]))
+    assert ring.tree.get(torch.arange(3)).tolist() == pytest.approx([8.0, 1.0, 8.0])
+
+
+@pytest.mark.parametrize("steps", [4, 25])
+def test_a_state_brings_it_all_back(steps):
+    ring = played(steps, capacity=20, envs=2, n=2, priority=0.5)
+    ring.surprised(ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0]))
+    again = Replay(20, 2, Carrier(CPU), n=2, discount=0.5, priority=0.5)
+    again.load_state_dict(ring.state_dict())
+    assert torch.equal(again.tree.sums, ring.tree.sums)
+    one, other = (ring_.draw(50, torch.Generator().manual_seed(5)) for ring_ in (ring, again))
+    for name in ("actions", "rewards", "discounts", "weights", "places"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    assert torch.equal(one.following["summary"], other.following["summary"])
+
+
+def test_too_small_a_ring():
+    with pytest.raises(
+        InputError, match="keeps 2 of each of 10 environments; looking 3 ahead needs 5: a capacity of 50"
+    ):
+        Replay(20, 10, Carrier(CPU), n=3)

@@ -1,0 +1,154 @@
+"""What agents look at: shares add up, and what does not count has none."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import kilowait as kw
+from kilowait.agents.explanations import TYPICAL, explained_weights, typical
+from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.rl import integrated_gradients
+from kilowait.agents.rl.integrated_gradients import attributed, explained, met
+from kilowait.envs.vector_env import BatchVectorEnv
+from tests.envs.workloads import crowded
+
+NODES = 16
+MACHINE = kw.Cluster.from_nodes(NODES)
+JOBS = crowded(200, 3)
+FIRST = [0, 50, 100]
+
+
+def envs(kind="kernel", **more):
+    return BatchVectorEnv(
+        3, jobs=JOBS, cluster=MACHINE, episode_jobs=80, slots=12, backfill_order="agent", graph=kind == "gat",
+        autoreset_mode="SameStep", **more,
+    )  # fmt: skip
+
+
+def made(make, kind, vec):
+    """A network whose scores differ by something."""
+    net = make(vec.spec_of_observation, kind, seed=2, width=16)
+    with torch.no_grad():
+        net.outputs.job.weight.mul_(100 if make is network else 1)
+    return net.eval()
+
+
+@pytest.mark.parametrize("make", [network, q_network])
+@pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
+def test_shares_add_up_to_what_the_choice_gained(make, kind):
+    vec = envs(kind)
+    net = made(make, kind, vec)
+    found = met(net, vec, FIRST, most=60)
+    rows = np.arange(0, len(found), 7)
+    shares = attributed(net, found, rows, steps=256)
+    gained = shares.margin - shares.usual
+    assert np.abs(gained).max() > 0.01
+    sums = shares.job.sum(axis=1) + shares.summary.sum(axis=1)
+    assert np.abs(sums - gained).max() < 0.01 * np.abs(gained).max()
+    assert np.allclose(shares.margin, found.margin[rows], atol=1e-4)
+
+
+def test_what_does_not_count_has_no_share_and_the_sign_is_right():
+    vec = envs()
+    net = network(vec.spec_of_observation, "kernel", seed=0, width=16, depth=1)
+    with torch.no_grad():  # the score is one number of the job, and no more
+        for each in net.parameters():
+            each.zero_()
+        net.body.job.weight[0, 0] = -1.0
+        net.body.job.bias[0] = 10.0
+        net.outputs.job.weight[0, 0] = 1.0
+    told = explained(net, vec, FIRST, MACHINE)
+    assert [part.name for part in told.usual if part.mean > 0] == ["length"]
+    assert told.usual[0].leaning == pytest.approx(-1.0, rel=1e-3)
+    for case in told.cases:
+        length = next(part for part in case.parts if part.name == "length")
+        assert length.moved == pytest.approx(length.usual - length.value, rel=1e-3, abs=1e-5)
+        assert case.chosen["estimate_s"] <= case.other["estimate_s"]
+
+
+@pytest.mark.parametrize(("kind", "whole"), [("attention", True), ("gat", False)])
+def test_attention_is_told_and_rows_sum_to_1(kind, whole):
+    vec = envs(kind)
+    told = explained(made(network, kind, vec), vec, FIRST, MACHINE)
+    assert [case.which for case in told.cases] == list(TYPICAL)
+    for case in told.cases:
+        assert case.attention.whole == whole
+        assert 2 <= len(case.attention.jobs) <= integrated_gradients.SHOWN
+        weights = np.array(case.attention.weights)
+        assert weights.shape == (len(case.attention.jobs) + whole, len(case.attention.jobs) + whole + 1)
+        assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-5)
+        assert case.attention.jobs[0] == case.chosen
+
+
+def test_the_same_again_and_small():
+    vec = envs()
+    net = made(network, "kernel", vec)
+    net.train()
+    once = explained(net, vec, FIRST, MACHINE)
+    assert net.training
+    assert once == explained(net, vec, FIRST, MACHINE)
+    text = json.dumps(once.to_dict(), allow_nan=False)
+    assert len(text) < 20_000
+    assert once.cases[0].attention is None
+    assert once.choices >= once.measured > 10
+
+
+def test_jobs_are_told_as_they_are():
+    vec = envs()
+    net = made(network, "kernel", vec)
+    known = set(zip(JOBS["nodes"].tolist(), np.maximum(JOBS["estimate_s"], 1).tolist(), strict=True))
+    for case in explained(net, vec, FIRST, MACHINE).cases:
+        for job in (case.chosen, case.other):
+            assert (job["nodes"], round(job["estimate_s"])) in known
+            assert job["wait_s"] >= 0
+
+
+def test_where_nobody_ever_chose_there_is_nothing_to_tell():
+    lonely = JOBS.with_columns(submit_s=np.arange(200) * 1e5)
+    vec = BatchVectorEnv(1, jobs=lonely, cluster=MACHINE, episode_jobs=20, slots=4, autoreset_mode="SameStep")
+    assert explained(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
+    weights = np.eye(len(FEATURES))[0]
+    assert explained_weights(LinearAgent(weights), lonely, MACHINE) is None
+
+
+# -- weights -------------------------------------------------------------------------------------------
+
+
+def test_shares_of_weights_are_weights_times_differences():
+    weights = np.linspace(0.5, -0.5, len(FEATURES)) + 0.1
+    told = explained_weights(LinearAgent(weights), JOBS, MACHINE)
+    assert len(told.cases) == 3
+    for case in told.cases:
+        moved = {part.name: part.moved for part in case.parts}
+        assert list(moved) == list(FEATURES)
+        assert sum(moved.values()) == pytest.approx(case.margin - case.usual)
+        for weight, part in zip(weights, case.parts, strict=True):
+            assert part.moved == pytest.approx(weight * (part.usual - part.value))
+        assert case.margin > 0
+    assert np.allclose([part.leaning for part in told.usual if part.mean > 0],
+                       [-w for w, part in zip(weights, told.usual, strict=True) if part.mean > 0])  # fmt: skip
+
+
+def test_it_is_watched_in_the_run_it_would_make(monkeypatch):
+    from kilowait.agents import explanations
+
+    logs = []
+
+    def simulate(*how):
+        logs.append(kw.simulate(*how))
+        return logs[-1]
+
+    monkeypatch.setattr(explanations, "simulate", simulate)
+    agent = LinearAgent(np.linspace(0.9, -0.5, len(FEATURES)))
+    explained_weights(agent, JOBS, MACHINE)
+    own = kw.simulate(JOBS, MACHINE, agent.rule, "easy")
+    assert np.array_equal(logs[0].jobs()["start_s"], own.jobs()["start_s"])
+
+
+def test_each_choice_is_told_once():
+    one = typical(np.array([5]), np.array([1.0]), np.array([True]))
+    assert one == [(TYPICAL[0], 0)]
+    assert typical(np.array([5]), np.array([1.0]), np.array([False])) == []

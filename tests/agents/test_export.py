@@ -1,0 +1,144 @@
+"""Exported networks, run by others, choose what the network chooses on real observations."""
+
+import json
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import kilowait as kw
+from kilowait.agents.export import FORMATS, OPSET, export_network
+from kilowait.agents.networks import network, q_network
+from kilowait.agents.rl.inference import greedy_actions
+from kilowait.envs.gpu.vector_env import GpuVectorEnv
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+from kilowait.synth import gpu_workload
+
+SIZES = {"width": 16, "depth": 1, "heads": 2}
+
+
+def made(kind, vec, seed=0):
+    """A network whose choices differ from job to job: fresh heads are nearly level."""
+    agent = network(vec.spec_of_observation, kind, seed=seed, **SIZES)
+    with torch.no_grad():
+        for weights in agent.outputs.parameters():
+            weights.mul_(30.0)
+    return agent
+
+
+def batch(graph):
+    jobs = kw.lublin(400, 64, load=1.3, seed=3)
+    return BatchVectorEnv(
+        5, jobs=jobs, cluster=kw.Cluster.from_nodes(64), episode_jobs=80, slots=16, graph=graph, hold=graph
+    )
+
+
+def gpus():
+    cluster = kw.Cluster.preset("gpu-mixed")
+    return GpuVectorEnv(5, jobs=gpu_workload(300, cluster, load=1.2, seed=1), cluster=cluster, slots=12)
+
+
+WORLDS = {
+    "batch-kernel": ("kernel", lambda: batch(False)),
+    "batch-attention": ("attention", lambda: batch(False)),
+    "batch-gat": ("gat", lambda: batch(True)),
+    "gpu-kernel": ("kernel", gpus),
+    "gpu-attention": ("attention", gpus),
+}
+
+
+@pytest.fixture(scope="module", params=WORLDS)
+def world(request):
+    """A network and what it sees while it plays: batches of five and of one."""
+    kind, make = WORLDS[request.param]
+    vec = make()
+    agent = made(kind, vec)
+    seen, _ = vec.reset(seed=0)
+    shown = []
+    for _ in range(40):
+        shown.append({name: array.copy() for name, array in seen.items()})
+        seen = vec.step(greedy_actions(agent, seen))[0]
+    vec.close()
+    shown += [{name: array[:1] for name, array in one.items()} for one in shown[:5]]
+    return agent, shown
+
+
+def run_onnx(path):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return lambda seen: session.run(["scores"], seen)[0]
+
+
+def run_torchscript(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = torch.jit.load(path)
+    return lambda seen: loaded(*(torch.from_numpy(array) for array in seen.values())).detach().numpy()
+
+
+def run_pt2(path):
+    loaded = torch.export.load(path).module()
+    return lambda seen: (
+        loaded(**{name: torch.from_numpy(array) for name, array in seen.items()}).detach().numpy()
+    )
+
+
+RUNNERS = {"onnx": run_onnx, "torchscript": run_torchscript, "pt2": run_pt2}
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_an_exported_network_chooses_the_same(world, to, tmp_path):
+    agent, shown = world
+    if to == "pt2" and agent.made["kind"] == "attention":
+        pytest.skip("onnx goes through the same program")
+    path = tmp_path / f"agent.{to}"
+    assert list(export_network(agent, path, to=to)) == list(shown[0])
+    run = RUNNERS[to](path)
+    chosen = []
+    for seen in shown:
+        scores = run(seen)
+        wanted = greedy_actions(agent, seen)
+        assert np.array_equal(np.isneginf(scores), seen["mask"] == 0)
+        assert np.array_equal(scores.argmax(axis=1), wanted)
+        chosen += wanted.tolist()
+    assert len(set(chosen)) > 1  # not always the first
+    if to == "onnx":
+        check_what_the_file_says(onnx.load(path), agent, list(shown[0]))
+
+
+def check_what_the_file_says(model, agent, inputs):
+    onnx.checker.check_model(model)
+    assert [one.name for one in model.graph.input] == inputs
+    assert [one.name for one in model.graph.output] == ["scores"]
+    assert {one.version for one in model.opset_import if one.domain == ""} == {OPSET}
+    about = json.loads({one.key: one.value for one in model.metadata_props}["kilowait"])
+    assert about["features"] == list(agent.spec.features) and about["slots"] == agent.spec.slots
+
+
+def test_q_networks_with_atoms_and_noise_are_exported_without_noise(tmp_path):
+    vec = batch(False)
+    agent = q_network(vec.spec_of_observation, "kernel", noisy=True, atoms=5, **SIZES)
+    agent.draw_noise(torch.Generator().manual_seed(1))
+    agent.train()
+    seen, _ = vec.reset(seed=1)
+    export_network(agent, tmp_path / "q.ts", to="torchscript")
+    assert np.array_equal(run_torchscript(tmp_path / "q.ts")(seen).argmax(1), greedy_actions(agent, seen))
+    assert agent.training
+    vec.close()
+
+
+def test_what_is_wrong_is_told(tmp_path, monkeypatch):
+    vec = batch(False)
+    agent = made("kernel", vec)
+    with pytest.raises(UnknownNameError, match="did you mean 'onnx'"):
+        export_network(agent, tmp_path / "x", to="onxx")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write .*name another file"):
+        export_network(agent, tmp_path / "file" / "x.ts", to="torchscript")
+    monkeypatch.setattr("kilowait.agents.export.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"kilowait\[export\]"):
+        export_network(agent, tmp_path / "x.onnx")
+    vec.close()

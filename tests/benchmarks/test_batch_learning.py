@@ -1,0 +1,53 @@
+"""The table of learning on logs, on a few made jobs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from benchmarks.reproduce import batch_learning
+
+LOG, PATH = "made", "lublin:3000:32:1.0"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Rules and a search, judged; the other learners are copies of the search."""
+    monkeypatch.setattr(batch_learning, "WINDOWS", 6)
+    monkeypatch.setattr(batch_learning, "WINDOW_JOBS", 100)
+    batch_learning.work(LOG, PATH, "rules", 0, tmp_path, math.inf)
+    small = {"generations": 2, "population": 4, "windows": 2, "window_jobs": 100}
+    agent, took = batch_learning.train(PATH, "es", 0, tmp_path / "made-es-0", **small)
+    told = json.dumps({"values": batch_learning.judge(PATH, agent.rule), "training_s": took})
+    for what in ("look-ahead", *batch_learning.LEARNERS):
+        for seed in batch_learning.SEEDS:
+            (tmp_path / f"{LOG}-{what}-{seed}.judged.json").write_text(told)
+    return tmp_path
+
+
+def test_windows_lie_in_the_last_part_that_nothing_was_learned_on(folder):
+    jobs, _ = batch_learning.workload(PATH)
+    assert batch_learning.windows_of(jobs).first.min() >= 0.7 * len(jobs) - 1
+    assert (folder / "made-es-0.json").exists()
+
+
+def test_learners_stand_beside_the_rule_that_turned_out_best(folder):
+    jobs, _ = batch_learning.workload(PATH)
+    one = batch_learning._compared(folder, LOG, jobs)
+    rows = one["rows"]
+    means = {rule: rows[rule]["mean_bsld"] for rule in batch_learning.RULES}
+    assert means[one["best_rule"]] == min(means.values())
+    assert rows[one["best_rule"]]["verdict"] == "the best rule"
+    for learner in batch_learning.LEARNERS:
+        assert rows[learner]["ratio"] == pytest.approx(rows[learner]["mean_bsld"] / min(means.values()))
+        assert rows[learner]["by_seed"] == [rows[learner]["mean_bsld"]] * 3
+    said = batch_learning.text({LOG: one})
+    assert f"es: {rows['es']['ratio']:.3f} of the best rule" in said
+    assert np.isfinite(rows["es"]["interval"]).all()
+
+
+def test_what_is_there_is_not_done_again(folder, monkeypatch):
+    monkeypatch.setattr(batch_learning, "LOGS", {})
+    said = []
+    batch_learning.train_all(None, folder, 1, math.inf, batch_learning.LEARNERS, said.append)
+    assert said == ["0 tasks in 1 processes, each network for inf s at most"]

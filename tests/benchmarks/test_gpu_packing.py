@@ -1,0 +1,92 @@
+"""The score "room" of the benchmark is the engine's placement of that name."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from benchmarks.reproduce.gpu_packing import (
+    RULES,
+    Kinds,
+    Nodes,
+    used_after_each,
+)
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.engine.gpu.settings import Placing
+from kilowait.rng import stream
+
+MACHINE = (("P100", 4, 2, 32), ("T4", 5, 4, 40), ("V100M16", 4, 8, 96), ("T4", 3, 1, 16))
+"""GPU type, nodes, GPUs and cores of each."""
+TYPES = ("P100", "T4", "V100M16")
+LABELS = ("P100|T4", "V100M16")
+
+
+def drawn(seed: int) -> list[tuple[int, int, int, str]]:
+    """Pods for more GPUs than there are: thousandths of cores and of a GPU, GPUs, label of types."""
+    draw = stream(seed, "pods")
+    kinds = []
+    for _ in range(25):
+        gpus = int(draw.choice([0, 1, 1, 1, 1, 2, 4]))
+        milli = int(draw.choice([100, 250, 460, 500, 810, 1000])) if gpus == 1 else 1000 * min(gpus, 1)
+        label = str(draw.choice(["", "", *LABELS])) if 0 < gpus < 3 else ""
+        kinds.append((int(draw.choice([0, 500, 2000, 6000, 12_000])), milli, gpus, label))
+    return [kinds[i] for i in draw.integers(0, len(kinds), 300)]
+
+
+def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
+    counts = sorted(Counter(pods).items(), key=lambda item: (item[1], item[0]), reverse=True)
+    place = {kind: number for number, (kind, _) in enumerate(counts)}
+    needs = [
+        (cpu, gpus, milli, sum(1 << i for i, name in enumerate(TYPES) if name in (label or "|".join(TYPES))))
+        for (cpu, milli, gpus, label), _ in counts
+    ]
+    shares = np.array([count / len(pods) for _, count in counts])
+    rows = [
+        (cores * 1000, 1, gpus, TYPES.index(name))
+        for name, nodes, gpus, cores in MACHINE
+        for _ in range(nodes)
+    ]
+    kind = np.array([place[pod] for pod in pods])
+    nodes = Nodes(*np.array(rows).T.copy())
+    kinds = Kinds(np.array(needs), shares, shares)
+    return used_after_each(RULES.index("room"), kind, np.zeros_like(kind), kinds, nodes).tolist()
+
+
+def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
+    count = len(pods)
+    cpu, milli, gpus, label = zip(*pods, strict=True)
+    cluster = Cluster(
+        tuple(
+            NodeGroup(f"g{i}", nodes, cores=cores, gpus=each, gpu_type=name, placed=True)
+            for i, (name, nodes, each, cores) in enumerate(MACHINE)
+        )
+    )
+    jobs = kw.JobTable(
+        job_id=range(count),
+        submit_s=np.arange(count),
+        runtime_s=np.full(count, 1e6),
+        nodes=np.ones(count, int),
+        gpus=gpus,
+        gpu_milli=[part or 1000 for part in milli],
+        cpu_milli=cpu,
+        gpu_types=[("", *LABELS).index(name) - 1 for name in label],
+        labels={"gpu_types": LABELS},
+    )
+    log = kw.simulate(jobs, cluster, backfill="skip", placing=Placing(placement="room", blocking=False))
+    asked = np.array(gpus) * milli
+    taken = np.zeros(count, np.int64)
+    first = log.start_s < count  # later ones waited for the first to end
+    assert (log.start_s[first] == log.job[first]).all(), "who does not fit at once never does"
+    taken[log.job[first]] = asked[log.job[first]]
+    return np.cumsum(taken).tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_engine_places_as_the_benchmark_does(seed):
+    pods = drawn(seed)
+    used = by_the_engine(pods)
+    assert used == by_the_benchmark(pods)
+    assert used[-1] < sum(gpus * milli for _, milli, gpus, _ in pods), "some found no room"

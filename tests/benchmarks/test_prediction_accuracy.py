@@ -1,0 +1,51 @@
+"""The table of predictions: its simple rows are those of the page, and its words are made on a small log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.reproduce.__main__ import main
+from benchmarks.reproduce.data_paths import Sources
+from benchmarks.reproduce.prediction_accuracy import LOGS, judged, text
+
+from kilowait.predict.baselines import SIMPLE
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "predicting.md"
+
+
+def without_seconds(line: str) -> list[str]:
+    return line.split()[:-1]
+
+
+def test_the_simple_rows_are_those_of_the_page(data_dir):
+    found = judged(
+        Sources.find(str(data_dir)),
+        lambda line: None,
+        "KTH-SP2",
+        "runtime",
+        [*sorted(set(SIMPLE) - {"rate"})],
+    )
+    page = [without_seconds(line) for line in PAGE.read_text("utf-8").splitlines() if line]
+    shown = text({"KTH-SP2, runtime": found}).splitlines()
+    assert "KTH-SP2, runtime, recorded: 8,542 of 28,475 jobs, 15 weeks" in PAGE.read_text("utf-8")
+    rows = [without_seconds(line) for line in shown if line.split(" ")[0] in SIMPLE]
+    assert len(rows) == 5
+    for row in rows:
+        assert row in page
+
+
+def test_every_log_is_on_the_page():
+    page = PAGE.read_text("utf-8")
+    for name, log in LOGS.items():
+        for target in log.targets:
+            assert f"{name}, {target}" in page
+
+
+def test_words(tmp_path, capsys):
+    (tmp_path / "swf").mkdir()
+    assert main(["foresight", "--data", str(tmp_path), "--logs", "KTH"]) == 2
+    assert "unknown log 'KTH'; did you mean 'KTH-SP2'? known: HPC2N, KTH-SP2" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["tsafrir", "--data", str(tmp_path), "--logs", "KTH-SP2"])
+    assert "--logs is for foresight and synthetic" in capsys.readouterr().err

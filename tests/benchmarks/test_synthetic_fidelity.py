@@ -1,0 +1,94 @@
+"""The table of generators: finished cells are kept and not done again, and one that cannot be done is said."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from benchmarks.reproduce import synthetic_fidelity
+from benchmarks.reproduce.__main__ import main
+from benchmarks.reproduce.data_paths import Sources
+
+from kilowait.jobs import JobTable
+from kilowait.traces import write_trace
+from tests.synth.test_generator import log
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A folder with one small log, as Theta."""
+    folder = tmp_path / "data"
+    (folder / "swf").mkdir(parents=True)
+    whole = log(400)
+    plain = JobTable(
+        labels={"queue": whole.labels["queue"]},
+        meta=whole.meta,
+        **{
+            name: whole[name]
+            for name in "job_id submit_s runtime_s estimate_s nodes user queue status".split()
+        },
+    )
+    write_trace(plain, folder / "swf" / "small.swf.gz")
+    monkeypatch.setattr(synthetic_fidelity, "LOGS", {"Theta": "swf/small.swf.gz"})
+    return folder
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """Cells that were done, in this process."""
+    done = []
+
+    def here(work, calls, processes, say):
+        for call in calls:
+            done.append(call[0].file.name)
+            say(work(*call))
+
+    monkeypatch.setattr(synthetic_fidelity, "side_by_side", here)
+    return done
+
+
+def table(data, out, **more):
+    return synthetic_fidelity.results(
+        Sources.find(str(data)), lambda line: None, ["Theta"], ["bootstrap"], folder=str(out), **more
+    )
+
+
+def test_finished_cells_are_not_done_again(data, cells, tmp_path):
+    out = tmp_path / "out"
+    first = table(data, out, seeds=(0,))
+    assert cells == ["Theta-bootstrap-likeness.json", "Theta-bootstrap-privacy.json"]
+    (out / "Theta-bootstrap-privacy.json").unlink()
+    second = table(data, out, seeds=(0,))
+    assert cells[2:] == ["Theta-bootstrap-privacy.json"]
+    assert json.dumps(first["Theta"]["bootstrap"]["likeness"]) == json.dumps(
+        second["Theta"]["bootstrap"]["likeness"]
+    )
+    table(data, out, seeds=(5,))
+    assert len(cells) == 5  # other seeds are other cells
+    shown = synthetic_fidelity.text(second)
+    assert "Theta, moved by minutes" in shown and "Theta, bootstrap" in shown
+    # A bootstrap is a copy, and is told as one.
+    assert second["Theta"]["bootstrap"]["privacy"]["leaks"]["copies"] == 1
+
+
+def test_what_cannot_be_done_is_said(data, cells, tmp_path, monkeypatch):
+    def few(jobs, model, seeds):
+        raise synthetic_fidelity.KilowaitError("no such extra")
+
+    monkeypatch.setattr(synthetic_fidelity, "likeness", few)
+    assert "not done: Theta, bootstrap, likeness: no such extra" in synthetic_fidelity.text(
+        table(data, tmp_path / "out")
+    )
+
+
+def test_a_log_without_a_machine_has_a_pool_of_gpus():
+    jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[70, 70], nodes=[1, 1], gpus=[1, 8])
+    counted = jobs.with_columns(nodes=np.maximum(jobs["gpus"], 1))
+    assert synthetic_fidelity.machine_of(counted).nodes == 9  # 630 GPU-seconds in 100 s, 70 % of the time
+
+
+def test_options_are_checked(capsys):
+    with pytest.raises(SystemExit):
+        main(["tsafrir", "--models", "copula"])
+    assert "--models is for synthetic; tsafrir has its own" in capsys.readouterr().err

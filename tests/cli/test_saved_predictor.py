@@ -1,0 +1,175 @@
+"""--predict FOLDER: a kept predictor in simulate, compare, train and evaluate, and what they say of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from kilowait.cli import main
+from kilowait.jobs import JobTable
+from kilowait.traces import write_trace
+from tests.predict.example_logs import habits
+
+SEEN = "of the judged jobs had been submitted: of these it knows more than a prediction may"
+FEW = ("--cluster", 4, "--generations", 1, "--population", 4, "--windows", 2, "--window-jobs", 50)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "habits.parquet"
+    jobs = habits()
+    columns = {name: jobs[name] for name in jobs.columns}
+    queues = {"queue": ("short", "long")}
+    joules = jobs["runtime_s"] * 150.0
+    write_trace(
+        JobTable(labels=queues, **columns, queue=(jobs["user"] == 1).astype(int), energy_j=joules), path
+    )
+    return path
+
+
+def fitted(log, folder, *words):
+    asked = [
+        "predict",
+        "fit",
+        log,
+        "--cluster",
+        4,
+        "--jobs",
+        500,
+        "--model",
+        "last2",
+        "--out",
+        folder,
+        *words,
+    ]
+    assert main([str(word) for word in asked]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(log, tmp_path_factory):
+    """Of the first 500 of 900 jobs."""
+    return fitted(log, tmp_path_factory.mktemp("kept") / "p", "--model", "boosting:median")
+
+
+def test_simulate(kilowait, log, kept, tmp_path):
+    words = ("simulate", log, "--cluster", 4, "--policy", "saf", "--predict", kept)
+    said = kilowait(*words, "--out", tmp_path / "run")
+    assert f"500 {SEEN}" in said.err
+    told = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
+    assert told["card_sha256"] == hashlib.sha256((kept / "card.json").read_bytes()).hexdigest()
+    assert told["judged_jobs_seen"] == 500 and SEEN in told["note"]
+    later = kilowait(*words, "--jobs", "500:", "--out", tmp_path / "later")
+    assert "judged" not in later.err
+    told = json.loads((tmp_path / "later" / "manifest.json").read_text())["predictors"][0]
+    assert told["judged_jobs_seen"] == 0 and told["note"] is None
+    from pyarrow import parquet
+
+    jobs = parquet.read_table(tmp_path / "later" / "jobs.parquet")
+    assert {"planned_s", "later_s", "limit_s"} <= set(jobs.column_names)
+    assert not np.array_equal(jobs["estimate_s"], jobs["limit_s"])
+
+
+def test_compare(kilowait, log, kept, tmp_path):
+    words = ("compare", log, "--cluster", 4, "--policies", "saf", "--predict", kept)
+    said = kilowait(*words, "--out", tmp_path / "both")
+    assert f"500 {SEEN}" in said.err and "saf (users)" in said.out
+    told = json.loads((tmp_path / "both" / "manifest.json").read_text())["predictors"]
+    assert told[str(log)][0]["judged_jobs_seen"] == 500
+    later = kilowait(*words, "--windows", 2, "--window-jobs", 100, "--part", "test")
+    assert later.status == 0 and "judged jobs" not in later.err
+
+
+def test_train_and_evaluate(kilowait, log, kept, tmp_path):
+    said = kilowait("train", log, *FEW, "--predict", kept, "--out", tmp_path / "es")
+    assert said.status == 0 and "judged jobs" not in said.err
+    told = json.loads((tmp_path / "es" / "manifest.json").read_text())["predictors"][0]
+    assert told["judged_jobs_seen"] == 0
+    words = ("evaluate", tmp_path / "es", log, *FEW[:2], "--windows", 2, "--window-jobs", 100)
+    assert SEEN in kilowait(*words, "--rules", "saf", "--part", 0.9, "--predict", kept).err
+    assert SEEN not in kilowait(*words, "--rules", "saf", "--part", 0.3, "--predict", kept).err
+
+
+def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
+    words = ("simulate", log, "--cluster", 4, "--predict")
+    assert "there is no folder" in kilowait(*words, tmp_path / "none").error()
+    assert "holds no predictor" in kilowait(*words, tmp_path).error()
+    assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
+    watts = fitted(log, tmp_path / "watts", "--target", "power")
+    assert f"the predictor {watts} says power, and runtime is asked for" in kilowait(*words, watts).error()
+    bare = tmp_path / "bare.parquet"
+    write_trace(habits(), bare)
+    error = kilowait("simulate", bare, "--cluster", 4, "--predict", kept).error()
+    assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
+
+
+def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):
+    watts = fitted(log, tmp_path / "watts", "--target", "power")
+    words = (
+        "simulate",
+        log,
+        "--cluster",
+        4,
+        "--power",
+        "taurus",
+        "--levers",
+        "budget=480W",
+        "--out",
+        tmp_path / "run",
+    )
+    said = kilowait(*words, "--predict-power", watts)
+    assert "by watts that are expected of jobs" in said.out and "\nbudget " in said.out
+    assert f"the predictor of power {watts} was fitted on jobs of habits.parquet" in said.err
+    told = json.loads((tmp_path / "run" / "results.json").read_text())["energy"]["budget"]
+    assert told["budget_w"] == 480 and 0 <= told["share"] < 1
+    kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["predictors"][0]
+    assert kept["target"] == "power" and kept["judged_jobs_seen"] == 500
+    times = fitted(log, tmp_path / "times")
+    assert (
+        f"the predictor {times} says runtime, and power is asked for"
+        in kilowait(*words[:-2], "--predict-power", times).error()
+    )
+    error = kilowait("compare", log, "--predict-power", "forest").error()
+    assert "--predict-power is of no use without a power model" in error
+
+
+def test_a_network_is_told_what_predictions_know(kilowait, log, kept, tmp_path):
+    small = (
+        "--envs",
+        2,
+        "--episode-jobs",
+        20,
+        "--slots",
+        8,
+        "--window-jobs",
+        50,
+        "--windows",
+        2,
+        "--cluster",
+        4,
+    )
+    words = (
+        "train",
+        log,
+        "--algo",
+        "ppo",
+        "--steps",
+        128,
+        *small,
+        "--out",
+        tmp_path / "ppo",
+        "--predict",
+        kept,
+    )
+    said = kilowait(*words, "--told")
+    assert said.status == 0, said.err
+    explained = (tmp_path / "ppo" / "results.json").read_text()
+    assert "what reservations are made with" in explained
+    few = ("--cluster", 4, "--windows", 2, "--window-jobs", 50, "--rules", "saf")
+    assert "agent" in kilowait("evaluate", tmp_path / "ppo", log, *few, "--predict", kept).out
+    assert "these jobs bring none" in kilowait("evaluate", tmp_path / "ppo", log, *few).err
+    error = kilowait("train", log, "--algo", "ppo", "--told", "--out", tmp_path / "x").error()
+    assert "--told shows networks what predictions know; it needs" in error

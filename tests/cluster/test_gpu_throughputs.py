@@ -1,0 +1,72 @@
+"""Throughputs as Gavel keeps them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
+from kilowait.errors import InputError
+
+WHOLE = {
+    "v100": {
+        "('LM (batch size 10)', 8)": {"null": 615.1, "('A3C', 1)": [1.0, 2.0]},
+        "('A3C', 1)": {"null": 7},
+    },
+    "v100_unconsolidated": {"('LM (batch size 10)', 8)": {"null": 65.5}},
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reading(tmp_path, packed):
+    text = json.dumps(WHOLE).encode()
+    path = tmp_path / ("t.json.gz" if packed else "t.json")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    table = read_throughputs(path)
+    assert table.together == {"v100": {("LM (batch size 10)", 8): 615.1, ("A3C", 1): 7.0}}
+    assert table.apart == {"v100": {("LM (batch size 10)", 8): 65.5}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot read the throughput file"),
+        ("[]", "holds no table"),
+        ("{}", "holds no table"),
+        ('{"v100": 3}', "'v100' in .* is not a table"),
+        ('{"v100": {"LM": {"null": 1}}}', "has 'LM'; it must be"),
+        ('{"v100": {"(\'LM\', 1)": {"null": "x"}}}', "with a number"),
+        ('{"v100": {"(\'LM\', 1)": {"null": -1}}}', "throughput of 'LM' on 1 'v100' is -1.0"),
+        ('{"v100": {"(\'LM\', 0)": {"null": 1}}}', "on at least 1 GPU"),
+    ],
+)
+def test_broken_files(tmp_path, text, message):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_throughputs(path)
+
+
+def test_no_file_and_no_gzip(tmp_path):
+    with pytest.raises(InputError, match="no throughput file"):
+        read_throughputs(tmp_path / "none.json")
+    (tmp_path / "t.json.gz").write_text("{}")
+    with pytest.raises(InputError, match="cannot read"):
+        read_throughputs(tmp_path / "t.json.gz")
+
+
+def test_not_a_number():
+    with pytest.raises(InputError, match="is nan"):
+        Throughputs({"v100": {("LM", 1): float("nan")}})
+
+
+def test_the_built_in_rows_are_the_file_s(data_dir):
+    table = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
+    assert set(table.together) == set(table.apart) == set(GAVEL.together)
+    assert len(table.together["v100"]) == 83
+    for kind, rates in GAVEL.together.items():
+        assert len(rates) == 12
+        for what, rate in rates.items():
+            assert rate == pytest.approx(table.together[kind][what], abs=6e-4)

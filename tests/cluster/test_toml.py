@@ -1,0 +1,197 @@
+"""Clusters described in TOML."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+from kilowait.cluster.presets import PRESETS
+from kilowait.cluster.toml import described
+from kilowait.errors import ClusterError, KilowaitError, UnknownNameError
+from kilowait.evaluation.storage.toml import to_toml
+
+WHOLE = """
+name = "site"
+
+[[group]]
+name = "cpu"
+nodes = 10
+cores = 32
+memory_gb = 128          # a whole number does for a float
+
+[[group]]
+name = "gpu"
+nodes = 4
+gpus = 8
+gpu_type = "A100"
+shared = true
+
+[[queue]]
+name = "batch"
+groups = ["cpu", "gpu"]
+
+[[outage]]
+group = "cpu"
+nodes = 2
+start_s = 100
+end_s = 200.5
+
+[[outage]]
+group = "gpu"
+nodes = 4
+start_s = 300
+announced_s = 300
+end_s = inf
+
+[[reservation]]
+name = "course"
+group = "cpu"
+nodes = 1
+start_s = 0
+end_s = 50
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def write_and_read(text):
+        path = tmp_path / "site.toml"
+        path.write_text(text, encoding="utf-8")
+        return Cluster.from_file(path)
+
+    return write_and_read
+
+
+def test_everything_a_file_can_say(read):
+    assert read(WHOLE) == Cluster(
+        name="site",
+        groups=(
+            NodeGroup("cpu", 10, cores=32, memory_gb=128.0),
+            NodeGroup("gpu", 4, gpus=8, gpu_type="A100", shared=True),
+        ),
+        queues={"batch": ("cpu", "gpu")},
+        outages=(Outage("cpu", 2, 100.0, 200.5), Outage("gpu", 4, 300.0, math.inf, 300.0)),
+        reservations=(Reservation("course", "cpu", 1, 0.0, 50.0),),
+    )
+
+
+def test_the_least_a_file_must_say(read):
+    cluster = read("[[group]]\nname='n'\nnodes=3")
+    assert cluster.nodes == 3
+    assert cluster.name == "site", "named after the file"
+
+
+def test_a_path_may_be_a_string(tmp_path):
+    (tmp_path / "x.toml").write_text("[[group]]\nname='n'\nnodes=3")
+    assert Cluster.from_file(str(tmp_path / "x.toml")).nodes == 3
+
+
+def test_the_order_of_mixed_nodes(read):
+    mixed = Cluster(
+        groups=(
+            NodeGroup("t4", 2, gpus=2, gpu_type="T4", placed=True),
+            NodeGroup("v100", 1, gpus=8, gpu_type="V100", placed=True),
+        ),
+        name="mixed",
+        layout=(0, 1, 0),
+    )
+    assert read(to_toml(described(mixed))) == mixed
+    assert "layout" not in described(Cluster.preset("gpu-mixed"))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_written_is_read_back(read, name):
+    assert read(to_toml(described(Cluster.preset(name)))) == Cluster.preset(name)
+
+
+def test_all_a_file_can_say_is_written_back(read):
+    whole = read(WHOLE)
+    assert read(to_toml(described(whole))) == whole
+
+
+GROUP = "[[group]]\nname='n'\nnodes=3\n"
+PLACED = GROUP + "gpus=1\ngpu_type='T4'\nplaced=true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("", ClusterError, "has no node groups"),
+        ("groups = 3", UnknownNameError, "unknown key in .*site.toml 'groups'; did you mean 'group'"),
+        ("[group]\nname='n'\nnodes=3", ClusterError, r"group in .* must be written as \[\[group\]\] tables"),
+        ("group = [1]", ClusterError, r"must be written as \[\[group\]\] tables"),
+        ("name = 5\n" + GROUP, ClusterError, "name in .* is 5, which is not of type str"),
+        ("[[group]]\nname='n'", ClusterError, r"\[\[group\]\] in .*site.toml lacks nodes"),
+        ("[[group]]\ncores=1", ClusterError, "lacks name, nodes"),
+        (
+            GROUP + "node=1",
+            UnknownNameError,
+            r"unknown key of \[\[group\]\] in .* 'node'; did you mean 'nodes'",
+        ),
+        ("[[group]]\nname='n'\nnodes='3'", ClusterError, "nodes is '3', which is not of type int"),
+        ("[[group]]\nname='n'\nnodes=3.0", ClusterError, "nodes is 3.0, which is not of type int"),
+        ("[[group]]\nname='n'\nnodes=true", ClusterError, "nodes is True, which is not of type int"),
+        (GROUP + "shared=1", ClusterError, "shared is 1, which is not of type bool"),
+        (GROUP + "memory_gb=true", ClusterError, "memory_gb is True, which is not of type float"),
+        (GROUP + "memory_gb='8'", ClusterError, "memory_gb is '8', which is not of type float"),
+        (GROUP + "memory_gb=nan", ClusterError, "memory_gb nan"),
+        (GROUP + "memory_gb=1" + "0" * 400, ClusterError, "which is not of type float"),
+        (GROUP + "memory_gb=1" + "0" * 5000, ClusterError, "cannot read the cluster file"),
+        ("[[group]]\nname='n'\nnodes=-3", ClusterError, "group 'n' has -3 nodes"),
+        (GROUP + GROUP, ClusterError, "more than one node group called 'n'"),
+        (GROUP + "[[queue]]\nname='q'", ClusterError, "has the keys name and groups"),
+        (GROUP + "[[queue]]\nname='q'\ngroups='n'", ClusterError, "has the keys name and groups"),
+        (GROUP + "[[queue]]\nname=['q']\ngroups=['n']", ClusterError, "has the keys name and groups"),
+        (GROUP + "[[queue]]\nname='q'\ngroups=['m']", UnknownNameError, "node group of queue 'q' 'm'"),
+        (GROUP + "[[queue]]\nname='q'\ngroups=['n']\n" * 2, ClusterError, "queue 'q' stands twice in"),
+        (GROUP + "[[outage]]\ngroup='n'\nnodes=1", ClusterError, r"\[\[outage\]\] in .* lacks start_s"),
+        (GROUP + "[[outage]]\ngroup='n'\nnodes=4\nstart_s=0", ClusterError, "outage takes 4 nodes of 'n'"),
+        (GROUP + "[[reservation]]\nname='r'\ngroup='n'\nnodes=1\nstart_s=0", ClusterError, "lacks end_s"),
+        ("layout = 3\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
+        ("layout = [0, true]\n" + PLACED, ClusterError, "layout in .* must be a list of whole numbers"),
+        ("layout = [0, 0]\n" + PLACED, ClusterError, "does not name each group once for every node"),
+        (
+            "layout = [0, 0, 0]\n" + GROUP,
+            ClusterError,
+            "layout in .* is of no use: none of the groups is placed",
+        ),
+        ("[[group", ClusterError, "cannot read the cluster file .*site.toml"),
+    ],
+)
+def test_what_is_wrong_is_named(read, text, error, words):
+    with pytest.raises(error, match=words):
+        read(text)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(
+        ClusterError, match="no cluster file .*absent.toml; give a preset's name, nodes:N or a TOML"
+    ):
+        Cluster.from_file(tmp_path / "absent.toml")
+
+
+def test_files_that_are_no_text(tmp_path):
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "x.toml", tmp_path):
+        with pytest.raises(ClusterError, match="cannot read the cluster file"):
+            Cluster.from_file(path)
+
+
+@given(st.data())
+def test_mutilated_files_are_errors_that_we_raise(tmp_path_factory, data):
+    """Cut a good file anywhere, put anything in: a cluster or an error of ours, never another."""
+    start = data.draw(st.integers(0, len(WHOLE)))
+    stop = data.draw(st.integers(start, min(len(WHOLE), start + 20)))
+    middle = data.draw(
+        st.text(max_size=4) | st.sampled_from(["[]", "-1", "nan", "true", "{}", "''", "1979-05-27"])
+    )
+    path = tmp_path_factory.getbasetemp() / "mutilated.toml"
+    path.write_text(WHOLE[:start] + middle + WHOLE[stop:], encoding="utf-8", errors="surrogatepass")
+    try:
+        assert Cluster.from_file(path).nodes >= 0
+    except KilowaitError as problem:
+        assert str(problem)

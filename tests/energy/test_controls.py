@@ -1,0 +1,308 @@
+"""Levers as texts: each does what it says, and errors name what is wrong and what helps."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.energy.accounting import account
+from kilowait.energy.controls import (
+    forecast_demand,
+    parse_levers,
+    pull,
+    tables_of,
+)
+from kilowait.energy.power import PowerModel
+from kilowait.energy.signals.forecast import persistence
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.series import Series
+
+HOUR = 3600.0
+NODES = Cluster.from_nodes(4)
+TAURUS = PowerModel.preset("taurus")
+
+
+def table(submit, runtime, nodes, **columns) -> JobTable:
+    return JobTable(job_id=range(len(submit)), submit_s=submit, runtime_s=runtime, nodes=nodes, **columns)
+
+
+def ran(text: str, jobs: JobTable, cluster=NODES, model=TAURUS, **given):
+    """The log of a run with the levers of a text, and its accounts."""
+    found = pull(text, jobs, cluster, model, **given)
+    log = kw.simulate(found.jobs, cluster, levers=found.levers)
+    return log, account(log, cluster, model, tables=found.tables)
+
+
+APART = table([0, 10 * HOUR], [HOUR, HOUR], [4, 4])
+
+
+def test_none_pulls_nothing():
+    for text in ("none", " none ", "sleep=never"):
+        found = pull(text, APART, NODES, TAURUS)
+        assert found.levers is None and found.tables is None and found.jobs is APART
+    assert pull("none", APART, NODES, TAURUS).words == "no levers"
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout_s", "reserve", "ahead"),
+    [
+        ("sleep=timeout:90", 90, 0, False),
+        ("sleep=timeout:10m:reserve=3", 600, 3, False),
+        ("sleep=timeout:0:reserve=99", 0, 4, False),
+        ("sleep=break-even", TAURUS.group().sleep.break_even_s(95.0), 0, False),
+        ("sleep=predictive", TAURUS.group().sleep.break_even_s(95.0), 0, True),
+        ("sleep=predictive:5m", 300, 0, True),
+    ],
+)
+def test_sleep(text, timeout_s, reserve, ahead):
+    (how,) = pull(text, APART, NODES, TAURUS).levers.sleep.values()
+    assert (how.timeout_s, how.ahead, how.reserve[0]) == (timeout_s, ahead, (-math.inf, reserve))
+    assert (how.fall_s, how.wake_s) == (6.1, 151.52)
+
+
+def test_sleeping_nodes_save_what_the_break_even_says():
+    """Four nodes idle for nine hours, then waking for a job."""
+    awake, asleep = ran("none", APART)[1], ran("sleep=break-even", APART)[1]
+    wait_s = 212.0 + 6.1 + 151.52
+    saved_j = 4 * (9 * HOUR - wait_s) * (95 - 9.75)
+    # Both over their own time; the second job starts when its nodes are awake, and ends as much later.
+    later_j = 4 * 151.52 * 125.2
+    expected = saved_j - 4 * 6.1 * 6 - later_j + 4 * 151.52 * 95
+    assert (awake.it_kwh - asleep.it_kwh) * 3.6e6 == pytest.approx(expected, rel=2e-3)
+    assert asleep.log.jobs()["wait_s"].tolist() == [0, pytest.approx(151.52)]
+
+
+def test_a_reserve_answers_at_once():
+    jobs = table([0, 10 * HOUR], [HOUR, HOUR], [4, 2])
+    assert ran("sleep=timeout:60:reserve=2", jobs)[0].jobs()["wait_s"][1] == 0
+    assert ran("sleep=timeout:60:reserve=1", jobs)[0].jobs()["wait_s"][1] > 151
+
+
+def test_demand_is_forecast_from_the_days_before_alone():
+    days = np.arange(9) * 24 * HOUR + 5 * HOUR
+    jobs = table(days, [60] * 9, [6, 12, 1, 1, 1, 1, 1, 1, 600])
+    steps = forecast_demand(jobs, HOUR, 1.0, 1000)
+    at = dict(steps)
+    assert at[-math.inf] == 0 and 5 * HOUR not in at  # nothing is known of the first day
+    assert at[29 * HOUR] == 6 and at[30 * HOUR] == 0
+    assert at[53 * HOUR] == 9  # the mean of two days
+    assert at[days[8]] == math.ceil((12 + 6) / 7)  # seven days, and not the one before them
+    assert max(nodes for _, nodes in steps) < 600  # the hour itself is never counted
+    later = table(days, [60] * 9, [6, 12, 1, 1, 1, 1, 1, 1, 7])
+    assert forecast_demand(later, HOUR, 1.0, 1000) == steps
+    assert max(nodes for _, nodes in forecast_demand(jobs, HOUR, 1.0, 5)) == 5
+    assert forecast_demand(jobs[:0], HOUR, 1.0, 5) == ((-math.inf, 0),)
+
+
+def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
+    jobs = table([0, 0], [HOUR, HOUR], [1, 1], beta=[0.0, 1.0])
+    found = pull("levels=1.1", jobs, NODES, TAURUS)
+    slow, plain = found.levers.preferred.tolist()
+    assert slow == len(TAURUS.group().levels) - 1  # nothing lost at the lowest clock
+    assert plain == 0  # at full beta no level within 1.1 saves what an idle node draws
+    assert found.levers.crowd == 0
+    log, spent = ran("levels=1.1", jobs)
+    assert log.jobs()["run_s"].tolist() == [HOUR, HOUR]
+    assert spent.it_kwh < ran("none", jobs)[1].it_kwh
+
+
+def test_where_free_nodes_sleep_a_slower_level_must_earn_more():
+    """An idle node counts for the slower one; asleep it does not."""
+    jobs = table([0], [HOUR], [1], beta=[0.5])
+    idle = pull("levels=2", jobs, NODES, TAURUS)
+    asleep = pull("levels=2+sleep=break-even", jobs, NODES, TAURUS)
+    assert idle.levers.preferred[0] > asleep.levers.preferred[0] > 0
+
+
+def test_crowded_jobs_run_at_full_speed():
+    jobs = table([0] * 5, [HOUR] * 5, [2] * 5, beta=[0.2] * 5)
+    levels = ran("levels=1.5", jobs)[0].level.tolist()
+    assert levels[0] == 0 and levels[-1] > 0
+    assert min(ran("levels=1.5:always", jobs)[0].level) == levels[-1]
+    assert "unless" not in pull("levels=1.5:always", jobs, NODES, TAURUS).words
+
+
+def test_held_jobs_start_in_the_clean_hour():
+    grams = Series(np.arange(9) * HOUR, [300, 300, 100, 300, 300, 300, 300, 300], "g/kWh")
+    log = ran("hold=lowest_window:3h", table([0], [HOUR], [1]), carbon=grams)[0]
+    assert log.jobs()["start_s"].tolist() == [2 * HOUR] and log.jobs()["wait_s"].tolist() == [2 * HOUR]
+    cheap = grams.scaled(1, "EUR/MWh")
+    found = pull("hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap)
+    assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
+    assert (
+        found.words
+        == "jobs are held for cheap power by lowest_window, at most 3 h 0 min, with a perfect forecast"
+    )
+
+
+def test_holds_see_the_forecast_only():
+    """Yesterday the third hour was clean; today the second is, which nobody knew."""
+    yesterday, today = [300, 300, 100] + [300] * 21, [300, 100, 200] + [300] * 21
+    grams = Series(np.arange(-24, 25) * HOUR, [*yesterday, *today], "g/kWh", unix_zero_s=0.0)
+    jobs = table([0], [HOUR], [1])
+    told = pull(
+        "hold=lowest_window:3h",
+        jobs,
+        NODES,
+        TAURUS,
+        carbon=grams,
+        foresight=lambda series, horizon_s: persistence(series, horizon_s=horizon_s),
+    )
+    assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.words
+    assert pull("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0] == HOUR
+
+
+def test_slack_by_estimate():
+    grams = Series(np.arange(49) * HOUR, [300] * 20 + [100] + [300] * 27, "g/kWh")
+    jobs = table([0, 0], [HOUR, 3 * HOUR], [1, 1])
+    held = pull("hold=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
+    assert held.tolist() == [-math.inf, 20 * HOUR]  # 6 h for short jobs, 24 h for long ones
+
+
+@pytest.mark.parametrize("levers", ["", "+sleep=timeout:60", "+sleep=predictive:60", "+levels=1.2"])
+def test_a_budget_is_never_exceeded(levers):
+    rng = np.random.default_rng(5)
+    n = 60
+    jobs = table(
+        np.sort(rng.uniform(0, 20 * HOUR, n)), rng.uniform(60, 2 * HOUR, n), rng.integers(1, 5, n)
+    )  # fmt: skip
+    cluster = Cluster.from_nodes(16)
+    full = TAURUS.for_groups({"nodes": 16}).full_it_w()
+    free = ran(f"none{levers}".replace("none+", ""), jobs, cluster)[1].peak_it_w
+    spent = ran(f"budget=70%{levers}", jobs, cluster)[1]
+    assert spent.peak_it_w <= 0.7 * full < free
+    assert len(spent.log) == n
+
+
+def test_a_budget_slows_jobs_down_rather_than_let_them_wait():
+    jobs = table([0], [HOUR], [4])
+    limit = 4 * 171.0  # the second level of Taurus
+    log, spent = ran(f"budget={limit}", jobs)
+    assert log.level.tolist() == [1] and spent.peak_it_w == pytest.approx(limit)
+    assert parse_levers("budget=1.5MW").budget.watts == 1.5e6
+    assert parse_levers("budget=1_000 W").budget.watts == 1000
+
+
+def test_all_is_what_machine_and_signals_have():
+    grams = Series.constant(100, "g/kWh")
+    found = pull("all", APART, NODES, TAURUS, carbon=grams)
+    assert found.levers.sleep and found.levers.preferred is not None and "carbon_time" in found.words
+    assert "hold_until_s" not in pull("all", APART, NODES, TAURUS).jobs
+    assert "cheap" in pull("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    mira = pull("all", APART, NODES, PowerModel.preset("mira"))
+    assert mira.levers.sleep and mira.tables is None
+    assert pull("all", APART, NODES, PowerModel.preset("frontier")).levers is None
+    both = pull("all+budget=90%", APART, NODES, TAURUS)
+    assert both.levers.budget is not None and both.levers.sleep
+
+
+def test_groups_with_fewer_levels_repeat_their_last(tmp_path: Path):
+    one = (Path(kw.__file__).parent / "energy/power/presets/taurus.toml").read_text()
+    group, facility = one[one.index("[[group]]") :].split("[facility]", 1)
+    plain = group[: group.index("[[group.level]]")].replace('name = "taurus"', 'name = "plain"')
+    (tmp_path / "two.toml").write_text(f'name = "two"\n{group}{plain}[facility]{facility}')
+    model = PowerModel.from_file(tmp_path / "two.toml")
+    cluster = Cluster((NodeGroup("taurus", 4), NodeGroup("plain", 2)))
+    tables = tables_of("levels=1.3", APART, cluster, model)
+    assert len(set(tables["plain"].names)) == 1
+    assert len(tables["plain"].names) == len(tables["taurus"].names) == 13
+    assert (tables["plain"].factor == 1).all()
+    log, spent = ran("levels=1.3", APART, cluster, model)
+    assert spent.it_kwh > 0 and len(log) == 2
+
+
+def test_shared_nodes_count_with_their_share():
+    cluster = Cluster((NodeGroup("nodes", 4, cores=10, shared=True),))
+    jobs = table([0, 0], [HOUR, HOUR], [1, 1], cores=[5, 5])
+    log, spent = ran("budget=65%", jobs, cluster)
+    assert log.jobs()["wait_s"].tolist() == [0, 0]
+    assert spent.peak_it_w <= 0.65 * 4 * 190.7
+    with pytest.raises(InputError, match="only groups whose nodes are shared among jobs"):
+        pull("sleep=break-even", jobs, cluster, TAURUS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sleap=never", "unknown lever 'sleap'; did you mean 'sleep'?"),
+        ("sleep=timeut:5", "did you mean 'timeout'?"),
+        ("hold=lowest_windw:6h", "did you mean 'lowest_window'?"),
+        ("alls", "did you mean 'all'?"),
+    ],
+)
+def test_unknown_names(text, words):
+    with pytest.raises(UnknownNameError) as caught:
+        parse_levers(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sleep", "lever 'sleep' lacks its setting; write for instance sleep=break-even"),
+        ("sleep=timeout", "sleep=timeout lacks its time"),
+        ("sleep=timeout:soon", "'soon' is not a span of time"),
+        ("sleep=timeout:-5", "-5 is below 0"),
+        ("sleep=break-even:5", "'5' is not a setting of break-even"),
+        ("sleep=timeout:5:reserve=x", "'reserve=x' is not a setting of timeout"),
+        ("sleep=never+sleep=break-even", "name sleep twice"),
+        ("levels=0.9", "levels=0.9: give the most times as long a job may run, 1 or more"),
+        ("levels=fast", "such as levels=1.1"),
+        ("levels=1.1:often", "levels=1.1:always slows jobs down"),
+        ("hold=lowest_window", "does not say for how long at most"),
+        ("hold=lowest_window:long", "'long' is not a span of time"),
+        ("budget=much", "budget=much is no power; write watts, 500kW"),
+        ("budget=-5", "budget=-5 is no power"),
+    ],
+)
+def test_wrong_settings(text, words):
+    with pytest.raises(InputError) as caught:
+        parse_levers(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "preset", "words"),
+    [
+        ("budget=300W", "taurus", "budget of 300 W is below the 380 W that 'taurus' draws with every node idle"),
+        ("budget=385+sleep=timeout:9", "taurus", "385 W is below the 404 W that 'taurus' may draw when its nodes fall"),
+        ("levels=1.1", "mira", "the power model 'mira' has no levels for the group 'nodes'"),
+        ("sleep=break-even", "frontier", "the power model 'frontier' has no sleep states for the group 'nodes'"),
+        ("hold=lowest_window:6h", "taurus", "needs the carbon intensity over time, and none was given; give a file"),
+        ("hold=price:lowest_window:6h", "taurus", "needs the price over time, and none was given"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_pulled(text, preset, words):
+    with pytest.raises(InputError) as caught:
+        pull(text, APART, NODES, PowerModel.preset(preset))
+    assert words in str(caught.value)
+
+
+def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
+    """Estimates hold, so nobody who started before eight is in the way."""
+    jobs = kw.lublin(400, 32, load=0.9, seed=2)
+    cluster, model = kw.Cluster.from_nodes(32), PowerModel.preset("taurus")
+    pulled = pull("budget=100%:75%@8-20", jobs, cluster, model)
+    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", levers=pulled.levers)
+    assert len(log) == 400
+    power = account(log, cluster, model, tables=pulled.tables).it_power
+    full = model.for_groups({"nodes": 32}).full_it_w()
+    begin, end = power.edge_s[:-1] % 86400, power.edge_s[:-1] % 86400 + np.diff(power.edge_s)
+    day = (begin < 20 * HOUR) & (end > 8 * HOUR)
+    assert power.value[day].max() <= 0.75 * full + 1e-6
+    assert power.value.max() > 0.9 * full
+    assert "from 8 to 20 h" in pulled.words
+
+
+@pytest.mark.parametrize(
+    "text", ["budget=100%:70%", "budget=100%:70%@20-8", "budget=90%:x@8-9", "budget=90%:50%@0-24"]
+)
+def test_hours_of_a_budget_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match=r"write for instance budget=100%:70%@8-20|is no power"):
+        parse_levers(text)

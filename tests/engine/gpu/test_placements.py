@@ -1,0 +1,115 @@
+"""Each way to choose a node, on machines small enough to see the answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.engine.gpu.settings import PLACEMENTS, Placing
+
+
+def cluster(*gpus):
+    """A node of each number of GPUs, 16 cores each."""
+    return Cluster(
+        groups=tuple(
+            NodeGroup(f"n{i}", 1, cores=16, gpus=g, gpu_type="V100" if g else "", placed=True)
+            for i, g in enumerate(gpus)
+        )
+    )
+
+
+def where(placement, machine, asked, **columns):
+    """The node of each job; `asked` GPUs, all at once."""
+    n = len(asked)
+    jobs = kw.JobTable(
+        job_id=range(n),
+        submit_s=[0] * n,
+        runtime_s=[10] * n,
+        **{"nodes": [1] * n, "gpus": asked, "cores": [1] * n, **columns},
+    )
+    log = kw.simulate(jobs, machine, placing=Placing(placement=placement, interference=None))
+    assert (log.start_s == 0).all()
+    first = np.searchsorted(log.pieces.segment, np.arange(len(log)))
+    place = np.empty(n, int)
+    place[log.job] = log.pieces.node[first]
+    return place.tolist()
+
+
+def test_first_takes_the_first_node_with_room():
+    assert where("first", cluster(2, 8), [1, 2, 1]) == [0, 1, 0]
+
+
+def test_best_takes_the_fullest_and_worst_the_emptiest():
+    assert where("best", cluster(8, 4), [1, 1]) == [1, 1]
+    assert where("worst", cluster(8, 4), [1, 1, 4, 1]) == [0, 0, 0, 1]
+
+
+def test_consolidate_keeps_a_gang_together():
+    spread = {"spread": [0, 1], "nodes": [1, 3]}
+    machine = cluster(4, 4)
+    log = kw.simulate(
+        kw.JobTable(job_id=[0, 1], submit_s=[0, 0], runtime_s=[9, 9], gpus=[2, 3], cores=[1, 3], **spread),
+        machine,
+        placing=Placing(placement="consolidate"),
+    )
+    assert log.pieces.node.tolist() == [0, 1] and log.pieces.count.tolist() == [1, 3]
+
+
+def test_random_is_drawn_with_its_seed():
+    jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
+    drawn = [
+        kw.simulate(jobs, cluster(8, 8, 8, 8, 8), placing=Placing(placement="random", seed=seed)).pieces.node
+        for seed in (1, 1, 2)
+    ]
+    assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
+    assert len(set(drawn[0])) == 5
+
+
+def test_dot_goes_where_least_of_what_is_asked_for_is_free():
+    assert where("dot", cluster(8, 4), [1]) == [1]
+
+
+def test_pack_fills_shared_gpus_before_free_ones():
+    parts = {"gpu_milli": [500, 500, 1000]}
+    assert where("pack", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
+
+
+def test_cluster_puts_like_with_like():
+    parts = {"gpu_milli": [500, 1000, 400, 1000]}
+    assert where("cluster", cluster(4, 4), [1, 1, 1, 1], **parts) == [0, 1, 0, 1]
+
+
+def test_fgd_keeps_whole_nodes_whole():
+    # Most jobs want four GPUs: a small one goes where four are not free any more.
+    asked = [1, 1, 4, 4, 4, 4, 4, 4]
+    machine = cluster(4, 4, 2, 4, 4, 4, 4)
+    assert where("fgd", machine, asked)[:2] == [2, 2]
+
+
+def test_room_is_kept_for_the_jobs_of_the_table():
+    # Most jobs want four GPUs: a small one goes where four are not free any more.
+    asked = [1, 1, 4, 4, 4, 4, 4, 4]
+    assert where("room", cluster(4, 4, 2, 4, 4, 4, 4), asked)[:2] == [2, 2]
+
+
+def test_room_fills_a_gpu_in_use_before_it_opens_one():
+    parts = {"gpu_milli": [500, 500, 1000]}
+    assert where("room", cluster(2, 2), [1, 1, 1], **parts) == [0, 0, 0]
+
+
+def test_room_is_lost_where_cores_run_out():
+    """By hand, of one kind with 6 cores and a GPU: on the node of 10 cores the first takes the room of all four GPUs,
+    0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
+    machine = Cluster(
+        groups=tuple(
+            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", placed=True) for cores in (10, 40)
+        )
+    )
+    assert where("room", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_job_without_gpus_finds_a_node_everywhere(placement):
+    assert where(placement, cluster(0, 4), [0]) in ([0], [1])

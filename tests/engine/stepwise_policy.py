@@ -1,0 +1,179 @@
+"""What the engine's tests share: tables in a line, logs as bytes, a decider that follows docs/clock.md by steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kilowait.cluster import Cluster
+from kilowait.engine.initial_state import state_of
+from kilowait.engine.interface import Choice, Rule, View
+from kilowait.engine.kernels.state import State
+from kilowait.engine.pools import machine_of
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.jobs import JobTable, SegmentLog
+from tests.oracle import conversion
+from tests.oracle.model import Promise, groups_of
+from tests.oracle.workloads import Case
+
+INTERPRETED = bool(numba.config.DISABLE_JIT)
+"""Kernels run as plain Python: everything is a hundred times slower."""
+
+ARRAYS = (
+    "job",
+    "start_s",
+    "end_s",
+    "group",
+    "level",
+    "outcome",
+    "eligible_s",
+    "job_outcome",
+    "capacity_s",
+    "capacity_nodes",
+)
+
+
+def table(*rows: tuple[float, ...], **columns: Any) -> JobTable:
+    """Jobs 1, 2, ... from rows (submit, nodes, run) or (submit, nodes, run, estimate)."""
+    return JobTable(
+        job_id=range(1, len(rows) + 1),
+        submit_s=[row[0] for row in rows],
+        nodes=[int(row[1]) for row in rows],
+        runtime_s=[row[2] for row in rows],
+        estimate_s=[row[3] if len(row) > 3 else row[2] for row in rows],
+        **columns,
+    )
+
+
+def starts(log: SegmentLog) -> list[float | None]:
+    """Start of each job in the table's order; None: never."""
+    return [None if np.isnan(start) else float(start) for start in log.jobs()["start_s"]]
+
+
+def as_bytes(log: SegmentLog) -> dict[str, bytes]:
+    """Every array of the log, to the bit."""
+    return {name: getattr(log, name).tobytes() for name in ARRAYS}
+
+
+def fresh_state(
+    jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, moving: bool = False
+) -> State:
+    """The state before the first event, for a rule that is never asked."""
+    rule = Rule("none", lambda job, now, parameters: 0.0, moving=moving)
+    return state_of(jobs.sorted(), machine_of(cluster), settings or Settings(), rule, None)
+
+
+def snapshot(simulator: Simulator) -> list[bytes]:
+    """Everything the simulator's kernels read and write."""
+    return [np.asarray(array).tobytes() for array in simulator._state]
+
+
+def stepper(case: Case) -> Simulator:
+    """The case, to be stepped."""
+    settings = Settings(
+        backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
+        walltime=case.walltime,
+        passes=case.passes,
+        placement=case.placement,
+        outlived=case.outlived or "double",
+        oversized="reject",
+    )
+    levers = None if case.levers is None else conversion.levers_of(case.levers)
+    return Simulator(conversion.job_table(case.jobs), conversion.cluster(case), settings, levers=levers)
+
+
+class Decider:
+    """Follows "A pass" of docs/clock.md from outside, through the step interface alone."""
+
+    def __init__(self, case: Case, rule: Rule, own: Rule | None = None) -> None:
+        self.case, self.simulator = case, stepper(case)
+        self.rules = (rule, own or rule)
+        self.remembered: dict[tuple[int, int], float] = {}
+        self.passes = 0
+        self.promises: list[Promise] = []
+        ids = self.simulator.table["job_id"]
+        by_id = {job.job_id: job for job in case.jobs}
+        self.groups = [groups_of(by_id[int(i)], case.groups, case.queues, case.reservations) for i in ids]
+
+    def run(self) -> SegmentLog:
+        while (view := self.simulator.advance()) is not None:
+            self.passes += 1
+            order = self.ordered(view.waiting, view.now_s, 0)
+            if self.case.depth == 0:
+                self.in_turn(order)
+            elif self.case.depth is None:
+                self.keeping(order, view)
+            else:
+                self.reserving(order, self.ordered(view.waiting, view.now_s, 1), view.now_s)
+            assert self.simulator.apply(Choice.pass_()) is None
+        return self.simulator.log()
+
+    def ordered(self, waiting: npt.NDArray[Any], now: float, which: int) -> list[int]:
+        rule = self.rules[which]
+        keys = []
+        for job in waiting:
+            number = int(job["number"])
+            if rule.moving or (which, number) not in self.remembered:
+                self.remembered[which, number] = float(rule.score(job, now, rule.parameters))
+            keys.append((self.remembered[which, number], number))
+        return [number for _, number in sorted(keys)]
+
+    def in_turn(self, order: list[int]) -> None:
+        blocked: set[int] = set()
+        for job in order:
+            fitting = [g for g in self.groups[job] if g not in blocked and self.simulator.can_start(job, g)]
+            if not fitting:
+                blocked.update(self.groups[job])
+                continue
+            best = fitting[0]
+            if self.case.placement == "balance":
+                best = max(fitting, key=self.share_free)
+            self.simulator.apply(Choice.start(job, best))
+
+    def share_free(self, group: int) -> float:
+        pool = self.simulator._machine.pool_lo[group]
+        view = self.simulator.view()
+        return float(view.free[pool] / view.capacity[pool])
+
+    def keeping(self, order: list[int], view: View) -> None:
+        """Conservative: reservations stay, and move forward where something was freed."""
+        kept = dict(zip(view.waiting["number"].tolist(), view.reserved_s.tolist(), strict=True))
+        for job in order:
+            if kept[job] > view.now_s and not view.freed:
+                continue
+            if self.simulator.can_start(job):
+                self.simulator.apply(Choice.start(job))
+            else:
+                self.reserve(job, view.now_s, head=False)
+
+    def reserve(self, job: int, now: float, head: bool) -> bool:
+        """Reserve for the job and write down what was promised; whether anything was."""
+        start = self.simulator.apply(Choice.reserve(job))
+        assert start is not None
+        if start < np.inf:
+            job_id = int(self.simulator.table["job_id"][job])
+            self.promises.append(Promise(self.passes, now, job_id, -1, start, head))
+        return start < np.inf
+
+    def reserving(self, order: list[int], own: list[int], now: float) -> None:
+        aside = set()
+        head = True
+        for job in order:
+            if not self.simulator.can_reserve(job):
+                aside.add(job)
+            elif self.simulator.can_start(job):
+                self.simulator.apply(Choice.start(job))
+            else:
+                head = not self.reserve(job, now, head) and head
+        if self.passes % 2:  # the two ways of backfilling
+            for job in own:
+                if job in aside and self.simulator.can_start(job):
+                    self.simulator.apply(Choice.start(job))
+        else:
+            place = {job: i for i, job in enumerate(own)}
+            waiting = self.simulator.view().waiting["number"]
+            self.simulator.apply(Choice.backfill(np.array([float(place[int(j)]) for j in waiting])))

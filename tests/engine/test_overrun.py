@@ -1,0 +1,117 @@
+"""What is believed of a job that runs longer than planned, by every rule, with and without a limit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kilowait.cluster import Cluster, Levers
+from kilowait.engine.interface import Choice
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.jobs import JobTable
+from tests.oracle.priority_rules import rule_for
+from tests.oracle.reference import TwinGroup, TwinJob, simulate
+from tests.oracle.reservations import Planner
+
+HOUR = 3600.0
+TWO = Cluster.from_nodes(2)
+
+CASES = [
+    # outlived, planned, limit, later; the time at which somebody looks, and what is then believed
+    ("double", 100, None, None, [(100, 200), (199, 200), (200, 400), (1700, 3200)]),
+    ("double", 100, 350, None, [(100, 200), (200, 350), (349, 350), (350, 700), (700, 1400)]),
+    ("double", 100, 350, 120, [(100, 200), (900, 1400)]),
+    ("steps", 100, None, None, [(100, 160), (160, 460), (459, 460), (460, 1360), (1360, 3160), (3160, 6760)]),
+    ("steps", 100, None, None, [(6760, 6760 + 2 * HOUR), (14000, 6760 + 7 * HOUR)]),
+    ("steps", 100, None, None, [(100 * HOUR, 6760 + 187 * HOUR), (187 * HOUR, 6760 + 187 * HOUR)]),
+    ("steps", 100, None, None, [(200 * HOUR, 6760 + 287 * HOUR), (300 * HOUR, 6760 + 387 * HOUR)]),
+    ("steps", 100, 400, None, [(100, 160), (160, 400), (400, 800)]),
+    ("later", 100, None, 250, [(100, 250), (249, 250), (250, 500), (500, 1000)]),
+    ("later", 100, None, None, [(100, 200)]),
+    ("later", 100, None, 40, [(100, 200)]),
+    ("later", 100, 600, 250, [(100, 250), (250, 600), (600, 1200)]),
+    ("later", 100, 600, None, [(100, 600), (600, 1200)]),
+    ("later", 100, 200, 250, [(100, 200), (200, 400)]),
+]
+"""By hand. Before it is outlived the planned time itself is believed."""
+
+
+def jobs_of(planned: float, limit: float | None, later: float | None, looks: list[float]) -> JobTable:
+    """One that runs for long, and one that comes at each look and asks for both nodes."""
+    count = 1 + len(looks)
+    return JobTable(
+        job_id=range(1, count + 1),
+        submit_s=[0.0, *looks],
+        runtime_s=[1e7] + [1.0] * len(looks),
+        estimate_s=[7.0] + [1.0] * len(looks),
+        planned_s=[planned] + [math.nan] * len(looks),
+        limit_s=[math.nan if limit is None else limit] + [math.nan] * len(looks),
+        later_s=[math.nan if later is None else later] + [math.nan] * len(looks),
+        nodes=[1] + [2] * len(looks),
+    )
+
+
+def believed(jobs: JobTable, outlived: str, levers: Levers | None = None) -> list[float]:
+    simulator = Simulator(jobs, TWO, Settings("easy", outlived=outlived), levers=levers)
+    simulator.advance()
+    simulator.apply(Choice.start(0))
+    found = [float(simulator.view().running_end_s[0])]
+    for _ in range(len(jobs) - 1):
+        view = simulator.advance()
+        assert view is not None
+        found.append(float(view.running_end_s[0]))
+    return found
+
+
+@pytest.mark.parametrize(("outlived", "planned", "limit", "later", "looks"), CASES)
+def test_what_is_believed(outlived: str, planned: float, limit: Any, later: Any, looks: Any) -> None:
+    table = jobs_of(planned, limit, later, [look for look, _ in looks])
+    assert believed(table, outlived) == [planned, *(end for _, end in looks)]
+
+
+@pytest.mark.parametrize(("outlived", "planned", "limit", "later", "looks"), CASES)
+def test_the_twin_believes_the_same(
+    outlived: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[float] = []
+    renew = Planner.renew_beliefs
+
+    def noting(self: Planner) -> bool:
+        renewed = renew(self)
+        found.extend(state.believed_end for state in self.running)
+        return renewed
+
+    monkeypatch.setattr(Planner, "renew_beliefs", noting)
+    jobs = [TwinJob(1, 0.0, 1e7, 7.0, 1, planned=planned, limit=limit, later=later)]
+    jobs += [TwinJob(2 + i, look, 1.0, 1.0, 2) for i, (look, _) in enumerate(looks)]
+    rule, fixed = rule_for("fcfs", jobs)
+    simulate(
+        jobs, (TwinGroup("g", 2),), queues={}, outages=(), reservations=(), rule=rule, fixed=fixed, depth=1,
+        outlived=outlived,
+    )  # fmt: skip
+    assert found[: len(looks)] == [end for _, end in looks]
+
+
+@pytest.mark.parametrize(
+    ("outlived", "looks"),
+    [
+        ("double", [(150, 300), (300, 450), (450, 900)]),
+        ("steps", [(150, 210), (510, 450 * 2)]),
+        ("later", [(150, 375)]),
+    ],
+)
+def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(
+    outlived: str, looks: Any
+) -> None:
+    table = jobs_of(100, 300, 250, [look for look, _ in looks])
+    slow = Levers(factor=np.full((1, len(table), 1), 1.5))
+    assert believed(table, outlived, slow) == [150, *(end for _, end in looks)]
+
+
+def test_a_plan_never_goes_beyond_the_limit() -> None:
+    assert believed(jobs_of(500, 200, None, []), "double") == [200]
+    assert believed(jobs_of(0.1, None, None, []), "double") == [1.0]

@@ -1,0 +1,88 @@
+"""A cluster as pools and capacity changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
+from kilowait.engine.pools import (
+    CORES,
+    GPUS,
+    MEMORY,
+    NODES,
+    machine_of,
+)
+from kilowait.errors import KilowaitError
+
+
+def test_an_exclusive_group_is_one_pool_of_nodes() -> None:
+    machine = machine_of(Cluster((NodeGroup("a", 7, cores=4, memory_gb=9, gpus=2),)))
+    assert machine.pool_kind.tolist() == [NODES]
+    assert machine.capacity.tolist() == machine.free.tolist() == [7]
+
+
+def test_a_shared_group_is_a_pool_of_each_thing_it_has() -> None:
+    groups = (
+        NodeGroup("a", 3, cores=4, memory_gb=1.2505, gpus=2, shared=True),
+        NodeGroup("b", 2, cores=8, shared=True),
+    )
+    machine = machine_of(Cluster(groups))
+    assert machine.pool_kind.tolist() == [CORES, MEMORY, GPUS, CORES]
+    assert machine.pool_lo.tolist() == [0, 3, 4]
+    assert machine.capacity.tolist() == [12, 3750, 6, 16]  # 1250 MB a node, rounded down
+
+
+def test_queues_are_rows_of_groups_in_order_of_preference() -> None:
+    cluster = Cluster(
+        (NodeGroup("a", 3), NodeGroup("b", 2)),
+        queues={"q": ("b", "a"), "small": ("b",)},
+        reservations=(Reservation("r", "a", 1, 0, 9),),
+    )
+    assert machine_of(cluster).rows == {"": (0, 1), "q": (1, 0), "small": (1,), "r": (2,)}
+    assert machine_of(cluster).names == ("a", "b", "r")
+
+
+def test_changes_stand_by_time_then_listing_outages_first() -> None:
+    cluster = Cluster(
+        (NodeGroup("a", 8),),
+        outages=(Outage("a", 2, 5.0, 10.0, 1.0), Outage("a", 1, 10.0)),
+        reservations=(Reservation("r", "a", 3, 5.0, 10.0, 4.0),),
+    )
+    machine = machine_of(cluster)
+    assert machine.capacity.tolist() == [8, 3]
+    assert machine.free.tolist() == [8, 0]
+    # time, announced, number, pool, by; the second outage never ends
+    assert machine.changes == [
+        (5.0, 1.0, 0, 0, -2),
+        (5.0, 4.0, 1, 0, -3),
+        (5.0, 4.0, 2, 1, 3),
+        (10.0, 1.0, 3, 0, 2),
+        (10.0, -math.inf, 4, 0, -1),
+        (10.0, 4.0, 5, 1, -3),
+        (10.0, 4.0, 6, 0, 3),
+    ]
+    assert machine.capacity_s.tolist() == [-math.inf, 5.0, 10.0]
+    assert machine.capacity_nodes.tolist() == [8, 6, 7]
+
+
+def test_a_change_of_a_shared_group_changes_each_of_its_pools_under_one_number() -> None:
+    cluster = Cluster(
+        (NodeGroup("a", 2, cores=4, memory_gb=1, gpus=1, shared=True),), outages=(Outage("a", 1, 0.0, 9.0),)
+    )
+    changes = machine_of(cluster).changes
+    assert [(number, pool, by) for _, _, number, pool, by in changes] == [
+        (0, 0, -4),
+        (0, 1, -1000),
+        (0, 2, -1),
+        (1, 0, 4),
+        (1, 1, 1000),
+        (1, 2, 1),
+    ]
+
+
+def test_more_memory_than_can_be_counted_is_refused_with_words() -> None:
+    with pytest.raises(Exception) as caught:
+        machine_of(Cluster((NodeGroup("a", 4, memory_gb=1e300, shared=True),)))
+    assert isinstance(caught.value, KilowaitError)

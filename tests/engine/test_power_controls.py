@@ -1,0 +1,236 @@
+"""Levers: by steps as in one run, pulled by hand, refused where they cannot be pulled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Levers, Sleeping
+from kilowait.engine import power_initial_state, simulator
+from kilowait.engine.interface import Choice
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.errors import ChoiceError, ClusterError, InputError, TableError, UnknownNameError
+from kilowait.jobs import NodeStates, SegmentLog
+from kilowait.policies import resolve
+from tests.engine.stepwise_policy import (
+    INTERPRETED,
+    Decider,
+    as_bytes,
+    starts,
+    table,
+)
+from tests.oracle import conversion
+from tests.oracle.power_workloads import lever_case
+
+CASES = 3 if INTERPRETED else 60
+FOUR = kw.Cluster.from_nodes(4)
+
+
+def asleep(timeout: float = 5.0, fall: float = 0.0, wake: float = 10.0, **more: object) -> Levers:
+    return Levers(sleep={"nodes": Sleeping(timeout, fall, wake, **more)})  # type: ignore[arg-type]
+
+
+def rows(states: NodeStates | None) -> list[tuple[float, int, int, int]]:
+    assert states is not None
+    columns = (states.time_s, states.falling, states.asleep, states.waking)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def steps_of(log: SegmentLog) -> list[tuple[float, int, int, int]]:
+    return [] if log.states is None else rows(log.states)
+
+
+@pytest.mark.parametrize("depth", [1, 2, None], ids=["easy", "2", "conservative"])
+@pytest.mark.parametrize("policy", ["fcfs", "wfp3"])
+def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> None:
+    first = 50_000 + 1000 * (depth or 5) + (500 if policy == "fcfs" else 0)
+    slept = 0
+    for seed in range(first, first + CASES):
+        drawn = lever_case(seed)
+        case = replace(drawn, policy=policy, depth=depth, backfill_order=None)
+        log = Decider(case, resolve(policy)).run()
+        assert case.levers is not None
+        whole = kw.simulate(
+            conversion.job_table(case.jobs),
+            conversion.cluster(case),
+            policy,
+            conversion.DEPTHS.get(depth, depth),  # type: ignore[arg-type]
+            walltime=case.walltime,
+            passes=case.passes,
+            placement=case.placement,
+            outlived=case.outlived,
+            oversized="reject",
+            levers=conversion.levers_of(case.levers),
+        )
+        assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
+        assert steps_of(log) == steps_of(whole), f"seed {seed}"
+        slept += len(steps_of(log))
+    assert slept > CASES
+
+
+def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
+    for seed in range(70_000, 70_000 + CASES):
+        case = lever_case(seed)
+        assert case.levers is not None
+        one, other = (
+            kw.simulate(
+                conversion.job_table(case.jobs),
+                conversion.cluster(case),
+                rule,
+                "easy",
+                oversized="reject",
+                levers=conversion.levers_of(case.levers),
+            )
+            for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
+        )
+        assert as_bytes(one) == as_bytes(other), f"seed {seed}"
+
+
+def test_a_job_waits_for_its_nodes_to_wake() -> None:
+    jobs = table((0, 4, 10), (100, 2, 10))
+    log = kw.simulate(jobs, FOUR, levers=asleep(timeout=5, fall=2, wake=20))
+    assert starts(log) == [0, 120]
+    assert rows(log.states) == [(15, 4, 0, 0), (17, 0, 4, 0), (100, 0, 2, 2), (120, 0, 2, 0)]
+    assert log.jobs()["wait_s"].tolist() == [0, 20]
+    assert starts(kw.simulate(jobs, FOUR)) == [0, 100]
+
+
+def test_holds_count_as_waiting() -> None:
+    jobs = table((0, 4, 10), (1, 1, 5)).with_columns(hold_until_s=[30.0, -math.inf])
+    log = kw.simulate(jobs, FOUR)
+    assert starts(log) == [30, 1]
+    assert log.jobs()["wait_s"].tolist() == [30, 0] and log.jobs()["eligible_s"].tolist() == [0, 1]
+    assert log.states is None
+
+
+def test_levels_stretch_runs_and_plans() -> None:
+    jobs = table((0, 2, 10, 20))
+    factor = np.array([[[1.0, 1.5]]])
+    log = kw.simulate(jobs, FOUR, levers=Levers(factor=factor, preferred=np.array([1])))
+    assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
+    crowded = Levers(factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred=np.array([1, 1]), crowd=0)
+    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, levers=crowded)
+    assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
+
+
+def test_a_budget_is_never_exceeded() -> None:
+    jobs = kw.lublin(300, 16, load=1.1, seed=3)
+    watts = (np.asarray(jobs["nodes"]) * 100).reshape(1, -1, 1)
+    levers = Levers(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", levers=levers)
+    assert len(log) == 300
+    times = np.unique(np.concatenate((log.start_s, log.end_s)))
+    drawn = [watts[0, log.job, 0][(log.start_s <= t) & (t < log.end_s)].sum() for t in times]
+    allowed = np.where(times < 20_000, 900, 1600)
+    assert (drawn <= allowed).all() and max(drawn) > 1300
+
+
+def test_room_for_steps_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
+    expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=asleep())
+    monkeypatch.setattr(power_initial_state, "STEPS", 60)
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=asleep())
+    assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
+    assert len(steps_of(log)) > 60
+
+
+def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
+    jobs = table((0, 1, 10), (20, 1, 5), (60, 4, 5), (100, 4, 5))
+    simulator = Simulator(jobs, FOUR, Settings(), levers=asleep(timeout=1e6, fall=1, wake=10))
+    view = simulator.advance()
+    assert view is not None and view.awake is not None and view.awake.tolist() == [4]
+    simulator.apply(Choice.start(0))
+    assert simulator.apply(Choice.sleep(0, 9)) == 3
+    assert simulator.view().falling.tolist() == [3]  # type: ignore[union-attr]
+    view = simulator.advance()
+    assert view is not None and view.asleep is not None
+    simulator.apply(Choice.start(1))
+    assert simulator.apply(Choice.wake(0, 2)) == 2
+    simulator.advance()
+    assert simulator.can_start(2) and simulator.can_start(2, level=0) and not simulator.can_start(2, level=1)
+    simulator.apply(Choice.start(2))
+    simulator.advance()
+    simulator.apply(Choice.start(3))
+    assert simulator.advance() is None
+    assert starts(simulator.log()) == [0, 20, 70, 100]
+
+
+def test_choices_that_cannot_be() -> None:
+    simulator = Simulator(table((0, 1, 10)), FOUR, Settings())
+    simulator.advance()
+    with pytest.raises(ChoiceError, match="no group that sleeps"):
+        simulator.apply(Choice.wake(0, 1))
+    with pytest.raises(ChoiceError, match="there is no level 1"):
+        simulator.apply(Choice.start(0, level=1))
+
+
+@pytest.mark.parametrize(
+    ("levers", "problem", "words"),
+    [
+        (lambda: Levers(sleep={"node": Sleeping(5)}), UnknownNameError, "did you mean 'nodes'"),
+        (lambda: Sleeping(-1), ClusterError, "timeout_s of sleeping nodes is -1"),
+        (lambda: Sleeping(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and rise"),
+        (lambda: Sleeping(1, reserve=((-math.inf, -1),)), ClusterError, "whole numbers, 0 or more"),
+        (lambda: Levers(budget=((-math.inf, 5),)), ClusterError, "needs to know the watts"),
+        (lambda: Levers(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "draws -1 W"),
+        (lambda: Levers(factor=np.zeros((1, 1, 1))), ClusterError, "1 or more"),
+        (
+            lambda: Levers(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
+            ClusterError,
+            "shapes",
+        ),
+        (lambda: Levers(factor=np.ones((1, 1, 2)), preferred=np.array([2])), ClusterError, "between 0 and 1"),
+        (lambda: Levers(factor=np.ones((2, 1, 1))), TableError, r"must be \(1 groups, 1 jobs, levels\)"),
+        (lambda: Levers(factor=np.ones((1, 1, 1)), preferred=np.zeros(3, int)), TableError, "of 3 jobs"),
+        (
+            lambda: Levers(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
+            TableError,
+            "draws 9 W at least, and the power budget is never more than 5 W",
+        ),
+    ],
+)
+def test_levers_that_cannot_be_pulled(levers, problem, words) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(problem, match=words):
+        kw.simulate(table((0, 1, 10)), FOUR, levers=levers())
+
+
+def test_shared_nodes_do_not_sleep() -> None:
+    cluster = kw.Cluster(groups=(kw.NodeGroup("nodes", 4, cores=8, shared=True),))
+    with pytest.raises(ClusterError, match="only whole nodes can be put to sleep"):
+        kw.simulate(table((0, 1, 10)), cluster, levers=asleep())
+    with pytest.raises(InputError):
+        Sleeping(math.nan)
+
+
+def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
+    monkeypatch.setattr(power_initial_state, "STEPS", 0)
+    kept = simulator.with_room
+
+    def checked(state):
+        assert int(state.lever["steps"][0]) <= len(state.steps)
+        return kept(state)
+
+    monkeypatch.setattr(simulator, "with_room", checked)
+    for slow in range(68, 84, 3):  # whatever is left of the room when the burst comes
+        burst = 100
+        submit = np.concatenate([np.arange(slow) * 1000.0, np.full(burst, slow * 1000.0 + 500.0)])
+        jobs = kw.JobTable(
+            job_id=np.arange(slow + burst),
+            submit_s=submit,
+            runtime_s=np.ones(slow + burst),
+            nodes=np.ones(slow + burst, np.int64),
+        )
+        run = Simulator(
+            jobs,
+            kw.Cluster.from_nodes(burst),
+            Settings("none"),
+            rule=resolve("fcfs"),
+            levers=Levers(sleep={"nodes": Sleeping(10, 1, 5)}),
+        )
+        run.run()
+        assert int(run.state.lever["steps"][0]) <= len(run.state.steps)

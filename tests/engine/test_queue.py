@@ -1,0 +1,138 @@
+"""The queue of waiting jobs and the list of believed ends."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numba
+import pytest
+
+from kilowait.cluster import Cluster
+from kilowait.engine.kernels.queue import (
+    believe,
+    enqueue,
+    forget,
+    remove,
+    renew_beliefs,
+)
+from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
+from tests.engine.stepwise_policy import fresh_state, table
+
+JOBS = table(*[(0.0, 1, 10.0)] * 12)
+
+
+@numba.njit
+def call_enqueue(s: Any, job: int) -> None:
+    enqueue(s, job)
+
+
+@numba.njit
+def call_remove(s: Any, job: int, status: int) -> None:
+    remove(s, job, status)
+
+
+@numba.njit
+def call_believe(s: Any, job: int, end: float) -> None:
+    believe(s, job, end)
+
+
+@numba.njit
+def call_forget(s: Any, job: int) -> None:
+    forget(s, job)
+
+
+@numba.njit
+def call_renew(s: Any) -> None:
+    renew_beliefs(s)
+
+
+def state(*, moving: bool = False) -> State:
+    return fresh_state(JOBS, Cluster.from_nodes(4), moving=moving)
+
+
+def queue(s: State) -> list[int]:
+    k = s.clock[0]
+    return [int(job) for job in s.queue["job"][k.queue_lo : k.queue_hi]]
+
+
+def believed(s: State) -> list[tuple[float, int]]:
+    return [(float(b.key), int(b.job)) for b in s.beliefs[: s.clock[0].running]]
+
+
+def test_a_fixed_queue_stands_by_key_then_number() -> None:
+    for seed in range(30):
+        rng = Random(seed)
+        s = state()
+        keys = [float(rng.randint(0, 3)) for _ in range(12)]
+        s.fate["key"] = keys
+        for job in rng.sample(range(12), 12):
+            call_enqueue(s, job)
+        assert queue(s) == sorted(range(12), key=lambda job: (keys[job], job))
+        assert (s.fate["status"] == QUEUED).all()
+
+
+def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
+    s = state(moving=True)
+    s.fate["key"] = range(12, 0, -1)
+    for job in (5, 2, 9, 0, 11):
+        call_enqueue(s, job)
+    assert queue(s) == [0, 2, 5, 9, 11]
+
+
+def test_a_place_in_the_queue_tells_need_and_estimate() -> None:
+    s = fresh_state(table((0.0, 3, 20.0, 70.0)), Cluster.from_nodes(4))
+    call_enqueue(s, 0)
+    assert (int(s.queue[0].need), float(s.queue[0].planned_s)) == (3, 70.0)
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_a_removed_job_leaves_no_gap(gone: int) -> None:
+    s = state()
+    for job in range(4):
+        call_enqueue(s, job)
+    s.clock[0].settled = s.clock[0].tight = 1
+    call_remove(s, gone, CANCELLED)
+    assert queue(s) == [job for job in range(4) if job != gone]
+    assert s.fate[gone].status == CANCELLED
+    assert not s.clock[0].settled and not s.clock[0].tight and s.clock[0].freed
+
+
+def test_beliefs_stand_by_end_then_number_while_jobs_come_and_go() -> None:
+    for seed in range(30):
+        rng = Random(seed)
+        s, naive = state(), {}
+        for _ in range(60):
+            idle = [job for job in range(12) if job not in naive]
+            if idle and (not naive or rng.random() < 0.6):
+                job = rng.choice(idle)
+                naive[job] = float(rng.randint(0, 4))
+                call_believe(s, job, naive[job])
+            else:
+                job = rng.choice(sorted(naive))
+                del naive[job]
+                call_forget(s, job)
+            assert believed(s) == sorted((end, job) for job, end in naive.items())
+
+
+@pytest.mark.parametrize(
+    ("now", "end"), [(9.0, 10.0), (10.0, 20.0), (19.0, 20.0), (20.0, 40.0), (39.5, 40.0), (1000.0, 1280.0)]
+)
+def test_an_outlived_belief_doubles_the_estimate_until_it_lies_ahead(now: float, end: float) -> None:
+    """Started at 0 with an estimate of 10: believed to end at 10, 20, 40, 80, ..."""
+    s = state()
+    s.fate[0].start_s = 0.0
+    call_believe(s, 0, 10.0)
+    s.clock[0].now = now
+    call_renew(s)
+    assert believed(s) == [(end, 0)]
+
+
+def test_only_outlived_beliefs_are_renewed() -> None:
+    s = state()
+    for job, end in enumerate([10.0, 12.0, 13.0]):
+        s.fate[job].start_s = end - 10.0
+        call_believe(s, job, end)
+    s.clock[0].now = 12.0
+    call_renew(s)
+    assert believed(s) == [(13.0, 2), (20.0, 0), (22.0, 1)]

@@ -1,0 +1,142 @@
+"""Scheduling passes: who starts when, worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kilowait.cluster import Cluster, NodeGroup, Outage
+from kilowait.policies import simulate
+from tests.engine.stepwise_policy import starts, table
+from tests.oracle.conversion import difference, run_engine
+from tests.oracle.workloads import random_case, run_twin
+
+EIGHT = Cluster.from_nodes(8)
+
+
+def test_without_backfilling_none_overtakes() -> None:
+    jobs = table((0, 5, 10), (1, 6, 10), (2, 1, 1))
+    assert starts(simulate(jobs, EIGHT)) == [0, 10, 10]
+
+
+@pytest.mark.parametrize(("run", "start"), [(8.0, 2.0), (8.25, 10.0)])
+def test_easy_lets_those_ahead_that_end_by_the_shadow(run: float, start: float) -> None:
+    jobs = table((0, 5, 10), (1, 8, 10), (2, 3, run))  # shadow 10, extra 0
+    log = simulate(jobs, EIGHT, backfill="easy")
+    assert starts(log) == [0, 10, start if start < 10 else 20]
+
+
+def test_easy_gives_away_the_extra_once() -> None:
+    jobs = table((0, 5, 10), (1, 6, 10), (2, 1, 99), (2, 2, 99), (2, 1, 99))  # shadow 10, extra 2
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 2, 20, 2]
+
+
+def test_depth_two_keeps_a_second_place() -> None:
+    """Behind the head (8 nodes at 10) the second wants 5 at 20: a job of 4 for 20 s must not push it back."""
+    jobs = table((0, 4, 10), (1, 8, 10), (2, 5, 10), (3, 4, 20))
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 20, 30]
+    jobs = table((0, 4, 10), (1, 5, 10), (2, 6, 5), (3, 3, 12))
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 20, 3]
+    jobs = table((0, 4, 10), (1, 5, 10), (2, 6, 5), (3, 3, 18))
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 21, 3]
+    assert starts(simulate(jobs, EIGHT, backfill=2)) == [0, 10, 20, 25]
+
+
+def test_conservative_reserves_for_all() -> None:
+    jobs = table((0, 4, 10), (1, 5, 10), (2, 6, 5), (3, 3, 18))
+    assert starts(simulate(jobs, EIGHT, backfill="conservative")) == [0, 10, 20, 25]
+
+
+def test_an_own_order_for_backfilling() -> None:
+    jobs = table((0, 6, 10), (1, 8, 10), (2, 2, 8), (2, 2, 3), (2, 2, 5))
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 10, 2, 20, 20]
+    assert starts(simulate(jobs, EIGHT, backfill="easy", backfill_order="sjf")) == [0, 10, 20, 2, 5]
+
+
+def test_a_block_closes_all_groups_of_the_job_but_no_others() -> None:
+    cluster = Cluster(
+        (NodeGroup("a", 4), NodeGroup("b", 4), NodeGroup("c", 4)),
+        queues={"ab": ("a", "b"), "b": ("b",), "c": ("c",)},
+    )
+    jobs = table(
+        (0, 3, 10),
+        (0, 3, 10),
+        (1, 2, 10),
+        (2, 1, 10),
+        (2, 1, 10),
+        queue=[0, 0, 0, 1, 2],
+        labels={"queue": ("ab", "b", "c")},
+    )
+    assert starts(simulate(jobs, cluster)) == [0, 0, 10, 10, 2]
+
+
+def test_jobs_at_one_instant_go_by_id_and_the_log_keeps_the_tables_order() -> None:
+    jobs = table((0, 8, 10), (0, 8, 10), (0, 8, 10)).with_columns(job_id=[9, 3, 5])
+    log = simulate(jobs, EIGHT)
+    assert starts(log) == [20, 0, 10]
+    assert log.job.tolist() == [1, 2, 0]
+
+
+def test_one_pass_per_instant_or_per_event() -> None:
+    """At 10 the first ends and a short one comes; per event the long one is started before it is known."""
+    jobs = table((0, 8, 10), (5, 8, 20), (10, 8, 5))
+    assert starts(simulate(jobs, EIGHT, "sjf")) == [0, 15, 10]
+    assert starts(simulate(jobs, EIGHT, "sjf", passes="event")) == [0, 10, 30]
+
+
+def test_an_outlived_estimate_is_believed_to_double() -> None:
+    """The first says 10 and runs for 35. At 12 the planner believes in 20: 8 s fit before, 8.5 s do not.
+
+    At 20 the planner believes in 40.
+    """
+    jobs = table((0, 6, 35, 10), (1, 8, 10), (12, 1, 8), (12, 1, 8.5))
+    assert starts(simulate(jobs, EIGHT, backfill="easy")) == [0, 35, 12, 20]
+
+
+def test_a_surprise_outage_leaves_a_debt_that_is_paid_first() -> None:
+    cluster = EIGHT.with_outages(Outage("nodes", 6, 5.0, 30.0, announced_s=5.0))
+    jobs = table((0, 4, 10), (0, 4, 20), (6, 2, 5), (6, 3, 5))
+    # From 5 on two nodes are left, with eight in use; at 10 four pay the debt, at 20 two are free.
+    assert starts(simulate(jobs, cluster, backfill="easy")) == [0, 0, 20, 30]
+
+
+def test_conservative_knows_a_reservation_whose_time_has_passed() -> None:
+    """The first says 4 and runs for 60; the second, told 32 at 20, starts when the first has ended."""
+    jobs = table((0, 8, 60, 4), (20, 8, 5))
+    assert starts(simulate(jobs, EIGHT, backfill="conservative")) == [0, 60]
+
+
+def test_conservative_keeps_a_place_that_another_could_use() -> None:
+    """Four nodes: two until 10, two until 20 (5 in truth). The third (four) is told 20, the fourth (two) 10.
+
+    At 5 the third could go at 10 if the fourth gave way; it does not, and may itself go now.
+    """
+    jobs = table((0, 2, 10), (0, 2, 5, 20), (0, 4, 10), (0, 2, 10))
+    four = Cluster.from_nodes(4)
+    assert starts(simulate(jobs, four, backfill="conservative")) == [0, 0, 15, 5]
+    assert starts(simulate(jobs, four, backfill=99)) == [0, 0, 10, 20]  # all is planned anew
+
+
+@pytest.mark.parametrize("seed", [9005, 9021, 9076, 9108, 9136, 9143, 9179, 9322])
+def test_the_timeline_has_room_for_every_reservation_that_moves(seed: int) -> None:
+    """Random workloads that once wrote beyond the timeline; bounds are checked in another run of these tests."""
+    case = replace(random_case(seed), depth=None, backfill_order=None)
+    assert difference(case, run_twin(case), run_engine(case)) is None
+
+
+def test_beliefs_are_renewed_at_every_pass_when_nothing_is_free_too() -> None:
+    """A pass per event, two nodes. The first says 1 s and runs for 100; the second has the other node until 50.
+
+    At 40 the third (two nodes) comes; the first is now believed to end at 64. At 50 the third is told 64, so that
+    the fourth (5 s) may go before it, and it does before its cancellation is looked at.
+    """
+    jobs = table((0, 1, 100, 1), (5, 1, 45), (40, 2, 10), (50, 1, 5), cancel_s=[float("inf")] * 3 + [50.0])
+    assert starts(simulate(jobs, Cluster.from_nodes(2), backfill="easy", passes="event")) == [0, 5, 100, 50]
+
+
+@pytest.mark.parametrize("seed", [2436, 7827, 15254, 17118, 18441])
+def test_cases_where_a_belief_was_not_renewed(seed: int) -> None:
+    """Random workloads with a pass per event on which engine and twin differed."""
+    case = random_case(seed)
+    assert difference(case, run_twin(case), run_engine(case)) is None

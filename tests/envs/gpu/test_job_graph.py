@@ -1,0 +1,139 @@
+"""The graph of jobs on placed nodes: every edge is what it says."""
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.engine.gpu.state import RUNNING
+from tests.envs.gpu.workloads import crowded, gpu_env, state_of
+
+TWO = Cluster(
+    [
+        NodeGroup("a100", 1, 16, gpus=4, gpu_type="A100", placed=True),
+        NodeGroup("t4", 2, 8, gpus=2, gpu_type="T4", placed=True),
+    ]
+)
+USER, COMPETE, NEAR = 1, 2, 4
+
+
+def owned(jobs):
+    random = np.random.default_rng(9)
+    return jobs.with_columns(
+        user=random.integers(-1, 4, len(jobs)), account=random.integers(-1, 6, len(jobs))
+    )
+
+
+def expected(vec, copy=0):
+    """The edges of a copy, pair by pair, from its state."""
+    s, a = state_of(vec, copy), vec.board.scene
+    record, first = a.copies[copy], int(a.copies["first"][copy])
+    room = vec.asking.slots
+    rows = [*range(record["shown"]), *range(room, room + record["victims"])]
+    found = np.zeros((vec.seen.slots, vec.seen.slots), np.uint8)
+    kinds = s.nodes["type"]
+    milli = np.bincount(kinds, s.nodes["milli"], s.speed.shape[1])
+    cpu = np.bincount(kinds, s.nodes["cpu"], s.speed.shape[1])
+
+    def told(row):
+        job = int(a.slots[copy, row])
+        fate = s.fate[job]
+        runs = fate["status"] == RUNNING
+        lies = np.arange(len(milli)) == s.nodes["type"][s.places[fate["place_lo"], 0]]
+        may = lies if runs else s.speed[fate["kind"]] > 0
+        wants = (0, 0) if runs else (1000 * s.seen["gpu_share"][job], fate["cpu"] * fate["pieces"])
+        owner = (vec.jobs["user"][first + job], vec.jobs["account"][first + job])
+        return may, wants, owner, fate["arrival_s"]
+
+    for i in rows:
+        for j in rows:
+            (may, wants, owner, came), (may2, wants2, owner2, came2) = told(i), told(j)
+            both = may & may2
+            short = wants[0] + wants2[0] > milli[both].sum() or wants[1] + wants2[1] > cpu[both].sum()
+            related = any(x >= 0 and x == y for x, y in zip(owner, owner2, strict=True))
+            found[i, j] = (
+                USER * related + COMPETE * (both.any() and short) + NEAR * (abs(came - came2) <= 600)
+            )
+    return found
+
+
+def test_a_queue_of_which_all_edges_are_known():
+    jobs = kw.JobTable(
+        job_id=[1, 2, 3, 4, 5],
+        submit_s=[0, 0, 1000, 1001, 3000],
+        runtime_s=[36000] * 5,
+        nodes=[1] * 5,
+        gpus=[2, 2, 4, 1, 2],
+        user=[7, -1, 7, -1, 3],
+        account=[-1, 2, -1, 2, -1],
+        gpu_types=[0, 1, 0, -1, 1],
+        labels={"gpu_types": ("A100", "T4")},
+    )
+    vec = gpu_env(jobs, cluster=TWO, episode_jobs=5, slots=4, preempt=True, victims=2, graph=True)
+    vec.reset()
+    assert vec.seen.graph and vec.single_observation_space["edges"].shape == (6, 6)
+    for action in (0, 0):  # the first two start, on A100 and T4
+        seen, *_ = vec.step(np.array([action]))
+    while vec.board.scene.copies["shown"][0] < 3:
+        seen, *_ = vec.step(np.array([vec.seen.actions - 1]))  # wait for the others
+    numbers = vec.board.scene.slots[0, [0, 1, 2, 4, 5]].tolist()
+    assert numbers[:3] == [2, 3, 4] and set(numbers[3:]) == {0, 1}
+    edges = {
+        (one, other): int(seen["edges"][0, (0, 1, 2, 4, 5)[i], (0, 1, 2, 4, 5)[j]])
+        for i, one in enumerate(numbers)
+        for j, other in enumerate(numbers)
+    }
+    assert edges[2, 3] == COMPETE | NEAR  # four A100 and one of any type, a second apart: two A100 are free
+    assert edges[2, 4] == 0  # A100 only and T4 only
+    assert edges[3, 4] == COMPETE  # both may use T4, of which three are wanted and two free
+    assert edges[2, 0] == USER | COMPETE  # it lies on the A100 that the wide one wants
+    assert edges[3, 1] == USER  # same account; of T4 there is enough for one
+    assert edges[0, 1] == NEAR and edges[1, 0] == NEAR  # both run
+    assert not seen["edges"][0, 3].any() and not seen["edges"][0, :, 3].any()
+
+
+def test_edges_are_those_of_the_state_all_along_an_episode():
+    random = np.random.default_rng(0)
+    vec = gpu_env(owned(crowded(150, 0)), slots=8, victims=4, preempt=True, graph=True, episode_jobs=80)
+    seen, _ = vec.reset(seed=0)
+    over, met = False, set()
+    while not over:
+        assert np.array_equal(seen["edges"][0], expected(vec))
+        met |= set(np.unique(seen["edges"]).tolist())
+        seen, _, ended, _, _ = vec.step(np.array([random.choice(np.flatnonzero(vec.action_masks()[0]))]))
+        over = bool(ended[0])
+    assert met == set(range(8)) and not seen["edges"].any()
+
+
+def test_many_copies_snapshots_and_what_was_seen_last():
+    how = {"slots": 8, "victims": 4, "preempt": True, "graph": True, "horizon_s": 400.0, "threads": 2}
+    made = [
+        gpu_env(owned(crowded(150, 0)), 5, autoreset_mode=AutoresetMode.SAME_STEP, **how) for _ in range(2)
+    ]
+    random = np.random.default_rng(1)
+    made[0].reset(seed=3)
+    made[1].reset(seed=4)
+    cut = False
+    for step in range(60):
+        if step == 20:
+            made[1].restore(made[0].snapshot())
+        before = [expected(made[0], copy) for copy in range(5)]
+        assert np.array_equal(made[0].board.observed()["edges"], before)
+        masks = made[0].action_masks()
+        actions = np.array([random.choice(np.flatnonzero(mask)) for mask in masks])
+        told = [vec.step(actions) for vec in made[: 1 if step < 20 else 2]]
+        assert all(np.array_equal(told[0][0]["edges"], other[0]["edges"]) for other in told[1:])
+        if told[0][3].any():
+            cut = True
+            last = told[0][4]["final_obs"]
+            there = (last["jobs"] != 0).any(axis=2)
+            assert not (last["edges"].any(axis=1) & ~there)[told[0][3]].any()
+            assert (last["edges"][told[0][3]].diagonal(axis1=1, axis2=2)[there[told[0][3]]] & NEAR).all()
+    assert cut
+
+
+def test_without_it_nothing_of_it_is_there():
+    vec = gpu_env(slots=8)
+    seen, _ = vec.reset()
+    assert "edges" not in seen and "edges" not in vec.observation_space.spaces
+    assert not any("edges" in name for name in vec.snapshot())

@@ -1,0 +1,70 @@
+"""Whole runs on placed nodes decided from what the env shows."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.engine.gpu.settings import Placing
+from kilowait.envs.gpu.batched_sim import GpuAsking
+from kilowait.envs.gpu.rollout import play
+from tests.envs.gpu.workloads import (
+    crowded,
+    gpu_env,
+    log_of,
+    machine,
+    same,
+    speeds_of,
+    usual,
+)
+
+
+def shortest(seen):
+    """Shortest estimate first, where placement likes: `length` is the first feature."""
+    rows, mask = seen["jobs"][0], seen["mask"][0]
+    choices = len(mask) // len(rows)
+    scores = np.where(mask[: len(rows) * choices : choices] == 1, rows[:, 0], np.inf)
+    return np.array([int(np.argmin(scores)) * choices])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sjf_by_what_is_shown_is_sjf(seed):
+    jobs = crowded(120, seed)
+    assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
+    placing = usual(types="fastest")
+    log = play(jobs, machine(), shortest, placing=placing, speeds=speeds_of(jobs))
+    assert same(log, kw.simulate(jobs, machine(), "sjf", placing=placing, speeds=speeds_of(jobs)))
+    assert log.run["policy"] == "agent"
+
+
+def test_withdrawn_and_refused_jobs_and_any_order_of_rows():
+    jobs = crowded(120, 5)
+    jobs = jobs.with_columns(
+        cancel_s=np.where(np.arange(120) % 5 == 4, jobs["submit_s"] + 60, np.inf),
+        begin_s=np.where(np.arange(120) % 7 == 2, jobs["submit_s"] + 100.0, -np.inf),
+        cores=np.where(np.arange(120) == 50, 99, jobs["cores"]),
+    )
+    rows = np.random.default_rng(0).permutation(120)
+    jobs, speeds = jobs[rows], speeds_of(jobs[rows])
+    log = play(jobs, machine(), shortest, placing=usual(oversized="reject"), speeds=speeds)
+    rule = kw.simulate(jobs, machine(), "sjf", "skip", oversized="reject", speeds=speeds)
+    assert same(log, rule) and np.array_equal(log.job_outcome, rule.job_outcome)
+    assert len(np.unique(rule.job_outcome)) == 3
+
+
+def test_an_episode_and_a_run_of_the_same_jobs_are_one():
+    jobs = crowded(60, 6)
+    how = {"preempt": True, "victims": 5, "slots": 10, "placements": ("best", "worst")}
+    placing = Placing(grace_s=3.0, restore_s=9.0, checkpoint_s=50.0)
+
+    def drawn():
+        random = np.random.default_rng(4)
+        return lambda seen: np.array([random.choice(np.flatnonzero(seen["mask"][0]))])
+
+    vec = gpu_env(jobs, placing=placing, **how)
+    seen, _ = vec.reset()
+    decide, over = drawn(), False
+    while not over:
+        seen, _, ended, _, _ = vec.step(decide(seen))
+        over = bool(ended[0])
+    log = play(jobs, machine(), drawn(), asking=GpuAsking(**how), placing=placing)
+    assert same(log, log_of(vec)) and (log.outcome == 5).any()

@@ -1,0 +1,138 @@
+"""Workloads on placed nodes, rules played through the env from outside, and the log of an episode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.cluster.gpu_speeds import Speeds, given
+from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.envs.gpu.batched_sim import asker
+from kilowait.envs.gpu.vector_env import GpuVectorEnv
+from kilowait.envs.kernels.state_stack_gpu import SHARED
+from kilowait.jobs import JobTable
+
+TYPES = ("A100", "T4")
+
+
+def machine() -> Cluster:
+    return Cluster(
+        name="small",
+        groups=[
+            NodeGroup("a100", 2, 16, 64.0, 4, "A100", placed=True),
+            NodeGroup("t4", 3, 8, 32.0, 2, "T4", placed=True),
+            NodeGroup("cpu", 1, 16, 64.0, placed=True),
+        ],
+    )
+
+
+def crowded(jobs: int, seed: int) -> JobTable:
+    """Short, crowded, with ties: whole GPUs, parts, gangs on several nodes or spread, none; some bound to a type."""
+    random = np.random.default_rng(seed)
+    gpus = random.choice([0, 1, 1, 1, 2, 4], jobs)
+    spread = (gpus > 1) & (random.random(jobs) < 0.4)
+    nodes = np.where(~spread & (gpus >= 2) & (random.random(jobs) < 0.4), 2, 1)
+    part = (gpus == 1) & (random.random(jobs) < 0.5)
+    return JobTable(
+        job_id=np.arange(jobs),
+        submit_s=np.sort(random.integers(0, jobs * 25, jobs)),
+        runtime_s=random.integers(1, 900, jobs),
+        estimate_s=random.integers(1, 90, jobs) * 10,
+        nodes=nodes,
+        gpus=gpus,
+        gpu_milli=np.where(part, random.choice([200, 500, 700], jobs), 1000),
+        cores=random.integers(1, 5, jobs),
+        memory_mb=random.choice([1000.0, 4000.0, 20000.0], jobs),
+        spread=spread.astype(np.int8),
+        priority=random.choice([-1.0, 0.0, 1.0, 5.0], jobs),
+        gpu_types=np.where((gpus > 0) & (nodes == 1) & (gpus <= 2), random.integers(-1, 2, jobs), -1),
+        labels={"gpu_types": ("A100", "T4|A100")},
+    )
+
+
+def speeds_of(jobs: JobTable, seed: int = 0) -> Speeds:
+    random = np.random.default_rng(seed)
+    n = len(jobs)
+    speed = {"A100": np.ones(n), "T4": random.choice([0.25, 0.5, 1.5], n)}
+    return given(jobs, TYPES, speed, {"A100": random.choice([0.7, 1.0], n), "T4": 0.8})
+
+
+def part_of(speeds: Speeds | None, rows: slice) -> Speeds | None:
+    if speeds is None:
+        return None
+    return replace(
+        speeds, speed=speeds.speed[:, rows], spread=speeds.spread[:, rows], source=speeds.source[:, rows]
+    )
+
+
+def gpu_env(jobs=None, copies=1, cluster=None, episode_jobs=60, **how) -> GpuVectorEnv:
+    how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
+    return GpuVectorEnv(
+        copies,
+        jobs=crowded(150, 0) if jobs is None else jobs,
+        cluster=cluster or machine(),
+        episode_jobs=episode_jobs,
+        **how,
+    )
+
+
+def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
+    """What happened in a copy so far, as a simulator of its window would tell it."""
+    first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
+    window = vec.jobs[first : first + n]
+    settings = replace(vec.asking.settings(vec.placing), oversized="reject")
+    simulator = PlacedSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
+    simulator._state = state_of(vec, copy)
+    return simulator.log()
+
+
+def state_of(vec: GpuVectorEnv, copy: int = 0):
+    """The state of a copy, on its own."""
+    rows = {
+        name: array[0 if name in SHARED else copy].copy() for name, array in vec.board.stack._asdict().items()
+    }
+    n = vec.episode_jobs
+    return type(vec.board.stack)(**{**rows, "fate": rows["fate"][:n], "seen": rows["seen"][:n]})
+
+
+def play(vec: GpuVectorEnv, score, first: int) -> None:
+    """Play the window from row `first` in copy 0: the smallest score of the SEEN numbers, where placement likes."""
+    vec.reset(options={"first": first})
+    slots, choices, over = vec.asking.slots, vec.seen.choices, False
+    while not over:
+        a = vec.board.scene
+        numbers = a.slots[0, : int(a.copies["shown"][0])]
+        scores = np.full(slots, np.inf)
+        scores[: len(numbers)] = score(vec.board.stack.fate[0], numbers)
+        scores[a.mask[0, : slots * choices : choices] == 0] = np.inf
+        over = bool(vec.step(np.array([int(np.argmin(scores)) * choices]))[2][0])
+
+
+def wander(vec: GpuVectorEnv, seed: int = 0, **options):
+    """Random allowed actions in copy 0 to the end; the terms of all steps summed, the return, what was told last."""
+    random = np.random.default_rng(seed)
+    vec.reset(seed=seed, options=options)
+    terms, total, over = 0.0, 0.0, False
+    while not over:
+        choice = random.choice(np.flatnonzero(vec.action_masks()[0]))
+        _, reward, ended, cut, told = vec.step(np.array([choice]))
+        terms, total, over = terms + told["terms"][0], total + reward[0], bool(ended[0] or cut[0])
+    return terms, total, told
+
+
+def same(one, other) -> bool:
+    """Whether two logs are of the same segments on the same GPUs."""
+    columns = ("job", "start_s", "end_s", "outcome", "group")
+    pieces = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns) and all(
+        np.array_equal(getattr(one.pieces, name), getattr(other.pieces, name)) for name in pieces
+    )
+
+
+def usual(**how) -> Placing:
+    """As `simulate` with backfill="skip" goes."""
+    return Placing(blocking=False, **how)

@@ -1,0 +1,269 @@
+"""kilowait/Energy-v0: the same clock with levers, asked from outside."""
+
+import numpy as np
+import pytest
+
+from kilowait.cluster import Cluster
+from kilowait.envs.kernels.decision import BEHIND, HEAD
+from kilowait.envs.kernels.decision_power import NODES
+from tests.envs.power.workloads import (
+    MACHINE,
+    NEVER,
+    crowded,
+    energy,
+    play_rule,
+    quiet,
+    signals,
+    window_levers,
+)
+from tests.envs.workloads import planned, started, two_groups
+
+LEVERS = [
+    "none",
+    "levels=1.5",
+    "sleep=timeout:120",
+    "sleep=predictive:60+levels=1.5",
+    "sleep=timeout:60:reserve=3+levels=1.5+budget=80%",
+    "budget=85%",
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
+@pytest.mark.parametrize("levers", LEVERS)
+@pytest.mark.parametrize("backfill", ["none", "easy", 2])
+def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster, levers, backfill):
+    jobs = quiet(90, seed) if seed % 2 else crowded(90, seed)
+    first = 7 * seed % 30
+    window = jobs[first : first + 60]
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    vec = energy(jobs, cluster=cluster, levers=levers, backfill=backfill, hold_s=NEVER)
+    for level in {0, vec.seen.choices - 1}:
+        if not vec.powered.drawing.may[:, level].all():
+            continue
+        own = window_levers(vec, first, level)
+        rule = started(window, cluster, policy="saf", backfill=backfill, levers=own)
+        assert np.array_equal(play_rule(vec, saf, level, first), rule, equal_nan=True)
+    ordered = energy(
+        jobs, cluster=cluster, levers=levers, backfill=backfill, hold_s=NEVER, backfill_order="sjf"
+    )
+    order = None if backfill == "none" else "sjf"
+    rule = started(
+        window,
+        cluster,
+        policy="saf",
+        backfill=backfill,
+        backfill_order=order,
+        levers=window_levers(vec, first, 0),
+    )
+    assert np.array_equal(play_rule(ordered, saf, 0, first), rule, equal_nan=True)
+
+
+@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+def test_so_it_does_where_planners_have_times_of_their_own(outlived):
+    jobs = planned(crowded(90, 2), 2)
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    vec = energy(
+        jobs, levers="sleep=predictive:60+levels=1.5", backfill="easy", outlived=outlived, hold_s=NEVER
+    )
+    for level in {0, vec.seen.choices - 1}:
+        own = window_levers(vec, 14, level)
+        rule = started(jobs[14:74], MACHINE, policy="saf", backfill="easy", outlived=outlived, levers=own)
+        assert np.array_equal(play_rule(vec, saf, level, 14), rule, equal_nan=True)
+
+
+def test_the_levels_of_the_test_above_are_not_all_left_out():
+    vec = energy(crowded(90, 0), levers="levels=1.5")
+    assert vec.seen.choices > 3 and vec.powered.drawing.may.all()
+
+
+def test_levels_that_make_a_job_too_slow_may_not_be_chosen():
+    vec = energy(levers="levels=1.2", turns=False)
+    vec.reset(seed=1)
+    factor, levels = vec.powered.levers.factor[0], vec.seen.choices
+    seen = set()
+    for _ in range(60):
+        a = vec.board.scene
+        first = int(a.copies["first"][0])
+        for slot in range(int(a.copies["shown"][0])):
+            row = a.mask[0, slot * levels : (slot + 1) * levels]
+            may = factor[first + a.slots[0, slot], :levels] <= 1.2
+            assert not row[~may].any()
+            if a.copies["phase"][0] == HEAD and row.any():
+                assert row[may].all()
+            seen.add(int(may.sum()))
+        if vec.step(np.array([int(a.mask[0].argmax())]))[2][0]:
+            break
+    assert len(seen) > 1
+
+
+def waiting_for_green(**how):
+    """One job that comes at 0:30 of a dirty hour; the next is clean."""
+    jobs = quiet(200, 0)[:1].with_columns(submit_s=np.array([1800.0]), nodes=np.array([4]))
+    return energy(jobs, episode_jobs=1, levers="levels=1.2", **how)
+
+
+def test_hold_waits_for_the_next_step_of_a_signal():
+    vec = waiting_for_green(**signals())
+    vec.reset()
+    hold = vec.seen.actions - 1
+    times = [float(vec.board.stack.clock["now"][0, 0])]
+    for _ in range(3):
+        assert vec.board.scene.mask[0, hold] == 1
+        vec.step(np.array([hold]))
+        times.append(float(vec.board.stack.clock["now"][0, 0]))
+    assert times == [1800.0, 2700.0, 3600.0, 4500.0]  # the price changes by the quarter hour
+    alone = waiting_for_green(carbon=signals()["carbon"])
+    alone.reset()
+    for _ in range(2):
+        alone.step(np.array([hold]))
+    assert float(alone.board.stack.clock["now"][0, 0]) == 7200.0
+
+
+def test_nobody_is_held_for_ever():
+    vec = waiting_for_green(patience_s=4 * 3600.0)
+    vec.reset()
+    hold, steps = vec.seen.actions - 1, 0
+    while vec.board.scene.mask[0, hold]:
+        vec.step(np.array([hold]))
+        steps += 1
+    assert steps == 4  # an hour each
+    assert vec.board.scene.mask[0, :hold].any()
+    assert vec.step(np.array([0]))[2][0] and vec.board.stack.fate["start_s"][0, 0] == 1800 + 4 * 3600
+
+
+def test_no_job_passes_one_that_has_waited_too_long():
+    vec = energy(crowded(200, 4), episode_jobs=120, max_wait_s=1500.0)
+    vec.reset(options={"first": 0})
+    guarded, over = 0, False
+    while not over:
+        a = vec.board.scene
+        allowed = np.flatnonzero(a.mask[0])
+        if a.copies["phase"][0] == HEAD:
+            numbers = a.slots[0, : int(a.copies["shown"][0])]
+            waits = vec.board.stack.clock["now"][0, 0] - vec.jobs["submit_s"][numbers]
+            if (waits > 1500.0).any():
+                guarded += 1
+                oldest = int(np.argmax(waits > 1500.0))
+                assert set(allowed // vec.seen.choices) == {oldest} or allowed[-1] >= vec.seen.actions - 2
+                assert a.mask[0, vec.seen.actions - 3] == 0
+        over = bool(vec.step(allowed[len(allowed) // 2 : len(allowed) // 2 + 1])[2][0])
+    assert guarded > 10
+
+
+def sleeper(**how):
+    """Two jobs of 4 nodes, 10 minutes apart, on 16 nodes that sleep only when told."""
+    jobs = quiet(200, 0)[:2].with_columns(
+        submit_s=np.array([0.0, 600.0]),
+        nodes=np.array([4, 6]),
+        runtime_s=np.array([300.0, 300.0]),
+        estimate_s=np.array([300.0, 300.0]),
+    )
+    return energy(jobs, episode_jobs=2, levers="sleep=timeout:1000d", **how)
+
+
+def test_nodes_sleep_and_wake_when_told():
+    vec = sleeper()
+    vec.reset()
+    hold, sleep, wake = range(vec.seen.actions - 3, vec.seen.actions)
+    states = lambda: vec.board.stack.sleepers[0, 0]  # noqa: E731
+    now = lambda: float(vec.board.stack.clock["now"][0, 0])  # noqa: E731
+    phase = lambda: int(vec.board.scene.copies["phase"][0])  # noqa: E731
+    assert phase() == HEAD and vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 0]
+    vec.step(np.array([0]))
+    # 12 are left, and nobody waits: that alone is asked.
+    assert (now(), phase()) == (0.0, NODES)
+    assert np.flatnonzero(vec.board.scene.mask[0]).tolist() == [hold, sleep]
+    vec.step(np.array([sleep]))
+    # Next is the end of the job: its nodes are idle, the others sleep.
+    assert (now(), phase(), states().awake, states().asleep) == (300.0, NODES, 4, 12)
+    vec.step(np.array([hold]))
+    assert (now(), phase()) == (600.0, HEAD)
+    assert vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 1, 1]
+    vec.step(np.array([wake]))
+    # Two more were asked for; neither is asked twice in a pass.
+    assert (states().awake, states().waking, states().asleep) == (4, 2, 10)
+    assert vec.board.scene.mask[0, [hold, sleep, wake]].tolist() == [1, 0, 0]
+    vec.step(np.array([hold]))
+    assert now() == pytest.approx(600 + 151.52)
+    assert vec.step(np.array([0]))[2][0]
+    assert vec.board.stack.fate["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
+
+
+def test_without_turns_nodes_are_the_levers_business():
+    vec = sleeper(turns=False)
+    vec.reset()
+    assert vec.seen.extra == 1
+    assert not vec.step(np.array([0]))[2][0] and vec.board.stack.clock["now"][0, 0] == 600.0
+
+
+def test_the_timeout_works_beside_the_actions():
+    jobs = quiet(200, 3)
+    slow, fast = (energy(jobs, levers=f"sleep=timeout:{t}") for t in ("300", "1000d"))
+    random = np.random.default_rng(0)
+    slept = []
+    for vec in (slow, fast):
+        vec.reset(options={"first": 0})
+        asleep, over = 0, False
+        while not over:  # never told to sleep
+            allowed = np.flatnonzero(vec.board.scene.mask[0, :-2])
+            over = bool(vec.step(random.choice(allowed, 1))[2][0])
+            asleep = max(asleep, int(vec.board.stack.sleepers["asleep"][0, 0]))
+        slept.append(asleep)
+    assert slept[0] > 0 and slept[1] == 0
+
+
+def test_behind_a_reservation_only_levels_that_fit_may_be_chosen():
+    # 12 of 16 nodes are taken until 1,000 s; a job of 16 is reserved for; one of 900 s fits at full speed only.
+    jobs = quiet(200, 0)[:3].with_columns(
+        submit_s=np.array([0.0, 1.0, 2.0]),
+        nodes=np.array([12, 16, 4]),
+        runtime_s=np.array([1000.0, 500, 900]),
+        estimate_s=np.array([1000.0, 500, 900]),
+        beta=np.ones(3),
+        power_w=None,
+    )
+    vec = energy(jobs, episode_jobs=3, levers="levels=1.5", slots=4)
+    vec.reset()
+    vec.step(np.array([0]))  # at 0 s
+    vec.step(np.array([vec.seen.actions - 1])) if vec.board.scene.copies["shown"][0] < 2 else None
+    levels = vec.seen.choices
+    vec.step(np.array([0]))  # reserved for the second
+    a = vec.board.scene
+    assert a.copies["phase"][0] == BEHIND
+    may = np.flatnonzero(a.mask[0, : 4 * levels])
+    factor = vec.powered.levers.factor[0, 2]
+    assert may.tolist() == (levels + np.flatnonzero(2 + 900 * factor[:levels] <= 1000)).tolist()
+    assert 1 <= len(may) < levels
+    assert a.mask[0, 4 * levels] == 1  # or nobody
+
+
+def test_several_groups_sleep_and_wake():
+    machine = two_groups()
+    jobs = quiet(120, 2)
+    vec = energy(jobs, cluster=machine, levers="sleep=timeout:1000d")
+    vec.reset(options={"first": 0})
+    sleep, wake = vec.seen.actions - 2, vec.seen.actions - 1
+    told, over = {sleep: 0, wake: 0}, False
+    random = np.random.default_rng(1)
+    while not over:
+        a = vec.board.scene
+        action = int(random.choice(np.flatnonzero(a.mask[0])))
+        for turn in told:
+            if a.mask[0, turn] and random.random() < 0.3:
+                action = turn
+                told[turn] += 1
+        over = bool(vec.step(np.array([action]))[2][0])
+        s = vec.board.stack
+        free = s.pools["free"][0]
+        parts = sum(s.sleepers[name][0] for name in ("awake", "falling", "asleep", "waking"))
+        assert (parts == free).all()
+    assert min(told.values()) > 3
+
+
+def test_one_group_or_cluster_by_name_is_the_same():
+    jobs = crowded(90, 1)
+    one = Cluster.from_nodes(16)
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    kept = [play_rule(energy(jobs, cluster=one, slots=slots), saf, 0, 3) for slots in (64, 96)]
+    assert np.array_equal(*kept)

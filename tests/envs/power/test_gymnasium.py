@@ -1,0 +1,60 @@
+"""The env as other people's libraries take it."""
+
+import warnings
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import kilowait as kw
+from tests.envs.power.workloads import quiet, signals
+
+
+def made(**how):
+    return gymnasium.make(
+        "kilowait/Energy-v0",
+        jobs=quiet(120, 0),
+        cluster=kw.Cluster.from_nodes(16),
+        power="taurus",
+        episode_jobs=20,
+        slots=8,
+        **signals(),
+        **how,
+    )
+
+
+def test_gymnasium_checks_it():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(minimum|maximum|infinity).*")  # scales are not bounds
+        check_env(made().unwrapped)
+
+
+def test_make_vec_takes_the_native_one():
+    vec = gymnasium.make_vec(
+        "kilowait/Energy-v0",
+        num_envs=3,
+        vectorization_mode="vector_entry_point",
+        jobs=quiet(120, 0),
+        cluster=kw.Cluster.from_nodes(16),
+        power="taurus",
+        episode_jobs=20,
+    )
+    assert type(vec.unwrapped).__name__ == "EnergyVectorEnv"
+    seen, _ = vec.reset(seed=1)
+    assert vec.observation_space.contains(seen)
+    vec.close()
+
+
+def test_stable_baselines_checks_it_and_maskable_ppo_trains_on_it():
+    sb3 = pytest.importorskip("stable_baselines3.common.env_checker")
+    from sb3_contrib import MaskablePPO
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its advice about images and ranges
+        sb3.check_env(made().unwrapped)
+    env = made()
+    model = MaskablePPO("MultiInputPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
+    model.learn(128)
+    seen, _ = env.reset(seed=0)
+    action, _ = model.predict(seen, action_masks=env.unwrapped.action_masks())
+    assert seen["mask"][action] == 1

@@ -1,0 +1,110 @@
+"""Whole runs with levers decided from what the env shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, Outage
+from kilowait.engine.settings import Settings
+from kilowait.envs.kernels import state_stack_power
+from kilowait.envs.power.batched_sim import EnergyAsking
+from kilowait.envs.power.observation_spec import FEATURES
+from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.rollout import play
+from tests.envs.power.workloads import (
+    MACHINE,
+    NEVER,
+    crowded,
+    quiet,
+)
+
+AREA, LENGTH = list(FEATURES).index("area"), list(FEATURES).index("length")
+
+
+def rule_at(column, levels, level=0, slots=128):
+    """A decide: the slot of the smallest feature at a level, or nobody."""
+
+    def decide(seen):
+        mask = seen["mask"][0, : slots * levels].reshape(slots, levels)[:, level]
+        scores = np.where(mask == 1, seen["jobs"][0, :, column], np.inf)
+        best = int(np.argmin(scores))
+        return np.array([slots * levels if np.isinf(scores[best]) else best * levels + level])
+
+    return decide
+
+
+def same(log, rule):
+    assert np.array_equal(log.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
+    assert np.array_equal(log.level, rule.level) and np.array_equal(log.end_s, rule.end_s)
+    assert (log.states is None) == (rule.states is None)
+    if log.states is not None:
+        for name in ("time_s", "group", "falling", "asleep", "waking"):
+            assert np.array_equal(getattr(log.states, name), getattr(rule.states, name)), name
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    "levers", ["levels=1.1", "sleep=timeout:100:reserve=2+levels=1.1", "sleep=predictive+levels=1.1"]
+)
+def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
+    jobs = quiet(150, 1).with_columns(beta=None, power_w=None)
+    asking = EnergyAsking(hold_s=NEVER)
+    power = Power("taurus", levers=levers)
+    pulled = power.of(jobs, MACHINE, len(jobs))
+    assert pulled.drawing.may.shape[1] == 3 and pulled.drawing.may.all()
+    log = play(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
+    own = replace(pulled.levers, preferred=np.full(len(jobs), level))
+    same(log, kw.simulate(jobs, MACHINE, "saf", "easy", levers=own))
+    assert log.run["policy"] == "agent" and (log.level == level).all()
+
+
+def test_the_order_of_the_table_does_not_matter():
+    jobs = quiet(60, 2)
+    order = np.random.default_rng(0).permutation(60)
+    power = Power("taurus", levers="sleep=timeout:50+levels=1.3")
+    levels = power.of(jobs, MACHINE, 60).drawing.may.shape[1]
+    plain = play(jobs, MACHINE, rule_at(AREA, levels), power=power)
+    mixed = play(jobs[order], MACHINE, rule_at(AREA, levels), power=power)
+    assert np.array_equal(plain.jobs()["start_s"][order], mixed.jobs()["start_s"])
+    spent = [power.of(log.jobs_table.sorted(), MACHINE, 60) for log in (plain, mixed)]
+    assert spent[0].account(plain).it_kwh == pytest.approx(spent[1].account(plain).it_kwh)
+
+
+def test_a_run_goes_on_where_there_is_no_room_for_what_nodes_do(monkeypatch):
+    jobs = quiet(150, 3).with_columns(beta=None, power_w=None)
+    power = Power("taurus", levers="sleep=timeout:20")
+    rule = kw.simulate(jobs, MACHINE, "saf", "easy", levers=power.of(jobs, MACHINE, 150).levers)
+    monkeypatch.setattr(state_stack_power, "SPARE", 3)
+    few = play(jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyAsking(hold_s=NEVER))
+    assert len(rule.states) > 250
+    same(few, rule)
+
+
+def test_outages_dependencies_and_withdrawn_jobs_are_kept():
+    jobs = crowded(80, 5)
+    n = len(jobs)
+    after = np.full(n, -1)
+    after[10::7] = jobs["job_id"][3 : 3 + len(after[10::7])]
+    jobs = jobs.with_columns(
+        after_id=after,
+        think_s=np.full(n, 5.0),
+        cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
+        hold_until_s=np.where(np.arange(n) % 11 == 5, jobs["submit_s"] + 200, -np.inf),
+    )
+    machine = Cluster(
+        groups=MACHINE.groups, outages=[Outage(MACHINE.groups[0].name, start_s=300, end_s=900, nodes=6)]
+    )
+    power = Power("taurus", levers="sleep=timeout:30")
+    log = play(
+        jobs,
+        machine,
+        rule_at(LENGTH, 1),
+        power=power,
+        asking=EnergyAsking(hold_s=NEVER),
+        settings=Settings("easy"),
+    )
+    rule = kw.simulate(jobs, machine, "sjf", "easy", levers=power.of(jobs, machine, n).levers)
+    same(log, rule)
+    assert (log.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1

@@ -1,0 +1,221 @@
+"""Many copies at once, resumed, on threads; what is seen; what is refused."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from kilowait.cluster import Cluster
+from kilowait.energy.power import ConstantUse, PowerModel
+from kilowait.envs.power.observation_spec import CARBON_UNIT, FEATURES, LEAD_H
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.series import Series
+from tests.envs.power.workloads import energy, quiet, signals
+
+
+def test_many_copies_do_what_single_ones_do():
+    jobs = quiet(300, 1)
+    many = energy(jobs, copies=7, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP, **signals())
+    first = np.array([0, 11, 80, 140, 200, 239, 240])
+    seen, _ = many.reset(options={"first": first})
+    singles = [energy(jobs, **signals()) for _ in first]
+    alone = [env.reset(options={"first": at})[0] for env, at in zip(singles, first, strict=True)]
+    gone = np.zeros(7, bool)
+    random = np.random.default_rng(2)
+    for _ in range(1000):
+        for i in np.flatnonzero(~gone):
+            assert all(np.array_equal(seen[name][i], alone[i][name][0]) for name in seen)
+        actions = np.array([random.choice(np.flatnonzero(m)) if m.any() else 0 for m in seen["mask"]])
+        seen, reward, over, _, _ = many.step(actions)
+        for i in np.flatnonzero(~gone):
+            alone[i], r, o, _, _ = singles[i].step(actions[i : i + 1])
+            assert (r[0], o[0]) == (reward[i], over[i])
+        gone |= over
+        if gone.all():
+            break
+    assert gone.all()
+
+
+def test_same_seed_same_episodes_on_any_number_of_threads():
+    def run(threads):
+        vec = energy(copies=5, threads=threads, episode_jobs=20)
+        seen, _ = vec.reset(seed=3)
+        told = [seen["jobs"].copy()]
+        for i in range(120):
+            mask = seen["mask"]
+            seen, reward, *_ = vec.step(np.argmax(np.cumsum(mask, axis=1) > (i % 3), axis=1))
+            told += [seen["jobs"], reward]
+        return np.concatenate([part.ravel() for part in told])
+
+    assert np.array_equal(run(1), run(3))
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_autoreset_modes(mode):
+    vec = energy(copies=2, autoreset_mode=mode, episode_jobs=12)
+    seen, _ = vec.reset(seed=1)
+    over = np.zeros(2, bool)
+    while not over.any():
+        seen, reward, over, _, told = vec.step(seen["mask"].argmax(axis=1))
+    i = int(over.argmax())
+    assert told["_episode"][i] and told["episode"]["l"][i] > 0
+    if mode is AutoresetMode.SAME_STEP:
+        assert seen["mask"][i].any() and not told["final_obs"]["mask"][i].any()
+        assert told["final_obs"]["summary"][i].any()
+    else:
+        assert not seen["mask"][i].any() and not seen["jobs"][i].any()
+    if mode is AutoresetMode.NEXT_STEP:
+        seen, reward, over, _, _ = vec.step(np.zeros(2, int))
+        assert reward[i] == 0 and not over[i] and seen["mask"][i].any()
+    if mode is AutoresetMode.DISABLED:
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            vec.step(np.zeros(2, int))
+        kept = seen["jobs"][1 - i]
+        seen, _ = vec.reset(options={"reset_mask": over})
+        assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
+
+
+def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
+    vec = energy(levers="levels=1.5")
+    first, _ = vec.reset(options={"first": 0})
+    while vec.board.scene.copies["shown"][0] < 5:
+        allowed = np.flatnonzero(vec.board.scene.mask[0])
+        vec.step(allowed[-1:])
+    again, _ = vec.reset(options={"first": 0})
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+def test_snapshot_and_restore_go_on_exactly():
+    def steps(vec, count, seen):
+        told = []
+        for i in range(count):
+            nth = np.argmax(np.cumsum(seen["mask"], axis=1) > i % 4, axis=1)
+            seen, reward, *_ = vec.step(nth)
+            told.append((seen["jobs"].tobytes(), seen["summary"].tobytes(), reward.tobytes()))
+        return told, seen
+
+    one = energy(copies=3, episode_jobs=20, **signals())
+    seen, _ = one.reset(seed=9)
+    _, seen = steps(one, 37, seen)
+    kept = one.snapshot()
+    after, _ = steps(one, 200, seen)
+    other = energy(copies=3, episode_jobs=20, **signals())
+    assert steps(other, 200, other.restore(kept))[0] == after
+    with pytest.raises(InputError, match="another size"):
+        energy(copies=2, episode_jobs=20, **signals()).restore(kept)
+
+
+def test_squeezed_arrivals_come_faster():
+    vec = energy()
+    vec.squeeze(4.0)
+    vec.reset(options={"first": 0})
+    arrivals, given = vec.board.stack.fate["earliest_s"][0], quiet(200, 0)["submit_s"][:60]
+    assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
+
+
+def test_a_forbidden_action_is_replaced_and_counted():
+    vec = energy(episode_jobs=20)
+    vec.reset(seed=0)
+    over, wrong = False, 0
+    while not over:
+        mask = vec.board.scene.mask[0]
+        wrong += 1
+        *_, told = stepped = vec.step(np.array([int(np.argmin(mask))]))
+        over = bool(stepped[2][0])
+    assert told["episode"]["invalid"][0] == told["episode"]["l"][0] == wrong
+
+
+def test_what_is_seen_of_power_and_nodes_is_what_it_says():
+    jobs = quiet(200, 0)[:2].with_columns(
+        submit_s=np.array([0.0, 1000.0]),
+        nodes=np.array([4, 6]),
+        runtime_s=np.array([2000.0, 100.0]),
+        power_w=np.array([600.0, 900.0]),
+        beta=np.array([0.5, 0.5]),
+    )
+    vec = energy(jobs, episode_jobs=2, levers="sleep=timeout:100+levels=1.2")
+    vec.reset()
+    seen, *_ = vec.step(np.array([0]))
+    while seen["jobs"][0, 0].any() == 0:
+        seen, *_ = vec.step(np.array([vec.seen.actions - 3]))
+    # At 1,000 s: 4 nodes run at 600 W, 12 sleep.
+    row = dict(zip(FEATURES, seen["jobs"][0, 0].tolist(), strict=True))
+    table = next(iter(vec.powered.tables.values()))
+    may = table.factor[1] <= 1.2
+    relative = (table.factor * table.power_w)[1] / 900
+    full_w = PowerModel.preset("taurus").group().full_w
+    assert row["draw"] == pytest.approx(900 / (6 * full_w))
+    assert row["stretch"] == pytest.approx(table.factor[1, may].max() - 1)
+    assert row["saving"] == pytest.approx(1 - relative[may].min(), abs=1e-6)
+    summary = dict(zip(vec.seen.summary, seen["summary"][0].tolist(), strict=True))
+    assert summary["power"] == pytest.approx((600 + 12 * 9.75) / (16 * full_w))
+    assert (summary["idle"], summary["asleep"], summary["turning"]) == (0.0, 0.75, 0.0)
+    assert "carbon" not in summary
+
+
+@pytest.mark.parametrize("forecast", ["perfect", "persistence", "noisy:DE"])
+def test_what_is_told_of_the_signals_is_what_it_says(forecast):
+    outside = signals()
+    vec = energy(levers="none", forecast=forecast, **outside)
+    vec.reset(options={"first": 0})
+    seen = set()
+    for _ in range(80):
+        now = float(vec.board.stack.clock["now"][0, 0])
+        summary = dict(zip(vec.seen.summary, vec.board.scene.summary[0].tolist(), strict=True))
+        zero = vec.jobs["submit_s"][0]
+        told = zero + (now - zero) // 900 * 900
+        for name, unit in (("carbon", CARBON_UNIT), ("price", 100.0)):
+            series = outside[name]
+            start = max(told - 7 * 86400, vec.powered.signals.all()[0].start_s)
+            usual = max(abs(float(series.mean(start, max(told, start + 86400)))), 1.0)
+            assert summary[name] == pytest.approx(float(series.at(now)) / unit, abs=1e-6)
+            assert summary[f"{name}_now"] == pytest.approx(float(series.at(now)) / usual, rel=1e-5, abs=1e-6)
+            ahead = [summary[f"{name}_{hours}h"] for hours in LEAD_H]
+            truth = [float(series.mean(told, told + 3600 * hours)) / usual for hours in LEAD_H]
+            if forecast == "perfect":
+                assert ahead == pytest.approx(truth, rel=1e-5, abs=1e-6)
+            else:
+                assert ahead != pytest.approx(truth, rel=1e-3)
+                assert ahead == pytest.approx(truth, abs=3.0)
+        seen.add(summary["carbon"])
+        vec.step(np.array([int(vec.board.scene.mask[0].argmax())]))
+    assert len(seen) > 3
+
+
+def test_power_may_be_named_or_handed_in(tmp_path):
+    path = tmp_path / "carbon.csv"
+    path.write_text(
+        "time (UTC),gCO2/kWh\n"
+        + "".join(f"2022-01-{d:02d} {h:02d}:00,{100 + h}\n" for d in range(1, 15) for h in range(24))
+    )
+    jobs = quiet(200, 0)
+    vec = energy(jobs, power="taurus", carbon=path, start="2022-01-01", wrap=True)
+    vec.reset(options={"first": 0})
+    hour = int(jobs["submit_s"][0] // 3600)
+    carbon = vec.board.scene.summary[0, vec.seen.summary.index("carbon")]
+    assert carbon == pytest.approx((100 + hour) / CARBON_UNIT)
+    auto = energy(jobs, cluster=Cluster.preset("polaris"), power="auto", profile=ConstantUse(0.5, 0.5))
+    assert auto.powered.model.name == "polaris"
+
+
+def test_bad_input_is_told():
+    with pytest.raises(InputError, match="leave hold out"):
+        energy(levers="hold=carbon_time:6h")
+    with pytest.raises(InputError, match="without hours"):
+        energy(levers="budget=100%:90%@8-20")
+    with pytest.raises(InputError, match=r"cooling='pue:1.2'"):
+        energy(cooling="economiser")
+    with pytest.raises(InputError, match="wrap=True"):
+        energy(carbon=Series([0, 3600], [100], "g/kWh"))
+    with pytest.raises(InputError, match="no power model is known"):
+        energy(power="auto")
+    with pytest.raises(UnknownNameError, match="energy"):
+        energy(reward={"enrgy": 1})
+    with pytest.raises(UnknownNameError, match="persistence"):
+        energy(forecast="oracle", **signals())
+    with pytest.raises(InputError, match="Gpu-v0"):
+        energy(cluster=Cluster.preset("gpu-mixed"))
+    with pytest.raises(InputError, match="hold above 0"):
+        energy(hold_s=0)
+    with pytest.raises(InputError, match="always has"):
+        energy(hold=False)

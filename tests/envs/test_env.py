@@ -1,0 +1,319 @@
+"""kilowait/Batch-v0: the same clock, asked from outside."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import kilowait as kw
+from kilowait.cluster import Cluster
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.observation_spec import FEATURES, SUMMARY
+from kilowait.envs.reward_terms import TERMS
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError, UnknownNameError
+from tests.envs.workloads import (
+    crowded,
+    planned,
+    play,
+    started,
+    two_groups,
+)
+
+MACHINE = Cluster.from_nodes(16)
+
+
+def batch(jobs=None, copies=1, cluster=MACHINE, episode_jobs=60, **how):
+    how.setdefault("autoreset_mode", AutoresetMode.DISABLED if copies == 1 else AutoresetMode.SAME_STEP)
+    return BatchVectorEnv(
+        copies,
+        jobs=crowded(200, 0) if jobs is None else jobs,
+        cluster=cluster,
+        episode_jobs=episode_jobs,
+        **how,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("cluster", [MACHINE, two_groups()], ids=lambda cluster: cluster.name)
+@pytest.mark.parametrize("backfill", ["none", "easy", 2])
+def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster, backfill):
+    jobs = crowded(90, seed)
+    first = 7 * seed % 30
+    window = jobs[first : first + 60]
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    asked = batch(jobs, cluster=cluster, backfill=backfill, backfill_order="agent")
+    assert np.array_equal(
+        play(asked, saf, first), started(window, cluster, policy="saf", backfill=backfill), equal_nan=True
+    )
+    ordered = batch(jobs, cluster=cluster, backfill=backfill, backfill_order="sjf")
+    order = None if backfill == "none" else "sjf"
+    assert np.array_equal(
+        play(ordered, saf, first),
+        started(window, cluster, policy="saf", backfill=backfill, backfill_order=order),
+        equal_nan=True,
+    )
+
+
+@pytest.mark.parametrize("walltime", ["extend", "kill"])
+@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+@pytest.mark.parametrize("backfill", ["easy", 2])
+def test_so_it_does_where_planners_have_times_of_their_own(walltime, outlived, backfill):
+    jobs = planned(crowded(90, 5), 5)
+    saf = jobs["estimate_s"] * jobs["nodes"]
+    how = {"backfill": backfill, "walltime": walltime, "outlived": outlived}
+    asked = batch(jobs, backfill_order="agent", **how)
+    rule = started(jobs[20:80], MACHINE, policy="saf", **how)
+    assert np.array_equal(play(asked, saf, 20), rule, equal_nan=True)
+    plain = started(crowded(90, 5)[20:80], MACHINE, policy="saf", **how)
+    assert not np.array_equal(plain, rule)
+
+
+@pytest.mark.parametrize("backfill_order", ["agent", "saf"])
+@pytest.mark.parametrize("term", TERMS)
+def test_the_return_is_the_metric_of_the_episode(term, backfill_order):
+    jobs = crowded(120, 3)
+    vec = batch(jobs, reward={term: 2.0}, sla_s=900.0, backfill_order=backfill_order)
+    vec.reset(seed=5)
+    first = int(vec.board.scene.copies["first"][0])
+    random = np.random.default_rng(0)
+    total, terms, over = 0.0, np.zeros(len(TERMS)), False
+    while not over:
+        allowed = np.flatnonzero(vec.action_masks()[0])
+        _, reward, ended, _, told = vec.step(np.array([random.choice(allowed)]))
+        total += reward[0]
+        terms += told["terms"][0]
+        over = bool(ended[0])
+    window = jobs[first : first + 60]
+    start = vec.board.stack.fate["start_s"][0]
+    wait = start - window["submit_s"]
+    slowdown = np.maximum((wait + window["runtime_s"]) / np.maximum(window["runtime_s"], 10.0), 1.0)
+    users = window["user"]
+    figure = {
+        "slowdown": slowdown.mean() - 1,
+        "wait": wait.mean() / 3600,
+        "sla": (wait > 900).mean(),
+        "fairness": np.mean([slowdown[users == user].mean() for user in np.unique(users)]) - 1,
+    }
+    assert terms == pytest.approx([figure[name] for name in TERMS])
+    assert total == pytest.approx(-2.0 * figure[term])
+    assert told["episode"]["r"][0] == pytest.approx(total)
+    assert told["episode"]["metric"][0] == pytest.approx(-total)
+    if term == "slowdown":  # and the figure is the one everybody reads
+        replayed = kw.simulate(window, MACHINE, "saf", "easy")
+        vec = batch(jobs, backfill_order="agent")
+        play(vec, jobs["estimate_s"] * jobs["nodes"], first)
+        assert vec.board.scene.finished[0, 3] == pytest.approx(kw.metrics(replayed)["mean_bsld"] - 1)
+
+
+def test_many_copies_do_what_single_ones_do():
+    jobs = crowded(300, 1)
+    many = batch(jobs, copies=7, threads=2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    first = np.array([0, 11, 80, 140, 200, 239, 240])
+    seen, _ = many.reset(options={"first": first})
+    singles = [batch(jobs) for _ in first]
+    alone = [env.reset(options={"first": at})[0] for env, at in zip(singles, first, strict=True)]
+    gone = np.zeros(7, bool)
+    random = np.random.default_rng(2)
+    for _ in range(150):
+        for i in np.flatnonzero(~gone):
+            assert all(np.array_equal(seen[name][i], alone[i][name][0]) for name in seen)
+        actions = np.array([random.choice(np.flatnonzero(m)) if m.any() else 0 for m in seen["mask"]])
+        seen, reward, over, _, _ = many.step(actions)
+        for i in np.flatnonzero(~gone):
+            alone[i], r, o, _, _ = singles[i].step(actions[i : i + 1])
+            assert (r[0], o[0]) == (reward[i], over[i])
+        gone |= over
+    assert gone.all()
+
+
+def test_same_seed_same_episodes_on_any_number_of_threads():
+    def run(threads):
+        vec = batch(copies=5, threads=threads)
+        seen, _ = vec.reset(seed=3)
+        told = [seen["jobs"].copy()]
+        for i in range(80):
+            seen, reward, *_ = vec.step((seen["mask"].sum(axis=1) * 0.37 * (i % 3)).astype(int))
+            told += [seen["jobs"], reward]
+        return np.concatenate([part.ravel() for part in told])
+
+    assert np.array_equal(run(1), run(3))
+
+
+def test_autoreset_modes():
+    for mode in AutoresetMode:
+        vec = batch(copies=2, autoreset_mode=mode, episode_jobs=30)
+        seen, _ = vec.reset(seed=1)
+        over = np.zeros(2, bool)
+        while not over.any():
+            before = seen
+            seen, reward, over, _, told = vec.step(before["mask"].argmax(axis=1))
+        i = int(over.argmax())
+        assert told["_episode"][i] and told["episode"]["l"][i] > 0
+        if mode is AutoresetMode.SAME_STEP:
+            assert seen["mask"][i].any() and not told["final_obs"]["mask"][i].any()
+        else:
+            assert not seen["mask"][i].any() and not seen["jobs"][i].any()
+        if mode is AutoresetMode.NEXT_STEP:
+            seen, reward, over, _, _ = vec.step(np.zeros(2, int))
+            assert reward[i] == 0 and not over[i] and seen["mask"][i].any()
+        if mode is AutoresetMode.DISABLED:
+            with pytest.raises(gymnasium.error.ResetNeeded):
+                vec.step(np.zeros(2, int))
+            kept = seen["jobs"][1 - i]
+            seen, _ = vec.reset(options={"reset_mask": over})
+            assert seen["mask"][i].any() and np.array_equal(seen["jobs"][1 - i], kept)
+
+
+def test_an_episode_begun_anew_midway_shows_nothing_of_the_old_one():
+    vec = batch()
+    first, _ = vec.reset(options={"first": 0})
+    while vec.board.scene.copies["shown"][0] < 20:
+        vec.step(vec.board.scene.mask.argmax(axis=1))
+    again, _ = vec.reset(options={"first": 0})
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+def test_what_is_seen_is_what_it_says():
+    jobs = kw.JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 3600, 7200],
+        runtime_s=[36000, 60, 60],
+        estimate_s=[36000, 3600, 1800],
+        nodes=[12, 8, 4],
+        user=[1, 2, 2],
+    )
+    vec = batch(jobs, episode_jobs=3, graph=True, slots=4)
+    seen, _ = vec.reset()
+    # At 7,200 s: 12 of 16 nodes taken, job 2 does not fit and job 3 does.
+    rows = [dict(zip(FEATURES, row.tolist(), strict=True)) for row in seen["jobs"][0]]
+    assert seen["mask"][0].tolist() == [1, 1, 0, 0]
+    assert rows[0]["length"] == pytest.approx(0) and rows[1]["length"] == pytest.approx(np.log(0.5) / 3)
+    assert rows[0]["width"] == pytest.approx(np.log(8) / np.log(17)) and rows[0]["share"] == 0.5
+    assert rows[0]["area"] == pytest.approx(np.log1p(0.5) / 3)
+    assert (rows[0]["hour"], rows[0]["patience"], rows[1]["hour"]) == (0.5, 0.5, 0.0)
+    assert rows[0]["day"] == pytest.approx(3600 / 90000)
+    assert (rows[0]["fits"], rows[1]["fits"]) == (0, 1)
+    assert (rows[0]["spare"], rows[1]["spare"]) == (-0.25, 0.0)
+    assert (rows[0]["place"], rows[1]["place"]) == (0.0, 0.5)
+    assert not seen["jobs"][0, 2:].any()
+    summary = dict(zip(SUMMARY, seen["summary"][0].tolist(), strict=True))
+    assert summary["free"] == 0.25 and summary["queue"] == pytest.approx(np.log(3) / 5)
+    assert summary["backlog"] == pytest.approx(np.log1p((8 + 2) / 16) / 3)
+    assert summary["release"] == pytest.approx(28800 / 32400) and summary["running"] == pytest.approx(
+        np.log(2) / 5
+    )
+    assert summary["day_sin"] == pytest.approx(np.sin(2 * np.pi / 12), abs=1e-6)
+    assert seen["edges"][0, 0, 1] == 1 | 2  # same user, and both do not fit; an hour apart
+    assert not seen["edges"][0, 2:].any()
+
+
+def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest():
+    n = 40
+    jobs = kw.JobTable(
+        job_id=range(n + 1),
+        submit_s=[0] + [1] * n,
+        runtime_s=[1000] + [100] * n,
+        estimate_s=[1000, *range(400, 400 - 5 * n, -5)],
+        nodes=[15] + [1] * n,
+    )
+    vec = batch(jobs, episode_jobs=n + 1, slots=8)
+    vec.reset()
+    assert vec.board.scene.slots[0].tolist() == [1, 2, 3, 4, 40, 39, 38, 37]
+    assert vec.board.scene.summary[0, list(SUMMARY).index("hidden")] == pytest.approx((n - 8) / n)
+
+
+def test_no_job_passes_one_that_has_waited_too_long():
+    jobs = crowded(200, 4)
+    bound = 1500.0
+    vec = batch(jobs, episode_jobs=120, max_wait_s=bound, backfill_order="agent")
+    vec.reset(options={"first": 0})
+    over, guarded = False, 0
+    longest_first = -jobs["nodes"] * jobs["estimate_s"]  # starves the small ones
+    while not over:
+        a = vec.board.scene
+        shown = int(a.copies["shown"][0])
+        numbers = a.slots[0, :shown]
+        if int(a.copies["phase"][0]) == 1:
+            waits = vec.board.stack.clock["now"][0, 0] - jobs["submit_s"][numbers]
+            allowed = np.flatnonzero(a.mask[0])
+            if (waits > bound).any():
+                guarded += 1
+                assert allowed.tolist() == [int(np.argmax(waits > bound))]
+        scores = np.where(a.mask[0, :shown] == 1, longest_first[numbers], np.inf)
+        over = bool(vec.step(np.array([int(np.argmin(scores))]))[2][0])
+    worst = np.nanmax(vec.board.stack.fate["start_s"][0] - jobs["submit_s"][:120])
+    free = batch(jobs, episode_jobs=120, backfill_order="agent")
+    assert worst < np.nanmax(play(free, longest_first, 0) - jobs["submit_s"][:120])
+
+
+def test_hold_lets_time_pass_and_never_for_ever():
+    vec = batch(hold=True, copies=1)
+    vec.reset(seed=0)
+    steps, over = 0, False
+    while not over:
+        held = vec.action_masks()[0, -1]
+        action = vec.seen.actions - 1 if held else int(vec.action_masks()[0].argmax())
+        over = bool(vec.step(np.array([action]))[2][0])
+        steps += 1
+    start = vec.board.stack.fate["start_s"][0]
+    assert np.isfinite(start).all() and (start >= vec.board.stack.jobs["submit_s"][0]).all()
+
+
+def test_a_forbidden_action_is_replaced_and_counted():
+    vec = batch()
+    vec.reset(seed=0)
+    over = False
+    while not over:
+        *_, told = stepped = vec.step(np.array([vec.seen.actions - 1]))
+        over = bool(stepped[2][0])
+    assert told["episode"]["invalid"][0] == told["episode"]["l"][0] > 0
+
+
+def test_snapshot_and_restore_go_on_exactly():
+    def steps(vec, count, seen):
+        told = []
+        for _ in range(count):
+            seen, reward, *_ = vec.step(seen["mask"].sum(axis=1) // 2)
+            told.append((seen["jobs"].tobytes(), reward.tobytes()))
+        return told, seen
+
+    one = batch(copies=3)
+    seen, _ = one.reset(seed=9)
+    _, seen = steps(one, 37, seen)
+    kept = one.snapshot()
+    after, _ = steps(one, 120, seen)
+    other = batch(copies=3)
+    assert steps(other, 120, other.restore(kept))[0] == after
+    with pytest.raises(InputError, match="another size"):
+        batch(copies=2).restore(kept)
+
+
+def test_squeezed_arrivals_come_faster():
+    vec = batch()
+    vec.squeeze(4.0)
+    vec.reset(options={"first": 0})
+    arrivals = vec.board.stack.fate["earliest_s"][0]
+    given = crowded(200, 0)["submit_s"][:60]
+    assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
+    with pytest.raises(InputError, match="above 0"):
+        vec.squeeze(0)
+
+
+def test_bad_input_is_told():
+    with pytest.raises(InputError, match="the log 200"):
+        batch(episode_jobs=300)
+    with pytest.raises(InputError, match="conservative"):
+        batch(backfill="conservative")
+    with pytest.raises(InputError, match="wfp3.*changes with time"):
+        batch(backfill_order="wfp3")
+    with pytest.raises(UnknownNameError, match="slowdown"):
+        batch(reward={"slowdwn": 1})
+    with pytest.raises(InputError, match="whole numbers from 0 to 127"):
+        vec = batch()
+        vec.reset()
+        vec.step(np.array([128]))
+    with pytest.raises(InputError, match="Gpu-v0"):
+        batch(cluster=Cluster.preset("gpu-mixed"))
+    with pytest.raises(InputError, match="at least 1 slot"):
+        Asking(slots=0)

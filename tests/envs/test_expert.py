@@ -1,0 +1,139 @@
+"""Look-ahead as a teacher: the choice of a plain search by hand, and episodes to imitate."""
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import kilowait as kw
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import Choice
+from kilowait.engine.settings import Settings
+from kilowait.engine.simulator import Simulator
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim_base import NOTHING
+from kilowait.envs.expert import Teacher, teach
+from kilowait.envs.lookahead import LookAhead
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError
+from tests.envs.workloads import crowded
+
+MACHINE = Cluster.from_nodes(16)
+NOW_S = 10.0
+
+
+def rush(seed: int, waiting: int = 9) -> kw.JobTable:
+    """Some jobs run, and at 10 s others come all at once."""
+    random = np.random.default_rng(seed)
+    runs, n = 4, 4 + waiting
+    return kw.JobTable(
+        job_id=np.arange(n),
+        submit_s=[*range(runs), *[NOW_S] * waiting],
+        runtime_s=random.integers(20, 400, n),
+        estimate_s=random.integers(2, 60, n) * 10,
+        nodes=np.concatenate([random.integers(2, 5, runs), random.integers(1, 17, waiting)]),
+    )
+
+
+def future(jobs, first: int, depth: int) -> float:
+    """What those that wait at 10 s pay if `first` is chosen then and saf decides all else; through the public steps."""
+    jobs = jobs.with_columns(runtime_s=jobs["estimate_s"])
+    area = jobs["nodes"] * jobs["estimate_s"]
+    simulator = Simulator(jobs, MACHINE, Settings("easy"))
+    start = np.full(len(jobs), np.nan)
+    began = 0
+    while began < depth and (view := simulator.advance()) is not None:
+        waiting = sorted(view.waiting["number"].tolist(), key=lambda job: (area[job], job))
+        if view.now_s == NOW_S:
+            waiting = [first, *(job for job in waiting if job != first)]
+        reserved = False
+        for job in waiting:
+            if simulator.can_start(job):
+                simulator.apply(Choice.start(job))
+                start[job] = view.now_s
+                began += view.now_s >= NOW_S
+            elif not reserved:
+                simulator.apply(Choice.reserve(job))
+                reserved = True
+        now_s = view.now_s
+    here = jobs["submit_s"] == NOW_S
+    wait = np.where(np.isnan(start), now_s, start)[here] - NOW_S
+    run = jobs["estimate_s"][here]
+    return float(np.sum(np.maximum((wait + run) / np.maximum(run, 10.0), 1.0)))
+
+
+@pytest.mark.parametrize("depth", [3, 1000])
+def test_it_chooses_what_a_search_by_hand_chooses(depth):
+    other = 0
+    for seed in range(80):
+        jobs = rush(seed)
+        vec = BatchVectorEnv(
+            1, jobs=jobs, cluster=MACHINE, episode_jobs=len(jobs), autoreset_mode=AutoresetMode.DISABLED
+        )
+        vec.reset()
+        if vec.board.stack.clock["now"][0, 0] != NOW_S:  # nobody fits then
+            continue
+        teacher = Teacher(LookAhead(depth=depth), vec.board, jobs, MACHINE)
+        chosen = int(vec.board.scene.slots[0, teacher.choose()[0]])
+        candidates = np.arange(4, len(jobs))
+        costs = {job: future(jobs, job, depth) for job in candidates.tolist()}
+        assert costs[chosen] == pytest.approx(min(costs.values()))
+        by_area = min(candidates, key=lambda job: jobs["nodes"][job] * jobs["estimate_s"][job])
+        other += costs[chosen] < costs[int(by_area)] - 1e-9
+        vec.close()
+    assert other > 5
+
+
+def lesson(lookahead, copies=4, **how):
+    asking = Asking(slots=24, **how)
+    return teach(crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies)
+
+
+@pytest.mark.parametrize("behind", ["saf", "agent"])
+def test_lessons_of_width_one_are_the_base_rule(behind):
+    seen = lesson(LookAhead("sjf", width=1), backfill_order=behind)
+    rows = np.arange(len(seen["action"]))
+    assert (seen["mask"][rows, seen["action"]] == 1).all()
+    length = np.where(seen["mask"] == 1, seen["jobs"][:, :, 0], np.inf)
+    shortest = length == length.min(axis=1, keepdims=True)
+    waited = np.where(shortest, seen["jobs"][:, :, 4], -np.inf)  # of equals the one that came first
+    assert shortest[rows, seen["action"]].all() and (shortest.sum(axis=1) > 1).any()
+    assert np.array_equal(waited[rows, seen["action"]], waited.max(axis=1))
+    assert sorted(set(seen["episode"].tolist())) == list(range(6))
+    wide = lesson(LookAhead("sjf"), backfill_order=behind)
+    assert not np.array_equal(wide["action"], seen["action"])
+
+
+def test_lessons_are_the_same_on_any_number_of_copies():
+    one, many = lesson(LookAhead(), copies=1), lesson(LookAhead(), copies=6, graph=True)
+    assert set(many) - set(one) == {"edges"} and len(many["edges"]) == len(many["action"])
+    order = np.argsort(many["episode"], kind="stable")
+    assert all(np.array_equal(one[name], many[name][order]) for name in one)
+
+
+def test_the_bound_on_waits_is_kept_and_nobody_is_held():
+    longest = {}
+    for bound in (600.0, np.inf):
+        seen = lesson(LookAhead(), max_wait_s=bound, hold=True)
+        rows = np.arange(len(seen["action"]))
+        assert (seen["mask"][rows, seen["action"]] == 1).all() and (seen["action"] < 24).all()
+        share = seen["jobs"][:, :, 4][seen["mask"][:, :24] == 1]  # wait / (wait + 1 h)
+        longest[bound] = float(np.max(3600 * share / (1 - share)))
+    assert longest[600.0] <= 600.5 < longest[np.inf]  # whoever has waited longer goes without asking
+
+
+def test_those_not_asked_are_left_alone_and_looking_moves_nothing():
+    vec = BatchVectorEnv(3, jobs=crowded(200, 3), cluster=MACHINE, episode_jobs=50)
+    vec.reset(seed=0)
+    before = vec.snapshot()
+    teacher = Teacher(LookAhead(), vec.board, vec.jobs, MACHINE, threads=2)
+    actions = teacher.choose(np.array([True, False, True]))
+    assert actions[1] == NOTHING and np.array_equal(teacher.choose()[[0, 2]], actions[[0, 2]])
+    after = vec.snapshot()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    teacher.close()
+    vec.close()
+
+
+def test_bad_input_is_told():
+    with pytest.raises(InputError, match="at least 1"):
+        teach(crowded(60, 0), MACHINE, Asking(), LookAhead(), 0, seed=0)

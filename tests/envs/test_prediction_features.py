@@ -1,0 +1,110 @@
+"""What predictions know, shown to agents: the right numbers, only where asked for, in both environments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.observation_spec import FEATURES, TOLD, told_features
+from kilowait.envs.power.observation_spec import FEATURES as OF_ENERGY
+from kilowait.envs.power.observation_spec import features_of
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError
+from tests.envs.power.workloads import energy, quiet
+
+NAN = float("nan")
+
+
+def batch(table: kw.JobTable, **how) -> BatchVectorEnv:
+    """One copy on 16 nodes."""
+    return BatchVectorEnv(1, jobs=table, cluster=kw.Cluster.from_nodes(16), threads=1, **how)
+
+
+def jobs(**columns) -> kw.JobTable:
+    """At 7,200 s one runs and two wait, of which one fits."""
+    return kw.JobTable(
+        job_id=[1, 2, 3],
+        submit_s=[0, 3600, 7200],
+        runtime_s=[36000, 60, 60],
+        estimate_s=[36000, 3600, 1800],
+        nodes=[12, 8, 4],
+        **columns,
+    )
+
+
+TELLING = {
+    "planned_s": [40000, 7200, 2700],
+    "quickness": [0.1, 0.25, NAN],
+    "limit_s": [50000, 14400, NAN],
+}
+
+
+def test_the_numbers_are_what_they_say():
+    vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, told=True)
+    seen, _ = vec.reset()
+    assert vec.seen.features == (*FEATURES, *TOLD)
+    rows = [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
+    assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
+    assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
+    assert rows[0]["quickness"] == 0.25
+    assert rows[1]["quickness"] == pytest.approx(10 / 1800)  # of the estimate, where nobody knows
+    assert rows[0]["cut"] == pytest.approx(np.log(0.25) / 3) and rows[1]["cut"] == 0
+    assert rows[0]["place"] == 0 and rows[1]["place"] == 0.5 and rows[1]["fits"] == 1
+    assert not seen["jobs"][0, 2:].any()
+    plain, _ = batch(jobs(**TELLING), episode_jobs=3, slots=4).reset()
+    np.testing.assert_array_equal(seen["jobs"][:, :, : len(FEATURES)], plain["jobs"])
+
+
+def test_nothing_is_planned_beyond_the_request():
+    told = told_features(jobs(**{**TELLING, "planned_s": [40000, 99999, NAN]}))
+    assert told[1, 0] == pytest.approx(np.log(4) / 3)
+    assert told[2, 0] == pytest.approx(np.log(0.5) / 3)  # the estimate, where nothing is planned
+
+
+def test_unless_asked_for_nothing_is_shown():
+    assert Asking().seen.features == tuple(FEATURES)
+    assert batch(jobs(**TELLING), episode_jobs=3).seen.features == tuple(FEATURES)
+    assert features_of(False) == tuple(OF_ENERGY)
+
+
+def test_jobs_without_predictions_are_refused():
+    with pytest.raises(InputError, match="these jobs bring none .planned_s.; predict run times"):
+        batch(jobs(), episode_jobs=3, told=True)
+
+
+def test_with_power_too():
+    log = quiet(60, 1)
+    log = log.with_columns(
+        planned_s=log["estimate_s"] * 2, limit_s=log["estimate_s"] * 4, quickness=np.full(60, 0.5)
+    )
+    plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, told=True)
+    assert told.seen.features == features_of(True)
+    seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
+    looked = 0
+    for _ in range(200):
+        own = {name: more["jobs"][0][:, at] for at, name in enumerate(told.seen.features)}
+        for at, name in enumerate(plain.seen.features):
+            np.testing.assert_array_equal(own[name], seen["jobs"][0][:, at])
+        there = seen["jobs"][0].any(axis=1)
+        np.testing.assert_allclose((own["bound"] - own["length"])[there], np.log(2) / 3, atol=1e-6)
+        np.testing.assert_allclose(own["cut"][there], -np.log(4) / 3, atol=1e-6)
+        assert (own["quickness"] == np.where(there, 0.5, 0)).all()
+        looked += int(there.sum())
+        action = seen["mask"].argmax(axis=1)
+        seen, _, over, *_ = plain.step(action)
+        more = told.step(action)[0]
+        if over[0]:
+            break
+    assert looked > 20
+
+
+def test_what_is_seen_of_power_is_what_is_expected():
+    log = quiet(60, 1)
+    watts = np.full(60, 300.0)
+    log = log.with_columns(power_w=watts, planned_w=watts / 2)
+    half = energy(log.with_columns(power_w=watts / 2, planned_w=None), episode_jobs=40, levers="levels=1.2")
+    vec = energy(log, episode_jobs=40, levers="levels=1.2")
+    np.testing.assert_array_equal(vec.powered.drawing.features, half.powered.drawing.features)
+    assert (vec.powered.drawing.above_w > half.powered.drawing.above_w).any()  # what is paid for is drawn

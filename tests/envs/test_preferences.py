@@ -1,0 +1,164 @@
+"""Weights of the reward that are drawn for every episode: shown, paid by, kept."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from kilowait.cluster import Cluster
+from kilowait.envs.gpu.vector_env import GpuVectorEnv
+from kilowait.envs.power.vector_env import EnergyVectorEnv
+from kilowait.envs.preferences import lattice, weights_from
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError, UnknownNameError
+from tests.envs.workloads import crowded
+
+UNITS = {"fairness": 3.0, "slowdown": 0.5}
+
+
+def batch(copies=3, mode=AutoresetMode.SAME_STEP, **how):
+    how = {"preferences": UNITS, **how}
+    return BatchVectorEnv(
+        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), episode_jobs=30, slots=16,
+        autoreset_mode=mode, threads=1, **how,
+    )  # fmt: skip
+
+
+def energy(copies=3, mode=AutoresetMode.SAME_STEP):
+    return EnergyVectorEnv(
+        copies, jobs=crowded(200, 0), cluster=Cluster.from_nodes(16), power="taurus", episode_jobs=20, slots=16,
+        autoreset_mode=mode, threads=1, preferences={"slowdown": 2.0, "energy": 0.01},
+    )  # fmt: skip
+
+
+def gpu(copies=3, mode=AutoresetMode.SAME_STEP):
+    from kilowait.experiments.inputs import workload_of
+
+    return GpuVectorEnv(
+        copies, jobs=workload_of("gpu:60:gpu-mixed:0.9:0").jobs, cluster=Cluster.preset("gpu-mixed"), episode_jobs=12,
+        slots=16, autoreset_mode=mode, threads=1, preferences={"jct": 2.0, "wait": 3.0, "makespan": 10.0},
+    )  # fmt: skip
+
+
+def choices(seen, random):
+    return np.array([random.choice(np.flatnonzero(mask)) if mask.any() else 0 for mask in seen["mask"]])
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+@pytest.mark.parametrize("make", [batch, energy, gpu])
+def test_the_return_is_minus_the_figure_weighted_with_what_was_shown(make, mode):
+    vec, random = make(mode=mode), np.random.default_rng(1)
+    terms = vec.drawn.preferences.terms
+    units = np.array([vec.drawn.preferences.units[name] for name in terms])
+    places = [list(vec.reward.terms).index(name) for name in terms]
+    assert vec.seen.summary[-len(terms) :] == tuple(f"prefers_{name}" for name in terms)
+    seen, _ = vec.reset(seed=4)
+    total, ended, met = np.zeros(3), 0, []
+    for _ in range(3000):
+        weights = seen["summary"][:, -len(terms) :].copy()
+        assert weights.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-6)
+        exact = vec.drawn.weights.copy()
+        seen, reward, over, _, told = vec.step(choices(seen, random))
+        total += reward
+        if over.any():
+            for copy in np.flatnonzero(over):
+                figures = told["episode"]["terms"][copy][places]
+                assert total[copy] == pytest.approx(
+                    -(exact[copy] * figures / units).sum(), abs=1e-9, rel=1e-9
+                )
+                assert told["episode"]["r"][copy] == pytest.approx(total[copy], abs=1e-9, rel=1e-9)
+                assert told["episode"]["metric"][copy] == pytest.approx(-total[copy], abs=1e-9, rel=1e-9)
+                assert np.array_equal(told["episode"]["preference"][copy], exact[copy])
+                met.append(tuple(exact[copy]))
+            if mode is AutoresetMode.SAME_STEP:
+                assert np.array_equal(told["final_obs"]["summary"][over][:, -len(terms) :], weights[over])
+            else:
+                assert np.array_equal(seen["summary"][:, -len(terms) :][over], weights[over])
+            total[over] = 0.0
+            ended += int(over.sum())
+        if ended > 8:
+            break
+    assert len(set(met)) == len(met) > 8, "every episode has its own preference"
+
+
+def test_windows_are_those_without_preferences_and_so_is_all_that_is_shown_beside():
+    plain, drawn = batch(preferences=None), batch()
+    before, _ = plain.reset(seed=9)
+    after, _ = drawn.reset(seed=9)
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        actions = choices(before, random)
+        assert np.array_equal(before["summary"], after["summary"][:, :-2])
+        before, _, _, _, told = plain.step(actions)
+        after, _, _, _, same = drawn.step(actions)
+        assert np.array_equal(told["terms"], same["terms"])
+
+
+@pytest.mark.parametrize("make", [batch, energy, gpu])
+def test_a_snapshot_carries_the_preferences_and_those_to_come(make):
+    first, second = make(), make()
+    random = np.random.default_rng(3)
+    seen, _ = first.reset(seed=1)
+    for _ in range(25):
+        seen = first.step(choices(seen, random))[0]
+    again = second.restore(first.snapshot())
+    ended = 0
+    for _ in range(400):
+        assert all(np.array_equal(seen[name], again[name]) for name in seen)
+        actions = choices(seen, random)
+        seen, reward, over, _, _ = first.step(actions)
+        again, same, *_ = second.step(actions)
+        assert np.array_equal(reward, same)
+        ended += int(over.sum())
+    assert ended > 1
+    with pytest.raises(InputError, match="no preferences of these terms"):
+        batch().restore(batch(preferences=None).snapshot())
+    with pytest.raises(InputError, match="snapshot is of an env of another size"):
+        batch(preferences=None).restore(batch().snapshot())
+
+
+def test_a_preference_can_be_given_at_a_reset():
+    vec = batch()
+    seen, _ = vec.reset(options={"preference": {"slowdown": 3, "fairness": 1}})
+    assert seen["summary"][:, -2:].tolist() == [[0.25, 0.75]] * 3
+    rows = lattice(2, 2)
+    seen, _ = vec.reset(options={"preference": rows, "first": 5})
+    assert np.array_equal(seen["summary"][:, -2:], rows)
+    with pytest.raises(UnknownNameError, match="unknown preference 'fairnes'; did you mean 'fairness'"):
+        vec.reset(options={"preference": {"fairnes": 1}})
+    with pytest.raises(InputError, match="with a sum of 1"):
+        vec.reset(options={"preference": [0.5, 0.6]})
+    with pytest.raises(InputError, match="draws no preferences"):
+        batch(preferences=None).reset(options={"preference": rows})
+
+
+def test_one_copy_shows_its_preference_too():
+    env = gymnasium.make(
+        "kilowait/Batch-v0", jobs=crowded(60, 1), cluster=Cluster.from_nodes(16), episode_jobs=20,
+        preferences=UNITS,
+    )  # fmt: skip
+    seen, _ = env.reset(seed=2, options={"preference": {"fairness": 1}})
+    assert env.observation_space.contains(seen)
+    assert seen["summary"][-2:].tolist() == [1.0, 0.0]
+    total, over = 0.0, False
+    while not over:
+        seen, reward, over, _, told = env.step(int(np.flatnonzero(seen["mask"])[-1]))
+        total += reward
+    assert total == pytest.approx(-told["episode_terms"][3] / 3.0, abs=1e-9)
+    other, _ = env.reset(seed=2)
+    assert 0 < other["summary"][-2] < 1 and other["summary"][-2:].sum() == pytest.approx(1)
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(InputError, match="a reward or draws preferences"):
+        batch(reward={"slowdown": 1.0})
+    with pytest.raises(InputError, match="name at least two of slowdown, wait, sla, fairness"):
+        batch(preferences={"slowdown": 1.0})
+    with pytest.raises(UnknownNameError, match="unknown reward term 'energy'"):
+        batch(preferences={"slowdown": 1.0, "energy": 1.0})
+    with pytest.raises(InputError, match="the unit of wait is 0"):
+        batch(preferences={"slowdown": 1.0, "wait": 0.0})
+    with pytest.raises(InputError, match="no term is preferred"):
+        weights_from({"slowdown": 0}, ["slowdown", "wait"])
+    with pytest.raises(InputError, match="preference of wait is -1"):
+        weights_from({"wait": -1}, ["slowdown", "wait"])

@@ -1,0 +1,54 @@
+"""Whole runs decided from what the envs show."""
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, Outage
+from kilowait.engine.settings import Settings
+from kilowait.envs.batched_sim import Asking
+from kilowait.envs.observation_spec import FEATURES
+from kilowait.envs.rollout import play
+from tests.envs.workloads import crowded, decided_by
+
+AREA = list(FEATURES).index("area")
+LENGTH = list(FEATURES).index("length")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_saf_by_what_is_shown_is_saf(seed):
+    jobs, machine = crowded(120, seed), Cluster.from_nodes(16)
+    log = play(
+        jobs, machine, decided_by(lambda rows: rows[:, AREA]), asking=Asking(backfill_order="agent", slots=64)
+    )
+    by_rule = kw.simulate(jobs, machine, "saf", "easy")
+    areas = np.float32(np.log1p(jobs["estimate_s"] * jobs["nodes"] / (16 * 3600)) / 3)
+    assert len(np.unique(areas)) == len(np.unique(jobs["estimate_s"] * jobs["nodes"]))  # no ties by rounding
+    assert np.array_equal(log.jobs()["start_s"], by_rule.jobs()["start_s"])
+    assert log.run["policy"] == "agent"
+
+
+def test_outages_dependencies_and_withdrawn_jobs_are_kept():
+    jobs = crowded(80, 5)
+    n = len(jobs)
+    after = np.full(n, -1)
+    after[10::7] = jobs["job_id"][3 : 3 + len(after[10::7])]
+    jobs = jobs.with_columns(
+        after_id=after,
+        think_s=np.full(n, 5.0),
+        cancel_s=np.where(np.arange(n) % 9 == 4, jobs["submit_s"] + 100, np.inf),
+    )
+    machine = Cluster.from_nodes(16)
+    machine = Cluster(
+        groups=machine.groups, outages=[Outage(machine.groups[0].name, start_s=300, end_s=900, nodes=6)]
+    )
+    log = play(
+        jobs,
+        machine,
+        decided_by(lambda rows: rows[:, LENGTH]),
+        asking=Asking(backfill_order="agent", slots=96),
+        settings=Settings("easy"),
+    )
+    rule = kw.simulate(jobs, machine, "sjf", "easy")
+    assert np.array_equal(log.jobs()["start_s"], rule.jobs()["start_s"], equal_nan=True)
+    assert (log.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1

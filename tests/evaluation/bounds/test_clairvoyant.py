@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import kilowait as kw
+from kilowait.evaluation.bounds import with_perfect_estimates
+from tests.evaluation.bounds.workloads import table
+
+
+def test_only_the_estimates_change():
+    jobs = table((0, 60, 4), (5, 0, 1), estimate_s=[9, 7], user=[3, 4])
+    known = with_perfect_estimates(jobs)
+    assert known["estimate_s"].tolist() == [60, 0]
+    for name in jobs.columns:
+        if name != "estimate_s":
+            assert known[name].tolist() == jobs[name].tolist()
+    assert jobs["estimate_s"].tolist() == [9, 7]
+
+
+def test_what_planners_were_told_goes():
+    jobs = table((0, 60, 4), estimate_s=[9], planned_s=[7], limit_s=[8], later_s=[20])
+    assert with_perfect_estimates(jobs).columns == table((0, 60, 4)).columns
+
+
+def test_who_knows_backfills():
+    """The narrow job fits before the wide one may start, and only its true run time shows it."""
+    jobs = table((0, 100, 3), (1, 10, 4), (2, 50, 1), estimate_s=[100, 10, 500])
+    cluster = kw.Cluster.from_nodes(4)
+    starts = [
+        kw.simulate(these, cluster, policy="fcfs", backfill="easy").jobs()["start_s"][2]
+        for these in (jobs, with_perfect_estimates(jobs))
+    ]
+    assert starts == [110, 2]

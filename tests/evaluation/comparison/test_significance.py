@@ -1,0 +1,439 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.energy.accounting import account
+from kilowait.energy.power import PowerModel
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.evaluation.comparison.bootstrap import Bootstrap, iqm
+from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank
+from kilowait.evaluation.comparison.pairwise import WORDS, Pair
+from kilowait.evaluation.comparison.significance import Scores, judge
+from kilowait.rng import stream
+from kilowait.series import Series
+
+BASE = np.random.default_rng(0).lognormal(2.0, 0.5, 60)
+
+
+def scores(*rows, metric="mean_bsld", **settings):
+    return Scores(metric, tuple("abcdefgh"[: len(rows)]), np.array(rows), **settings)
+
+
+def noise(seed, sigma=0.1, windows=60):
+    return np.random.default_rng(seed).lognormal(0.0, sigma, windows)
+
+
+def told(**changes):
+    """A pair as `judge` would make it, for sentences."""
+    pair = Pair(
+        ours="saf",
+        theirs="sjf",
+        ours_mean=7.6,
+        theirs_mean=10.0,
+        ratio=0.76,
+        low=0.70,
+        high=0.83,
+        difference=-2.4,
+        difference_low=-3.0,
+        difference_high=-1.7,
+        wins=48,
+        ties=0,
+        losses=12,
+        windows=60,
+        p=0.001,
+        p_holm=0.003,
+        effect=0.8,
+        verdict="better",
+        metric="mean_bsld",
+        better="less",
+        level=0.95,
+    )
+    return dataclasses.replace(pair, **changes)
+
+
+# -- verdicts ---------------------------------------------------------------------------------------
+
+
+def test_a_clear_difference_is_seen_from_both_sides():
+    found = judge(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    pair = found.pairs[0]
+    assert (pair.ours, pair.theirs, pair.verdict, found.best) == ("b", "a", "better", "b")
+    assert pair.low < pair.ratio < pair.high < 1 and pair.ratio == pytest.approx(0.7, abs=0.03)
+    assert (
+        pair.difference_low < pair.difference == pair.ours_mean - pair.theirs_mean < pair.difference_high < 0
+    )
+    assert pair.wins > 55 and pair.wins + pair.ties + pair.losses == pair.windows == 60
+    assert pair.effect > 0.9
+    assert found.pair("b", "a") is pair
+    other = found.pair("a", "b")
+    assert (other.ours, other.theirs, other.verdict) == ("a", "b", "worse")
+    assert (other.ratio, other.low, other.high) == (1 / pair.ratio, 1 / pair.high, 1 / pair.low)
+    assert (other.wins, other.losses, other.effect) == (pair.losses, pair.wins, -pair.effect)
+    assert (other.difference_low, other.difference_high) == (-pair.difference_high, -pair.difference_low)
+    assert (other.ours_mean, other.p_holm) == (pair.theirs_mean, pair.p_holm)
+    assert other.turned().verdict == "better"
+
+
+def test_more_can_be_better():
+    found = judge(scores(BASE, 1.3 * BASE * noise(1), metric="utilization", better="more"), seed=0)
+    pair = found.pairs[0]
+    assert (pair.ours, pair.verdict, found.best) == ("b", "better", "b")
+    assert 1 < pair.low < pair.ratio < pair.high
+    assert pair.wins > 55 and pair.effect > 0.9
+    assert [mean.contender for mean in found.ranked()] == ["b", "a"]
+
+
+def test_a_rule_against_itself_is_the_same():
+    pair = judge(scores(BASE, BASE), seed=0).pairs[0]
+    assert (pair.ours, pair.verdict, pair.p, pair.effect, pair.ties) == ("a", "same", 1.0, 0.0, 60)
+    assert (pair.ratio, pair.low, pair.high) == (1.0, 1.0, 1.0)
+    assert pair.turned().verdict == "same"
+
+
+def test_one_freak_window_does_not_make_a_winner():
+    freak = BASE * noise(1, 0.01)
+    freak[7] = 1e6
+    pair = judge(scores(BASE, freak), seed=0).pairs[0]
+    assert (pair.ours, pair.verdict) == ("a", "undecided") and pair.ratio < 0.1
+
+
+def test_many_small_wins_and_one_large_loss_make_no_winner():
+    ours = BASE * 0.98
+    ours[7] += 0.018 * BASE.sum()
+    pair = judge(scores(BASE, ours), seed=0).pairs[0]
+    assert (pair.ours, pair.wins) == ("b", 59) and pair.p_holm < 0.001 and pair.effect > 0.9
+    assert pair.verdict == "undecided" and not pair.apart
+
+
+def test_ranks_and_means_must_speak_for_the_same():
+    # In nearly all windows ours is a little worse, in six it is very much better.
+    ours = BASE * 1.001
+    ours[[3, 17, 29, 44, 51, 58]] *= 0.2
+    pair = judge(scores(ours, BASE), seed=0).pairs[0]
+    assert pair.ours == "a" and pair.apart and pair.p_holm < 0.05 and pair.effect < 0
+    assert pair.verdict == "undecided"
+    assert pair.sentence().endswith("a wins 6 of 60 windows, which the ranks deny.")
+
+
+def test_asking_about_many_pairs_asks_for_more():
+    rows = [BASE * noise(seed, 0.25) for seed in range(1, 6)] + [0.9 * BASE * noise(6, 0.25)]
+    found = judge(scores(*rows), seed=0)
+    assert len(found.pairs) == 15
+    assert [pair.p_holm for pair in found.pairs] == holm([pair.p for pair in found.pairs]).tolist()
+    assert sum(pair.p < 0.05 for pair in found.pairs) > sum(pair.p_holm < 0.05 for pair in found.pairs)
+    for pair in found.pairs:
+        rows_of = dict(zip("abcdef", rows, strict=True))
+        assert pair.p == signed_rank(rows_of[pair.ours], rows_of[pair.theirs]).p
+        assert pair.ours_mean <= pair.theirs_mean
+
+
+def test_means():
+    found = judge(scores(BASE, 2 * BASE), seed=0)
+    assert [mean.contender for mean in found.means] == ["a", "b"]
+    a, b = found.means
+    assert a.mean == BASE.mean() and a.low < a.mean < a.high
+    assert a.iqm == iqm(BASE) and a.iqm_low < a.iqm < a.iqm_high
+    assert (b.mean, b.low, b.high) == pytest.approx((2 * a.mean, 2 * a.low, 2 * a.high))
+
+
+def test_equal_means_keep_the_given_order():
+    found = judge(scores([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]), seed=0)
+    assert (found.best, found.pairs[0].ours, found.pairs[0].verdict) == ("a", "a", "undecided")
+
+
+def test_units_do_not_matter():
+    rows = [BASE, 0.95 * BASE * noise(3)]
+    seconds, hours = (
+        judge(scores(*rows), seed=0).pairs[0],
+        judge(scores(*(3600 * row for row in rows)), seed=0).pairs[0],
+    )
+    assert (seconds.low, seconds.high, seconds.p) == pytest.approx((hours.low, hours.high, hours.p))
+
+
+def test_same_seed_same_judgement():
+    rows = scores(BASE, 0.95 * BASE * noise(3))
+    assert judge(rows, seed=0) == judge(rows, seed=0) != judge(rows, seed=1)
+
+
+def test_one_contender_has_no_pairs():
+    found = judge(scores(BASE[:9]), seed=0)
+    assert (found.pairs, found.best) == ((), "a")
+    assert found.notes == (
+        "9 windows are few: intervals are rough and only large differences can be told; take at least 20",
+    )
+
+
+def test_one_window_is_undecided():
+    found = judge(scores([10.0], [7.6]), seed=0)
+    pair = found.pairs[0]
+    assert pair.verdict == pair.turned().verdict == "undecided"
+    assert all(math.isnan(value) for value in (pair.low, pair.high, pair.p, pair.p_holm, found.means[0].low))
+    assert pair.sentence() == (
+        "b and a are not told apart in bounded slowdown: 24 % lower on average, no interval, b wins 1 of 1 window."
+    )
+    assert "32 % higher on average, no interval" in pair.turned().sentence()
+    assert found.notes == ("1 window is no comparison: there is no interval and no test; take at least 20",)
+
+
+def test_unknown_contenders():
+    found = judge(scores(BASE, 2 * BASE), seed=0)
+    with pytest.raises(UnknownNameError, match="unknown contender 'c'"):
+        found.pair("a", "c")
+    with pytest.raises(InputError, match="a against itself"):
+        found.pair("a", "a")
+
+
+def test_plain_data():
+    found = judge(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    data = found.to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["metric"], data["windows"], data["means"][1]["contender"]) == ("mean_bsld", 60, "b")
+    assert data["pairs"][0]["verdict"] == "better"
+    assert data["pairs"][0]["sentence"] == found.pairs[0].sentence()
+
+
+# -- notes ------------------------------------------------------------------------------------------
+
+
+def test_few_windows_are_said_to_be_few():
+    (note,) = judge(scores(BASE[:9], 2 * BASE[:9]), seed=0).notes
+    assert note.startswith("9 windows are few: intervals are rough")
+    (note,) = judge(scores(BASE[:5], 2 * BASE[:5]), seed=0).notes
+    assert (
+        note == "5 windows are few: not even winning all of them would be sure among 1 pair; take at least 20"
+    )
+    assert judge(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
+
+
+@pytest.mark.parametrize("contenders", [2, 3, 5, 8])
+def test_how_many_windows_it_takes_to_be_sure(contenders):
+    for windows in range(2, 15):
+        rows = [factor * BASE[:windows] for factor in range(1, contenders + 1)]
+        found = judge(scores(*rows), seed=0, draws=100)
+        hopeless = "not even" in found.notes[0]
+        assert hopeless == all(pair.verdict == "undecided" for pair in found.pairs)
+
+
+def test_overlapping_windows_are_told_of_and_judged_in_blocks():
+    apart, over = (judge(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
+    assert apart.notes == ()
+    assert over.notes == (
+        "windows overlap, a job is counted in 2.4 of them on average: tests look at 20 of 60, and intervals, from "
+        "blocks of 3, are still a little too narrow",
+    )
+    assert over.pairs[0].p > apart.pairs[0].p
+    in_blocks = Bootstrap(60, random=stream(0, "evaluation.bootstrap"), block=3)
+    assert (over.means[0].low, over.means[0].high) == in_blocks.mean(BASE)
+    few = judge(scores(BASE, 0.9 * BASE, overlap=5), seed=0)
+    assert len(few.notes) == 2 and few.notes[1].startswith("12 windows are few")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "block"), [(0.5, 1), (1.0, 1), (1.1, 1), (1.2, 1), (1.21, 2), (2.0, 2), (2.1, 3)]
+)
+def test_blocks_follow_the_overlap(overlap, block):
+    assert scores(BASE, overlap=overlap).block == block
+
+
+# -- sentences --------------------------------------------------------------------------------------
+
+
+def test_decided():
+    assert told().sentence() == (
+        "saf has 24 % lower bounded slowdown than sjf, 95 % interval 17–30 %, wins 48 of 60 windows."
+    )
+    assert told().turned().sentence() == (
+        "sjf has 32 % higher bounded slowdown than saf, 95 % interval 20–43 %, wins 12 of 60 windows."
+    )
+
+
+def test_ties_are_told():
+    assert told(wins=40, ties=8).sentence().endswith("wins 40 of 60 windows and ties 8.")
+
+
+def test_more_is_better():
+    pair = told(metric="utilization", better="more", ratio=1.05, low=1.018, high=1.09)
+    assert pair.sentence() == (
+        "saf has 5 % higher utilization than sjf, 95 % interval 1.8–9 %, wins 48 of 60 windows."
+    )
+    assert (
+        pair.turned().sentence().startswith("sjf has 5 % lower utilization than saf, 95 % interval 1.8–8 %")
+    )
+
+
+def test_multiples():
+    pair = told(ratio=0.42, low=0.3, high=0.55).turned()
+    assert pair.sentence() == (
+        "sjf has 2.4 times the bounded slowdown of saf, 95 % interval 1.8–3.3 times, wins 12 of 60 windows."
+    )
+
+
+def test_undecided():
+    pair = told(verdict="undecided", ratio=0.97, low=0.87, high=1.09, wins=33, losses=27, p_holm=0.4)
+    assert pair.sentence() == (
+        "saf and sjf are not told apart in bounded slowdown: 3 % lower on average, 95 % interval 13 % lower to "
+        "9 % higher, saf wins 33 of 60 windows."
+    )
+    wide = dataclasses.replace(pair, low=0.3, high=4.2)
+    assert "95 % interval 70 % lower to 4.2 times as high" in wide.sentence()
+    narrow = dataclasses.replace(pair, high=0.99, p_holm=0.083)
+    assert narrow.sentence().endswith(
+        "13 % lower to 1 % lower, saf wins 33 of 60 windows, but p is 0.083 after correction."
+    )
+
+
+def test_same():
+    pair = told(verdict="same", ratio=1.0, low=1.0, high=1.0)
+    assert pair.sentence() == "saf and sjf give the same bounded slowdown on all 60 windows."
+    assert dataclasses.replace(pair, windows=1).sentence().endswith("on the only window.")
+
+
+def test_no_ratio_is_told_in_differences():
+    found = judge(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
+    assert (
+        found.pair("a", "b")
+        .sentence()
+        .startswith("a has 100 % lower mean wait than b, 95 % interval 100–100 %")
+    )
+    pair = found.pair("b", "a")
+    assert math.isnan(pair.ratio) and pair.verdict == "worse"
+    low, high = (
+        f"{60 * end:.0f}"
+        for end in (judge(scores(BASE), seed=0).means[0].low, judge(scores(BASE), seed=0).means[0].high)
+    )
+    assert pair.sentence() == (
+        f"b has {60 * BASE.mean():.0f} s higher mean wait than a, 95 % interval {low}–{high} s, wins 0 of 60 windows."
+    )
+
+
+def test_a_mean_that_could_be_zero_is_judged_by_differences():
+    theirs = np.zeros(30)
+    theirs[[4, 20]] = 7.0
+    pair = judge(scores(np.zeros(30), theirs), seed=0).pairs[0]
+    assert math.isnan(pair.ratio) and pair.verdict == "undecided"
+    assert pair.sentence().startswith("a and b are not told apart in bounded slowdown: 0.47 lower on average")
+    gain = judge(scores(BASE - 100, BASE - 103 * noise(2, 0.001), better="more"), seed=0).pairs[0]
+    assert math.isnan(gain.ratio) and (gain.ours, gain.verdict) == ("a", "better")
+
+
+def test_small_and_large_shares():
+    assert "0.62 % lower" in told(ratio=0.9938).sentence()
+    assert "under 0.001 % lower" in told(ratio=1 - 1e-9).sentence()
+    assert "99.7 % lower" in told(ratio=0.0025).sentence()
+    assert "100 % lower" in told(ratio=0.0).sentence()
+    assert "equal on average" in told(ratio=1.0, verdict="undecided").sentence()
+
+
+def test_a_metric_without_words_keeps_its_name():
+    assert "lower gini_wait than" in told(metric="gini_wait").sentence()
+
+
+def test_other_levels():
+    assert "90 % interval" in told(level=0.9).sentence()
+
+
+def test_the_metrics_that_have_words_exist():
+    jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
+    log = kw.simulate(jobs, cluster, "fcfs", "easy")
+    grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
+    drew = account(log, cluster, PowerModel.preset("taurus"), carbon=grid, price=price).metrics()
+    assert set(WORDS) <= {*kw.metrics(log), *drew}
+
+
+# -- scores check themselves ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("m", (), np.zeros((0, 3))), r"contenders \(none\); give at least one"),
+        (("m", ("a", "a"), np.ones((2, 3))), "contenders a, a; .* each once"),
+        (("m", ("a", "b"), np.ones((3, 2))), r"shape \(3, 2\) for 2 contender"),
+        (("m", ("a",), np.ones(3)), r"shape \(3,\)"),
+        (("m", ("a",), np.ones((1, 0))), "m of 0 windows"),
+        (
+            ("m", ("a", "b"), [[1.0, 2.0], [1.0, math.nan]]),
+            "m of b in window 1 .* is nan; leave that window out",
+        ),
+        (("m", ("a",), [[math.inf]]), "is inf"),
+        (("m", ("a",), [[1.0]], "smaller"), "better is 'smaller'"),
+        (("m", ("a",), [[1.0]], "less", math.nan), "an overlap of nan"),
+        (("m", ("a",), [[1.0]], "less", 0.0), "an overlap of 0.0"),
+    ],
+)
+def test_wrong_scores(arguments, words):
+    with pytest.raises(InputError, match=words):
+        Scores(*arguments)
+
+
+def test_scores_keep_their_values():
+    given = np.ones((1, 3))
+    kept = Scores("m", ("a",), given)
+    given[0, 0] = 5.0
+    assert kept.values[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        kept.values[0, 0] = 2.0
+
+
+# -- calibration: how often it is wrong, and how often it finds what is there ------------------------
+
+TRIALS, WINDOWS, JOBS = 200, 30, 128
+
+
+@pytest.fixture(scope="module")
+def luck():
+    """Bounded slowdowns of two orders drawn at random: trial, contender, window; other windows in every trial."""
+    jobs = kw.lublin(TRIALS * WINDOWS * JOBS, 64, load=0.9, seed=1)
+    cluster = kw.Cluster.from_nodes(64)
+    values = np.empty((TRIALS, 2, WINDOWS))
+    for trial in range(TRIALS):
+        for number in range(WINDOWS):
+            first = (trial * WINDOWS + number) * JOBS
+            for who in range(2):
+                rule = f"random:seed={2 * trial + who}"
+                log = kw.simulate(jobs[first : first + JOBS], cluster, rule, "easy")
+                record = log.jobs()
+                values[trial, who, number] = np.maximum(
+                    1.0, record["turnaround_s"] / np.maximum(record["run_s"], 10.0)
+                ).mean()
+    return values
+
+
+def called_better(pairs):
+    """How often, of many pairs of rows, one of the two was called better."""
+    found = [judge(scores(*pair), seed=trial, draws=500).pairs[0].verdict for trial, pair in enumerate(pairs)]
+    return found.count("better") / len(found)
+
+
+@pytest.mark.slow
+def test_luck_is_not_taken_for_skill(luck):
+    assert called_better(luck) <= 0.05
+    assert called_better((first, first) for first, _ in luck) == 0.0
+
+
+@pytest.mark.slow
+def test_a_gain_of_a_tenth_is_found(luck):
+    random = np.random.default_rng(5)
+    sigma = 0.1
+    planted = [(0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in luck]
+    assert called_better(planted) >= 0.9
+    assert all(judge(scores(*pair), seed=0, draws=100).best == "a" for pair in planted[:20])
+
+
+def test_luck_in_overlapping_windows_is_not_taken_for_skill():
+    random = np.random.default_rng(6)
+    wrong = {1.0: 0, 3.0: 0}
+    for trial in range(TRIALS):
+        jobs = random.lognormal(0.0, 0.3, (2, 62))
+        rows = [np.convolve(row, np.ones(3) / 3, "valid") for row in jobs]
+        for overlap in wrong:
+            found = judge(scores(*rows, overlap=overlap), seed=trial, draws=200)
+            wrong[overlap] += found.pairs[0].verdict == "better"
+    assert wrong[3.0] <= 0.05 * TRIALS
+    assert wrong[1.0] > 0.15 * TRIALS  # what would be said if neighbours were taken for independent

@@ -1,0 +1,144 @@
+"""The comparison folder: every log comes back as it was."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError
+from kilowait.evaluation.comparison import cut_windows
+from kilowait.evaluation.storage import (
+    contest_of_runs,
+    load_comparison,
+    load_run,
+    open_folder,
+    save_comparison,
+    save_folder,
+    save_run,
+)
+
+CLUSTER = kw.Cluster(
+    groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)), outages=(kw.Outage("b", 2, 4000.5, 9000),)
+)
+
+
+def contests():
+    jobs = kw.lublin(300, 6, load=1.0, seed=1, estimates="rounded")
+    random = np.random.default_rng(0)
+    after = np.where(random.random(300) < 0.1, np.maximum(np.arange(300) - 3, 1), -1)
+    odd = jobs.with_columns(
+        after_id=np.where(after > 0, jobs["job_id"][after], -1), think_s=random.random(300) * 0.3
+    )
+    return [
+        kw.compare(cut_windows(odd, 3, window_jobs=40, warmup_jobs=20, seed=0), CLUSTER, ["fcfs", "sjf"]),
+        kw.compare(jobs, CLUSTER, {"saf": "saf"}, backfill=2, clairvoyant=True, walltime="kill", trace="two"),
+    ]
+
+
+def saved(path, made, **settings):
+    return save_comparison(
+        path, made, scenario={"x": 1}, results={"traces": []}, manifest={"date": "today"}, **settings
+    )
+
+
+def test_round_trip(tmp_path):
+    made = contests()
+    found = open_folder(saved(tmp_path / "c", made, cells=["k"]))
+    assert found.scenario == {"x": 1} and found.manifest["date"] == "today" and found.cells == ("k",)
+    for ours, theirs in zip(found.contests, made, strict=True):
+        assert ours.contenders == theirs.contenders and ours.trace == theirs.trace
+        assert ours.windows.words == theirs.windows.words
+        assert ours.cluster == theirs.cluster
+        for contender in range(len(theirs.contenders)):
+            for window in range(len(theirs.windows)):
+                one, two = ours.logs(contender, window), theirs.logs(contender, window)
+                for name in (
+                    "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome",
+                    "capacity_s", "capacity_nodes",
+                ):  # fmt: skip
+                    np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+                    assert getattr(one, name).dtype == getattr(two, name).dtype, name
+                assert dict(one.run) == dict(two.run)
+                assert (one.states is None) == (two.states is None)
+                if two.states is not None:
+                    assert len(two.states) > 5
+                    np.testing.assert_array_equal(one.states.asleep, two.states.asleep)
+        np.testing.assert_array_equal(ours.values("mean_bsld"), theirs.values("mean_bsld"))
+
+
+def test_the_table_of_windows_is_for_data_frames(tmp_path):
+    import pyarrow.parquet as pq
+
+    made = contests()
+    table = pq.read_table(saved(tmp_path / "c", made) / "windows.parquet").to_pylist()
+    assert len(table) == 2 * 3 + 2
+    assert [row["label"] for row in table[::3]][:2] == ["fcfs", "sjf"]
+    assert table[1]["mean_bsld"] == made[0].values("mean_bsld")[0, 1]
+    assert table[0]["warmup_jobs"] == 20
+
+
+@pytest.mark.parametrize("name", ["segments.parquet", "records.parquet", "cases.json", "jobs-0.parquet"])
+def test_lost_and_damaged_files_are_named(tmp_path, name):
+    folder = saved(tmp_path / "c", contests())
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:-3])
+    with pytest.raises(InputError, match=f"{name} is not what was written"):
+        load_comparison(folder)
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=f"not whole: {name}"):
+        open_folder(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"][name]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="cannot be opened|cannot read|no run folder"):
+        load_comparison(folder)
+
+
+def test_kinds_are_not_mixed_up(tmp_path):
+    comparison = saved(tmp_path / "c", contests())
+    with pytest.raises(InputError, match="not a run"):
+        load_run(comparison)
+    log = kw.simulate(kw.lublin(20, 4), kw.Cluster.from_nodes(4))
+    run = save_run(tmp_path / "r", log, scenario={}, results={})
+    with pytest.raises(InputError, match="not a comparison"):
+        load_comparison(run)
+    other = save_folder(tmp_path / "o", lambda folder: None, kind="cake")
+    with pytest.raises(InputError, match="'cake', which is neither"):
+        open_folder(other)
+
+
+def a_run(tmp_path, name, jobs, policy="fcfs", nodes=8, **scenario):
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(nodes), policy, "easy")
+    path = save_run(tmp_path / name, log, scenario={"trace": name, "policy": policy, **scenario}, results={})
+    return load_run(path)
+
+
+def test_runs_of_the_same_jobs_make_a_contest(tmp_path):
+    jobs = kw.lublin(200, 8, load=0.9, seed=3)
+    turned = jobs[np.arange(200)[::-1]]
+    runs = [a_run(tmp_path, name, turned, name) for name in ("fcfs", "sjf")]
+    found = contest_of_runs(runs)
+    assert found.labels == ("fcfs", "sjf") and found.nodes == 8
+    for number, run in enumerate(runs):
+        assert found.values("mean_bsld")[number, 0] == pytest.approx(
+            kw.metrics(run.log)["mean_bsld"], rel=1e-12
+        )
+        ours = found.logs(number, 0)
+        np.testing.assert_array_equal(ours.jobs()["start_s"], run.log.jobs()["start_s"][::-1])
+    twice = contest_of_runs([runs[0], a_run(tmp_path, "again", turned)])
+    assert twice.labels == ("fcfs (fcfs)", "fcfs (again)")
+
+
+def test_runs_of_different_jobs_or_machines_are_refused(tmp_path):
+    one = a_run(tmp_path, "one", kw.lublin(50, 8, seed=1))
+    two = a_run(tmp_path, "two", kw.lublin(50, 8, seed=2))
+    with pytest.raises(InputError, match=r"different jobs \(one, 50 jobs and two, 50 jobs\)"):
+        contest_of_runs([one, two])
+    wide = a_run(tmp_path, "wide", kw.lublin(50, 8, seed=1), nodes=16)
+    with pytest.raises(InputError, match="different machines"):
+        contest_of_runs([one, wide])
+    with pytest.raises(InputError, match="no run"):
+        contest_of_runs([])

@@ -1,0 +1,94 @@
+"""Models on one log: which jobs count, what is said of them, how sure it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.evaluate_predictors import foresight, world_of
+from kilowait.predict.dataset import case_of
+from kilowait.predict.forest import ForestSettings
+from kilowait.predict.known_times import recorded
+from kilowait.predict.models import Model
+from kilowait.predict.scores import score
+from kilowait.predict.walk_forward import Online
+from tests.predict.example_logs import DAY, habits
+
+MACHINE = Cluster.from_nodes(16)
+
+
+def weeks_of_habits():
+    """The days of `habits` as weeks."""
+    jobs = habits()
+    return jobs.with_columns(submit_s=jobs["submit_s"] * 7)
+
+
+@pytest.fixture(scope="module")
+def done():
+    jobs = weeks_of_habits()
+    names = ("request", "last2", "forest:likely", "forest:middle")
+    return jobs, foresight(
+        case_of(jobs, recorded(jobs), 16),
+        [Model.of(name) for name in names],
+        part=0.5,
+        classes=("volume",),
+        online=Online(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
+        forest=ForestSettings(trees=10, leaves=31),
+    )
+
+
+def test_the_later_jobs_count(done):
+    jobs, found = done
+    assert (found.jobs, found.judged, found.weeks) == (900, 450, 5)
+    row = found.row("request")
+    assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
+    assert row.ratio == {} and row.scores.under < 0.01
+    assert sum(one.jobs for one in row.classes["volume"].values()) == 450
+
+
+def test_intervals_lie_around_the_values(done):
+    _, found = done
+    for row in found.rows:
+        for name, (low, high) in row.intervals.items():
+            assert low <= getattr(row.scores, name) <= high
+    ratio, (low, high) = found.row("forest:likely").ratio["accuracy"]
+    last2 = found.row("last2").scores.accuracy
+    assert ratio == pytest.approx(found.row("forest:likely").scores.accuracy / last2)
+    assert 1 < low < ratio < high
+    assert found.row("forest:middle").ratio["log_rmse"][0] < 1
+
+
+def test_the_forest_is_timed_once_and_keeps_its_levels(done):
+    _, found = done
+    assert found.row("forest:likely").seconds == found.row("forest:middle").seconds > 0
+    assert list(found.held) == [0.5, 0.9, 0.97]
+    ran, kept = found.held[0.9]
+    assert ran == pytest.approx(0.9, abs=0.06) and ran <= kept <= 1
+
+
+def test_worlds():
+    jobs = habits()
+    assert world_of(jobs, MACHINE)[1].name == "recorded"
+    one = np.where(np.arange(900) == 7, np.nan, 0.0)
+    left, world, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
+    assert len(left) == len(world.end_s) == 899
+    assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
+    unknown = jobs.with_columns(wait_s=None)
+    _, world, notes = world_of(unknown, MACHINE)
+    assert world.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
+    assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
+    with pytest.raises(InputError, match="900 of 900 jobs waited"):
+        world_of(unknown, MACHINE, "recorded")
+    with pytest.raises(UnknownNameError, match="real"):
+        world_of(jobs, MACHINE, "real")
+
+
+def test_words():
+    jobs = habits()
+    case = case_of(jobs, recorded(jobs), 16)
+    with pytest.raises(InputError, match="part of 0 of the jobs"):
+        foresight(case, [Model.of("last2")], part=0)
+    with pytest.raises(InputError, match="of 0 jobs none"):
+        foresight(case_of(jobs[:0], recorded(jobs[:0]), 16), [Model.of("last2")])

@@ -1,0 +1,141 @@
+"""Networks that weigh terms as they are told: trained in a folder, named on the command line, their front."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.cell_cache import _policy_digest
+from kilowait.experiments.pareto import front
+from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.scenario import resolve_policy
+from kilowait.experiments.train_rl import Learning, learn
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(900, 32, load=1.0, seed=3)
+QUICK = Learning(
+    steps=16 * 4 * 6,
+    envs=4,
+    episode_jobs=20,
+    slots=16,
+    windows=3,
+    window_jobs=60,
+    preferences=("slowdown", "wait"),
+    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+)
+
+
+def trained(folder, how=QUICK, **more):
+    return learn(JOBS[:600], JOBS[600:750], MACHINE, how, folder=folder, **more)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preferring") / "run"
+    return folder, *trained(folder)
+
+
+def test_a_teacher_is_watched_under_preferences_too(tmp_path):
+    how = replace(QUICK, teacher="saf", teacher_steps=16 * 4 * 2, steps=16 * 4)
+    agent, _ = trained(tmp_path / "taught", how)
+    assert agent.preferences == ("slowdown", "wait")
+    assert (tmp_path / "taught" / "warm.json").exists()
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("algo", ["ppo", "d3qn"])
+def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo):
+    settings = dict(QUICK.settings) if algo == "ppo" else {
+        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "validate_every": 2, "checkpoint_every": 2,
+    }  # fmt: skip
+    how = replace(QUICK, algo=algo, settings=settings)
+    whole, history = trained(tmp_path / "whole", how)
+
+    def kill(update):
+        if update.number == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "cut", how, progress=kill)
+    resumed, again = trained(tmp_path / "cut", how, resume=True)
+    one, other = whole.network.state_dict(), resumed.network.state_dict()
+    assert all(np.array_equal(one[name].numpy(), other[name].numpy()) for name in one)
+    told = [[(each.metric, each.validation) for each in updates] for updates in (history, again)]
+    assert np.array_equal(*told, equal_nan=True)
+    with pytest.raises(InputError, match="preferences .*'wait'., and this is .*'sla'"):
+        trained(tmp_path / "cut", replace(how, preferences=("slowdown", "sla")), resume=True)
+
+
+def test_its_file_tells_terms_and_units_and_it_plays_when_told(run):
+    folder, agent, history = run
+    again = kw.load_agent(folder)
+    assert again.preferences == ("slowdown", "wait")
+    units = again.provenance["units"]
+    first = np.linspace(0, 540, 3).astype(int)
+    saf = [kw.metrics(kw.simulate(JOBS[lo : lo + 60], MACHINE, "saf", "easy")) for lo in first]
+    assert units["slowdown"] == pytest.approx(np.mean([each["mean_bsld"] for each in saf]) - 1)
+    assert units["wait"] == pytest.approx(np.mean([each["mean_wait_s"] for each in saf]) / 3600)
+    assert np.isfinite(history[-1].best)
+    path = f"agent:{folder / 'agent.pt'}"
+    later = JOBS[750:]
+    named = resolve_policy(f"{path}:prefer=slowdown=0.3+wait=0.7")
+    assert named.name == "agent slowdown=0.3+wait=0.7"
+    assert np.array_equal(
+        kw.simulate(later, MACHINE, named, "easy").jobs()["start_s"],
+        kw.simulate(later, MACHINE, agent.prefer(slowdown=0.3, wait=0.7), "easy").jobs()["start_s"],
+    )
+
+
+def test_names_on_the_command_line(run, tmp_path):
+    path = f"agent:{run[0] / 'agent.pt'}"
+    several = contenders_of(
+        f"saf,{path}:prefer=slowdown=1,{path}:prefer=slowdown=1+wait=3", "easy", clairvoyant=False
+    )
+    assert [who.label for who in several] == ["saf", "agent slowdown=1", "agent slowdown=1+wait=3"]
+    with pytest.raises(InputError, match=r"has been told nothing.*agent:PATH:prefer=slowdown=0.5\+wait=0.5"):
+        contenders_of(path, "easy")
+    with pytest.raises(UnknownNameError, match="unknown preference 'slowdwn'; did you mean 'slowdown'"):
+        resolve_policy(f"{path}:prefer=slowdwn=1")
+    with pytest.raises(InputError, match="'slowdown'; write terms with their weights"):
+        resolve_policy(f"{path}:prefer=slowdown")
+    kw.agents.LinearAgent(np.ones(len(kw.agents.FEATURES))).save(tmp_path / "agent.json")
+    with pytest.raises(InputError, match="takes no preference"):
+        resolve_policy(f"agent:{tmp_path / 'agent.json'}:prefer=slowdown=1")
+    digests = [_policy_digest(who.policy) for who in several]
+    assert len(set(digests)) == 3 and str(run[0]) not in "".join(digests), (
+        "what the file holds, and the preference"
+    )
+
+
+def test_the_front_is_what_simulating_each_preference_gives(run):
+    agent, later = run[1], JOBS[750:]
+    found = front(agent, later, MACHINE, window_jobs=50, parts=2)
+    assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
+    for point in found["points"]:
+        mine = agent.prefer(**point["preference"])
+        runs = [kw.metrics(kw.simulate(later[lo : lo + 50], MACHINE, mine, "easy")) for lo in (0, 50, 100)]
+        assert point["figures"]["slowdown"] == pytest.approx(
+            np.mean([each["mean_bsld"] for each in runs]) - 1
+        )
+        assert point["figures"]["wait"] == pytest.approx(
+            np.mean([each["mean_wait_s"] for each in runs]) / 3600
+        )
+    with pytest.raises(InputError, match="weighs no terms"):
+        front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)
+    with pytest.raises(InputError, match="150 jobs hold no window of 1,024"):
+        front(agent, later, MACHINE)
+
+
+def test_bad_settings_are_told(tmp_path):
+    with pytest.raises(InputError, match="leave the reward out"):
+        replace(QUICK, reward={"wait": 1.0})
+    with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'; did you mean 'wait'"):
+        trained(tmp_path / "a", replace(QUICK, preferences=("slowdown", "wiat")))
+    with pytest.raises(InputError, match="name at least two of"):
+        trained(tmp_path / "b", replace(QUICK, preferences=("slowdown",)))

@@ -1,0 +1,98 @@
+"""Expected watts of a log that is replayed: learned from jobs that had ended, and never from the job itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.comparison_plan import Plan, prepare, run
+from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.power import PowerSettings
+from kilowait.experiments.predict_power import MODEL, with_planned_power
+from kilowait.experiments.scenario import Scenario, prepared, run_scenario
+from kilowait.traces import write_trace
+from tests.predict.example_logs import habits
+
+MACHINE = kw.Cluster.from_nodes(4)
+POWER = PowerSettings("taurus")
+
+
+def measured(jobs: int = 900) -> kw.JobTable:
+    """Users whose jobs draw 110, 150 and 190 W; every tenth was not measured."""
+    log = habits(jobs=jobs)
+    watts = np.choose(log["user"], [110.0, 150.0, 190.0])
+    return log.with_columns(power_w=np.where(log["job_id"] % 10 == 0, np.nan, watts))
+
+
+def test_what_is_expected_is_what_such_jobs_drew():
+    jobs = measured()
+    told = with_planned_power(jobs, MACHINE, "forest", 191.0)
+    known = ~np.isnan(jobs["power_w"])
+    assert (np.isnan(told["planned_w"]) == ~known).all()
+    off = np.abs(told["planned_w"] / jobs["power_w"] - 1)[known]
+    assert np.median(off[300:]) < 0.05
+    np.testing.assert_array_equal(told["power_w"], jobs["power_w"])
+    turned = with_planned_power(jobs[::-1], MACHINE, "recent", 191.0)["planned_w"][::-1]
+    np.testing.assert_array_equal(turned, with_planned_power(jobs, MACHINE, "recent", 191.0)["planned_w"])
+
+
+@pytest.mark.parametrize("who", ["recent", "forest"])
+def test_nobody_knows_a_job_before_it_has_ended(who):
+    jobs = measured()
+    last = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
+    other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, last))
+    one, two = (with_planned_power(table, MACHINE, who, 191.0)["planned_w"] for table in (jobs, other))
+    np.testing.assert_array_equal(one[:800], two[:800])
+
+
+def test_nothing_is_expected_beyond_full_load():
+    assert np.nanmax(with_planned_power(measured(), MACHINE, "recent", 120.0)["planned_w"]) == 120.0
+
+
+def test_the_model_says_nothing_of_any_job():
+    assert np.isnan(with_planned_power(measured(), MACHINE, MODEL, 191.0)["planned_w"]).all()
+
+
+def test_scenarios(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_trace(measured(), path)
+    asked = {"cluster": "nodes:4", "power": POWER, "levers": "budget=480W"}
+    done = {
+        who: run_scenario(Scenario(str(path), predict_power=who, **asked)) for who in (None, MODEL, "recent")
+    }
+    waits = {who: float(np.mean(one.log.jobs()["wait_s"])) for who, one in done.items()}
+    assert waits[None] < waits[MODEL] and waits["recent"] < waits[MODEL]
+    assert done[None].exceeded.most_w == 0 and done[MODEL].exceeded.most_w == 0
+    assert done["recent"].exceeded.most_w > 0
+    assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].exceeded.most_w)
+    assert any("watts predicted (recent) of the 810 jobs" in note for note in done["recent"].notes)
+    both = prepared(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
+    alone = prepared(Scenario(str(path), predict_power="recent", **asked))[0].jobs
+    np.testing.assert_array_equal(both["planned_w"], alone["planned_w"])  # learned in the same first replay
+
+
+def test_comparisons_plan_alike(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_trace(measured(300), path)
+    scenario = Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL)
+    who = contenders_of("fcfs", "easy", "none,budget=480W", clairvoyant=False)
+    contest = run(prepare(Plan((scenario,), who)), workers=1)[0]
+    done = run_scenario(
+        Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL, levers="budget=480W")
+    )
+    np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], done.log.jobs()["start_s"])
+
+
+def test_words_for_what_will_not_do():
+    with pytest.raises(InputError, match="without a power model; name one with --power"):
+        Scenario("x.swf", predict_power="forest")
+    with pytest.raises(UnknownNameError, match="did you mean 'forest'"):
+        Scenario("x.swf", predict_power="forrest", power=POWER)
+    with pytest.raises(InputError, match="there is no folder runs/none; .* --target power"):
+        Scenario("x.swf", predict_power="runs/none", power=POWER)
+    with pytest.raises(InputError, match="the mean of the forest is of no use for power"):
+        Scenario("x.swf", predict_power="forest:mean", power=POWER)
+    with pytest.raises(InputError, match="none of these 900 jobs has any"):
+        with_planned_power(habits(), MACHINE, "forest", 191.0)

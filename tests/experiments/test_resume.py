@@ -1,0 +1,226 @@
+"""A training is gone on with in the world it was begun in, or not at all; and one too large is told beforehand."""
+
+from dataclasses import replace
+
+import pytest
+
+import kilowait as kw
+from kilowait.agents import PPOSettings, SACSettings
+from kilowait.agents.rl.training_state import Keeper
+from kilowait.envs.batched_sim import Asking
+from kilowait.errors import InputError
+from kilowait.experiments.power import PowerSettings
+from kilowait.experiments.resume import can_resume, check_begun, check_memory
+from kilowait.experiments.train_batch import Training, train
+from kilowait.experiments.train_power import Powering, train_es
+from kilowait.experiments.train_rl import Learning, learn
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(700, 32, load=1.0, seed=3)
+QUICK = Learning(
+    steps=16 * 2 * 2,
+    envs=2,
+    episode_jobs=40,
+    slots=8,
+    windows=2,
+    window_jobs=60,
+    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "checkpoint_every": 1},
+)
+OTHER_JOBS = JOBS.with_columns(runtime_s=JOBS["runtime_s"] + 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun") / "x.training"
+    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("jobs", "cluster", "how", "words"),
+    [
+        (OTHER_JOBS, MACHINE, QUICK, r"training jobs 400 \(digest \w+\), and this is 400"),
+        (JOBS, kw.Cluster.from_nodes(40), QUICK, "machine "),
+        (JOBS, MACHINE, replace(QUICK, reward={"wait": 1.0}), "reward None, and this is .'wait': 1.0"),
+        (
+            JOBS,
+            MACHINE,
+            replace(QUICK, preferences=("wait", "sla")),
+            r"preferences \[\], and .*'wait', 'sla'",
+        ),
+        (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, and this is 50"),
+        (JOBS, MACHINE, replace(QUICK, backfill_order="saf"), "asking backfill_order agent, and this is saf"),
+    ],
+)
+def test_another_world_is_refused_and_the_checkpoint_stays(folder, jobs, cluster, how, words):
+    kept = (folder / "last.safetensors").read_bytes()
+    with pytest.raises(InputError, match=words):
+        learn(jobs[:400], jobs[400:], cluster, replace(how, steps=200), folder=folder, resume=True)
+    assert (folder / "last.safetensors").read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"device": "cuda:9"}, {"device": "mps"}, {"teacher": "nobody"}, {"slots": 10**9}]
+)
+def test_a_new_training_that_cannot_begin_leaves_the_old_one(folder, wrong):
+    kept = (folder / "last.safetensors").read_bytes()
+    with pytest.raises((InputError, LookupError, MemoryError)):
+        learn(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **wrong), folder=folder)
+    assert (folder / "last.safetensors").read_bytes() == kept
+
+
+class Killed(Exception):
+    pass
+
+
+def kill(*_, **__):
+    raise Killed
+
+
+SLOW = replace(QUICK, settings={**QUICK.settings, "checkpoint_every": 10}, steps=16 * 2 * 5)
+
+
+def test_one_begun_anew_and_killed_before_its_first_checkpoint_does_not_go_on_with_the_old_one(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "x.training"
+    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    assert can_resume(folder)
+    monkeypatch.setattr(Keeper, "close", kill)
+    with pytest.raises(Killed):
+        learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder)
+    assert not can_resume(folder)
+
+
+def test_one_begun_anew_and_killed_after_its_first_update_goes_on_with_itself(tmp_path):
+    folder = tmp_path / "x.training"
+    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    with pytest.raises(Killed):
+        learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, progress=kill)
+    told = []
+    learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder, resume=True, progress=told.append)
+    assert [update.number for update in told] == [2, 3, 4, 5]
+
+
+def test_what_does_not_fit_into_memory_is_told_with_its_size():
+    seen = Asking(slots=1000, graph=True).seen
+    one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
+    check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
+    with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
+        check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
+    with pytest.raises(InputError, match="smaller capacity"):
+        check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)
+    check_memory(seen, envs=10, kept=100, settings=SACSettings())
+
+
+OWN = """
+name = "own"
+
+[facility]
+fixed_w = 0
+source = "a test"
+estimate = true
+
+[facility.cooling]
+kind = "constant-pue"
+pue = 1.3
+source = "a test"
+estimate = true
+
+[[group]]
+name = "nodes"
+nodes = 32
+
+[[group.component]]
+name = "CPU"
+kind = "cpu"
+count = 2
+idle_w = 40
+max_w = {}
+source = "maker"
+estimate = false
+
+[group.sleep]
+sleep_w = 5
+to_sleep_s = 10
+to_sleep_w = 100
+wake_s = 100
+wake_w = 150
+source = "measured"
+estimate = false
+"""
+SEARCH = Training(generations=1, population=4, windows=1, window_jobs=60)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("searched") / "x.training"
+    train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
+    return folder
+
+
+def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **kept):
+    powering = Powering.of(PowerSettings(power), levers, jobs, cluster)
+    told = {
+        name: getattr(how, name) for name in ("seed", "generations", "population", "windows", "window_jobs")
+    }
+    return train_es(
+        jobs[:400], jobs[400:], cluster, powering, spent="energy", times=1.1, rule="saf", **told, **kept
+    )
+
+
+@pytest.mark.parametrize(
+    ("jobs", "cluster", "how", "words"),
+    [
+        (OTHER_JOBS, MACHINE, SEARCH, r"training jobs 420 \(digest \w+\), and this is 420"),
+        (JOBS[:600], MACHINE, SEARCH, "training jobs 420 .*, and this is 360"),
+        (
+            JOBS,
+            kw.Cluster.from_nodes(40),
+            SEARCH,
+            "machine .*resume with the same, or begin anew with --force",
+        ),
+        (JOBS, MACHINE, replace(SEARCH, seed=3), "seed 0, and this is 3"),
+    ],
+)
+def test_a_search_goes_on_in_its_own_world_only(searched, jobs, cluster, how, words):
+    kept = (searched / "search.json").read_bytes()
+    with pytest.raises(InputError, match=words):
+        train(jobs, cluster, how, trace="a log", folder=searched, resume=True)
+    assert (searched / "search.json").read_bytes() == kept
+
+
+def test_a_search_of_levers_goes_on_with_its_power_only(tmp_path):
+    folder = tmp_path / "x.training"
+    steered(JOBS, MACHINE, SEARCH, folder=folder)
+    with pytest.raises(InputError, match="levers sleep=timeout:600, and this is sleep=timeout:60"):
+        steered(JOBS, MACHINE, SEARCH, levers="sleep=timeout:60", folder=folder, resume=True)
+    model = tmp_path / "own.toml"
+    model.write_text(OWN.format(200))
+    steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own")
+    model.write_text(OWN.format(210))
+    with pytest.raises(InputError, match="content of power and signals digest .*, and this is digest"):
+        steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own", resume=True)
+
+
+def test_a_search_does_not_go_on_with_a_network_nor_a_network_with_a_search(searched, folder):
+    with pytest.raises(InputError, match=r"environment none \(es, .*, and this is kilowait/Batch-v0"):
+        learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
+    with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(es"):
+        train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
+
+
+def test_a_training_is_neither_lost_nor_made_up(searched, tmp_path):
+    with pytest.raises(InputError, match="go on with --resume, or begin anew with --force"):
+        check_begun(searched, resume=False, force=False)
+    with pytest.raises(InputError, match="holds no training to resume; begin one without --resume"):
+        check_begun(tmp_path, resume=True, force=True)
+    check_begun(searched, resume=True, force=False)
+    check_begun(searched, resume=False, force=True)
+
+
+def test_a_search_begun_anew_where_a_network_was_trained_leaves_nothing_of_it(tmp_path):
+    folder = tmp_path / "x.training"
+    learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
+    train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)
+    assert {path.name for path in folder.iterdir() if path.is_file()} == {"begun.json", "search.json"}

@@ -1,0 +1,167 @@
+"""Jobs of generators in a training: what is drawn, what a generator has seen, networks that learn from them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents.training_data import Mixture, laid_out
+from kilowait.envs.vector_env import BatchVectorEnv
+from kilowait.errors import InputError
+from kilowait.experiments.env_factory import SyntheticFirst
+from kilowait.experiments.inputs import Workload
+from kilowait.experiments.synthetic_training import Synthetic, drawn_for, reach
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.synth import fit_generator
+from kilowait.synth.log_schema import facts_of
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(900, 32, load=1.0, seed=3)
+QUICK = Learning(
+    steps=16 * 4 * 6,
+    envs=4,
+    episode_jobs=40,
+    slots=16,
+    windows=3,
+    window_jobs=60,
+    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A generator fitted to the first 60 % of the log."""
+    place = tmp_path_factory.mktemp("models") / "ours"
+    fit_generator(JOBS[:540], "bootstrap", seed=0).save(place)
+    return str(place)
+
+
+def drawn(folder, machine=MACHINE, **asked):
+    return drawn_for(Synthetic((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf")
+
+
+def test_as_many_jobs_as_are_trained_on_or_as_are_asked_for(folder):
+    one = drawn(folder)
+    assert [len(table) for table in one.mixture.generated] == [540] and not one.warnings
+    assert len(drawn(folder, jobs=100).mixture.generated[0]) == 100
+    again = drawn(folder).mixture.generated[0]
+    assert np.array_equal(one.mixture.generated[0]["submit_s"], again["submit_s"])
+    told = one.record["generators"][0]
+    assert (told["generator"], told["jobs"], told["seed"]) == ("bootstrap", 540, 4)
+    assert told["saw"] == "training jobs only" and told["fitted_jobs"] == 540
+
+
+@pytest.mark.parametrize(
+    ("rows", "saw", "verb"),
+    [(720, "validation jobs", "chosen"), (900, "judged jobs", "judged")],
+)
+def test_a_generator_that_has_seen_later_jobs_is_told_with_the_remedy(tmp_path, rows, saw, verb):
+    fit_generator(JOBS[:rows], "bootstrap", seed=0).save(tmp_path / "seen")
+    found = drawn(str(tmp_path / "seen"))
+    assert found.record["generators"][0]["saw"] == saw
+    (warning,) = found.warnings
+    assert f"the agent is {verb} on its jobs from day" in warning
+    assert "kilowait synth fit log.swf --jobs 540" in warning
+
+
+def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known():
+    dated = kw.jobs.JobTable(
+        meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns}
+    )
+    told = reach(facts_of(dated), dated, same=True)
+    assert told["fitted_from"] == "1996-09-23" and told["saw"] == "judged jobs"
+    assert reach(facts_of(dated), dated, same=False)["saw"] == "another log"
+
+
+def test_what_cannot_be_is_told(folder, tmp_path):
+    with pytest.raises(InputError, match=r"has no card\.json; name a folder written by kilowait synth fit"):
+        drawn(str(tmp_path / "nothing"))
+    with pytest.raises(InputError, match=r"makes jobs of up to \d+ nodes, and the machine has 2;"):
+        drawn(folder, kw.Cluster.from_nodes(2))
+    with pytest.raises(InputError, match=r"the share of generated jobs is 1\.5"):
+        drawn(folder, share=1.5)
+    with pytest.raises(InputError, match="gives out single nodes and GPUs"):
+        drawn(folder, kw.Cluster.preset("gpu-mixed"))
+    with pytest.raises(InputError, match=r"--synthetic-share 0\.5 is of generated jobs"):
+        Synthetic.asked(None, 0.5, None, None)
+    with pytest.raises(InputError, match="name folders"):
+        Synthetic.asked(" , ", None, None, None)
+
+
+def learned(folder, mixture, how=QUICK, jobs=JOBS[:540], **more):
+    return learn(jobs, JOBS[540:], MACHINE, how, folder=folder, mixture=mixture, **more)[0]
+
+
+def weights(agent):
+    return {name: tensor.numpy().copy() for name, tensor in agent.network.state_dict().items()}
+
+
+def alike(one, other):
+    one, other = weights(one), weights(other)
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_ppo_learns_from_both_and_with_a_share_of_1_from_generated_jobs_only(folder, tmp_path):
+    mixture = drawn(folder).mixture
+    mixed = learned(tmp_path / "mixed", mixture)
+    assert not alike(mixed, learned(tmp_path / "real", None))
+    assert mixed.provenance["synthetic_share"] == 0.5
+    alone = replace(mixture, share=1.0)
+    assert alike(
+        learned(tmp_path / "alone", alone),
+        learned(tmp_path / "others", alone, jobs=kw.lublin(540, 32, load=0.7, seed=9)),
+    )
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
+def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, ease):
+    mixture = replace(drawn(folder).mixture, curriculum="synthetic-first")
+    settings = dict(QUICK.settings) if algo == "ppo" else {
+        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "validate_every": 2, "checkpoint_every": 2,
+    }  # fmt: skip
+    how = replace(QUICK, algo=algo, ease=ease, settings=settings)
+    whole = learned(tmp_path / "whole", mixture, how)
+
+    def kill(at):
+        def hears(update):
+            if update.number == at:
+                raise Killed
+
+        return hears
+
+    for name, at in (("before", 3), ("after", 5)):  # the turn from generated to real jobs is in the fourth
+        with pytest.raises(Killed):
+            learned(tmp_path / name, mixture, how, progress=kill(at))
+        assert alike(whole, learned(tmp_path / name, mixture, how, resume=True))
+    with pytest.raises(InputError, match="was begun with synthetic_share"):
+        learned(tmp_path / "after", replace(mixture, share=0.75), how, resume=True)
+    with pytest.raises(InputError, match=r"was begun with generated \(1\) jobs"):
+        other = Mixture((JOBS[:540],), 0.5, "synthetic-first")
+        learned(tmp_path / "after", other, how, resume=True)
+
+
+def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(folder):
+    mixture = replace(drawn(folder).mixture, share=0.25, curriculum="synthetic-first")
+    laid = laid_out(JOBS[:540], mixture)
+    inner = BatchVectorEnv(
+        4, jobs=laid.jobs, cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep", threads=1
+    )
+    vec = SyntheticFirst(inner, laid, mixture, steps=400)
+    seen, _ = vec.reset(seed=0)
+    for done in range(0, 400, 4):  # decisions of all four copies so far
+        begins = inner.board.scene.copies["next_first"]
+        assert ((begins >= 540) if done < 100 else (begins < 540)).all()
+        seen = vec.step(seen["mask"].argmax(axis=1))[0]
+    inner.close()
+
+
+def test_parts_too_short_for_an_episode_are_told(folder, tmp_path):
+    mixture = Mixture((drawn(folder).mixture.generated[0][:30],), 0.5)
+    with pytest.raises(InputError, match=r"there are 30 generated \(1\) jobs, and an episode has 40"):
+        learned(tmp_path / "short", mixture)

@@ -1,0 +1,131 @@
+"""Networks trained on a GPU cluster."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.envs.gpu.expert import GpuTeacher
+from kilowait.errors import InputError
+from kilowait.experiments.env_factory import world_for
+from kilowait.experiments.evaluate_gpu import judged_on_gpus, played
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.synth import gpu_workload
+
+CLUSTER = kw.Cluster.preset("gpu-mixed")
+JOBS = gpu_workload(400, CLUSTER, load=1.1, seed=2)
+QUICK = Learning(
+    algo="sac",
+    steps=600,
+    envs=4,
+    episode_jobs=30,
+    slots=16,
+    windows=2,
+    window_jobs=50,
+    settings={
+        "learning_starts": 100,
+        "batch": 32,
+        "gradient_steps": 1,
+        "capacity": 1000,
+        "validate_every": 5,
+        "checkpoint_every": 2,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpu")
+    return learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=folder)[0], folder
+
+
+def test_it_plays_by_simulate_and_from_its_file(agent):
+    player, folder = agent
+    log = kw.simulate(JOBS[320:], CLUSTER, player)
+    again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"))
+    assert np.array_equal(log.jobs()["start_s"], again.jobs()["start_s"])
+    assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
+
+
+def test_it_brings_the_way_it_was_trained_for(agent):
+    log = kw.simulate(JOBS[320:], CLUSTER, agent[0])
+    assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("updates", [(1,), (7, 15)])
+def test_killed_and_gone_on_with_it_comes_to_the_same_agent(agent, tmp_path, updates):
+    """Once before it begins to learn from what it replays; once on the way, twice."""
+
+    def kill_at(number):
+        def kill(update):
+            if update.number == number:
+                raise Killed
+
+        return kill
+
+    for number, resume in zip(updates, (False, True), strict=False):
+        with pytest.raises(Killed):
+            learn(
+                JOBS[:240],
+                JOBS[240:320],
+                CLUSTER,
+                QUICK,
+                folder=tmp_path,
+                resume=resume,
+                progress=kill_at(number),
+            )
+    told = []
+    learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=tmp_path, resume=True, progress=told.append)
+    assert told[0].number == (updates[-1] // 2 * 2 or 1) + 1 and told[-1].number == told[-1].of
+    assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
+
+
+def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
+    how = replace(QUICK, algo="ppo", seconds=0.0, settings={"rollout": 8, "validate_every": 1})
+    player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
+    assert len(history) == 1 < history[0].of
+    again = kw.load_agent(tmp_path / "agent.pt")
+    one, other = (kw.simulate(JOBS[320:], CLUSTER, who).jobs()["end_s"] for who in (player, again))
+    assert np.array_equal(one, other)
+
+
+def test_a_preempting_rule_teaches_as_it_schedules():
+    world = world_for(CLUSTER, Learning(slots=32))
+    vec = world.envs(JOBS, 1, 200, False)
+    teacher = GpuTeacher(kw.policies.resolve("srtf"), vec)
+    vec.reset(options={"first": np.array([0])})
+    put_out, over = 0, False
+    while not over:
+        action = teacher.choose()
+        assert vec.action_masks()[0, action[0]]
+        put_out += int(vec.asking.slots <= action[0] < vec.asking.rows)
+        _, _, ended, _, told = vec.step(action)
+        over = bool(ended[0])
+    rule = played("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
+    assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
+    with pytest.raises(InputError, match="srtf, srsf or las"):
+        GpuTeacher(kw.policies.resolve("sjf"), vec)
+
+
+def test_it_is_judged_beside_the_rules(agent):
+    found = judged_on_gpus(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
+    ways = ("", ", fastest", ", fastest, moved")
+    assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
+    by_hand = [
+        kw.gpu_metrics(kw.simulate(window, CLUSTER, "fcfs", "skip"), CLUSTER)["mean_jct_s"]
+        for window in (JOBS[320:360], JOBS[360:400])
+    ]
+    value, low, high = found["ratios"]["agent"]
+    assert low <= value <= high
+    assert found["policies"]["fcfs"]["mean_jct_s"] != pytest.approx(np.mean(by_hand))  # speeds of types count
+    assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
+
+
+def test_other_machines_are_refused(agent):
+    with pytest.raises(InputError, match="other GPU types"):
+        kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0])

@@ -1,0 +1,163 @@
+"""Agents trained where power is drawn, on their way into runs and before the judge."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.agents.linear_power.agent import by_hand
+from kilowait.errors import InputError
+from kilowait.experiments.evaluate_power import (
+    beyond,
+    front,
+    hand_written,
+    judged_on_energy,
+    lever_grid,
+    run_on,
+    tuned,
+)
+from kilowait.experiments.policy_configs import contenders_of
+from kilowait.experiments.power import PowerSettings
+from kilowait.experiments.scenario import Scenario, run_scenario
+from kilowait.experiments.train_power import (
+    Powering,
+    bound,
+    check_reward,
+    power_of,
+)
+from kilowait.experiments.train_rl import Learning, learn
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(jobs=600, nodes=32, seed=3, load=0.5)
+LEVERS = "sleep=timeout:600+levels=1.3"
+POWERING = Powering.of(PowerSettings("taurus"), LEVERS, JOBS, MACHINE)
+QUICK = Learning(
+    steps=256,
+    envs=4,
+    episode_jobs=30,
+    slots=16,
+    windows=2,
+    window_jobs=50,
+    reward={"energy": 1.0, "slowdown": 0.1},
+    settings={"rollout": 16, "validate_every": 2},
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("energy")
+    how = replace(QUICK, limit={"sla": 0.05})
+    return learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=folder, power=POWERING)[0], folder
+
+
+def test_a_network_plays_by_simulate_and_from_its_file(trained):
+    player, folder = trained
+    again = kw.load_agent(folder / "agent.pt")
+    assert again.levers == LEVERS and again.provenance["env"] == "kilowait/Energy-v0"
+    logs = [
+        kw.simulate(JOBS[480:], MACHINE, bound(each, POWERING.meter, LEVERS), "easy")
+        for each in (player, again)
+    ]
+    assert np.array_equal(logs[0].end_s, logs[1].end_s)
+    assert np.isfinite(logs[0].jobs()["end_s"]).all()
+
+
+def test_a_training_goes_on_with_the_levers_and_the_power_it_was_begun_with(trained):
+    how = replace(QUICK, limit={"sla": 0.05}, steps=512)
+    others = {
+        "levers sleep=timeout:600.*, and this is levels=1.3": replace(POWERING, levers="levels=1.3"),
+        "power .*taurus.*, and this is .*pue:1.5": replace(
+            POWERING, settings=PowerSettings("taurus", cooling="pue:1.5")
+        ),
+    }
+    for words, power in others.items():
+        with pytest.raises(InputError, match=words):
+            learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=trained[1], resume=True, power=power)
+
+
+def test_a_network_refuses_what_it_was_not_trained_with(trained):
+    with pytest.raises(InputError, match="--power and --levers"):
+        kw.simulate(JOBS[480:], MACHINE, trained[0], "easy")
+    with pytest.raises(InputError, match="pulls levers, and none are given"):
+        bound(trained[0], POWERING.meter, "none")
+    with pytest.raises(InputError, match="trained with other levels"):
+        kw.simulate(JOBS[480:], MACHINE, bound(trained[0], POWERING.meter, "levels=1.1"), "easy")
+
+
+def test_a_network_over_the_job_graph_learns_and_plays(tmp_path):
+    how = replace(QUICK, net="gat", steps=64)
+    player = learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
+    log = kw.simulate(JOBS[480:520], MACHINE, bound(player, POWERING.meter, LEVERS), "easy")
+    assert np.isfinite(log.jobs()["end_s"]).all()
+
+
+def test_a_scenario_takes_an_agent_by_the_same_door(tmp_path):
+    path = by_hand(32, longer=0.1, timeout_s=600, levers=LEVERS).save(tmp_path / "agent.json")
+    asked = Scenario(
+        "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), levers=LEVERS
+    )
+    done = run_scenario(asked)
+    assert done.accounts is not None and done.accounts.by_state["asleep"] > 0 and done.log.level.max() > 0
+    with pytest.raises(InputError, match="none are given"):
+        run_scenario(replace(asked, levers="none"))
+    with pytest.raises(InputError, match="needs a power model"):
+        run_scenario(Scenario("lublin:300:32:0.5:3", policy=f"agent:{path}"))
+    names = [
+        (who.kind, who.levers)
+        for who in contenders_of(f"fcfs,agent:{path}", "easy", f"none,{LEVERS}", clairvoyant=False)
+    ]
+    assert ("agent", LEVERS) in names and ("agent", "none") not in names and ("rule", "none") in names
+
+
+def test_holds_are_left_to_who_decides():
+    assert power_of(POWERING.meter, "sleep=break-even+hold=carbon_time:6h").levers == "sleep=break-even"
+
+
+def test_terms_of_power_need_power():
+    check_reward({"energy": 1.0}, True)
+    check_reward({"slowdown": 1.0}, False)
+    with pytest.raises(InputError, match="--power auto"):
+        check_reward({"slowdown": 1.0, "co2": 1.0}, False)
+
+
+def test_an_agent_is_judged_beside_rules_with_levers():
+    windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
+    agent = by_hand(32, longer=0.1, timeout_s=600)
+    found = judged_on_energy(
+        bound(agent, POWERING.meter, LEVERS),
+        windows,
+        MACHINE,
+        POWERING.meter,
+        levers=LEVERS,
+        rules=("saf",),
+        sets=("none", "sleep=timeout:600+levels=1.1"),
+    )
+    own, same = found["policies"]["agent"], found["policies"]["saf, sleep=timeout:600+levels=1.1"]
+    assert own["energy"] == pytest.approx(same["energy"], rel=0.02)
+    assert own["energy"] < found["policies"]["saf, none"]["energy"]
+    assert 0.9 < found["beyond"]["spent"][0] < 1.1 and len(found["by_window"]["energy"]) == 3
+
+
+def test_the_front_and_who_is_beyond():
+    def row(kwh, slow):
+        return {"energy": np.full(4, kwh), "slowdown": np.full(4, slow)}
+
+    hands = {"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(2.5, 6.0), "d": row(3.0, 4.0)}
+    assert front(hands) == ["a", "b", "d"]
+    assert tuned(hands, 5.5) == "b" and tuned(hands, 3.0) == "d"
+    out = beyond(row(1.8, 5.0), hands)
+    assert out.spent[0] == pytest.approx(0.9) and out.waited[0] == pytest.approx(5 / 9) and out.outside == 1.0
+    assert beyond(row(2.0, 5.0), hands).outside == 0.0
+    inside = beyond(row(2.6, 6.5), hands)
+    assert inside.spent[2] == pytest.approx(1.3) and inside.outside == 0.0
+
+
+def test_the_grid_runs_as_it_is_written():
+    grid = lever_grid(POWERING.meter.model, 32)
+    assert len(grid) == len(set(grid)) > 100
+    points = hand_written([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])
+    assert all(np.isfinite(rows["energy"]).all() for rows in points.values())
+    full = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "none")
+    slow = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "levels=1.3:always")
+    assert slow["slowdown"] > full["slowdown"] and np.isnan(full["co2"])

@@ -1,0 +1,98 @@
+"""Networks trained on a log, in a folder that survives a crash."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.experiments.resume import training_folder
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.training_logger import Curves
+
+MACHINE = kw.Cluster.from_nodes(32)
+JOBS = kw.lublin(900, 32, load=1.0, seed=3)
+QUICK = Learning(
+    steps=16 * 4 * 6,
+    envs=4,
+    episode_jobs=40,
+    slots=16,
+    windows=3,
+    window_jobs=60,
+    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+)
+
+
+def trained(folder, how=QUICK, **more):
+    return learn(JOBS[:600], JOBS[600:], MACHINE, how, folder=folder, **more)
+
+
+def weights(agent):
+    return {name: tensor.numpy().copy() for name, tensor in agent.network.state_dict().items()}
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
+def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo, ease):
+    settings = dict(QUICK.settings) if algo == "ppo" else {
+        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "validate_every": 2, "checkpoint_every": 2,
+    }  # fmt: skip
+    how = replace(QUICK, algo=algo, ease=ease, settings=settings)
+    whole, history = trained(tmp_path / "whole", how)
+
+    def kill(update):
+        if update.number == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "cut", how, progress=kill)
+    seen = []
+    resumed, again = trained(tmp_path / "cut", how, resume=True, progress=seen.append)
+    assert [update.number for update in seen] == [5, 6] and len(again) == len(history) == 6
+    one, other = weights(whole), weights(resumed)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_the_agent_plays_and_its_file_brings_it_back(tmp_path):
+    agent, history = trained(tmp_path / "run")
+    log = kw.simulate(JOBS[600:], MACHINE, agent, "easy")
+    again = kw.load_agent(tmp_path / "run" / "agent.pt")
+    assert np.array_equal(
+        log.jobs()["start_s"], kw.simulate(JOBS[600:], MACHINE, again, "easy").jobs()["start_s"]
+    )
+    assert np.array_equal(
+        log.jobs()["start_s"],
+        kw.simulate(JOBS[600:], MACHINE, kw.load_agent(tmp_path / "run"), "easy").jobs()["start_s"],
+    )
+    assert history[-1].best <= history[1].validation  # the best of what was validated
+
+
+def test_curves_go_to_tensorboard(tmp_path):
+    curves = Curves(tmp_path / "curves")
+    trained(tmp_path / "run", progress=curves)
+    curves.close()
+    assert any(file.stat().st_size > 0 for file in (tmp_path / "curves").iterdir())
+
+
+def test_bad_settings_are_told(tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'ppo'"):
+        Learning(algo="pppo")
+    with pytest.raises(UnknownNameError, match="learning_rate"):
+        Learning(settings={"learnin_rate": 1}).algorithm_settings()
+    with pytest.raises(InputError, match="takes? shorter|shorter"):
+        trained(tmp_path, replace(QUICK, episode_jobs=700))
+    assert training_folder("a/b").as_posix() == "a/b.training"
+
+
+def test_a_limit_has_a_price_that_rises_while_it_is_broken(tmp_path):
+    how = replace(QUICK, limit={"sla": 0.0}, sla_s=1.0)
+    _, history = trained(tmp_path / "run", how)
+    prices = [update.losses["price"] for update in history]
+    assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
+    with pytest.raises(InputError, match="it is ppo"):
+        replace(QUICK, algo="sac", settings={}, limit={"sla": 0.1})

@@ -1,0 +1,257 @@
+"""Searches for settings: the same seed, the same trials, also when killed and resumed."""
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass, replace
+
+import pytest
+
+import kilowait as kw
+from kilowait.errors import InputError, MissingExtraError, UnknownNameError
+from kilowait.experiments import train_rl
+from kilowait.experiments import tune as tune_module
+from kilowait.experiments.hyperparameters import FoundSettings, read_settings, settings_toml
+from kilowait.experiments.optuna_study import (
+    begin,
+    best_of,
+    discard,
+    trials_of,
+)
+from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.tune import (
+    SPACES,
+    Span,
+    defaults,
+    tune,
+)
+
+MACHINE = kw.Cluster.from_nodes(16)
+JOBS = kw.lublin(600, 16, load=1.0, seed=3)
+PARTS = (JOBS[:360], JOBS[360:480])
+QUICK = Learning(steps=256, envs=2, episode_jobs=40, slots=16, windows=2, window_jobs=60)
+
+
+def tuned(folder, how=QUICK, **more):
+    return tune(*PARTS, MACHINE, how, folder=folder, **more)
+
+
+def what(trials):
+    """Trials without how long they took."""
+    return [{**asdict(trial), "seconds": 0} for trial in trials]
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_trials_are_trainings_and_the_best_is_written(tmp_path):
+    trials = tuned(tmp_path, trials=3)
+    assert [trial.outcome for trial in trials] == ["finished"] * 3
+    assert trials[0].settings == defaults("ppo")  # the first has the algorithm's own
+    best = best_of(trials)
+    assert best.figure == min(trial.figure for trial in trials)
+    found = read_settings(tmp_path / "best.toml")
+    assert found.settings["learning_rate"] == best.settings["learning_rate"]
+    assert found.settings["sizes"] == {name: best.settings[name] for name in ("width", "depth")}
+    kept = json.loads((tmp_path / "results.json").read_text())
+    assert kept["best"] == best.number and [one["figure"] for one in kept["trials"]] == [
+        trial.figure for trial in trials
+    ]
+    assert not (tmp_path / "trial").exists()
+    _, history = learn(*PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again")
+    assert history[-1].validation >= best.figure  # the same training, looked at less often
+
+
+# -- without trainings: what a trial is worth is made up -------------------------------------------------
+
+
+@dataclass
+class Told:
+    number: int
+    of: int
+    validation: float
+    best: float
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """A training whose figures are a formula; gives what was trained."""
+    seen = []
+
+    def train(jobs, validation, cluster, how, *, folder, progress):
+        seen.append(how)
+        folder.mkdir()
+        own = how.algorithm_settings()
+        rate = abs(math.log(own.learning_rate / 1e-3)) + (own.sizes.width != 128)
+        history = []
+        for number in range(1, 21):
+            judged = rate + 1 / number if number % 2 == 0 else math.nan
+            history.append(Told(number, 20, judged, rate + 1 / (number - number % 2 or 1)))
+            progress(history[-1])
+        return None, history
+
+    monkeypatch.setattr(train_rl, "learn", train)
+    return seen
+
+
+def test_killed_and_resumed_gives_the_same_trials(tmp_path, made_up, monkeypatch):
+    monkeypatch.setattr(tune_module, "RANDOM", 4)
+    whole = tuned(tmp_path / "whole", trials=12)
+    assert {trial.outcome for trial in whole} == {"finished", "given up"}
+    train, left = train_rl.learn, [0]
+
+    def cut_off(*args, **how):
+        left[0] += 1
+        if left[0] in (1, 4, 10):
+            (how["folder"]).mkdir()  # what a killed process leaves
+            raise Killed
+        return train(*args, **how)
+
+    monkeypatch.setattr(train_rl, "learn", cut_off)
+    resume = False
+    for _ in range(3):
+        with pytest.raises(Killed):
+            tuned(tmp_path / "cut", trials=12, resume=resume)
+        resume = True
+    assert len(trials_of(tmp_path / "cut")) == 7
+    heard = []
+    cut = tuned(tmp_path / "cut", trials=12, resume=True, progress=heard.append)
+    assert what(cut) == what(whole) and what(trials_of(tmp_path / "cut")) == what(whole)
+    assert [trial.number for trial in heard] == list(range(8, 13))
+    assert tuned(tmp_path / "cut", trials=5, resume=True) == cut  # enough are there
+
+
+def test_the_search_finds_what_is_better(tmp_path, made_up):
+    trials = tuned(tmp_path, trials=20)
+    best = best_of(trials)
+    assert best.settings["width"] == 128 and 6e-4 < best.settings["learning_rate"] < 1.7e-3
+    later = [trial.settings["width"] for trial in trials[10:]]
+    assert later.count(128) > 5  # a third of them by chance
+    other = tuned(tmp_path / "other", replace(QUICK, seed=1), trials=3)
+    assert what(other)[1] != what(trials)[1] and what(other)[0] == what(trials)[0]
+
+
+def test_figures_are_taken_at_every_tenth_of_a_training(tmp_path, made_up):
+    tuned(tmp_path, replace(QUICK, steps=64 * 2 * 45), trials=1)
+    assert made_up[0].algorithm_settings().validate_every == 5  # 45 updates of 64 steps in 2 environments
+
+
+def test_settings_that_are_named_are_held(tmp_path, made_up):
+    trials = tuned(tmp_path, replace(QUICK, settings={"rollout": 32}), trials=2)
+    assert "rollout" not in trials[1].settings
+    assert read_settings(tmp_path / "best.toml").settings["rollout"] == 32
+
+
+def test_a_training_that_breaks_is_a_trial_and_not_the_end(tmp_path, made_up, monkeypatch):
+    train = train_rl.learn
+
+    def breaks(*args, **how):
+        if len(made_up) == 1:
+            made_up.append(None)
+            raise kw.agents.TrainingError("update 3: the loss is nan")
+        return train(*args, **how)
+
+    monkeypatch.setattr(train_rl, "learn", breaks)
+    trials = tuned(tmp_path, trials=3)
+    assert [trial.outcome for trial in trials] == ["finished", "diverged", "finished"]
+    assert math.isnan(trials[1].figure) and trials[1].settings != trials[2].settings
+    assert json.loads((tmp_path / "results.json").read_text())["trials"][1]["figure"] is None
+
+
+@pytest.mark.parametrize("algo", SPACES)
+def test_the_defaults_lie_in_the_space(algo):
+    for name, value in defaults(algo).items():
+        space = SPACES[algo][name]
+        assert space.low <= value <= space.high if isinstance(space, Span) else value in space
+
+
+@pytest.mark.parametrize("algo", SPACES)
+def test_every_end_of_a_space_is_taken(algo):
+    for name, space in SPACES[algo].items():
+        for value in (space.low, space.high) if isinstance(space, Span) else space:
+            settings = {"sizes": {name: value}} if name in ("width", "depth") else {name: value}
+            Learning(algo=algo, settings=settings).algorithm_settings()
+
+
+def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
+    with pytest.raises(InputError, match="no search to resume"):
+        tuned(tmp_path / "none", trials=1, resume=True)
+    with pytest.raises(UnknownNameError, match="ppo"):
+        defaults("es")
+    tuned(tmp_path / "one", trials=1)
+    with pytest.raises(InputError, match="--resume"):
+        tuned(tmp_path / "one", trials=1)
+    with pytest.raises(InputError, match="begun with steps 256, and this is 512"):
+        tuned(tmp_path / "one", replace(QUICK, steps=512), trials=2, resume=True)
+    with pytest.raises(InputError, match="begun with other jobs"):
+        tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
+    (tmp_path / "one" / "mine.txt").touch()
+    with pytest.raises(InputError, match="begun before"):
+        begin(tmp_path / "one")
+    assert begin(tmp_path / "one", force=True) == []
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["mine.txt"]
+    with pytest.raises(InputError, match="not empty"):
+        begin(tmp_path / "one", force=False)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "study.db").write_text("no database at all, but long enough to be looked at" * 50)
+    with pytest.raises(InputError, match="cannot use .*study.db"):
+        trials_of(tmp_path / "broken")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"kilowait\[tune\]"):
+        tuned(tmp_path / "new", trials=1)
+
+
+def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
+    with pytest.raises(InputError, match="shorter episodes"):
+        tuned(tmp_path, replace(QUICK, episode_jobs=1000), trials=1)
+    assert not (tmp_path / "study.db").exists()
+    discard(tmp_path)
+
+
+# -- files of settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("algo = ", "is no TOML"),
+        ('algo = "pppo"', "did you mean 'ppo'"),
+        ('net = "kernl"', "did you mean 'kernel'"),
+        ("setings = 1", "did you mean 'settings'"),
+        ("settings = 3", r"write a table"),
+        ("[settings]\nlearnin_rate = 0.1", "did you mean 'learning_rate'"),
+        ("[settings]\nlearning_rate = 'fast'", "learning_rate is 'fast'; it must be a number"),
+        ("[settings]\nlearning_rate = nan", "it must be a number"),
+        ("[settings]\nlearning_rate = -1", "it must be above 0"),
+        ("[settings]\nepochs = 2.5", "a whole number"),
+        ("[settings]\nepochs = true", "a whole number"),
+        ("[settings]\nanneal = 1", "true or false"),
+        ("[settings]\ntarget_kl = 'x'", "a number"),
+        ("[settings]\ntotal_steps = 5", "--steps"),
+        ("[settings]\nsizes = 5", r"\[settings.sizes\]"),
+        ("[settings.sizes]\nwidht = 5", "did you mean 'width'"),
+        ("[settings.sizes]\nwidth = 6", "cannot be shared by 4 heads"),
+        ("[settings.sizes]\nwidth = 'wide'", "a whole number"),
+        ('algo = "d3qn"\n[settings]\nspan = [1]', "a list of 2 numbers"),
+    ],
+)
+def test_bad_settings_are_told(tmp_path, text, said):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises((InputError, UnknownNameError), match=said):
+        read_settings(path)
+
+
+def test_settings_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "own.toml"
+    with pytest.raises(InputError, match="cannot read"):
+        read_settings(path)
+    own = FoundSettings("sac", "gat", {"mixing": 0.02, "max_gradient": 1, "sizes": {"width": 32}})
+    path.write_text(settings_toml(own))
+    assert read_settings(path) == own == read_settings(path, algo="sac", net="gat")
+    with pytest.raises(InputError, match="is for --algo sac, and --algo ppo was asked for"):
+        read_settings(path, algo="ppo")
+    path.write_text("")
+    assert read_settings(path, algo="a2c") == FoundSettings("a2c", "kernel", {})
+    assert Learning(settings={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32

@@ -1,0 +1,73 @@
+"""Laws that hold with levers too; the twin stands for the engine, which gives the same logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.laws import laws
+from tests.oracle.model import TwinLevers
+from tests.oracle.power_workloads import lever_case
+from tests.oracle.workloads import Case, run_twin
+
+CASES = 400
+
+
+def honest(case: Case) -> Case:
+    """As `laws.honest`: nobody is held, and a slower level never draws more."""
+    assert case.levers is not None
+    jobs = tuple(replace(job, begin=None, hold=None) for job in case.jobs)
+    return laws.honest(replace(case, jobs=jobs, passes="instant", levers=falling(case.levers)))
+
+
+def falling(levers: TwinLevers) -> TwinLevers:
+    if levers.watts is None:
+        return levers
+    watts = tuple(tuple(tuple(sorted(row, reverse=True)) for row in group) for group in levers.watts)
+    return replace(levers, watts=watts)
+
+
+def test_easy_gives_the_head_its_nodes_by_the_time_it_was_told() -> None:
+    """Whatever sleeps, whatever level jobs run at, under a budget that does not change; they may yet have to wake."""
+    promised = slept = 0
+    for seed in range(CASES):
+        case = honest(lever_case(seed))
+        assert case.levers is not None
+        if case.levers.budget is not None and len(case.levers.budget) > 1:
+            continue
+        run = run_twin(case)
+        told: dict[int, float] = {}
+        for promise in run.promises:
+            if promise.head:
+                told.setdefault(promise.job_id, promise.start)
+        for job_id, time in told.items():
+            assert job_id in run.taken and run.taken[job_id] <= time, f"seed {seed}, job {job_id}"
+        promised += len(told)
+        slept += sum(map(len, run.states.values()))
+    assert promised > CASES and slept > CASES
+
+
+def test_a_budget_is_kept_at_every_moment() -> None:
+    """Where it does not fall: what jobs draw from the moment they hold their nodes never exceeds it."""
+    tried = 0
+    for seed in range(CASES):
+        case = lever_case(seed)
+        levers = case.levers
+        if levers is None or levers.budget is None or levers.watts is None:
+            continue
+        watts = [value for _, value in levers.budget]
+        if watts != sorted(watts):
+            continue
+        run = run_twin(case)
+        parents = [group.name for group in case.groups]
+        like = [*range(len(parents)), *(parents.index(r.group) for r in case.reservations)]
+        spans = [
+            (run.taken[job.job_id], result.end, levers.watts[like[result.group]][row][result.level])
+            for row, (job, result) in enumerate(zip(case.jobs, run.results, strict=True))
+            if result.group is not None and result.end is not None
+        ]
+        for time, _, _ in spans:
+            drawn = sum(draw for begin, end, draw in spans if begin <= time < end)
+            allowed = [value for begin, value in levers.budget if begin <= time][-1]
+            assert drawn <= allowed, f"seed {seed} at {time}"
+            tried += 1
+    assert tried > CASES

@@ -1,0 +1,122 @@
+"""The slow twin for placed nodes: a plain simulator written from docs/placing.md alone.
+
+It imports nothing of kilowait, so the two share no bug. The next event is looked for among all jobs whenever one is
+wanted; speed is nobody's concern here. This file has the events; a pass is in placed_passes.py, nodes and where a job
+is placed on them in placed_nodes.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tests.oracle.gpu_model import (
+    Fate,
+    PlacedCase,
+    PlacedJob,
+    PlacedRun,
+)
+from tests.oracle.gpu_nodes import Machine
+from tests.oracle.gpu_scheduling_pass import Passes
+
+FINISH, RELEASE, ARRIVAL, CANCELLATION, TICK = range(5)
+Event = tuple[float, int, int]
+
+
+class _Clock(Passes):
+    def __init__(self, case: PlacedCase) -> None:
+        super().__init__(case)
+        empty = Machine(case, "first", 0)
+        self.fitting = {job for job in self.jobs if empty.find(job) is not None}
+        self.machine.expect([job for job in self.jobs if job in self.fitting])
+        self.origin = min((job.arrival for job in self.jobs), default=math.inf)
+        self.ticks = 0
+        self.tick = math.inf
+        self.set_tick()
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def next_event(self) -> Event | None:
+        events: list[Event] = []
+        for job in self.jobs:
+            if job.state == "to come":
+                events.append((job.arrival, ARRIVAL, job.number))
+            elif job.state == "waiting" and job.segment < 0 and job.cancel < math.inf:
+                events.append((max(job.cancel, job.arrival), CANCELLATION, job.number))
+            elif job.state == "ending" and job.finish() > job.stop:
+                events.append((job.release, RELEASE, job.segment))
+            elif job.state in ("running", "ending"):
+                events.append((job.finish(), FINISH, job.segment))
+        if self.tick < math.inf:
+            events.append((self.tick, TICK, 0))
+        return min(events, default=None)
+
+    def set_tick(self) -> None:
+        """After an instant: the next tick that is an event."""
+        self.tick = math.inf
+        coming = [job.arrival for job in self.those("to come")]
+        length = self.settings["tick"]
+        if length == 0.0:
+            return
+        if self.those("waiting", "running", "ending"):
+            while self.origin + self.ticks * length <= self.now:
+                self.ticks += 1
+        elif coming:
+            while self.origin + self.ticks * length < min(coming):
+                self.ticks += 1
+        else:
+            return
+        self.tick = self.origin + self.ticks * length
+
+    def go(self) -> None:
+        event = self.next_event()
+        while event is not None:
+            assert event[0] >= self.now, f"{event} lies before {self.now}"
+            self.now = event[0]
+            ticked = False
+            while event is not None and event[0] == self.now:
+                self.apply(event)
+                ticked = ticked or event[1] == TICK
+                event = self.next_event()
+            due = bool(self.those("waiting") or (self.settings["migration"] and self.those("running")))
+            if due and (ticked or not self.settings["rounds"]):
+                self.make_pass()
+            self.look_at_rates()
+            self.set_tick()
+            event = self.next_event()
+
+    def apply(self, event: Event) -> None:
+        _, kind, number = event
+        if kind == FINISH:
+            self.finish(self.jobs[self.segments[number].job])
+        elif kind == RELEASE:
+            job = self.jobs[self.segments[number].job]
+            self.machine.put(job, job.place, -1)
+            self.release(job)
+        elif kind == ARRIVAL:
+            self.arrive(self.jobs[number])
+        elif kind == CANCELLATION:
+            self.jobs[number].state, self.jobs[number].outcome = "gone", "cancelled"
+        else:
+            self.tick = math.inf
+
+    def finish(self, job: PlacedJob) -> None:
+        self.notes["finished while ending"] += job.state == "ending"
+        self.machine.put(job, job.place, -1)
+        job.state, job.outcome = "gone", "killed" if job.too_long else "completed"
+        self.end_segment(job, job.outcome, job.run, job.run)
+
+    def arrive(self, job: PlacedJob) -> None:
+        if job not in self.fitting:
+            job.state, job.outcome = "gone", "rejected"
+            return
+        job.state = "waiting"
+        job.score = self.rule(job, self.now)
+
+
+def simulate(case: PlacedCase) -> PlacedRun:
+    """Run the clock."""
+    clock = _Clock(case)
+    clock.go()
+    return PlacedRun(
+        clock.segments, [Fate(job.arrival, job.outcome) for job in clock.jobs], dict(clock.notes)
+    )

@@ -1,0 +1,302 @@
+"""The slow twin: a plain simulator written from docs/clock.md alone.
+
+It imports nothing of kilowait, so the two share no bug. Where the page says a thing once, so does the twin;
+availability is added up anew whenever it is looked at, and speed is nobody's concern here. This file has the events;
+a pass is in planner.py, nodes that sleep are in sleeping.py.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tests.oracle.model import (
+    Change,
+    Count,
+    Outage,
+    Promise,
+    Reservation,
+    Result,
+    Rule,
+    Run,
+    State,
+    TwinGroup,
+    TwinJob,
+    TwinLevers,
+    all_groups,
+    changes_of,
+    groups_of,
+    levels_of,
+    need_of,
+    value_at,
+)
+from tests.oracle.node_sleep import (
+    ASLEEP,
+    AWAKE,
+    FALLING,
+    HELD,
+    OUT,
+    WAKING,
+    Sleepers,
+)
+from tests.oracle.reservations import (
+    ALL,
+    ARRIVAL,
+    CHANGE,
+    FINISH,
+    TIMER,
+    Planner,
+)
+
+__all__ = ["Outage", "Promise", "Reservation", "Result", "Rule", "Run", "TwinGroup", "TwinJob", "simulate"]
+
+
+class _Clock(Planner):
+    def __init__(
+        self,
+        states: list[State],
+        groups: list[TwinGroup],
+        changes: list[Change],
+        empty: int,
+        rules: list[tuple[Rule, bool]],
+        depth: int | None,
+        passes: str,
+        placement: str,
+        outlived: str,
+        levers: TwinLevers,
+    ) -> None:
+        super().__init__(groups, changes, empty, rules, depth, placement, outlived, levers)
+        self.states, self.passes = states, passes
+        self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
+        for state in states:
+            if state.job.after is None:
+                self.expect(state, -math.inf)
+        heapq.heapify(self.events)
+        first = self.events[0][0] if self.events else -math.inf
+        if levers.budget is not None:
+            self.budget = level = value_at(levers.budget, first)
+            for time, watts in levers.budget:
+                if time > first:
+                    heapq.heappush(self.events, (time, CHANGE, len(changes)))
+                    changes.append(Change(time, ALL, watts - level, -math.inf))
+                    level = watts
+        for g, group in enumerate(groups[: len(groups) - empty]):
+            if group.name in levers.sleep:
+                self.sleepers[g] = Sleepers(levers.sleep[group.name], group.nodes, first)
+        # Nodes that wake or will have been idle for long: worked out after every instant, standing until the next.
+        self.sleep_events: list[tuple[float, int, int]] = []
+        self.counts: list[Count] = []
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def expect(self, state: State, earliest: float) -> None:
+        begin = -math.inf if state.job.begin is None else state.job.begin
+        heapq.heappush(self.events, (max(state.job.submit, begin, earliest), ARRIVAL, state.number))
+
+    def leave(self, state: State) -> None:
+        for other in self.states:
+            if other.job.after == state.job.job_id:
+                self.expect(other, self.now + other.job.think)
+
+    def next_event(self) -> tuple[float, int, int]:
+        return min(self.events[:1] + self.sleep_events[:1])
+
+    def more_now(self) -> bool:
+        return bool(self.events or self.sleep_events) and self.next_event()[0] == self.now
+
+    def go(self) -> None:
+        while self.events or self.more_now():
+            self.now = self.next_event()[0]
+            for sleepers in self.sleepers.values():
+                sleepers.settle(self.now)
+            self.apply()
+            while self.passes == "instant" and self.more_now():
+                self.apply()
+            last = not self.more_now()
+            started = len(self.started)
+            self.schedule(last)
+            for state in self.started[started:]:
+                self.tell(state, None)
+            if last:
+                self.wake_and_fall()
+
+    def apply(self) -> None:
+        event = self.next_event()
+        _, kind, number = event
+        if event in self.sleep_events:
+            self.sleep_events.remove(event)
+            if kind == CHANGE:
+                self.sleepers[number - len(self.changes)].awake(self.now)
+            return
+        heapq.heappop(self.events)
+        if kind == CHANGE:
+            self.change(self.changes[number])
+        elif kind == FINISH:
+            self.finish(self.started[number])
+        elif kind == ARRIVAL:
+            self.arrive(self.states[number])
+        elif number % 2 == 0:
+            self.cancel(self.states[number // 2])
+        elif self.states[number // 2] in self.held:  # the end of its hold
+            self.held.remove(self.states[number // 2])
+            self.waiting.append(self.states[number // 2])
+
+    def change(self, change: Change) -> None:
+        self.changed = True
+        if change.group == ALL:
+            assert self.budget is not None
+            self.budget += change.nodes
+            return
+        debt = max(0, -self.free[change.group][0])
+        for pool, one in enumerate(self.per_node[change.group]):
+            self.free[change.group][pool] += change.nodes * one
+        if change.group in self.sleepers and change.nodes < 0:
+            self.sleepers[change.group].take_away(-change.nodes, self.now)
+        elif change.group in self.sleepers:
+            self.sleepers[change.group].give_back(change.nodes, debt, self.now)
+
+    def finish(self, state: State) -> None:
+        self.running.remove(state)
+        assert state.start is not None
+        self.tell(state, max(self.now - state.start, 1e-9))
+        assert state.group is not None
+        debt = max(0, -self.free[state.group][0])
+        for pool, need in enumerate(state.need[state.group]):
+            self.free[state.group][pool] += need
+        if self.budget is not None:
+            self.budget += state.watts[state.group][state.level]
+        if state.group in self.sleepers:
+            self.sleepers[state.group].fall_free(self.nodes_of.pop(state), debt, self.now)
+        self.freed = True
+        self.leave(state)
+
+    def tell(self, state: State, ran: float | None) -> None:
+        """A policy that remembers hears of a start (None) or of an end, and how long the job ran."""
+        told = getattr(self.rules[0][0], "told", None)
+        if told is not None:
+            told(state.job, ran)
+
+    def arrive(self, state: State) -> None:
+        state.eligible = self.now
+        self.predict(state)
+        if not state.need:
+            state.outcome = "rejected"
+            self.leave(state)
+            return
+        state.scores = [rule(state.job, self.now, self.now) for rule, _ in self.rules]
+        if state.job.cancel is not None:
+            heapq.heappush(self.events, (max(state.job.cancel, self.now), TIMER, 2 * state.number))
+        if state.job.hold is not None and state.job.hold > self.now:
+            self.held.append(state)
+            heapq.heappush(self.events, (state.job.hold, TIMER, 2 * state.number + 1))
+        else:
+            self.waiting.append(state)
+
+    def cancel(self, state: State) -> None:
+        if state in self.waiting:
+            self.waiting.remove(state)
+            self.reserved.pop(state, None)
+            self.freed = True
+        elif state in self.held:
+            self.held.remove(state)
+        else:
+            return
+        state.outcome = "cancelled"
+        self.leave(state)
+
+    # -- sleep -----------------------------------------------------------------------------------
+
+    def wake_and_fall(self) -> None:
+        """After an instant: nodes are woken, nodes fall asleep, and what they do next is an event."""
+        self.sleep_events = []
+        timers = [math.inf]
+        for g, sleepers in self.sleepers.items():
+            rule = sleepers.rule
+            want = value_at(rule.reserve, self.now)
+            ahead = math.inf
+            standing = [(time, s.number, s) for s, (group, time, _) in self.reserved.items() if group == g]
+            if rule.ahead and standing:
+                time, _, state = min(standing, key=lambda r: r[:2])
+                if time - rule.wake <= self.now:
+                    left = [level[0] for begin, level in self.steps(g) if begin <= max(time, self.now)][-1]
+                    free = self.free[g][0]
+                    want = max(want, min(state.need[g][0], free, free - left))
+                else:
+                    ahead = time - rule.wake
+            sleepers.wake_up(want, self.now)
+            sleepers.fall(want, self.now)
+            if sleepers.number(ASLEEP) + sleepers.number(FALLING) > 0:
+                timers.append(ahead)
+            self.sleep_events += [(time, CHANGE, len(self.changes) + g) for time in sleepers.wake_times()]
+            timers.append(sleepers.next_timer(self.now))
+            numbers = [sleepers.number(state) for state in (HELD, AWAKE, FALLING, ASLEEP, WAKING, OUT)]
+            self.counts.append(Count(self.now, g, *numbers))
+        # All that only makes an instant is one event of its time: the last.
+        if min(timers) < math.inf:
+            self.sleep_events.append((min(timers), TIMER, 2 * len(self.states)))
+        self.sleep_events.sort()
+
+
+def simulate(
+    jobs: Sequence[TwinJob],
+    groups: Sequence[TwinGroup],
+    *,
+    queues: Mapping[str, Sequence[str]],
+    outages: Sequence[Outage],
+    reservations: Sequence[Reservation],
+    rule: Rule,
+    fixed: bool,
+    depth: int | None,
+    backfill_rule: Rule | None = None,
+    backfill_fixed: bool = True,
+    walltime: str = "extend",
+    passes: str = "instant",
+    placement: str = "first",
+    outlived: str = "double",
+    oversized: str = "reject",
+    levers: TwinLevers | None = None,
+) -> Run:
+    """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
+    levers = TwinLevers() if levers is None else levers
+    if hasattr(rule, "predict") and all(job.limit is None for job in jobs):
+        jobs = [replace(job, limit=max(job.estimate, 1.0)) for job in jobs]
+    whole = all_groups(groups, reservations)
+    states: list[State] = []
+    for row, job in sorted(enumerate(jobs), key=lambda pair: (pair[1].submit, pair[1].job_id)):
+        e = max(job.estimate, 1.0)
+        limit = None if job.limit is None else max(job.limit, 1.0)
+        planned = e if job.planned is None else max(job.planned, 1.0)
+        if limit is not None:
+            planned = min(planned, limit)
+        run = job.runtime
+        if walltime == "kill":
+            run = min(run, e if limit is None else limit)
+        need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
+        factor = {g: levels_of(levers.factor, levers.levels, 1.0, groups, reservations, g, row) for g in need}
+        watts = {g: levels_of(levers.watts, levers.levels, 0, groups, reservations, g, row) for g in need}
+        if levers.budget is not None:
+            largest = max(value for _, value in levers.budget)
+            need = {g: amount for g, amount in need.items() if min(watts[g]) <= largest}
+        if not need and oversized != "reject":
+            raise ValueError(f"job {job.job_id} fits none of its groups")
+        preferred = 0 if levers.preferred is None else levers.preferred[row]
+        states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred))
+    policy = (rule, fixed)
+    rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
+    changes = changes_of(groups, outages, reservations)
+    clock = _Clock(
+        states, whole, changes, len(reservations), rules, depth, passes, placement, outlived, levers
+    )
+    clock.go()
+    done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}
+    return Run(
+        [done[job.job_id] for job in jobs],
+        clock.segments,
+        clock.promises,
+        {g: sleepers.steps(clock.now) for g, sleepers in clock.sleepers.items()},
+        {s.job.job_id: s.taken for s in clock.started},
+        clock.counts,
+        clock.now,
+    )

@@ -1,0 +1,287 @@
+"""What the slow twin's planner believes, and its passes; written from docs/clock.md alone, like all of the twin."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import chain, repeat
+
+from tests.oracle.model import Change, Promise, Rule, State, TwinGroup, TwinLevers, pools_per_node
+from tests.oracle.node_sleep import Node, Sleepers
+
+FINISH, CHANGE, ARRIVAL, TIMER = range(4)
+MINUTE, HOUR = 60.0, 3600.0
+MORE = (
+    *(minutes * MINUTE for minutes in (1, 5, 15, 30)),
+    *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100)),
+)
+"""With outlived="steps": what is added to a belief each time it is outlived, the last for ever."""
+ALL = -1
+"""The "group" whose only pool is the budget."""
+
+
+class Planner:
+    """The machine as it is now, and the jobs that wait for it."""
+
+    def __init__(
+        self,
+        groups: list[TwinGroup],
+        changes: list[Change],
+        empty: int,
+        rules: list[tuple[Rule, bool]],
+        depth: int | None,
+        placement: str,
+        outlived: str,
+        levers: TwinLevers,
+    ) -> None:
+        self.changes, self.rules, self.depth = changes, rules, depth
+        self.placement, self.outlived, self.levers = placement, outlived, levers
+        self.per_node = [pools_per_node(group) for group in groups]
+        self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
+        # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
+        bare = len(groups) - empty
+        self.free = [list(c) if g < bare else [0] * len(c) for g, c in enumerate(self.capacity)]
+        self.budget: int | None = None  # what is free of it; a pool of all groups together
+        self.sleepers: dict[int, Sleepers] = {}
+        self.nodes_of: dict[State, list[Node]] = {}  # of the jobs that run where nodes can sleep
+        self.now = self.last_pass = -math.inf
+        self.pass_number = 0
+        self.crowded = False
+        self.waiting: list[State] = []
+        self.held: list[State] = []
+        self.running: list[State] = []
+        self.reserved: dict[State, tuple[int, float, int]] = {}  # group, time and level
+        self.freed = self.changed = False  # since the last pass: a job went; capacity was changed
+        self.started: list[State] = []
+        self.segments: list[int] = []
+        self.promises: list[Promise] = []
+        self.events: list[tuple[float, int, int]] = []
+
+    # -- what the planner believes ---------------------------------------------------------------
+
+    def takes(self, state: State, group: int, level: int, g: int) -> list[int]:
+        """What the job, on a group at a level, takes of each pool of group `g`; the budget is the last of them."""
+        need = list(state.need[g]) if group == g else [0] * len(self.free[g])
+        return need if self.budget is None else [*need, state.watts[group][level]]
+
+    def left(self, g: int) -> list[int]:
+        """What is free now of each pool of the group."""
+        return [*self.free[g]] if self.budget is None else [*self.free[g], self.budget]
+
+    def steps(self, g: int) -> list[tuple[float, list[int]]]:
+        """Availability of the group's pools as a step function: from each time on, until the next."""
+        jumps: list[tuple[float, list[int], int]] = []
+        for s in self.running:
+            if s.group is not None and (s.group == g or self.budget is not None):
+                jumps.append((max(s.believed_end, self.now), self.takes(s, s.group, s.level, g), 1))
+        for change in self.changes:
+            if change.group in (g, ALL) and change.time > self.now and change.announced <= self.now:
+                if change.group == g:
+                    one = [*self.per_node[g], *([] if self.budget is None else [0])]
+                else:
+                    one = [0] * len(self.per_node[g]) + [1]
+                jumps.append((change.time, one, change.nodes))
+        for s, (group, start, level) in self.reserved.items():
+            if group == g or self.budget is not None:
+                amount, end = self.takes(s, group, level, g), start + s.planned * s.factor[group][level]
+                jumps += [(max(start, self.now), amount, -1), (max(end, self.now), amount, 1)]
+        have = self.left(g)
+        steps = []
+        for time in sorted({self.now, *(jump[0] for jump in jumps)}):
+            for when, amount, times in jumps:
+                if when == time:
+                    have = [h + times * a for h, a in zip(have, amount, strict=True)]
+            steps.append((time, have))
+        return steps
+
+    def fits(self, need: list[int], start: float, end: float, steps: list[tuple[float, list[int]]]) -> bool:
+        """Whether the need fits from `start`, one of the times of `steps`, until `end`."""
+        for time, have in steps:
+            covered = time == start or start < time < end
+            if covered and any(n > h for n, h in zip(need, have, strict=True)):
+                return False
+        return True
+
+    def earliest(self, state: State, g: int, level: int) -> float | None:
+        """The first time at which the job fits the group: now, or one at which availability changes."""
+        need, planned = self.takes(state, g, level, g), state.planned * state.factor[g][level]
+        steps = self.steps(g)
+        return next((time for time, _ in steps if self.fits(need, time, time + planned, steps)), None)
+
+    def start_of(self, state: State, g: int) -> float:
+        """When the job would start if it were given its nodes now."""
+        return self.sleepers[g].start_of(state.need[g][0], self.now) if g in self.sleepers else self.now
+
+    def fits_now(self, state: State, g: int, level: int) -> bool:
+        need = self.takes(state, g, level, g)
+        if any(n > h for n, h in zip(need, self.left(g), strict=True)):
+            return False
+        end = self.start_of(state, g) + state.planned * state.factor[g][level]
+        return self.fits(need, self.now, end, self.steps(g))
+
+    def is_crowded(self) -> bool:
+        if self.levers.crowd < 0:
+            return False
+        asked = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
+        return asked - sum(free[0] for free in self.free) > self.levers.crowd
+
+    def first_level(self, state: State) -> int:
+        return 0 if self.crowded else state.preferred
+
+    def predict(self, state: State) -> bool:
+        """A policy that predicts says of a waiting job what it is ordered by and planned with; whether P changed."""
+        says = getattr(self.rules[0][0], "predict", None)
+        if says is None:
+            return False
+        before = state.planned
+        estimate, planned = says(state.job, self.now, state.eligible)
+        state.job = replace(state.job, estimate=max(estimate, 1.0), planned=planned)
+        state.planned = max(planned, 1.0)
+        if state.limit is not None:
+            state.planned = min(state.planned, state.limit)
+        return state.planned != before
+
+    # -- a pass ----------------------------------------------------------------------------------
+
+    def ordered(self, jobs: list[State], which: int) -> list[State]:
+        rule, fixed = self.rules[which]
+
+        def key(state: State) -> tuple[float, int]:
+            assert state.eligible is not None
+            return (state.scores[which] if fixed else rule(state.job, self.now, state.eligible)), state.number
+
+        return sorted(jobs, key=key)
+
+    def try_to_start(self, state: State, groups: Iterable[int]) -> bool:
+        first = self.first_level(state)
+        for level in range(first, first + 1 if self.budget is None else self.levers.levels):
+            fitting = [g for g in groups if self.fits_now(state, g, level)]
+            if fitting:
+                best = fitting[0]
+                if self.placement == "balance":  # max() takes the first of equals
+                    best = max(fitting, key=lambda g: self.free[g][0] / self.capacity[g][0])
+                self.start(state, best, level)
+                return True
+        return False
+
+    def start(self, state: State, g: int, level: int) -> None:
+        start, factor = self.start_of(state, g), state.factor[g][level]
+        for pool, need in enumerate(state.need[g]):
+            self.free[g][pool] -= need
+        if self.budget is not None:
+            self.budget -= state.watts[g][level]
+        if g in self.sleepers:
+            self.nodes_of[state] = self.sleepers[g].take(state.need[g][0], self.now)
+        state.group, state.level, state.taken = g, level, self.now
+        state.start, state.end = start, start + state.run * factor
+        state.believed_end = start + state.planned * factor
+        state.outcome = "killed" if state.run < state.job.runtime else "completed"
+        self.waiting.remove(state)
+        self.running.append(state)
+        self.segments.append(state.job.job_id)
+        heapq.heappush(self.events, (state.end, FINISH, len(self.started)))
+        self.started.append(state)
+
+    def schedule(self, last: bool) -> None:
+        """`last`: no further event of this time is still to come."""
+        self.pass_number += 1
+        if not self.waiting:
+            return
+        if not self.rules[0][1]:
+            changed = [self.predict(state) for state in sorted(self.waiting, key=lambda state: state.number)]
+            self.changed = self.changed or any(changed)
+        renewed = last and self.renew_beliefs()
+        self.crowded = self.is_crowded()
+        order = self.ordered(self.waiting, 0)
+        if self.depth is None:
+            self.keep_plan(order, renewed)
+        elif self.depth == 0:
+            blocked: set[int] = set()
+            for state in order:
+                if not self.try_to_start(state, [g for g in state.need if g not in blocked]):
+                    blocked.update(state.need)
+        else:
+            self.plan_anew(order, self.depth)
+
+    def renew_beliefs(self) -> bool:
+        outlived = [state for state in self.running if state.believed_end <= self.now]
+        for state in outlived:
+            assert state.start is not None
+            state.believed_end = state.start + self.now_believed(state)
+        return bool(outlived)
+
+    def now_believed(self, state: State) -> float:
+        """How long a job that has outlived what was believed of it is believed to take now."""
+        assert state.start is not None and state.group is not None
+        begun, factor = state.start, state.factor[state.group][state.level]
+
+        def lies_ahead(span: float) -> bool:
+            return begun + span > self.now
+
+        def doubled(span: float) -> float:
+            k = 1
+            while not lies_ahead(span * 2**k):
+                k += 1
+            return span * 2**k
+
+        planned = state.planned * factor
+        limit = None if state.limit is None else state.limit * factor
+        later = None if state.job.later is None else state.job.later * factor
+        if limit is not None and not lies_ahead(limit):
+            return doubled(limit)
+        if self.outlived == "double":
+            believed = doubled(planned)
+        elif self.outlived == "steps":
+            believed, more = planned, chain(MORE, repeat(MORE[-1]))
+            while not lies_ahead(believed):
+                believed += next(more)
+        elif later is not None and lies_ahead(later):
+            believed = later
+        elif limit is not None:
+            believed = limit
+        else:
+            believed = doubled(planned if later is None else max(planned, later))
+        return believed if limit is None else min(believed, limit)
+
+    def plan_anew(self, order: list[State], depth: int) -> None:
+        self.reserved.clear()
+        aside = []
+        for state in order:
+            opened = [g for g in state.need if sum(r[0] == g for r in self.reserved.values()) < depth]
+            if not opened:
+                aside.append(state)
+            elif not self.try_to_start(state, state.need):
+                self.reserve(state, opened)
+        for state in self.ordered(aside, 1):
+            self.try_to_start(state, state.need)
+
+    def keep_plan(self, order: list[State], renewed: bool) -> None:
+        """Conservative: reservations stay, and are looked at again when something was freed."""
+        announced = any(self.last_pass < change.announced <= self.now for change in self.changes)
+        void = renewed or self.changed or announced
+        freed = self.freed or void
+        self.freed = self.changed = False
+        self.last_pass = self.now
+        if void:
+            self.reserved.clear()
+        for state in order:
+            if state in self.reserved and not freed and self.reserved[state][1] > self.now:
+                continue
+            self.reserved.pop(state, None)
+            if not self.try_to_start(state, state.need):
+                self.reserve(state, state.need)
+
+    def reserve(self, state: State, groups: Collection[int]) -> None:
+        first = self.first_level(state)
+        levels = range(first, first + 1 if self.budget is None else self.levers.levels)
+        times = {(level, g): self.earliest(state, g, level) for level in levels for g in groups}
+        possible = {where: time for where, time in times.items() if time is not None}
+        if possible:
+            where = min(possible, key=lambda where: possible[where])  # min() takes the first of equals
+            level, g = where
+            self.reserved[state] = g, possible[where], level
+            head = not self.promises or self.promises[-1].at_pass < self.pass_number
+            promise = Promise(self.pass_number, self.now, state.job.job_id, g, possible[where], head)
+            self.promises.append(promise)

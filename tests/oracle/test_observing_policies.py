@@ -1,0 +1,123 @@
+"""Policies that remember: engine and twin are told of the same starts and ends, in the same order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.policies import simulate as engine_simulate
+from tests.oracle import conversion
+from tests.oracle.model import TwinJob
+from tests.oracle.reference import simulate
+from tests.oracle.workloads import Case, random_case
+
+BLOCK = 50
+
+
+def nearest(job: Any, now: float, parameters: Any) -> float:
+    """Jobs whose estimate is nearest to a fading mean of what was told go first."""
+    if job.ran_s > 0.0:
+        parameters[0] = 0.5 * parameters[0] + 0.5 * job.ran_s
+        return 0.0
+    if job.ran_s < 0.0:
+        parameters[0] = 0.9 * parameters[0] + 0.1 * job.nodes
+        return 0.0
+    return abs(job.estimate_s - parameters[0])
+
+
+class Nearest:
+    """The same for the twin."""
+
+    def __init__(self) -> None:
+        self.memory = 3.0
+
+    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+        return abs(max(job.estimate, 1.0) - self.memory)
+
+    def told(self, job: TwinJob, ran: float | None) -> None:
+        if ran is None:
+            self.memory = 0.9 * self.memory + 0.1 * job.nodes
+        else:
+            self.memory = 0.5 * self.memory + 0.5 * ran
+
+
+def rule(moving: bool) -> Rule:
+    return Rule("nearest", signed_kernel(nearest, SCORE), np.array([3.0]), moving=moving, remembers=True)
+
+
+def twin(case: Case, moving: bool) -> Any:
+    return simulate(
+        case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
+        rule=Nearest(), fixed=not moving, depth=case.depth, walltime=case.walltime, passes=case.passes,
+        placement=case.placement, outlived=case.outlived or "double",
+    )  # fmt: skip
+
+
+def engine(case: Case, moving: bool) -> Any:
+    depth = conversion.DEPTHS.get(case.depth, case.depth)
+    return conversion.run_of(
+        engine_simulate(
+            conversion.job_table(case.jobs),
+            conversion.cluster(case),
+            rule(moving),
+            depth,
+            walltime=case.walltime,
+            passes=case.passes,
+            placement=case.placement,
+            outlived=case.outlived or "double",
+            oversized="reject",
+        )
+    )
+
+
+@pytest.mark.parametrize("first", range(0, 300, BLOCK))
+def test_engine_and_twin_remember_the_same(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        case = replace(random_case(seed), backfill_order=None)
+        differs = conversion.difference(case, twin(case, bool(seed % 2)), engine(case, bool(seed % 2)))
+        assert differs is None, differs
+
+
+def test_memory_begins_anew_with_every_run() -> None:
+    case = replace(random_case(7), backfill_order=None)
+    mine = rule(True)
+    table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
+    starts = [
+        engine_simulate(table, machine, mine, "easy", oversized="reject").jobs()["start_s"] for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*starts)
+    assert mine.parameters.tolist() == [3.0]
+
+
+def test_memory_makes_a_difference() -> None:
+    """Otherwise the tests above could not fail."""
+    differing = 0
+    for seed in range(60):
+        case = replace(random_case(seed), backfill_order=None)
+        deaf = Nearest()
+        deaf.told = lambda job, ran: None  # type: ignore[method-assign]
+        forgetful = simulate(
+            case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
+            rule=deaf, fixed=True, depth=case.depth, walltime=case.walltime, passes=case.passes,
+            placement=case.placement, outlived=case.outlived or "double",
+        )  # fmt: skip
+        differing += conversion.difference(case, forgetful, engine(case, False)) is not None
+    assert differing > 10
+
+
+def test_a_rule_in_python_is_told_the_same() -> None:
+    slow = Rule("slow", nearest, np.array([3.0]), moving=True, remembers=True, compiled=False)
+    for seed in range(40):
+        case = replace(random_case(seed), backfill_order=None, passes="instant")
+        table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
+        starts = [
+            engine_simulate(table, machine, each, "easy", oversized="reject").jobs()["start_s"]
+            for each in (slow, rule(True))
+        ]
+        np.testing.assert_array_equal(*starts)

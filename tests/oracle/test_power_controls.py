@@ -1,0 +1,32 @@
+"""The engine and the slow twin give the same log with levers, nodes that sleep included, on random workloads."""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import pytest
+
+import kilowait
+from tests.oracle.conversion import difference, run_engine
+from tests.oracle.power_workloads import lever_case
+from tests.oracle.workloads import run_twin
+
+CASES = 400
+BLOCK = 50
+
+FIRST = int(os.environ.get("KILOWAIT_TWIN_FIRST_SEED", "0"))
+LAST = FIRST + int(os.environ.get("KILOWAIT_TWIN_CASES", str(CASES)))
+
+pytestmark = pytest.mark.skipif(
+    "levers" not in inspect.signature(kilowait.simulate).parameters,
+    reason="kilowait.simulate has no levers",
+)
+
+
+@pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
+def test_engine_and_twin_give_the_same_log_with_levers(first: int) -> None:
+    for seed in range(first, min(first + BLOCK, LAST)):
+        case = lever_case(seed)
+        differs = difference(case, run_twin(case), run_engine(case))
+        assert differs is None, differs

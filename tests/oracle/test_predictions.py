@@ -1,0 +1,127 @@
+"""Policies that predict: engine and twin plan with the same written times, at arrival and at every pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kilowait.engine.interface import Rule
+from kilowait.engine.jit_entry import SCORE
+from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.policies import simulate as engine_simulate
+from tests.oracle import conversion, priority_rules
+from tests.oracle.model import TwinJob
+from tests.oracle.power_workloads import lever_case
+from tests.oracle.reference import simulate
+from tests.oracle.workloads import Case, random_case
+
+BLOCK = 50
+
+
+def guesses(job: Any, now: float, parameters: Any) -> float:
+    """What jobs of as many nodes ran for, fading; half of it, and a part of the last guess, is what is planned."""
+    seen = job.nodes % 4
+    if job.ran_s > 0.0:
+        parameters[seen] = 0.5 * parameters[seen] + 0.5 * job.ran_s
+        return 0.0
+    if job.ran_s < 0.0:
+        parameters[4] = parameters[4] + 1.0
+        return 0.0
+    guess = parameters[seen] + 0.25 * (parameters[4] % 3.0)
+    job.planned_s = 0.5 * guess + 0.125 * job.planned_s
+    job.estimate_s = guess
+    return job.estimate_s * job.nodes
+
+
+class Guesses:
+    """The same for the twin."""
+
+    def __init__(self) -> None:
+        self.memory = [3.0, 5.0, 0.0, 8.0, 0.0]
+
+    def predict(self, job: TwinJob, now: float, eligible: float) -> tuple[float, float]:
+        before = max(job.estimate, 1.0) if job.planned is None else max(job.planned, 1.0)
+        if job.limit is not None:
+            before = min(before, max(job.limit, 1.0))
+        guess = self.memory[job.nodes % 4] + 0.25 * (self.memory[4] % 3.0)
+        return guess, 0.5 * guess + 0.125 * before
+
+    def __call__(self, job: TwinJob, now: float, eligible: float) -> float:
+        return (self.memory[job.nodes % 4] + 0.25 * (self.memory[4] % 3.0)) * job.nodes
+
+    def told(self, job: TwinJob, ran: float | None) -> None:
+        if ran is None:
+            self.memory[4] += 1.0
+        else:
+            self.memory[job.nodes % 4] = 0.5 * self.memory[job.nodes % 4] + 0.5 * ran
+
+
+def rule(moving: bool) -> Rule:
+    memory = np.array([3.0, 5.0, 0.0, 8.0, 0.0])
+    return Rule(
+        "guesses", signed_kernel(guesses, SCORE), memory, moving=moving, remembers=True, predicts=True
+    )
+
+
+def twin(case: Case, mine: Any, fixed: bool) -> Any:
+    own = (
+        (None, True)
+        if case.backfill_order is None
+        else priority_rules.rule_for(case.backfill_order, case.jobs)
+    )
+    return simulate(
+        case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
+        rule=mine, fixed=fixed, depth=case.depth, backfill_rule=own[0], backfill_fixed=own[1],
+        walltime=case.walltime, passes=case.passes, placement=case.placement, outlived=case.outlived or "double",
+        levers=case.levers,
+    )  # fmt: skip
+
+
+def engine(case: Case, mine: Any) -> Any:
+    return conversion.run_of(
+        engine_simulate(
+            conversion.job_table(case.jobs),
+            conversion.cluster(case),
+            mine,
+            conversion.DEPTHS.get(case.depth, case.depth),
+            backfill_order=case.backfill_order,
+            walltime=case.walltime,
+            passes=case.passes,
+            placement=case.placement,
+            outlived=case.outlived,
+            oversized="reject",
+            levers=None if case.levers is None else conversion.levers_of(case.levers),
+        )
+    )
+
+
+@pytest.mark.parametrize("first", range(0, 300, BLOCK))
+def test_engine_and_twin_plan_with_the_same_predictions(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        case, moving = random_case(seed), bool(seed % 2)
+        differs = conversion.difference(case, twin(case, Guesses(), not moving), engine(case, rule(moving)))
+        assert differs is None, differs
+
+
+@pytest.mark.parametrize("first", range(0, 150, BLOCK))
+def test_so_they_do_with_levers(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        case, moving = lever_case(seed), bool(seed % 2)
+        differs = conversion.difference(case, twin(case, Guesses(), not moving), engine(case, rule(moving)))
+        assert differs is None, differs
+
+
+def test_predictions_make_a_difference() -> None:
+    """Otherwise the tests above could not fail."""
+    differing = 0
+    for seed in range(60):
+        case = replace(random_case(seed), depth=1)
+        deaf = Guesses()
+        deaf.predict = lambda job, now, eligible: (max(job.estimate, 1.0), job.estimate)  # type: ignore[method-assign]
+        differing += (
+            conversion.difference(case, twin(case, deaf, True), engine(case, rule(False))) is not None
+        )
+    assert differing > 10

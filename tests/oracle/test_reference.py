@@ -1,0 +1,449 @@
+"""The twin's own answers, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.oracle.priority_rules import NAMES, rule_for
+from tests.oracle.reference import (
+    Outage,
+    Promise,
+    Reservation,
+    Run,
+    TwinGroup,
+    TwinJob,
+    simulate,
+)
+
+
+def job(job_id: int, submit: float, nodes: int, run: float, **more: Any) -> TwinJob:
+    """A job whose estimate is its run time unless said otherwise."""
+    return TwinJob(job_id, submit, run, more.pop("estimate", run), nodes, **more)
+
+
+def go(
+    jobs: list[TwinJob], *groups: TwinGroup, policy: str = "fcfs", own: str | None = None, **more: Any
+) -> Run:
+    """Run on the groups, or on one of four nodes."""
+    rule, fixed = rule_for(policy, jobs)
+    if own is not None:
+        more["backfill_rule"], more["backfill_fixed"] = rule_for(own, jobs)
+    settings: dict[str, Any] = {"queues": {}, "outages": (), "reservations": (), "depth": 1} | more
+    return simulate(jobs, groups or (TwinGroup("g", 4),), rule=rule, fixed=fixed, **settings)
+
+
+def starts(run: Run) -> list[float | None]:
+    return [result.start for result in run.results]
+
+
+def outcomes(run: Run) -> list[str]:
+    return [result.outcome for result in run.results]
+
+
+def told(run: Run, job_id: int) -> list[tuple[float, float]]:
+    """(time, reserved start) of the promises made to a job."""
+    return [(p.time, p.start) for p in run.promises if p.job_id == job_id]
+
+
+# -- order and backfilling -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("depth", "run", "third"), [(0, 8.0, 20.0), (1, 8.0, 2.0), (1, 8.25, 20.0)])
+def test_easy_lets_a_job_go_ahead_that_ends_by_the_shadow(depth: int, run: float, third: float) -> None:
+    jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, run)]  # shadow 10, extra 0
+    assert starts(go(jobs, depth=depth)) == [0, 10, third]
+
+
+def test_easy_gives_away_the_extra_once() -> None:
+    jobs = [
+        job(1, 0, 5, 10),
+        job(2, 1, 6, 10),  # shadow 10, extra 2
+        job(3, 2, 1, 100),  # leaves extra 1
+        job(4, 2, 2, 100),  # fits now, but not beside job 2
+        job(5, 2, 1, 100),
+    ]
+    assert starts(go(jobs, TwinGroup("g", 8))) == [0, 10, 2, 20, 2]
+
+
+def test_all_releases_of_the_shadow_time_count_as_extra() -> None:
+    jobs = [job(1, 0, 2, 10), job(2, 0, 1, 10), job(3, 1, 2, 10), job(4, 2, 1, 100)]
+    run = go(jobs)
+    assert starts(run) == [0, 0, 10, 2]
+    assert run.promises[0] == Promise(at_pass=2, time=1, job_id=3, group=0, start=10, head=True)
+
+
+def test_ties_go_by_submit_then_id_and_results_keep_the_tables_order() -> None:
+    jobs = [job(7, 0, 4, 10), job(3, 0, 4, 10), job(9, -1, 4, 10)]
+    run = go(jobs, depth=0, policy="sjf")
+    assert starts(run) == [19, 9, -1]
+    assert run.segments == [9, 3, 7]
+
+
+FIVE = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 5, 10), job(4, 3, 2, 30)]
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [(0, [0, 10, 20, 30]), (1, [0, 10, 33, 3]), (2, [0, 10, 20, 30]), (None, [0, 10, 20, 30])],
+)
+def test_what_is_reserved_is_not_delayed(depth: int | None, expected: list[float]) -> None:
+    """Job 4 fits beside job 2 but would keep job 3 from its place, which EASY does not know of."""
+    assert starts(go(FIVE, TwinGroup("g", 5), depth=depth)) == expected
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(2, [0, 10, 20, 55, 5]), (None, [0, 10, 20, 30, 40])])
+def test_depth_two_keeps_two_promises_and_conservative_all(depth: int | None, expected: list[float]) -> None:
+    jobs = [job(1, 0, 3, 10), job(2, 1, 3, 10), job(3, 2, 4, 10), job(4, 3, 5, 10), job(5, 5, 1, 50)]
+    run = go(jobs, TwinGroup("g", 5), depth=depth)
+    assert starts(run) == expected
+    assert told(run, 4)[0] == ((10, 55) if depth == 2 else (3, 30))  # too late: job 5 runs
+
+
+def test_own_order_for_backfilling() -> None:
+    jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 8), job(4, 2, 1, 4)]
+    assert starts(go(jobs)) == [0, 10, 2, 20]
+    assert starts(go(jobs, own="sjf")) == [0, 10, 20, 2]
+
+
+def test_a_moving_rule_is_scored_at_every_pass() -> None:
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 8, 4, 2)]
+    assert starts(go(jobs, depth=0)) == [0, 10, 110]
+    assert starts(go(jobs, depth=0, policy="wfp3")) == [0, 12, 10]  # (9/100)^3 against (2/2)^3
+
+
+# -- conservative: the plan that is kept ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"), [(None, [0, 0, 15, 5]), (50, [0, 0, 10, 20])], ids=["kept", "anew"]
+)
+def test_an_early_finish_moves_nobody_back(depth: int | None, expected: list[float]) -> None:
+    """Promised: job 3 at 20, job 4 at 10. Job 2 ends at 5: anew, job 3 takes the place of 4; kept, 4 goes."""
+    jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
+    run = go(jobs, depth=depth)
+    assert [told(run, 3)[0], told(run, 4)[0]] == [(0, 20), (0, 10)]
+    assert starts(run) == expected
+    assert told(run, 3) == ([(0, 20), (5, 20), (10, 15)] if depth is None else [(0, 20), (5, 10)])
+
+
+def test_the_later_of_two_moves_forward_and_the_other_stays() -> None:
+    """Job 3 is told 20 and 4, which wants two nodes for 15 s, 30. When job 2 ends at 4, nothing changes for job 3."""
+    jobs = [job(1, 0, 2, 20), job(2, 0, 1, 4, estimate=20), job(3, 1, 4, 10), job(4, 2, 2, 15)]
+    run = go(jobs, depth=None)
+    assert told(run, 3) == [(1, 20), (4, 20), (19, 20)]
+    assert told(run, 4) == [(2, 30)]
+    assert starts(run) == [0, 0, 20, 4]
+
+
+def test_nothing_freed_nothing_moved() -> None:
+    """A job that comes later but stands first in the order gets a place after those that have one."""
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 100), job(3, 2, 4, 5)]
+    run = go(jobs, depth=None, policy="sjf")
+    assert [told(run, 2), told(run, 3)] == [[(1, 10)], [(2, 110), (10, 110)]]
+    assert starts(run) == [0, 10, 110]
+    assert starts(go(jobs, depth=50, policy="sjf")) == [0, 15, 10]
+
+
+def test_a_cancellation_frees_a_place() -> None:
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=5), job(3, 2, 4, 10)]
+    run = go(jobs, depth=None)
+    assert told(run, 3) == [(2, 20), (5, 10)]
+    assert starts(run) == [0, None, 10]
+
+
+def test_a_belief_renewed_voids_the_plan() -> None:
+    """At 12, by which job 1 was to end, all is planned anew: 3, now first, takes the place job 2 had."""
+    jobs = [job(1, 0, 4, 20, estimate=10), job(2, 1, 4, 100), job(3, 2, 4, 5), job(4, 12, 4, 200)]
+    run = go(jobs, depth=None, policy="sjf")
+    assert told(run, 2) == [(1, 10), (12, 25), (20, 25)]
+    assert told(run, 3) == [(2, 110), (12, 20)]
+    assert starts(run) == [0, 25, 20, 125]
+
+
+@pytest.mark.parametrize("announced", [-math.inf, 3.5, 60])
+def test_capacity_announced_or_changed_voids_the_plan(announced: float) -> None:
+    """Job 4 comes at 4: job 3, first in the order, takes the place of 2 if the outage was announced since 2."""
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 40), job(3, 2, 4, 5), job(4, 4, 4, 300)]
+    run = go(jobs, depth=None, policy="sjf", outages=[Outage("g", 1, 60, 61, announced)])
+    if announced == 3.5:
+        assert [told(run, 3)[:2], told(run, 2)[:2]] == [[(2, 50), (4, 10)], [(1, 10), (4, 15)]]
+        assert starts(run) == [0, 15, 10, 61]
+    else:
+        assert told(run, 2) == [(1, 10)]
+        assert told(run, 3)[0] == (2, 50)
+        assert starts(run) == [0, 10, 50, 61 if announced < 0 else 55]
+
+
+# -- estimates and truth -------------------------------------------------------------------------
+
+
+def test_a_belief_that_is_outlived_doubles() -> None:
+    jobs = [
+        job(1, 0, 3, 35, estimate=10),
+        job(2, 1, 4, 10),
+        job(3, 12, 1, 5),  # ends by 20
+        job(4, 25, 1, 15),  # ends by 40, the next belief
+    ]
+    run = go(jobs)
+    assert starts(run) == [0, 40, 12, 25]
+    assert told(run, 2) == [(1, 10), (12, 20), (17, 20), (25, 40), (35, 40)]
+
+
+def test_a_belief_is_outlived_when_its_time_has_come() -> None:
+    jobs = [job(1, 0, 3, 35, estimate=10), job(2, 1, 4, 10), job(3, 20, 1, 20)]
+    assert starts(go(jobs)) == [0, 40, 20]
+
+
+def test_many_doublings_at_once_and_estimates_below_a_second() -> None:
+    jobs = [job(1, 0, 3, 1000, estimate=0.25), job(2, 0, 4, 1), job(3, 600, 1, 424)]  # 1 * 2**10 = 1024
+    run = go(jobs)
+    assert starts(run) == [0, 1024, 600]
+    assert told(run, 2) == [(0, 1), (600, 1024), (1000, 1024)]
+
+
+def test_walltime_kill() -> None:
+    jobs = [job(1, 0, 4, 20, estimate=10), job(2, 0, 4, 5, estimate=0.25), job(3, 0, 4, 3, estimate=3)]
+    run = go(jobs, walltime="kill")
+    assert [(r.start, r.end, r.outcome) for r in run.results] == [
+        (0, 10, "killed"),
+        (10, 11, "killed"),
+        (11, 14, "completed"),
+    ]
+    assert [r.end for r in go(jobs).results] == [20, 25, 28]
+
+
+# -- coming and going ----------------------------------------------------------------------------
+
+
+def test_dependency_with_think_time() -> None:
+    jobs = [
+        job(1, 0, 1, 10),
+        job(2, 0, 1, 1, after=1, think=5),
+        job(3, 3, 99, 1),
+        job(4, 0, 1, 1, after=3, think=2),
+        job(5, 20, 1, 1, after=1, think=5),
+    ]
+    run = go(jobs)
+    assert [r.eligible for r in run.results] == [0, 15, 3, 5, 20]
+    assert starts(run) == [0, 15, None, 5, 20]
+    assert outcomes(run)[2] == "rejected"
+
+
+def test_a_chain_of_zero_runs_is_one_moment() -> None:
+    jobs = [job(1, 5, 4, 0), job(2, 0, 4, 0, after=1), job(3, 0, 4, 7, after=2), job(4, 5, 4, 1)]
+    run = go(jobs, depth=0)
+    assert [r.eligible for r in run.results] == [5, 5, 5, 5]
+    # Numbers are 2, 3, 1, 4: job 2 arrives when 1 is through and goes before 4, and so does 3.
+    assert starts(run) == [5, 5, 5, 12]
+
+
+def test_hold() -> None:
+    run = go([job(1, 0, 4, 10, begin=7), job(2, 3, 4, 10, begin=1), job(3, 5, 4, 1)], depth=0)
+    assert [r.eligible for r in run.results] == [7, 3, 5]
+    assert starts(run) == [14, 3, 13]
+
+
+def test_cancellation() -> None:
+    jobs = [
+        job(1, 0, 4, 10),
+        job(2, 1, 4, 10, cancel=5),
+        job(3, 0, 4, 10, after=2, think=1),
+        job(4, 3, 4, 10, cancel=-1),
+        job(5, 4, 4, 10, cancel=17),
+    ]
+    run = go(jobs, depth=0)
+    assert outcomes(run) == ["completed", "cancelled", "completed", "cancelled", "completed"]
+    assert [r.eligible for r in run.results] == [0, 1, 6, 3, 4]
+    assert starts(run) == [0, None, 20, None, 10]
+    assert run.results[1].end is None
+
+
+@pytest.mark.parametrize(("passes", "second"), [("instant", "cancelled"), ("event", "completed")])
+def test_cancellation_in_the_second_of_a_finish(passes: str, second: str) -> None:
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=10)]
+    assert outcomes(go(jobs, passes=passes))[1] == second
+
+
+def test_too_large_by_choice_an_error() -> None:
+    with pytest.raises(ValueError, match="job 1 fits none"):
+        go([job(1, 0, 5, 1)], oversized="error")
+
+
+# -- capacity ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(0, [20, 20]), (1, [20, 0])])
+def test_a_planned_outage_is_avoided(depth: int, expected: list[float]) -> None:
+    jobs = [job(1, 0, 2, 15), job(2, 0, 2, 10)]
+    assert starts(go(jobs, depth=depth, outages=[Outage("g", 4, 10, 20, -math.inf)])) == expected
+
+
+def test_an_outage_is_avoided_from_its_announcement_on() -> None:
+    jobs = [job(1, 0, 2, 15), job(2, 5, 2, 15), job(3, 6, 2, 4)]
+    assert starts(go(jobs, outages=[Outage("g", 4, 10, 20, 5)])) == [0, 20, 6]
+
+
+def test_a_failure_leaves_a_debt_that_releases_pay_first() -> None:
+    jobs = [job(1, 0, 4, 15), job(2, 11, 2, 5), job(3, 12, 4, 5), job(4, 13, 1, 5)]
+    run = go(jobs, outages=[Outage("g", 2, 10, 30, 10)])
+    assert starts(run) == [0, 15, 30, 20]
+    assert told(run, 2) == [(11, 15), (12, 15), (13, 15)]
+
+
+def test_what_never_comes_back() -> None:
+    jobs = [job(1, 0, 3, 10), job(2, 6, 4, 10), job(3, 7, 1, 1, after=2), job(4, 8, 1, 10)]
+    run = go(jobs, outages=[Outage("g", 1, 5, math.inf, 5)])
+    assert outcomes(run) == ["completed", "unstarted", "unstarted", "completed"]
+    assert [r.eligible for r in run.results] == [0, 6, None, 8]
+    assert starts(run)[3] == 10
+    assert told(run, 2) == [] and told(run, 4) == [(8, 10)]  # job 2 gets none, so job 4 gets the one
+
+
+def test_reservation() -> None:
+    jobs = [
+        job(1, 0, 2, 5, queue="r"),
+        job(2, 0, 4, 10),
+        job(3, 1, 4, 10),
+        job(4, 1, 3, 1, queue="r"),
+        job(5, 1, 2, 20, queue="r"),
+        job(6, 2, 2, 5, queue="r"),
+        job(7, 3, 2, 10),
+    ]
+    run = go(jobs, reservations=[Reservation("r", "g", 2, 10, 20, -math.inf)])
+    assert starts(run) == [10, 0, 20, None, None, 15, 10]
+    assert [r.group for r in run.results] == [1, 0, 0, None, None, 1, 0]
+    assert outcomes(run)[3:5] == ["rejected", "unstarted"]
+
+
+def test_shared_pools() -> None:
+    group = TwinGroup("s", 2, cores=4, memory_gb=1.2505, gpus=1, shared=True)  # 8 cores, 2500 MB, 2 GPUs
+    jobs = [
+        job(1, 0, 1, 10, cores=2, memory_mb=0.0, gpus=2),
+        job(2, 0, 1, 10, cores=1, memory_mb=0.5, gpus=1),
+        job(3, 0, 1, 5, cores=6, memory_mb=2499.5, gpus=0),
+        job(4, 0, 1, 5, cores=1, memory_mb=2500.5, gpus=0),
+        job(5, 0, 1, 50, cores=1, memory_mb=1.0, gpus=0),
+    ]
+    run = go(jobs, group)
+    assert starts(run) == [0, 10, 0, None, 5]
+    assert outcomes(run)[3] == "rejected"
+
+
+def test_shared_group_without_columns_gives_out_the_cores_of_whole_nodes() -> None:
+    group = TwinGroup("s", 3, cores=4, memory_gb=8.0, gpus=1, shared=True)
+    assert starts(go([job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 0, 1, 10)], group)) == [0, 10, 0]
+
+
+# -- several groups ------------------------------------------------------------------------------
+
+A, B = TwinGroup("a", 2), TwinGroup("b", 2)
+ONLY = {"qa": ("a",), "qb": ("b",), "ba": ("b", "a")}
+
+
+def test_a_job_is_reserved_where_it_fits_first_and_each_group_has_its_own() -> None:
+    jobs = [
+        job(1, 0, 2, 10, queue="qa"),
+        job(2, 0, 2, 5, queue="qb"),
+        job(3, 1, 2, 7),
+        job(4, 2, 2, 9, queue="qa"),
+        job(5, 3, 2, 1, queue="qb"),
+    ]
+    run = go(jobs, A, B, queues=ONLY)
+    assert [p[2:5] for p in run.promises if p.time == 3] == [(3, 1, 5), (4, 0, 10)]
+    assert [(r.start, r.group) for r in run.results] == [(0, 0), (0, 1), (5, 1), (10, 0), (12, 1)]
+
+
+@pytest.mark.parametrize(("queue", "group"), [(None, 0), ("ba", 1)])
+def test_ties_between_groups_go_by_preference(queue: str | None, group: int) -> None:
+    jobs = [job(1, 0, 2, 10, queue="qa"), job(2, 0, 2, 10, queue="qb"), job(3, 1, 2, 1, queue=queue)]
+    run = go(jobs, A, B, queues=ONLY)
+    assert run.promises[0].group == run.results[2].group == group
+
+
+def test_without_backfilling_a_job_blocks_its_own_groups_only() -> None:
+    jobs = [
+        job(1, 0, 1, 10, queue="qa"),
+        job(2, 1, 2, 10, queue="qa"),
+        job(3, 2, 1, 10, queue="qa"),
+        job(4, 3, 1, 10),
+    ]
+    run = go(jobs, A, B, queues=ONLY, depth=0)
+    assert [(r.start, r.group) for r in run.results] == [(0, 0), (10, 0), (20, 0), (3, 1)]
+
+
+@pytest.mark.parametrize(("placement", "groups"), [("first", [0, 0, 0]), ("balance", [0, 1, 0])])
+def test_placement(placement: str, groups: list[int]) -> None:
+    jobs = [job(1, 0, 1, 10), job(2, 1, 1, 10), job(3, 2, 1, 10)]
+    run = go(jobs, TwinGroup("a", 4), TwinGroup("b", 4), placement=placement)
+    assert [r.group for r in run.results] == groups
+
+
+# -- passes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("passes", "expected"), [("instant", [1, 0]), ("event", [0, 100])])
+def test_a_pass_per_instant_or_per_event(passes: str, expected: list[float]) -> None:
+    jobs = [job(1, 0, 4, 100), job(2, 0, 4, 1)]
+    assert starts(go(jobs, depth=0, policy="sjf", passes=passes)) == expected
+
+
+def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> None:
+    jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 1, 3, 10), job(4, 2, 2, 100), job(5, 2, 1, 100)]
+    run = go(jobs, passes="event")
+    assert starts(run) == [0, 0, 10, 20, 10]
+    assert run.segments == [
+        1,
+        2,
+        5,
+        3,
+        4,
+    ]  # job 5 goes after the first finish of second 10, job 3 after the other
+    assert told(run, 3)[-1] == (10, 10)
+
+
+def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
+    """Job 2 ends at 12, when 1 has outlived its 10 s: nobody looks. At 15 the first passes of three still take 1
+    for gone and promise job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
+    jobs = [
+        job(1, 0, 3, 35, estimate=10),
+        job(2, 0, 1, 12),
+        job(3, 15, 4, 10),
+        job(4, 15, 1, 5),
+        job(5, 15, 1, 2),
+    ]
+    run = go(jobs, passes="event", own="sjf")
+    assert told(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
+    assert starts(run) == [0, 0, 35, 45, 15]
+
+
+# -- rules ---------------------------------------------------------------------------------------
+
+SCORES = {
+    "fcfs": 140.0,
+    "sjf": 100.0,
+    "ljf": -100.0,
+    "saf": 400.0,
+    "quick_area": 400.0 / 0.1**0.5,
+    "laf": -400.0,
+    "smallest": 4.0,
+    "largest": -4.0,
+    "lxf": -3.0,
+    "wfp3": -32.0,
+    "unicef": -1.0,
+    "f1": 2 * 4 + 870 * 2.0,
+    "f2": 10 * 4 + 25600 * 2.0,
+    "f3": 400 + 6860000 * 2.0,
+    "f4": 200 + 530000 * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores(name: str) -> None:
+    """100 s on 4 nodes, eligible 100 s after the first submit of the table, seen after 200 s of waiting."""
+    one = job(1, 90, 4, 1, estimate=100)
+    rule, fixed = rule_for(name, [one, job(2, 40, 1, 1)])
+    assert rule(one, 340.0, 140.0) == SCORES[name]
+    assert fixed == (name not in ("lxf", "wfp3", "unicef"))

@@ -1,0 +1,610 @@
+"""The twin's own answers with levers, worked out by hand; and that no node is ever lost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.oracle.model import NodeStep, TwinLevers, TwinSleep, changes_of
+from tests.oracle.power_workloads import lever_case
+from tests.oracle.reference import (
+    Outage,
+    Reservation,
+    Run,
+    TwinGroup,
+    TwinJob,
+)
+from tests.oracle.test_reference import (
+    go,
+    job,
+    outcomes,
+    starts,
+    told,
+)
+from tests.oracle.workloads import run_twin
+
+EVER = -math.inf
+FOUR = TwinGroup("g", 4)
+
+
+def ends(run: Run) -> list[float | None]:
+    return [result.end for result in run.results]
+
+
+def levels(run: Run) -> list[int]:
+    return [result.level for result in run.results]
+
+
+def slept(run: Run, g: int = 0) -> list[tuple[float, int, int, int]]:
+    """(time, falling, asleep, waking) of a group."""
+    return [(step.time, step.falling, step.asleep, step.waking) for step in run.states[g]]
+
+
+def resting(jobs: list[TwinJob], timeout: float, fall: float = 0.0, wake: float = 0.0, **more: Any) -> Run:
+    """Run on a group of four that sleep; `reserve` is a number or steps."""
+    reserve = more.pop("reserve", 0)
+    steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
+    rule = TwinSleep(timeout, fall, wake, steps, more.pop("ahead", False))
+    return go(jobs, FOUR, levers=TwinLevers(sleep={"g": rule}), **more)
+
+
+def table(*rows: tuple[Any, ...]) -> Any:
+    """For one group: a row of levels for each job."""
+    return (rows,)
+
+
+# -- holds ---------------------------------------------------------------------------------------
+
+
+def test_a_held_job_is_eligible_but_does_not_wait() -> None:
+    run = go([job(1, 0, 4, 10, hold=7), job(2, 3, 4, 2, hold=3), job(3, 4, 4, 1, hold=1)])
+    assert [r.eligible for r in run.results] == [0, 3, 4]
+    assert starts(run) == [7, 3, 5]
+
+
+def test_a_fixed_rule_scores_a_held_job_on_arrival() -> None:
+    run = go([job(1, 0, 4, 10), job(2, 1, 4, 1, hold=5), job(3, 2, 4, 1)])
+    assert starts(run) == [0, 10, 11]
+
+
+def test_begin_and_dependencies_come_first_then_the_hold() -> None:
+    jobs = [job(1, 0, 1, 5), job(2, 0, 1, 1, after=1, think=2, hold=9), job(3, 0, 1, 1, begin=6, hold=4)]
+    run = go(jobs)
+    assert [r.eligible for r in run.results] == [0, 7, 6]
+    assert starts(run) == [0, 9, 6]
+
+
+@pytest.mark.parametrize(("cancel", "outcome"), [(4, "cancelled"), (5, "cancelled"), (6, "completed")])
+def test_a_cancellation_takes_a_held_job_away_also_when_its_hold_ends(cancel: float, outcome: str) -> None:
+    run = go([job(1, 0, 4, 10, hold=5, cancel=cancel), job(2, 0, 1, 1, after=1, think=1)])
+    assert outcomes(run)[0] == outcome
+    assert run.results[1].eligible == (16 if outcome == "completed" else cancel + 1)
+
+
+@pytest.mark.parametrize(("passes", "expected"), [("instant", [6, 5]), ("event", [5, 15])])
+def test_ends_of_hold_go_by_job(passes: str, expected: list[float]) -> None:
+    jobs = [job(1, 0, 4, 10, hold=5), job(2, 1, 4, 1, hold=5)]
+    assert starts(go(jobs, policy="sjf", passes=passes)) == expected
+
+
+def test_a_hold_that_ends_on_arrival_is_none() -> None:
+    jobs = [job(1, 0, 4, 10, hold=0), job(2, 0, 4, 10)]
+    assert starts(go(jobs, passes="event")) == [0, 10]
+
+
+def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
+    """At 5 job 4 goes and leaves a place for 3 that nobody looks at before 10, when job 1 ends."""
+    jobs = [job(1, 0, 2, 10), job(2, 0, 2, 5, estimate=20), job(3, 0, 4, 10), job(4, 0, 2, 10)]
+    run = go([*jobs, job(5, 0, 1, 1, hold=50, cancel=7)], depth=None)
+    assert told(run, 3) == [(0, 20), (5, 20), (10, 15)]
+    run = go([*jobs, job(5, 0, 4, 1, cancel=7)], depth=None)
+    assert told(run, 3) == [(0, 20), (5, 20), (7, 15), (10, 15)]
+
+
+# -- levels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("walltime", "end"), [("extend", 30), ("kill", 15)])
+def test_a_lower_level_takes_longer(walltime: str, end: float) -> None:
+    levers = TwinLevers(factor=table((1.0, 1.5)), preferred=(1,))
+    run = go([job(1, 0, 4, 20, estimate=10)], walltime=walltime, levers=levers)
+    assert (ends(run), levels(run)) == ([end], [1])
+    assert outcomes(run) == ["killed" if walltime == "kill" else "completed"]
+
+
+@pytest.mark.parametrize(("factor", "third"), [(1.25, 2.0), (1.5, 20.0)])
+def test_a_job_is_planned_with_its_level(factor: float, third: float) -> None:
+    """From 2 on, 6 s at a lower level end by the shadow, 10, or do not."""
+    jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 6)]
+    levers = TwinLevers(factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred=(0, 0, 1))
+    assert starts(go(jobs, levers=levers)) == [0, 10, third]
+
+
+def test_a_belief_doubles_what_was_planned_at_the_level() -> None:
+    jobs = [job(1, 0, 3, 40, estimate=10), job(2, 1, 4, 1), job(3, 16, 1, 1)]
+    levers = TwinLevers(factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred=(1, 0, 0))
+    assert told(go(jobs, levers=levers), 2)[:2] == [(1, 15), (16, 30)]
+
+
+@pytest.mark.parametrize(("crowd", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
+def test_jobs_run_at_full_speed_in_a_crowd(crowd: int, level: int) -> None:
+    """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
+    levers = TwinLevers(factor=table((1.0, 2.0), (1.0, 2.0)), preferred=(1, 1), crowd=crowd)
+    run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], levers=levers)
+    assert levels(run) == [level, 1]
+    assert starts(run) == [0, 20 if level else 10]
+
+
+def test_a_crowd_asks_for_the_least_need_and_counts_the_free_nodes_of_all_groups() -> None:
+    """Held jobs and debts: the job asks for 2 cores or 1 node; one group is one node short."""
+    groups = TwinGroup("a", 2), TwinGroup("s", 2, cores=2, shared=True)
+    jobs = [job(1, 0, 2, 9, queue="a"), job(2, 1, 1, 1), job(3, 1, 1, 1), job(4, 0, 1, 1, hold=90)]
+    outages = [Outage("a", 1, 0.5, 50, 0.5)]
+    for crowd, level in ((-1, 1), (0, 1)):
+        factor = (((1.0, 2.0),) * 4,) * 2
+        levers = TwinLevers(factor=factor, preferred=(0, 1, 1, 1), crowd=crowd)
+        run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
+        assert levels(run)[1:] == [level, level, 1]  # they ask for two; free are 4 - 1 = 3
+    more = [*jobs, job(5, 1, 1, 1), job(6, 1, 1, 1)]  # four, one more than is free
+    levers = TwinLevers(factor=(((1.0, 2.0),) * 6,) * 2, preferred=(0, 1, 1, 1, 1, 1), crowd=0)
+    run = go(more, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
+    assert levels(run)[1:3] == [0, 0]
+
+
+def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
+    factor = (((1.0,), (1.0,), (1.0,)), ((3.0,), (2.0,), (5.0,)))
+    jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 30, 1, 1, queue="r")]
+    run = go(
+        jobs,
+        TwinGroup("a", 2),
+        TwinGroup("b", 2),
+        reservations=[Reservation("r", "b", 1, 30, 40, 30)],
+        levers=TwinLevers(factor=factor),
+    )
+    assert ends(run) == [10, 20, 35]
+
+
+def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
+    """No crowd at 1: job 2 is planned for 20 s from 10 on. At 2 there is one: job 3 is planned for 10 s after that.
+    At 10 four nodes are free for eight, no crowd again."""
+    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), preferred=(0, 1, 1), crowd=4)
+    run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, levers=levers)
+    assert [told(run, 2)[0], told(run, 3)[0]] == [(1, 10), (2, 30)]
+    assert levels(run) == [0, 1, 1]
+    assert ends(run) == [10, 30, 50]
+
+
+def test_the_level_is_not_scored() -> None:
+    levers = TwinLevers(factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred=(0, 1, 0))
+    jobs = [job(1, 0, 4, 10), job(2, 1, 4, 5), job(3, 1, 4, 6)]
+    assert starts(go(jobs, policy="sjf", levers=levers)) == [0, 10, 55]
+
+
+# -- a budget of power ---------------------------------------------------------------------------
+
+
+A, B = TwinGroup("a", 2), TwinGroup("b", 2)
+ONLY = {"a": ("a",), "b": ("b",)}
+
+
+def test_jobs_of_all_groups_draw_on_one_budget() -> None:
+    watts = (((10,), (99,), (99,)), ((99,), (10,), (5,)))
+    jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 1, 10, queue="b"), job(3, 2, 1, 8, queue="b")]
+    levers = TwinLevers(watts=watts, budget=((EVER, 15),))
+    run = go(jobs, A, B, queues=ONLY, levers=levers)
+    assert starts(run) == [0, 10, 2]
+    assert told(run, 2) == [(1, 10), (2, 10)]
+    assert starts(go(jobs, A, B, queues=ONLY, depth=0, levers=levers)) == [0, 10, 10]
+
+
+@pytest.mark.parametrize(("watts", "third"), [(5, 2), (6, 20)])
+def test_a_reservation_of_one_group_is_kept_from_the_budget_of_all(watts: int, third: float) -> None:
+    """Job 2 is to have 10 W of 15 from 10 on: what job 3 draws elsewhere, for longer, must leave them."""
+    jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10, queue="a"), job(3, 2, 1, 30, queue="b")]
+    levers = TwinLevers(watts=(((9,), (10,), (watts,)),) * 2, budget=((EVER, 15),))
+    assert starts(go(jobs, A, B, queues=ONLY, levers=levers)) == [0, 10, third]
+
+
+def test_a_group_where_no_level_fits_the_largest_budget_is_none_of_a_jobs_groups() -> None:
+    """Job 2 waits for group a alone and does not block b."""
+    watts = (((1,), (1,), (1,)), ((99,), (99,), (1,)))
+    jobs = [job(1, 0, 2, 10, queue="a"), job(2, 1, 2, 10), job(3, 2, 1, 1, queue="b")]
+    run = go(jobs, A, B, queues=ONLY, depth=0, levers=TwinLevers(watts=watts, budget=((EVER, 50),)))
+    assert starts(run) == [0, 10, 2]
+
+
+def test_a_job_goes_at_the_first_level_that_the_budget_allows() -> None:
+    jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)]
+    rows = [(10, 6, 3)] * 3
+    levers = TwinLevers(factor=table(*[(1.0, 1.5, 2.0)] * 3), watts=table(*rows), budget=((EVER, 20),))
+    run = go(jobs, levers=levers)
+    assert (starts(run), levels(run)) == ([0, 0, 10], [0, 0, 0])
+    levers = TwinLevers(factor=levers.factor, watts=levers.watts, preferred=(0, 1, 0), budget=((EVER, 20),))
+    run = go(jobs, levers=levers)
+    assert (starts(run), levels(run)) == ([0, 0, 0], [0, 1, 2])
+    assert ends(run) == [10, 15, 20]
+
+
+@pytest.mark.parametrize(("watts", "third"), [(3, 1), (4, 20)])
+def test_a_reservation_is_made_with_the_first_level(watts: int, third: float) -> None:
+    """Job 2 will have 10 W of 13 from 10 on, though at its lower level 9 would do."""
+    jobs = [job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 1, 1, 30)]
+    draws = table((9, 9), (10, 9), (watts, watts))
+    run = go(jobs, levers=TwinLevers(watts=draws, budget=((EVER, 13),)))
+    assert told(run, 2)[0] == (0, 10)
+    assert starts(run) == [0, 10, third]
+    assert levels(run) == [0, 0, 0]
+
+
+def test_a_budget_that_falls_lets_jobs_run_on_and_is_known_before() -> None:
+    jobs = [job(1, 0, 1, 10), job(2, 0, 1, 4), job(3, 1, 1, 4), job(4, 1, 1, 5), job(5, 6, 1, 1)]
+    levers = TwinLevers(
+        watts=table((10,), (10,), (10,), (10,), (10,)), budget=((EVER, 40), (5, 10), (20, 30))
+    )
+    run = go(jobs, levers=levers, depth=3)
+    # 3 ends by 5; 4 does not, and job 1, which does not either, was there when nobody could be asked.
+    assert starts(run) == [0, 0, 1, 10, 15]
+
+
+def test_steps_at_or_before_the_first_event_are_no_events() -> None:
+    budget = ((EVER, 40), (-5, 0), (3, 10), (20, 40))
+    run = go([job(1, 3, 1, 5)], levers=TwinLevers(watts=table((11,)), budget=budget), passes="event")
+    assert starts(run) == [20]
+    assert [promise.time for promise in run.promises] == [3]
+
+
+def test_rejected_if_no_level_fits_the_largest_budget() -> None:
+    budget = ((EVER, 5), (100, 9))
+    watts = table((10, 10), (11, 9), (10, 1))
+    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), watts=watts, preferred=(0, 0, 1), budget=budget)
+    run = go([job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)], levers=levers)
+    assert outcomes(run) == ["rejected", "completed", "completed"]
+    assert (starts(run), levels(run)) == ([None, 100, 0], [0, 1, 1])
+
+
+def test_the_budget_is_drawn_from_the_moment_nodes_are_held() -> None:
+    """Job 2 is given sleeping nodes at 20 and starts at 25; job 3, elsewhere, waits for its end."""
+    sleep = {"a": TwinSleep(timeout=5, wake=5)}
+    watts = (((1,), (10,), (10,)),) * 2
+    levers = TwinLevers(sleep=sleep, watts=watts, budget=((EVER, 10),))
+    jobs = [job(1, 0, 1, 1), job(2, 20, 4, 5, queue="a"), job(3, 21, 1, 1, queue="b")]
+    run = go(jobs, TwinGroup("a", 4), TwinGroup("b", 1), queues={"a": ("a",), "b": ("b",)}, levers=levers)
+    assert starts(run) == [0, 25, 30]
+    assert run.taken[2] == 20
+
+
+# -- sleep ---------------------------------------------------------------------------------------
+
+
+def test_idle_nodes_fall_asleep_and_wake_for_a_job() -> None:
+    run = resting([job(1, 0, 1, 10), job(2, 30, 4, 5)], timeout=7, fall=2, wake=5)
+    assert starts(run) == [0, 35]
+    assert ends(run) == [10, 40]
+    assert slept(run) == [
+        (7, 3, 0, 0),
+        (9, 0, 3, 0),
+        (17, 1, 3, 0),
+        (19, 0, 4, 0),
+        (30, 0, 0, 4),
+        (35, 0, 0, 0),
+    ]
+    assert run.end == 40
+
+
+def test_who_comes_when_nodes_were_to_fall_asleep_finds_them_awake() -> None:
+    run = resting([job(1, 0, 1, 20), job(2, 7, 2, 5)], timeout=7, fall=2, wake=5)
+    assert starts(run) == [0, 7]
+    assert slept(run)[:2] == [(7, 1, 0, 0), (9, 0, 1, 0)]
+
+
+def test_nodes_that_fall_free_now_serve_now_and_do_not_sleep() -> None:
+    run = resting([job(1, 0, 4, 7), job(2, 7, 4, 7), job(3, 14, 4, 1)], timeout=0, wake=5)
+    assert starts(run) == [0, 7, 14]
+    assert slept(run) == [(15, 0, 4, 0)]
+
+
+@pytest.mark.parametrize("passes", ["instant", "event"])
+def test_timeout_fall_and_wake_of_nothing(passes: str) -> None:
+    run = resting([job(1, 0, 1, 3), job(2, 5, 3, 1)], timeout=0, passes=passes)
+    assert starts(run) == [0, 5]
+    assert slept(run) == [(0, 0, 3, 0), (3, 0, 4, 0), (5, 0, 1, 0), (6, 0, 4, 0)]
+
+
+def test_a_job_takes_the_freshest_awake_nodes_first() -> None:
+    """Of nodes idle since 0, 4 and 6 job 4 takes those since 6 and 4; the one since 0 sleeps at 10."""
+    jobs = [job(1, 0, 1, 4), job(2, 0, 1, 6), job(3, 0, 1, 50), job(4, 8, 2, 50)]
+    assert slept(resting(jobs, timeout=10, fall=1)) == [(10, 1, 0, 0), (11, 0, 1, 0)]
+
+
+# Five nodes at 12. One, idle since 0, fell at 2 and is woken at 9 for the reserve of that moment: waking until 13.
+# Job 1's falls at 8: asleep since 11. Job 2's falls at 10: falling until 13. Job 3's is awake, job 4's busy.
+MIXED = [job(1, 0, 1, 6), job(2, 0, 1, 8), job(3, 0, 1, 11.5), job(4, 0, 1, 40)]
+FIVE = TwinGroup("g", 5)
+MIXING = TwinLevers(sleep={"g": TwinSleep(timeout=2, fall=3, wake=4, reserve=((EVER, 0), (9, 2), (9.5, 0)))})
+UNTIL_11 = [(2, 1, 0, 0), (5, 0, 1, 0), (8, 1, 1, 0), (9, 1, 0, 1), (10, 2, 0, 1), (11, 1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "start", "steps"),
+    [
+        (1, 12, [(13, 0, 2, 0), (15, 2, 2, 0)]),
+        (2, 13, [(13, 0, 2, 0), (16, 2, 2, 0)]),
+        (3, 16, [(12, 1, 0, 2), (13, 0, 1, 1), (16, 0, 1, 0)]),
+        (4, 17, [(12, 1, 0, 2), (13, 0, 0, 2), (16, 0, 0, 1), (17, 0, 0, 0)]),
+    ],
+)
+def test_a_job_takes_nodes_awake_then_waking_then_asleep_then_falling(
+    nodes: int, start: float, steps: list[tuple[float, int, int, int]]
+) -> None:
+    run = go([*MIXED, job(5, 12, nodes, 1)], FIVE, levers=MIXING)
+    assert starts(run)[-1] == start
+    assert run.taken[5] == 12
+    assert slept(run)[:6] == UNTIL_11
+    assert slept(run)[6 : 6 + len(steps)] == steps
+
+
+def test_falling_nodes_fall_to_the_end_before_they_wake() -> None:
+    run = resting([job(1, 0, 1, 30), job(2, 8, 3, 2)], timeout=7, fall=4, wake=5)
+    assert starts(run) == [0, 16]
+    assert slept(run)[:3] == [(7, 3, 0, 0), (11, 0, 0, 3), (16, 0, 0, 0)]
+
+
+def test_what_is_believed_begins_with_the_start() -> None:
+    """Job 2 is given its nodes at 20 and starts at 25: it is believed to be there until 35, then 45."""
+    jobs = [job(1, 0, 1, 1), job(2, 20, 4, 15, estimate=10), job(3, 21, 4, 1), job(4, 36, 4, 1)]
+    run = resting(jobs, timeout=5, wake=5)
+    assert starts(run)[:2] == [0, 25]
+    assert told(run, 3)[:2] == [(21, 35), (36, 45)]
+
+
+@pytest.mark.parametrize(("timeout", "length", "second"), [(50, 6, 20), (5, 5, 25), (5, 6, 35)])
+def test_fits_now_takes_waking_into_account(timeout: float, length: float, second: float) -> None:
+    """All nodes are out from 30 to 35, and awake afterwards. At 20 they sleep, unless the timeout is long."""
+    jobs = [job(1, 0, 1, 1), job(2, 20, 4, length)]
+    run = resting(jobs, timeout, wake=5, outages=[Outage("g", 4, 30, 35, EVER)])
+    assert starts(run) == [0, second]
+    # A reservation does not ask whether nodes are awake: job 2 has one for 20 that it cannot use.
+    assert told(run, 2) == ([(20, 20), (30, 35)] if second == 35 else [])
+
+
+def test_one_that_cannot_wait_for_its_nodes_is_helped_by_waking_ahead() -> None:
+    """Its reservation, 20, is due: the nodes are woken at once, and awake at 23 leave 6 s of the 7."""
+    jobs = [job(1, 0, 1, 1), job(2, 20, 4, 7)]
+    outages = [Outage("g", 4, 30, 35, EVER)]
+    assert starts(resting(jobs, 5, wake=3.5, outages=outages)) == [0, 35]
+    run = resting([jobs[0], job(2, 20, 4, 6.5)], 5, wake=3.5, ahead=True, outages=outages)
+    assert starts(run) == [0, 23.5]
+    assert run.taken[2] == 20
+    run = resting(jobs, 5, wake=3.5, ahead=True, outages=outages)
+    assert slept(run)[:3] == [(5, 0, 3, 0), (6, 0, 4, 0), (20, 0, 0, 4)]
+    assert starts(run) == [0, 35]
+
+
+def test_a_zero_run_starts_when_its_nodes_are_awake_and_is_over() -> None:
+    run = resting([job(1, 0, 1, 1), job(2, 20, 4, 0)], timeout=5, wake=5)
+    assert (starts(run), ends(run)) == ([0, 25], [1, 25])
+    assert slept(run)[-2:] == [(20, 0, 0, 4), (25, 0, 0, 0)]
+
+
+def test_what_nodes_do_after_the_last_event_is_not_simulated() -> None:
+    run = resting([job(1, 0, 1, 10)], timeout=8, fall=5)
+    assert slept(run) == [(8, 3, 0, 0)]
+    assert run.end == 10
+    run = resting([job(1, 0, 1, 10, cancel=30)], timeout=8, fall=5)  # a timer is an event, though idle
+    assert slept(run) == [(8, 3, 0, 0), (13, 0, 3, 0), (18, 1, 3, 0), (23, 0, 4, 0)]
+    assert run.end == 30
+
+
+# -- the reserve ---------------------------------------------------------------------------------
+
+
+def test_a_reserve_stays_awake_the_freshest_of_all() -> None:
+    run = resting([job(1, 0, 2, 3), job(2, 50, 3, 1)], timeout=10, wake=5, reserve=3)
+    assert slept(run) == [(10, 0, 1, 0), (50, 0, 0, 1)]  # at 50 three are busy, and the last is the reserve
+    assert starts(run) == [0, 50]
+
+
+def test_steps_of_the_reserve_wake_and_let_fall() -> None:
+    steps = ((EVER, 9), (4, 1), (20, 3), (21, 0), (30, 1))
+    run = resting([job(1, 0, 4, 1), job(2, 60, 1, 1)], timeout=2, fall=1, wake=5, reserve=steps)
+    assert slept(run) == [
+        (4, 3, 0, 0),  # idle for long when the reserve lets them
+        (5, 0, 3, 0),
+        (20, 0, 1, 2),  # two wake; one is awake already
+        (21, 1, 1, 2),  # and falls; those that wake go on
+        (22, 0, 2, 2),
+        (25, 0, 2, 0),
+        (27, 2, 2, 0),  # idle for 2 s
+        (28, 0, 4, 0),
+        (30, 0, 3, 1),
+        (35, 0, 3, 0),
+        (60, 0, 2, 1),  # job 2 took the reserve
+    ]
+    assert starts(run)[1] == 60
+
+
+def test_nodes_that_wake_already_count() -> None:
+    steps = ((EVER, 0), (10, 2), (12, 3))
+    run = resting([job(1, 0, 1, 40), job(2, 11, 1, 1, cancel=11)], timeout=2, wake=5, reserve=steps)
+    assert slept(run)[:5] == [(2, 0, 3, 0), (10, 0, 1, 2), (12, 0, 0, 3), (15, 0, 0, 1), (17, 0, 0, 0)]
+
+
+def test_there_is_an_instant_when_nodes_may_fall_and_none_when_they_may_not() -> None:
+    jobs = [job(1, 0, 1, 9)]
+    assert [count.time for count in resting(jobs, timeout=5, reserve=2).counts] == [0, 5, 9]
+    assert [count.time for count in resting(jobs, timeout=5, reserve=3).counts] == [0, 9]
+
+
+def test_falling_nodes_cannot_be_woken_and_their_sleep_is_no_instant() -> None:
+    steps = ((EVER, 0), (3, 2))
+    run = resting([job(1, 0, 1, 10)], timeout=2, fall=4, wake=1, reserve=steps)
+    # All three fall at 2, the reserve rises at 3; asleep at 6, they wake when something happens: at 10.
+    assert slept(run) == [(2, 3, 0, 0), (6, 0, 3, 0), (10, 0, 2, 1)]
+
+
+def test_reserve_steps_before_the_first_event_make_no_instant() -> None:
+    run = resting([job(1, 0, 1, 9)], timeout=5, reserve=((EVER, 2), (-50, 1)))
+    assert slept(run) == [
+        (5, 0, 2, 0),
+        (9, 0, 3, 0),
+    ]  # idle since 0, not -50; at 9 job 1's node is the reserve
+    assert [count.time for count in run.counts] == [0, 5, 9]
+
+
+# -- waking ahead --------------------------------------------------------------------------------
+
+
+def test_nodes_wake_ahead_for_the_earliest_reservation() -> None:
+    """Job 2 has its place at 20: of the three nodes that sleep it will need three, from 15 on."""
+    jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5)]
+    assert starts(resting(jobs, timeout=2, wake=5)) == [0, 25]
+    run = resting(jobs, timeout=2, wake=5, ahead=True)
+    assert starts(run) == [0, 20]
+    assert slept(run) == [(2, 0, 3, 0), (15, 0, 0, 3), (20, 0, 0, 0)]
+    run = resting([job(1, 0, 1, 20), job(2, 18, 4, 5)], timeout=2, wake=5, ahead=True)  # too late
+    assert slept(run)[1:] == [(18, 0, 0, 3), (23, 0, 0, 0)]
+    assert starts(run) == [0, 23]
+
+
+def test_the_earliest_of_several_reservations_wakes() -> None:
+    """Job 2 is told 20, job 3 25; and job 3, for whom all nodes are free then, needs no waking."""
+    jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5), job(3, 9, 4, 5)]
+    run = resting(jobs, timeout=2, wake=5, ahead=True, depth=2)
+    assert slept(run) == [(2, 0, 3, 0), (15, 0, 0, 3), (20, 0, 0, 0)]
+    assert starts(run) == [0, 20, 25]
+
+
+def test_only_the_nodes_it_will_need_are_woken() -> None:
+    """Job 1 leaves two: of the two that sleep job 2 needs one."""
+    jobs = [job(1, 0, 2, 20), job(2, 8, 3, 5)]
+    run = resting(jobs, timeout=2, wake=5, ahead=True)
+    assert slept(run)[:3] == [(2, 0, 2, 0), (15, 0, 1, 1), (20, 0, 1, 0)]
+    assert starts(run) == [0, 20]
+
+
+def test_nodes_kept_for_a_reservation_do_not_fall_again() -> None:
+    """Woken at 15, awake at 20, when 1, of whom that was not believed, is still there until 24."""
+    jobs = [job(1, 0, 1, 24, estimate=20), job(2, 8, 4, 5)]
+    run = resting(jobs, timeout=0, wake=5, ahead=True)
+    # At 20 the belief is renewed to 40: not due, they fall at once; and at 24 job 2 must wake them.
+    assert slept(run)[:4] == [(0, 0, 3, 0), (15, 0, 0, 3), (20, 0, 3, 0), (24, 0, 0, 3)]
+    assert starts(run) == [0, 29]
+    jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5), job(3, 16, 1, 1), job(4, 17, 1, 1)]
+    run = resting(jobs, timeout=0, wake=4, ahead=True, depth=0)  # no reservation, nobody wakes
+    assert starts(run)[1] == 24
+
+
+# -- capacity ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"), [(1, (1, 1, 1)), (2, (1, 0, 1)), (3, (0, 0, 1)), (4, (0, 0, 0)), (5, (0, 0, 0))]
+)
+def test_an_outage_takes_nodes_awake_then_asleep_then_falling_then_waking(
+    nodes: int, left: tuple[int, int, int]
+) -> None:
+    """The fifth is a debt, which the end of the outage pays before job 4 does."""
+    run = go(MIXED, FIVE, levers=MIXING, outages=[Outage("g", nodes, 12, 30, 12)])
+    assert [step for step in slept(run) if step[0] <= 12][-1][1:] == left
+    assert [count.out for count in run.counts if count.time in (12, 30)] == [min(nodes, 4), 0]
+
+
+def test_an_outage_takes_those_idle_longest() -> None:
+    """Of three nodes, idle since 0, 4 and 6, the outage takes the first; the others sleep at 14 and 16."""
+    jobs = [job(1, 0, 1, 4), job(2, 0, 1, 6), job(3, 0, 1, 50)]
+    run = resting(jobs, timeout=10, outages=[Outage("g", 1, 8, 90, 8)])
+    assert slept(run)[:2] == [(14, 0, 1, 0), (16, 0, 2, 0)]
+
+
+def test_a_debt_is_paid_by_the_next_nodes_and_the_others_are_idle_since_then() -> None:
+    run = resting(
+        [job(1, 0, 4, 10), job(2, 1, 1, 40, begin=12)], timeout=5, outages=[Outage("g", 3, 4, 30, 4)]
+    )
+    # At 10 four fall free and three pay; at 30 three come back, awake since then.
+    assert [(c.time, c.held, c.idle, c.out) for c in run.counts][:5] == [
+        (0, 4, 0, 0),
+        (4, 4, 0, 0),
+        (10, 0, 1, 3),
+        (12, 1, 0, 3),
+        (30, 1, 3, 0),
+    ]
+    assert slept(run) == [(35, 0, 3, 0)]
+
+
+def test_nodes_given_back_pay_the_debt_first() -> None:
+    """Two are busy, two go at 4, when three should; at 6 one more should. At 20 three come back: one is there then."""
+    outages = [Outage("g", 3, 4, 20, 4), Outage("g", 1, 6, 30, 6)]
+    run = resting([job(1, 0, 2, 40)], timeout=5, outages=outages)
+    assert [(c.time, c.held, c.idle, c.asleep, c.out) for c in run.counts] == [
+        (0, 2, 2, 0, 0),
+        (4, 2, 0, 0, 2),
+        (6, 2, 0, 0, 2),
+        (20, 2, 1, 0, 1),
+        (25, 2, 0, 1, 1),
+        (30, 2, 1, 1, 0),
+        (35, 2, 0, 2, 0),
+        (40, 0, 2, 2, 0),
+    ]
+
+
+def test_a_reservation_takes_sleeping_nodes_to_a_group_that_does_not_sleep() -> None:
+    jobs = [job(1, 0, 1, 40), job(2, 20, 2, 3, queue="r")]
+    run = resting(jobs, timeout=5, wake=9, reservations=[Reservation("r", "g", 2, 20, 30, EVER)])
+    assert starts(run) == [0, 20]
+    assert slept(run) == [(5, 0, 3, 0), (20, 0, 1, 0), (35, 0, 3, 0)]
+
+
+# -- passes per event ----------------------------------------------------------------------------
+
+
+def test_per_event_nodes_fall_asleep_when_all_of_the_time_is_over() -> None:
+    """Job 1 ends at 7; job 2, an event later, still finds its nodes awake."""
+    run = resting([job(1, 0, 4, 7), job(2, 7, 4, 7)], timeout=0, wake=5, passes="event")
+    assert starts(run) == [0, 7]
+
+
+def test_per_event_the_last_instant_is_lived_to_its_end() -> None:
+    run = resting([job(1, 0, 1, 9)], timeout=1, reserve=((EVER, 4), (9, 0)), passes="event")
+    assert slept(run) == [(9, 0, 3, 0)]
+
+
+def test_per_event_a_node_awake_from_now_on_is_ready_before_its_event() -> None:
+    steps = ((EVER, 0), (5, 4), (6, 0))
+    run = resting(
+        [job(1, 0, 1, 9), job(2, 1, 4, 1, begin=9)], timeout=1, wake=4, reserve=steps, passes="event"
+    )
+    assert starts(run) == [0, 9]
+    assert slept(run)[-2:] == [(5, 0, 0, 3), (9, 0, 0, 0)]
+
+
+# -- no node is lost -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_every_node_is_somewhere(first: int) -> None:
+    seen = 0
+    for seed in range(first, first + 100):
+        case = lever_case(seed)
+        run = run_twin(case)
+        changes = changes_of(case.groups, case.outages, case.reservations)
+        jobs = [
+            (j, r, run.taken[j.job_id])
+            for j, r in zip(case.jobs, run.results, strict=True)
+            if r.start is not None
+        ]
+        last = {
+            (count.time, count.group): count for count in run.counts
+        }  # a time may be an instant more than once
+        for (time, g), count in last.items():
+            assert sum(count[2:]) == case.groups[g].nodes
+            held = sum(j.nodes for j, r, taken in jobs if r.group == g and taken <= time < (r.end or 0.0))
+            away = -sum(c.nodes for c in changes if c.group == g and c.time <= time)
+            debt = max(0, held + away - case.groups[g].nodes)
+            assert (count.held, count.out) == (held, away - debt), (seed, count)
+            step = [s for s in run.states[g] if s.time <= time][-1:] or [NodeStep(time, 0, 0, 0)]
+            assert count.asleep == step[0].asleep
+            assert (count.falling <= step[0].falling) and (count.waking <= step[0].waking)
+            seen += 1
+    assert seen > 500

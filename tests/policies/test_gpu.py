@@ -1,0 +1,149 @@
+"""Orders for placed nodes and policies that play in rounds, each on a case whose answer is plain."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.cluster import Cluster, NodeGroup
+from kilowait.cluster.gpu_speeds import Speeds
+from kilowait.engine.gpu.settings import Placing
+from kilowait.errors import InputError
+from kilowait.policies.allocation import Crowd, allox, finish_time_fair, max_min
+from kilowait.policies.round_based import ROUNDS
+
+
+def machine(**gpus):
+    """A node of each type with so many GPUs."""
+    return Cluster(
+        groups=tuple(
+            NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, placed=True) for name, n in gpus.items()
+        )
+    )
+
+
+def jobs_of(submit, runs, gpus, **columns):
+    n = len(runs)
+    return kw.JobTable(job_id=range(n), submit_s=submit, runtime_s=runs, nodes=[1] * n, gpus=gpus, **columns)
+
+
+def ends(*arguments, **settings):
+    return kw.simulate(*arguments, **settings).jobs()["end_s"].tolist()
+
+
+def test_srtf_lets_the_shorter_rest_go_first():
+    jobs = jobs_of([0, 5], [100, 10], [1, 1])
+    assert ends(jobs, machine(V100=1), "srtf") == [110, 15]
+    late = jobs_of([0, 95], [100, 10], [1, 1])
+    assert ends(late, machine(V100=1), "srtf") == [100, 110]  # five are left of the first
+
+
+def test_srsf_counts_gpus():
+    jobs = jobs_of([0, 0, 0], [30, 20, 35], [1, 2, 1])
+    assert ends(jobs, machine(V100=2), "srsf")[1] == 55  # 40 GPU-seconds come after 30 and 35
+
+
+def test_qssf_is_srsf_that_puts_nobody_out():
+    jobs = jobs_of([0, 5], [100, 10], [1, 1])
+    assert ends(jobs, machine(V100=1), "qssf") == [100, 110]
+
+
+def test_las_shares_the_machine_by_turns():
+    jobs = jobs_of([0, 0], [600, 600], [1, 1])
+    log = kw.simulate(jobs, machine(V100=1), "las")
+    # After five minutes the second has had less; at ten they are even, and nobody is put out.
+    assert len(log) == 3 and log.jobs()["end_s"].tolist() == [1200, 900]
+
+
+def test_tiresias_serves_by_queues():
+    jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
+    how = Placing(preempt=True, tick_s=100)
+    one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", placing=how).jobs()["end_s"]
+    # The first goes down after 400 s, the second has the same; then the first, who came earlier, ends before it.
+    assert one.tolist() == [1400, 2000]
+    with pytest.raises(InputError, match="write GPU-seconds such as"):
+        kw.simulate(jobs, machine(V100=1), "tiresias:limits=soon")
+
+
+def test_priority_makes_room():
+    jobs = jobs_of([0, 5], [100, 10], [1, 1], priority=[0, 1])
+    assert ends(jobs, machine(V100=1), "priority") == [110, 15]
+
+
+def crowd(speed, capacity, remaining=None, **more):
+    n = len(speed)
+    ones = np.ones(n)
+    usual = {"weight": ones, "waited_s": 0 * ones, "attained_s": 0 * ones, "done_s": 0 * ones, "gpus": ones}
+    return Crowd(
+        now_s=0.0,
+        number=np.arange(n),
+        speed=np.array(speed, float),
+        capacity=np.array(capacity, float),
+        remaining_s=ones if remaining is None else np.array(remaining, float),
+        **{**usual, **more},
+    )
+
+
+def test_max_min_gives_the_type_to_whom_it_helps():
+    # Gavel's example: what gains most from the fast type gets it.
+    shares = max_min(crowd([[4, 1], [1, 1]], [1, 1]))
+    assert shares.round(2).tolist() == [[1, 0], [0, 1]]
+    alike = max_min(crowd([[1], [1], [1]], [1]))
+    assert alike.ravel() == pytest.approx([1 / 3] * 3)
+    weighted = max_min(crowd([[1], [1]], [1], weight=np.array([3.0, 1.0])))
+    assert weighted.ravel() == pytest.approx([0.75, 0.25])
+
+
+def test_shares_keep_to_what_there_is():
+    rng = np.random.default_rng(0)
+    for n in (1, 3, 20):
+        many = crowd(
+            rng.uniform(0.1, 5, (n, 3)) * (rng.random((n, 3)) < 0.9), [2, 3, 1], rng.uniform(1, 99, n)
+        )
+        for policy in (max_min, finish_time_fair, allox):
+            shares = policy(many)
+            assert (shares >= 0).all() and (shares.sum(1) <= 1 + 1e-7).all()
+            assert (many.gpus @ shares <= many.capacity + 1e-7).all() and (shares[many.speed == 0] == 0).all()
+
+
+def test_finish_time_fair_favours_who_has_waited():
+    waited = crowd([[1], [1]], [1], [100, 100], waited_s=np.array([300.0, 0.0]))
+    shares = finish_time_fair(waited)
+    assert shares[0, 0] > 0.6 > shares[1, 0]
+
+
+def test_allox_runs_short_jobs_first_and_on_their_type():
+    shares = allox(crowd([[1, 0.1], [1, 0.5], [1, 1]], [1, 1], [10, 50, 20]))
+    assert shares[0].tolist() == [1, 0] and shares[2].tolist() == [0, 1] and shares[1].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_every_policy_of_rounds_gets_all_work_done(name):
+    jobs = jobs_of([0, 0, 0, 500], [3000, 2000, 1000, 400], [1, 1, 2, 1])
+    speed = Speeds(
+        ("A", "B"), np.array([[2.0, 1, 1, 1], [1.0, 1, 0.5, 2]]), np.ones((2, 4)), np.ones((2, 4), np.int8)
+    )
+    log = kw.simulate(jobs, machine(A=2, B=1), name, speeds=speed)
+    assert log.run["policy"] == name and (log.job_outcome == 1).all()
+    per_job = np.bincount(log.job, log.pieces.work_s - log.pieces.lost_s)
+    assert per_job == pytest.approx([3000, 2000, 1000, 400])
+    held = {}
+    for i in range(len(log)):
+        held.setdefault(int(log.job[i]), []).append((log.start_s[i], log.end_s[i]))
+    for spans in held.values():
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+def test_gavel_beats_first_come_first_served_on_its_own_example():
+    jobs = jobs_of([0] * 6, [7200] * 6, [1] * 6)
+    speed = Speeds(
+        ("A", "B"),
+        np.array([[4.0, 4, 4, 1, 1, 1], [1.0, 1, 1, 1, 1, 1]]),
+        np.ones((2, 6)),
+        np.ones((2, 6), np.int8),
+    )
+    mean = {p: np.mean(ends(jobs, machine(A=2, B=2), p, speeds=speed)) for p in ("fcfs", "gavel")}
+    assert mean["gavel"] < mean["fcfs"]

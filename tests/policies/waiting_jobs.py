@@ -1,0 +1,43 @@
+"""A machine busy with one job, and others waiting that can only go one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kilowait.cluster import Cluster
+from kilowait.engine.interface import JOB, Rule
+from kilowait.jobs import JobTable
+from kilowait.policies import simulate
+
+TEN = Cluster.from_nodes(10)
+
+
+def waiting(*rows: tuple[float, int, float], busy_s: float = 100.0, **columns: Any) -> JobTable:
+    """Job 0 has all ten nodes from 0 s on; jobs 1, 2, ... are rows (submit, nodes, run)."""
+    return JobTable(
+        job_id=range(len(rows) + 1),
+        submit_s=[0.0, *(row[0] for row in rows)],
+        nodes=[10, *(row[1] for row in rows)],
+        runtime_s=[busy_s, *(row[2] for row in rows)],
+        **columns,
+    )
+
+
+def order(jobs: JobTable, policy: str | Rule, cluster: Cluster = TEN) -> str:
+    """The waiting jobs in the order in which they start, as letters: A is the first of the table."""
+    log = simulate(jobs, cluster, policy)
+    return "".join(chr(ord("A") + int(job) - 1) for job in jobs["job_id"][log.job] if job > 0)
+
+
+def seen(**values: Any) -> Any:
+    """A job as a rule sees it; all unknown but what is given."""
+    record = np.zeros(1, JOB).view(np.recarray)
+    for name in ("user", "account", "queue", "qos"):
+        record[name] = -1
+    record["estimate_s"] = 1.0
+    record["nodes"] = 1
+    for name, value in values.items():
+        record[name] = value
+    return record[0]

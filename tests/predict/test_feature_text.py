@@ -1,0 +1,39 @@
+"""Values of features in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kilowait.errors import UnknownNameError
+from kilowait.predict.feature_text import value_words
+from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("anchor_part", math.log(0.25), "25 % of the request"),
+        ("nodes", 0.0, "1 node"),
+        ("hour", 13.5, "13:30"),
+        ("round", 0.5, "whole ten minutes"),
+        ("again", 1.0, "yes"),
+        ("user_count", math.log1p(1200), "1,200 jobs"),
+        ("user_same_last", math.log(2.0), "2 × the anchor"),
+        ("user_elapsed", -1.0, "it does not run"),
+        ("user_since", math.log1p(7200), "2 h 0 min"),
+        ("user_quick", 0.25, "0.25"),
+        ("queue", 3.0, "3"),
+    ],
+)
+def test_values_are_told(name, value, words):
+    assert value_words(name, value) == words
+
+
+def test_every_feature_has_words():
+    names = [*MEANINGS, *(f"{kind}_{statistic}" for kind in (*KINDS, *CLOSE) for statistic in STATISTICS)]
+    for name in names:
+        assert value_words(name, 1.0) and value_words(name, math.nan) == "not known"
+    with pytest.raises(UnknownNameError, match="unknown feature 'colour'"):
+        value_words("colour", 1.0)

@@ -1,0 +1,108 @@
+"""Generators of other people's libraries: what is said without them, what is kept, and who may open it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.synth import fit_generator, load_generator
+from kilowait.synth.external import TVAE
+from kilowait.synth.external.generator import SdvSettings, _packed
+from kilowait.synth.external.layout import Layout
+from kilowait.synth.log_schema import facts_of, rows_of
+from kilowait.synth.registry import OUTSIDE, settings_of
+from tests.synth.test_generator import log
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A generator's folder with a model in it that no library wrote."""
+    (tmp_path / "model" / "deep").mkdir(parents=True)
+    (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
+    facts = facts_of(log())
+    made = TVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
+    made._layout, made._model = Layout.of(rows_of(log(), facts)), _packed(tmp_path / "model")
+    made.save(tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+@pytest.mark.skipif(find_spec("sdv") is not None, reason="SDV is installed beside kilowait here")
+@pytest.mark.parametrize("name", [name for name in OUTSIDE if name.startswith("sdv:")])
+def test_without_sdv_one_is_told_how_to_get_it_and_its_licence(name):
+    with pytest.raises(
+        InputError, match="has no library sdv.*pip install sdv.*Business Source License"
+    ) as told:
+        fit_generator(log(), name)
+    assert sys.executable in str(told.value)
+
+
+@pytest.mark.skipif(find_spec("realtabformer") is not None, reason="it is installed beside kilowait here")
+def test_without_realtabformer_one_is_told_how_to_get_it():
+    with pytest.raises(InputError, match=r"has no library realtabformer.*\(MIT\).*pip install realtabformer"):
+        fit_generator(log(), "realtabformer")
+
+
+def test_nothing_is_opened_without_trust(folder):
+    words = "holds a pickle of sdv:TVAE, and opening it runs what code is in it; .* --trust PYTHON"
+    with pytest.raises(InputError, match=words):
+        load_generator(folder)
+    assert "runs what code is in it" in json.loads((folder / "card.json").read_text())["warning"]
+
+
+def test_what_a_card_names_is_not_run(folder, tmp_path):
+    """Whoever writes a folder must not choose the program that opens it."""
+    planted = tmp_path / "planted"
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    planted.chmod(0o755)
+    card = json.loads((folder / "card.json").read_text())
+    card["settings"]["python"] = str(planted)
+    (folder / "card.json").write_text(json.dumps(card))
+    opened = load_generator(folder, trust=sys.executable)
+    assert opened.settings == SdvSettings(python=sys.executable, epochs=7)
+    with pytest.raises(InputError, match=sys.executable):
+        opened.sample(10)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_kept_comes_back(folder, tmp_path):
+    opened = load_generator(folder, trust=sys.executable)
+    opened.save(tmp_path / "again")
+    with np.load(folder / "state.npz") as one, np.load(tmp_path / "again" / "state.npz") as other:
+        assert one.files == other.files
+        assert all(np.array_equal(one[name], other[name]) for name in one.files)
+    assert opened._model == _packed(tmp_path / "model")
+
+
+def test_a_truncated_state(folder):
+    state = folder / "state.npz"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"state.npz is damaged or missing"):
+        load_generator(folder, trust=sys.executable)
+
+
+def test_settings():
+    assert settings_of("sdv:CTGAN") == {"python": "", "epochs": 300, "batch_size": 500}
+    with pytest.raises(UnknownNameError, match="unknown generator 'sdv:tvae'; .* known: .*sdv:TVAE"):
+        fit_generator(log(), "sdv:tvae")
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "words"),
+    [
+        ("sdv:CTGAN", {"epochs": 0}, "epochs is 0; it must be at least 1"),
+        ("sdv:CTGAN", {"batch_size": 25}, "batch_size is 25; it must be a multiple of 10"),
+        ("sdv:CTGAN", {"epochs": "many"}, "epochs of the generator sdv:CTGAN is 'many'; it must be a number"),
+        ("sdv:CTGAN", {"python": 3}, "python of the generator sdv:CTGAN is 3; it must be words"),
+        ("bootstrap", {"days": "seven"}, "days of the generator bootstrap is 'seven'; it must be a number"),
+        ("realtabformer", {"n_critic": -1}, "n_critic is -1; it must be at least 0"),
+        ("realtabformer", {"width": 100}, "width is 100; it must be a multiple of heads, which is 12"),
+    ],
+)
+def test_settings_that_cannot_be(model, setting, words):
+    with pytest.raises(InputError, match=words):
+        fit_generator(log(), model, **setting)

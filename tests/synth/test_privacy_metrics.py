@@ -1,0 +1,95 @@
+"""Privacy measures: a planted copy is caught, fresh jobs of the same kind are not accused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.synth.privacy_metrics import anonymity, anonymity_by_k, leaks
+from tests.synth.test_generator import log
+
+SEEN, HELD_OUT, FRESH = (log(800, seed=seed) for seed in (0, 1, 2))
+
+
+def test_fresh_jobs_are_not_accused():
+    found = leaks(FRESH, SEEN, HELD_OUT)
+    assert found.nearer_to_seen == pytest.approx(0.5, abs=0.05)
+    assert found.membership_advantage < 0.08
+    assert found.membership_auc == pytest.approx(0.5, abs=0.05)
+    assert found.copies == pytest.approx(found.copies_of_held_out, abs=0.03)
+    assert found.copied_pairs < 0.02
+    assert found.given_away == ()
+
+
+def test_a_planted_copy_is_caught():
+    found = leaks(SEEN.with_columns(submit_s=SEEN["submit_s"] + 7 * 86400), SEEN, HELD_OUT)
+    assert found.copies == 1 and found.copied_pairs == 1
+    assert found.copies_of_held_out < 0.3 and found.copied_pairs_of_held_out < 0.05
+    assert found.nearer_to_seen > 0.85
+    assert found.membership_advantage > 0.8 and found.membership_auc > 0.9
+    assert found.closest_seen == 0 < found.closest_held_out
+    assert found.given_away == ("copies", "copied_pairs", "nearer_to_seen", "membership_advantage")
+
+
+def test_a_copy_that_was_blurred_is_caught():
+    """No job is equal, all are near: who counts copies alone is deceived."""
+    rng = np.random.default_rng(0)
+    blurred = SEEN.with_columns(runtime_s=SEEN["runtime_s"] + rng.choice([-1.0, 1.0], len(SEEN)))
+    found = leaks(blurred.with_columns(runtime_s=np.maximum(blurred["runtime_s"], 0.5)), SEEN, HELD_OUT)
+    assert found.copies < 0.5
+    assert found.nearer_to_seen > 0.7 and found.membership_auc > 0.8
+
+
+def test_part_of_a_copy_is_seen_as_such():
+    rows = {name: FRESH[name].copy() for name in FRESH.columns if name != "job_id"}
+    for name in rows:
+        if name != "submit_s":
+            rows[name][::3] = SEEN[name][::3]
+    found = leaks(FRESH.with_columns(**rows), SEEN, HELD_OUT)
+    fresh = leaks(FRESH, SEEN, HELD_OUT)
+    assert found.copies == pytest.approx(1 / 3 + fresh.copies * 2 / 3, abs=0.03)
+    assert 0.15 < found.membership_advantage < 0.5
+
+
+def test_a_copy_is_caught_whatever_the_numbers_of_queues():
+    turned = JobTable(
+        labels={**SEEN.labels, "queue": ("long", "short")},
+        **{name: 1 - SEEN[name] if name == "queue" else SEEN[name] for name in SEEN.columns},
+    )
+    assert leaks(turned, SEEN, HELD_OUT).copies == 1
+
+
+def test_too_few_jobs():
+    with pytest.raises(InputError, match="20 jobs are too few to compare workloads by; it takes at least 50"):
+        leaks(log(20), SEEN, HELD_OUT)
+
+
+class TestAnonymity:
+    def test_counts_users_not_jobs(self):
+        table = JobTable(
+            job_id=np.arange(6),
+            submit_s=np.arange(6),
+            runtime_s=[1] * 6,
+            nodes=[4, 4, 4, 8, 8, 8],
+            user=[1, 2, 3, 1, 1, 1],
+        )
+        found = anonymity(table, known=["nodes"], k=3)
+        assert found.jobs_below == 0.5 and found.smallest == 1
+
+    def test_what_is_known_by_default(self):
+        assert anonymity(SEEN).known == ("nodes", "gpus", "estimate_s", "queue", "hour")
+        assert anonymity(SEEN, known=["queue"]).jobs_below == 0
+
+    def test_for_several_k(self):
+        found = anonymity_by_k(SEEN, (2, 5))
+        assert found == {k: anonymity(SEEN, k=k).jobs_below for k in (2, 5)}
+
+    def test_errors(self):
+        with pytest.raises(
+            UnknownNameError, match="unknown column that may be known 'node'; did you mean 'nodes'"
+        ):
+            anonymity(SEEN, known=["node"])
+        with pytest.raises(InputError, match="k is 0; it must be at least 1"):
+            anonymity(SEEN, k=0)

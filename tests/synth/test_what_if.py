@@ -1,0 +1,333 @@
+"""What-ifs, alone and combined, and what cannot be, in words. That all generators have them is a law of theirs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kilowait.cluster import Cluster
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.synth import WhatIf, fit_generator, lublin, offered_load
+from kilowait.synth.log_schema import facts_of
+from kilowait.synth.what_if import Changes, new_sizes, parse_changes
+from tests.synth.test_generator import TABLES, log
+
+QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "menu": 4}}
+"""Settings with which fitting and drawing take a moment."""
+KINDS = ("bootstrap", "copula", "transformer")
+"""Copies, jobs apart from one another, users with habits: what-ifs know nothing of the others either."""
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Each generator, fitted once to a log whose machine is a third busy."""
+    return {name: fit_generator(log(), name, seed=3, **QUICK.get(name, {})) for name in KINDS}
+
+
+def work(table: JobTable) -> np.ndarray:
+    return table["nodes"] * table["runtime_s"]
+
+
+def a_day(table: JobTable, which: np.ndarray) -> float:
+    """Jobs a day."""
+    return which.sum() / np.ptp(table["submit_s"]) * 86400
+
+
+@pytest.mark.parametrize("name", KINDS)
+class TestKinds:
+    @pytest.mark.parametrize("load", [0.1, 0.9])
+    def test_the_load_is_met_and_hours_stay(self, fitted, name, load):
+        made = fitted[name].sample(500, seed=1, load=load)
+        assert len(made) == 500
+        assert offered_load(made, 64) == pytest.approx(load, rel=1e-3)
+        if name != "copula":  # which knows no hours
+            hours = made["submit_s"] // 3600 % 24
+            assert ((hours >= 7) & (hours < 19)).mean() > 0.95
+
+    def test_more_large_jobs_and_fewer_small_ones(self, fitted, name):
+        before = fitted[name].sample(days=120, seed=1)
+        after = fitted[name].sample(days=120, seed=1, mix={"nodes": {(1, 2): 0.5, 64: 2}})
+        for least, most, factor in ((1, 2, 0.5), (4, 16, 1.0), (64, 64, 2.0)):
+            rates = [
+                a_day(table, (table["nodes"] >= least) & (table["nodes"] <= most))
+                for table in (before, after)
+            ]
+            assert rates[1] / rates[0] == pytest.approx(factor, rel=0.15), (least, most)
+
+    def test_shares(self, fitted, name):
+        made = fitted[name].sample(2000, seed=1, mix={"nodes": {1: "50%", (2, 4): "10%"}})
+        assert (made["nodes"] == 1).mean() == pytest.approx(0.5, abs=0.03)
+        assert np.isin(made["nodes"], [2, 4]).mean() == pytest.approx(0.1, abs=0.02)
+
+    def test_a_queue_grows(self, fitted, name):
+        before, after = (
+            fitted[name].sample(days=120, seed=1, grow=grow) for grow in (None, {"queue": {"long": 3}})
+        )
+        rates = [[a_day(table, table["queue"] == queue) for queue in (0, 1)] for table in (before, after)]
+        assert rates[1][1] / rates[0][1] == pytest.approx(3, rel=0.2)
+        assert rates[1][0] / rates[0][0] == pytest.approx(1, rel=0.1)
+
+    def test_days_longer_than_the_log(self, fitted, name):
+        real, made = log(), fitted[name].sample(days=200, seed=4)
+        assert 190 < np.ptp(made["submit_s"]) / 86400 <= 200
+        assert made["submit_s"].min() >= real["submit_s"].min()
+        assert len(made) / 200 == pytest.approx(len(real) / 40, rel=0.15)
+
+    def test_another_machine(self, fitted, name):
+        same_machine, made = (fitted[name].sample(800, seed=1, nodes=nodes) for nodes in (64, 256))
+        assert made.meta["max_procs"] == 256
+        assert set(made["nodes"].tolist()) <= {1, 2, 8, 32, 256} and made["nodes"].max() == 256
+        assert offered_load(made, 256) == pytest.approx(offered_load(same_machine, 64), rel=0.1)
+        assert (made["gpus"] % made["nodes"] == 0).mean() > 0.5
+        known = np.isfinite(made["energy_j"]) & (work(made) > 0)
+        if name != "copula":  # which ties energy to sizes by rank only
+            assert 290 < np.median(made["energy_j"][known] / work(made)[known]) < 320
+
+    def test_parts_are_the_whole(self, fitted, name):
+        what = WhatIf(load=0.3, mix={"nodes": {64: 2}}, grow={"user": {1: 0.5}})
+        parts = list(fitted[name].tables(200, seed=5, conditions={"hour": (8, 16)}, what_if=what))
+        whole = fitted[name].sample(
+            200, seed=5, conditions={"hour": (8, 16)}, load=0.3, mix=what.mix, grow=what.grow
+        )
+        assert sum(map(len, parts)) == 200
+        for column in ("job_id", "submit_s", "nodes", "runtime_s", "user"):
+            assert np.array_equal(np.concatenate([part[column] for part in parts]), whole[column])
+
+    def test_all_at_once(self, fitted, name):
+        made = fitted[name].sample(
+            days=14,
+            seed=2,
+            conditions={"queue": "short"},
+            load=0.2,
+            mix={"nodes": {(1, 2): 2}},
+            grow={"user": {1: 0}},
+            nodes=128,
+        )
+        assert offered_load(made, 128) == pytest.approx(0.2, rel=1e-3)
+        assert set(made["queue"].tolist()) == {0} and made["nodes"].max() == 128
+        assert 11 < np.ptp(made["submit_s"]) / 86400 < 15
+
+
+class TestWhoGrows:
+    def test_ranks_are_by_volume(self):
+        real = log()
+        volume = np.bincount(real["user"], work(real))
+        made = fit_generator(real, "bootstrap", names=True).sample(2000, grow={"user": {"anna3": 0}})
+        assert 3 not in made["user"] and 4 in made["user"]
+        ranked = fit_generator(real, "bootstrap")
+        before, after = (ranked.sample(days=400, grow=grow) for grow in (None, {"user": {1: 4}}))
+        largest = volume.max() / volume.sum()
+        gain = work(after).sum() / work(before).sum() - 1
+        assert gain == pytest.approx(3 * largest, rel=0.15)
+        assert (
+            gain > 1.15 * 3 * np.sort(volume)[-2] / volume.sum() or np.sort(volume)[-2] > 0.8 * volume.max()
+        )
+
+    def test_accounts_too(self):
+        made = fit_generator(log(), "bootstrap").sample(2000, grow={"account": {1: 0, 2: 0, 3: 0}})
+        assert len(set(made["account"].tolist())) == 1
+
+    @pytest.mark.parametrize(
+        ("grow", "words"),
+        [
+            ({"queue": {"lang": 2}}, "unknown queue 'lang'; did you mean 'long'"),
+            ({"user": {13: 2}}, r"growth user=13: names were not kept.* rank, 1 .* to 12; fit with names"),
+            ({"user": {"anna": 2}}, "growth user=anna: names were not kept"),
+            ({"nodes": {4: 2}}, r"unknown column that grows \(of others there is a mix\) 'nodes'"),
+            ({"queue": {"long": -1}}, "growth queue=long: the factor is -1; it must be a number, 0 or more"),
+            ({"queue": {"long": 1000}}, "this takes 1,000 workloads like the log's laid over one another"),
+        ],
+    )
+    def test_who_cannot(self, fitted, grow, words):
+        with pytest.raises((InputError, UnknownNameError), match=words):
+            fitted["bootstrap"].sample(10, grow=grow)
+
+    def test_named_ones(self):
+        generator = fit_generator(log(), "bootstrap", names=True)
+        with pytest.raises(UnknownNameError, match="unknown user 'ana3'; did you mean 'anna"):
+            generator.sample(10, grow={"user": {"ana3": 2}})
+        with pytest.raises(InputError, match="growth account=9: no job of the log is of that account"):
+            generator.sample(10, grow={"account": {9: 2}})
+
+    def test_a_log_without_people(self):
+        generator = fit_generator(lublin(200, 64, seed=1), "bootstrap")
+        if "user" not in generator.facts.columns:
+            with pytest.raises(InputError, match="growth user=1: the log has no column user"):
+                generator.sample(10, grow={"user": {1: 2}})
+        with pytest.raises(InputError, match="growth account=1: the log has no column account"):
+            generator.sample(10, grow={"account": {1: 2}})
+
+
+class TestLoads:
+    def test_too_high(self, fitted):
+        words = "a load of 3 is 3 times what the machine can do, so that the queue would grow without end; ask for 1.5"
+        with pytest.raises(InputError, match=words):
+            fitted["bootstrap"].sample(100, load=3)
+
+    def test_above_one_is_warned_of(self, fitted):
+        with pytest.warns(UserWarning, match=r"a load of 1.2 is more than the machine can do"):
+            made = fitted["bootstrap"].sample(400, load=1.2)
+        assert offered_load(made, 64) == pytest.approx(1.2, rel=1e-3)
+
+    def test_up_to_one_is_not(self, fitted):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted["bootstrap"].sample(100, load=1)
+
+    @pytest.mark.parametrize("load", [0, -1, float("nan")])
+    def test_none(self, fitted, load):
+        with pytest.raises(InputError, match="the load is .*; it must be a finite number above 0"):
+            fitted["bootstrap"].sample(100, load=load)
+
+    def test_of_one_job(self, fitted):
+        with pytest.raises(InputError, match=r"1 job\(s\) have no offered load"):
+            fitted["bootstrap"].sample(1, load=0.5)
+
+    def test_of_jobs_that_take_no_time(self):
+        generator = fit_generator(log(150, runtime_s=np.zeros(150)), "bootstrap")
+        with pytest.raises(InputError, match="no run time, so that their load is 0 at any pace"):
+            generator.sample(100, load=0.5)
+
+    def test_on_another_cluster(self, fitted):
+        made = fitted["bootstrap"].sample(500, load=0.6, cluster=Cluster.from_nodes(200))
+        assert offered_load(made, 200) == pytest.approx(0.6, rel=1e-3)
+
+    def test_in_gpus(self, fitted):
+        machine = Cluster.preset("gpu-mixed")
+        made = fitted["bootstrap"].sample(500, load=0.6, cluster=machine)
+        offered = (made["gpus"] * made["runtime_s"]).sum() / np.ptp(made["submit_s"])
+        gpus = sum(group.nodes * group.gpus for group in machine.groups)
+        assert offered / gpus == pytest.approx(0.6, rel=1e-3)
+        without = fit_generator(log(gpus=None), "bootstrap")
+        with pytest.raises(InputError, match="these jobs have no column 'gpus'"):
+            without.sample(500, load=0.6, cluster=machine)
+
+
+class TestMixes:
+    @pytest.mark.parametrize(
+        ("mix", "words"),
+        [
+            (
+                {"nodes": {(65, 128): 2}},
+                "mix nodes=65:128: no job of the log has that; its values are 1, 2, 4, 16, 64",
+            ),
+            ({"nods": {1: 2}}, "unknown mix 'nods'; did you mean 'nodes'"),
+            (
+                {"nodes": {1: "60%", 2: "60%"}},
+                "the shares of the mix come to 120%; they must be 100% at most",
+            ),
+            ({"nodes": {1: "60%", 2: 2}}, "shares of the mix are of one column, and of all its kinds"),
+            ({"nodes": {1: "60%"}, "queue": {"long": "10%"}}, "shares of the mix are of one column"),
+            ({"nodes": {1: "some%"}}, "mix nodes=1: the share is some%; write one from 0% to 100%"),
+            ({"nodes": {(1, 64): "50%"}}, "the shares of the mix come to 50% and there are no other jobs"),
+            ({"nodes": {1: float("inf")}}, "mix nodes=1: the factor is inf"),
+            (
+                {"nodes": {(1, 64): 0}},
+                r"mix nodes=1:64: 0 of [\d,]+ drawn jobs meet them all, and 10 are asked",
+            ),
+        ],
+    )
+    def test_that_cannot_be(self, fitted, mix, words):
+        with pytest.raises((InputError, UnknownNameError), match=words):
+            fitted["bootstrap"].sample(10, mix=mix)
+
+    def test_of_kinds_that_conditions_leave_out(self, fitted):
+        with pytest.raises(InputError, match=r"mix nodes=64: none of [\d,]+ drawn jobs is like that"):
+            fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, mix={"nodes": {64: "10%"}})
+
+    def test_the_first_that_fits_counts(self):
+        changes = Changes(WhatIf(mix={"nodes": {1: 5, (1, 4): 0.5}}), facts_of(log()))
+        rows = {"submit_s": np.zeros(3), "nodes": np.array([1, 4, 16])}
+        assert changes.weights(None).of(rows).tolist() == [5, 0.5, 1]
+
+    def test_how_they_are_written(self):
+        assert parse_changes("nodes=1:4*.5, queue=a*2,b*3", "mix") == {
+            "nodes": {(1.0, 4.0): 0.5},
+            "queue": {"a": 2.0, "b": 3.0},
+        }
+        for text in ("nodes", "nodes=1:4", "1:4*2", "nodes=a:4*2", "nodes=1*x", "nodes=*2", "nodes=1=0.3"):
+            with pytest.raises(InputError, match="the mix has .*; write column=value"):
+                parse_changes(text, "mix")
+        with pytest.raises(InputError, match="the grow has 'queue'; write column=name"):
+            parse_changes("queue", "grow")
+
+
+class TestMachines:
+    @pytest.mark.parametrize("nodes", [0, -4, 1.5])
+    def test_too_small(self, fitted, nodes):
+        with pytest.raises(
+            InputError, match=r"the machine is to have .* nodes; it needs a whole number of at least 1"
+        ):
+            fitted["bootstrap"].sample(10, nodes=nodes)
+
+    def test_of_one_node(self, fitted):
+        assert set(fitted["bootstrap"].sample(50, nodes=1)["nodes"].tolist()) == {1}
+
+    def test_two_of_them(self, fitted):
+        with pytest.raises(InputError, match="a cluster and another number of nodes are given"):
+            fitted["bootstrap"].sample(10, nodes=128, cluster=Cluster.from_nodes(64))
+
+    @given(
+        st.sets(st.integers(1, 1024), min_size=1, max_size=40),
+        st.integers(1, 5000),
+        st.booleans(),
+    )
+    def test_sizes(self, sizes, new, serial):
+        seen = np.array(sorted({1, *sizes} if serial else sizes))
+        old = int(seen[-1])
+        scaled = new_sizes(seen, old, new)
+        assert scaled.min() >= 1 and scaled.max() <= new
+        assert scaled[-1] == new or old == 1 == seen[0]
+        if serial:
+            assert scaled[0] == 1 or old == 1
+        powers = (seen & (seen - 1) == 0) & (seen < old)
+        assert (scaled[powers] & (scaled[powers] - 1) == 0).all()
+        assert (np.diff(scaled[powers]) >= 0).all() and (np.diff(scaled[~powers]) >= 0).all()
+
+    def test_the_same_machine_changes_no_size(self, fitted):
+        assert new_sizes([1, 3, 7, 64], 64, 64).tolist() == [1, 3, 7, 64]
+
+
+class TestHorizons:
+    @pytest.mark.parametrize("days", [0, -1, float("nan"), float("inf")])
+    def test_none(self, fitted, days):
+        with pytest.raises(InputError, match="the number of days is .*; it must be above 0"):
+            fitted["bootstrap"].sample(days=days)
+
+    def test_one_of_both(self, fitted):
+        with pytest.raises(InputError, match="both of jobs and days are given"):
+            fitted["bootstrap"].sample(10, days=10)
+        with pytest.raises(InputError, match="neither of jobs and days are given"):
+            fitted["bootstrap"].sample()
+
+    def test_nothing_in_it(self, fitted):
+        with pytest.raises(
+            InputError, match=r"conditions hour=3: 0 of \d+ drawn jobs meet them all in 9 days"
+        ):
+            fitted["bootstrap"].sample(days=9, conditions={"hour": 3})
+
+    def test_a_year_of_a_month_is_not_twelve_copies(self, fitted):
+        month = log(400, submit_s=np.sort(log(400)["submit_s"] % (30 * 86400)))
+        generator = fit_generator(month, "transformer", passes=1, width=16, layers=1)
+        year = generator.sample(days=364, seed=1)
+        weekly = np.bincount((year["submit_s"] // (7 * 86400)).astype(int), minlength=52)
+        assert (weekly > 0).all()  # no hole where a turn ends
+        assert len(year) / 364 == pytest.approx(400 / 30, rel=0.15)
+        hours = year["submit_s"] // 3600 % 24
+        assert ((hours >= 7) & (hours < 19)).mean() > 0.95
+        jobs = np.stack([year[name] for name in ("user", "nodes", "estimate_s", "runtime_s")])
+        weeks = [jobs[:, year["submit_s"] // (7 * 86400) == week] for week in range(4, 52)]
+        assert len({week.tobytes() for week in weeks}) == 48
+        assert len(set(weekly[:26].tolist())) > 1
+
+
+def test_fewer_than_the_log_begins_at_its_first_submission(fitted):
+    for name in KINDS:
+        for seed in range(5):
+            made = fitted[name].sample(50, seed=seed)
+            assert made["submit_s"].min() >= log()["submit_s"].min(), name

@@ -1,0 +1,281 @@
+"""The log that is published: the same jobs, other names, and nothing that was not meant to go out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kilowait as kw
+from kilowait.errors import InputError
+from kilowait.evaluation.breakdown import by_class
+from kilowait.jobs import JobTable
+from kilowait.traces import read_trace
+from kilowait.traces.anonymize import (
+    Anonymized,
+    Key,
+    anonymize,
+    make_plan,
+    parse_coarsening,
+    parse_shift,
+    pseudonyms,
+    publish,
+    refuse_source,
+)
+
+KEY, OTHER = Key(bytes(range(32))), Key(bytes(range(1, 33)))
+WEEK = 7 * 86400.0
+SECRETS = (
+    "alice",
+    "bob",
+    "carol",
+    "astro",
+    "run_alice.sh",
+    "secret lab",
+    "alice@site.org",
+    "alice.swf",
+    "queue-of-nobody",
+)
+
+
+def log_of(count: int = 120, seed: int = 3, **meta: Any) -> JobTable:
+    """A busy log with everything in it that must not go out."""
+    made = kw.lublin(count, 32, load=0.95, seed=seed)
+    order = np.random.default_rng(seed)
+    ids = order.permutation(count) + 5000
+    after = np.full(count, -1)
+    after[count // 2] = ids[3]
+    return JobTable(
+        job_id=ids,
+        submit_s=np.floor(made["submit_s"] / 60) * 60,  # some at the same moment
+        runtime_s=made["runtime_s"],
+        estimate_s=made["runtime_s"] * 1.5 + 60,
+        nodes=made["nodes"],
+        user=order.integers(-1, 3, count),
+        account=order.integers(0, 3, count),
+        queue=order.integers(0, 2, count),
+        name=order.integers(0, 2, count),
+        after_id=after,
+        think_s=np.where(after >= 0, 7.0, 0.0),
+        labels={
+            "user": ("alice", "bob", "carol", "dave who is not here"),
+            "account": ("alice", "astro", "bio"),
+            "queue": ("fast", "slow", "queue-of-nobody"),
+            "name": ("run_alice.sh", "x"),
+        },
+        meta={
+            "max_procs": 32, "source": "alice.swf", "ledger": {"entries": ["alice"]},
+            "header": {"Installation": "secret lab", "Acknowledge": "alice@site.org", "StartTime": "Mon Jan 5 1970"},
+            "new_field": "alice", **meta,
+        },
+    )  # fmt: skip
+
+
+def made_of(jobs: JobTable, key: Key = KEY, **options: Any) -> Anonymized:
+    wishes = {
+        name: options.pop(name) for name in ("hashed", "keep", "drop", "coarsen", "shift") if name in options
+    }
+    return anonymize(jobs, key, make_plan(jobs, **wishes), **options)
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.swf"])
+def test_the_same_jobs_and_the_same_waits(tmp_path: Path, name: str) -> None:
+    """Reading it back and simulating gives what the log itself gives, up to the users' names."""
+    jobs = log_of().sorted()
+    made = made_of(jobs, numbers=name == "log.swf")
+    publish(made, tmp_path / name)
+    back = read_trace(tmp_path / name)
+    assert back["job_id"].tolist() == list(range(1, len(jobs) + 1))
+    for column in ("submit_s", "runtime_s", "estimate_s", "nodes", "think_s"):
+        assert np.array_equal(back[column], jobs[column]), column
+    after = int(np.flatnonzero(jobs["after_id"] >= 0)[0])
+    assert back["after_id"][after] == 1 + np.flatnonzero(jobs["job_id"] == jobs["after_id"][after])[0]
+    cluster = kw.Cluster.from_nodes(32)
+    logs = [kw.simulate(table, cluster, policy="fcfs", backfill="easy") for table in (jobs, back)]
+    assert np.array_equal(logs[0].jobs()["wait_s"], logs[1].jobs()["wait_s"])
+    assert logs[0].jobs()["wait_s"].max() > 0
+    rows = [by_class(log, "user") for log in logs]
+    assert [vars_without_label(row) for row in rows[0]] == [vars_without_label(row) for row in rows[1]]
+    assert kw.fairness(logs[0]) == kw.fairness(logs[1])
+    text = (tmp_path / name).read_bytes().decode("utf-8", "replace")
+    assert not [word for word in SECRETS if word in text]
+
+
+def vars_without_label(row: Any) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in ("jobs", "mean_wait_s", "mean_bsld", "max_wait_s", "node_h"))
+
+
+def test_nothing_goes_out_that_was_not_meant_to() -> None:
+    made = made_of(log_of(), keep=["header"])
+    assert set(made.jobs.meta) == {"max_procs", "header", "anonymized"}
+    assert set(made.jobs.meta["header"]) == {"Installation", "Acknowledge"}  # asked for; not its dates
+    assert set(made.jobs.labels) == {"user", "account", "queue"} and "name" not in made.jobs
+    assert made.jobs.labels["queue"] == ("fast", "slow")  # not the one that no job has
+    assert len(made.jobs.labels["user"]) == len(made.jobs.labels["account"]) == 3
+    done = made.jobs.meta["anonymized"]
+    assert done["hashed with a secret key"] == "user, account" and done["dropped"] == "name"
+    assert done["renumbered"] == "job_id, after_id"
+    assert KEY.secret.hex() not in json.dumps(dict(made.jobs.meta))
+
+
+def test_users_and_accounts_of_one_name_are_apart() -> None:
+    labels = made_of(log_of()).jobs.labels
+    assert not {word.partition("_")[2] for word in labels["user"]} & {
+        word.partition("_")[2] for word in labels["account"]
+    }
+    assert list(labels["user"]) == sorted(labels["user"])  # and not in the order of the names
+
+
+def test_unknown_users_stay_unknown_and_the_others_are_told_apart() -> None:
+    jobs = log_of().sorted()
+    for numbers in (False, True):
+        column = made_of(jobs, numbers=numbers).jobs["user"]
+        pairs = set(zip(jobs["user"].tolist(), column.tolist(), strict=True))
+        assert len(pairs) == 4 and (-1, -1) in pairs
+        assert len({new for _, new in pairs}) == 4
+
+
+def test_pseudonyms_join_files_and_depend_on_the_key() -> None:
+    june, july = made_of(log_of(seed=3)).jobs, made_of(log_of(seed=4)[:40]).jobs
+    assert set(july.labels["user"]) <= set(june.labels["user"])
+    assert set(june.labels["user"]) == set(pseudonyms(KEY, "user", ["alice", "bob", "carol"]))
+    assert not set(june.labels["user"]) & set(made_of(log_of(), OTHER).jobs.labels["user"])
+    numbered = [set(made_of(log_of(seed=s), numbers=True).jobs["user"].tolist()) - {-1} for s in (3, 4)]
+    assert numbered[0] == numbered[1]
+
+
+def test_numbers_and_words_of_one_user_are_one_user() -> None:
+    """User 7 of an SWF file is user "7" of a table of words."""
+    numbers = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[7])
+    words = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[0], labels={"user": ("7",)})
+    assert made_of(numbers).jobs.labels == made_of(words).jobs.labels
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+def dates(jobs: JobTable) -> Any:
+    return jobs.meta["unix_start_s"] + jobs["submit_s"]
+
+
+@pytest.mark.parametrize("zero", [0, 800_000_000])
+def test_shifts_move_dates_by_whole_weeks_and_stay_untold(zero: int) -> None:
+    """Whether the clock is Unix's or the log's own."""
+    jobs = log_of(unix_start_s=zero).sorted()
+    start = 1e9 if zero == 0 else 0.0
+    jobs = jobs.with_columns(submit_s=jobs["submit_s"] + start, begin_s=jobs["submit_s"] + start + 5)
+    made = made_of(jobs, shift=parse_shift("random")).jobs
+    moved = dates(made) - dates(jobs)
+    assert np.ptp(moved) == 0 and moved[0] == KEY.shift_s()
+    assert (made["begin_s"] - made["submit_s"] == 5).all()
+    if zero:
+        assert np.array_equal(made["submit_s"], jobs["submit_s"])  # else the first one would tell
+    assert str(int(KEY.shift_s())) not in json.dumps(dict(made.meta["anonymized"]))
+    assert made.meta["anonymized"]["kept, dates moved"] == "submit_s, begin_s"
+    later = made_of(jobs[60:], shift=parse_shift("random")).jobs
+    assert np.array_equal(dates(later), dates(made)[60:])
+    assert made_of(jobs, OTHER, shift=parse_shift("random")).jobs.meta != made.meta or zero == 0
+    by_hand = made_of(jobs, shift=parse_shift("-1w")).jobs
+    assert (dates(by_hand) - dates(jobs) == -WEEK).all()
+
+
+def test_shifts_that_cannot_be() -> None:
+    with pytest.raises(InputError, match="would move the first job before 1970; shift by less, or forward"):
+        made_of(log_of(unix_start_s=5), shift=-WEEK)
+    undated = made_of(log_of(), shift=WEEK)
+    assert not undated.plan.dated and np.array_equal(undated.jobs["submit_s"], log_of().sorted()["submit_s"])
+
+
+def test_submissions_that_fall_together_keep_their_order() -> None:
+    jobs = JobTable(job_id=[9, 2, 5], submit_s=[0, 10, 20], runtime_s=[1, 2, 3], nodes=[1, 1, 1])
+    made = made_of(jobs, coarsen=parse_coarsening("submit_s=1h")).jobs
+    assert made.order is None
+    assert made["submit_s"].tolist() == [0, 0, 0] and made["runtime_s"].tolist() == [1, 2, 3]
+
+
+# -- classes -------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 50), k=st.integers(1, 3))
+def test_after_suppression_no_class_is_below_k(seed: int, k: int) -> None:
+    jobs = log_of(60, seed)
+    quasi = ["nodes", "queue"]
+    made = made_of(jobs, k=k, quasi=quasi)
+    if made.check.below.all():
+        with pytest.raises(InputError, match=f"not one of 60 jobs is in a class of {k} users or more"):
+            made_of(jobs, k=k, quasi=quasi, enforce=True)
+        return
+    left = made_of(jobs, k=k, quasi=quasi, enforce=True)
+    assert len(left.jobs) == 60 - made.check.jobs_below == 60 - left.suppressed
+    again = anonymize(left.jobs, OTHER, make_plan(left.jobs), k=k, quasi=quasi)
+    assert again.check.jobs_below == 0
+    assert left.jobs["job_id"].tolist() == list(range(1, len(left.jobs) + 1))  # no gaps
+    if "after_id" in left.jobs:
+        assert set(left.jobs["after_id"].tolist()) <= {-1, *left.jobs["job_id"].tolist()}
+    assert f"{made.check.jobs_below} jobs" in left.jobs.meta["anonymized"]["suppressed"]
+
+
+def test_jobs_that_followed_a_suppressed_one_are_freed() -> None:
+    jobs = JobTable(
+        job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[1, 1, 1], nodes=[9, 1, 1], after_id=[-1, 1, 2],
+        think_s=[0, 4, 5],
+    )  # fmt: skip
+    left = made_of(jobs, k=2, quasi=["nodes"], enforce=True)
+    assert (left.suppressed, left.freed) == (1, 1)
+    assert left.jobs["after_id"].tolist() == [-1, 1] and left.jobs["think_s"].tolist() == [0, 5]
+
+
+def test_users_count_even_where_they_are_not_published() -> None:
+    assert made_of(log_of(), drop=["user"]).check.users == 3
+    assert made_of(log_of().with_columns(user=None)).check.counted_in == "jobs"
+
+
+def test_no_jobs() -> None:
+    with pytest.raises(InputError, match="the log has no jobs; there is nothing to publish"):
+        made_of(log_of()[:0])
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_the_plan_is_in_the_file_or_beside_it(tmp_path: Path) -> None:
+    made = made_of(log_of())
+    assert publish(made, tmp_path / "log.parquet") is None
+    assert read_trace(tmp_path / "log.parquet").meta["anonymized"] == made.jobs.meta["anonymized"]
+    assert publish(made, tmp_path / "log.swf") is None
+    notes = read_trace(tmp_path / "log.swf").meta["header"]["Note"]
+    assert "anonymized; hashed with a secret key: user, account" in notes and "dropped: name" in notes
+    for name, form in (("log.csv", None), ("log.json", "batsim")):
+        beside = publish(made, tmp_path / name, format=form)
+        assert beside == tmp_path / f"{name}.plan.json"
+        assert json.loads(beside.read_text())["anonymized"]["dropped"] == "name"
+
+
+def test_files_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a Batsim platform is a machine and holds no jobs"):
+        publish(made_of(log_of()), tmp_path / "log.xml")
+    with pytest.raises(InputError, match="is the log itself and would be replaced"):
+        refuse_source(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
+    (tmp_path / "log.csv.plan.json").mkdir()
+    with pytest.raises(InputError, match="cannot write .*plan.json"):
+        publish(made_of(log_of()), tmp_path / "log.csv")
+
+
+def test_a_real_log(data_dir: Path, tmp_path: Path) -> None:
+    """KTH-SP2 in two halves: the same users in both, and as many as there were."""
+    jobs = read_trace(data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz")
+    halves = []
+    for place, part in enumerate((jobs[:14000], jobs[14000:])):
+        path = tmp_path / f"{place}.swf.gz"
+        publish(made_of(part, shift=parse_shift("random"), numbers=True), path)
+        halves.append(read_trace(path))
+    users = [set(half["user"].tolist()) for half in halves]
+    before = [set(part["user"].tolist()) for part in (jobs[:14000], jobs[14000:])]
+    assert [len(found) for found in users] == [len(found) for found in before]
+    assert len(users[0] | users[1]) == 214 and len(users[0] & users[1]) == len(before[0] & before[1])
+    assert np.array_equal(np.concatenate([dates(half) for half in halves]), dates(jobs) + KEY.shift_s())

@@ -1,0 +1,166 @@
+"""Who can be told apart: counted again, plainly, on random tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kilowait.errors import InputError, UnknownNameError
+from kilowait.jobs import JobTable
+from kilowait.traces.anonymize import (
+    Key,
+    Plan,
+    anonymize,
+    check_classes,
+    make_plan,
+    parse_coarsening,
+)
+from kilowait.traces.anonymize.k_anonymity import (
+    choose_quasi,
+    coded,
+    counted,
+    known_of,
+)
+from kilowait.traces.anonymize.suggest import find_remedies
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> JobTable:
+    n = draw(st.integers(1, 40))
+
+    def column(most: int) -> list[int]:
+        return draw(st.lists(st.integers(0, most), min_size=n, max_size=n))
+
+    return JobTable(
+        job_id=np.arange(n),
+        submit_s=np.sort(column(20)) * 1800.0,
+        runtime_s=np.ones(n),
+        estimate_s=np.array(column(2)) * HOUR + 60,
+        nodes=np.array(column(3)) + 1,
+        queue=np.array(column(2)) - 1,
+        user=np.array(column(4)) - 1,
+    )
+
+
+@given(jobs=tables(), k=st.integers(1, 4))
+def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
+    members: dict[tuple[float, ...], list[int]] = defaultdict(list)
+    for row in range(len(jobs)):
+        members[jobs["nodes"][row], jobs["queue"][row], jobs["submit_s"][row] // HOUR].append(row)
+    user = jobs["user"].tolist()
+    has_users = any(name >= 0 for name in user)
+    people = {kind: len({user[row] for row in rows} if has_users else rows) for kind, rows in members.items()}
+    below = {row for kind, rows in members.items() if people[kind] < k for row in rows}
+    alone = {row for kind, rows in members.items() if people[kind] == 1 for row in rows}
+    check = check_classes(jobs, jobs["user"], k, ["nodes", "queue", "hour"])
+    assert check.classes == len(members) and check.classes_below == sum(p < k for p in people.values())
+    assert np.flatnonzero(check.below).tolist() == sorted(below) and check.jobs_below == len(below)
+    assert check.users_below == len({user[row] for row in below} - {-1})
+    assert check.users_alone == len({user[row] for row in alone} - {-1})
+    assert check.jobs_alone == len(alone) and check.has_users == has_users
+    sizes = sorted((people[kind], len(members[kind])) for kind in members)[:5]
+    assert [(c.people, c.jobs) for c in check.smallest] == [pair for pair in sizes if pair[0] < k]
+
+
+@settings(max_examples=40)
+@given(
+    jobs=tables(),
+    k=st.integers(2, 4),
+    moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
+)
+def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: list[str]) -> None:
+    quasi = ["nodes", "estimate_s", "queue", *moments]
+    check = check_classes(jobs, jobs["user"], k, quasi)
+    done: dict[str, str] = {}
+    dropped: list[str] = []
+    for remedy in find_remedies(jobs, jobs["user"], check, make_plan(jobs)):
+        if remedy.step is None:
+            dropped.append(remedy.column)
+        else:
+            done[remedy.column] = remedy.step
+        steps = parse_coarsening(",".join(f"{c}={s}" for c, s in done.items())) if done else None
+        left = [name for name in quasi if name not in dropped]
+        made = anonymize(jobs, KEY, make_plan(jobs, drop=dropped, coarsen=steps), k=k, quasi=left)
+        assert (made.check.jobs_below, made.check.users_below) == (remedy.jobs_below, remedy.users_below)
+
+
+def test_more_kinds_than_one_number_holds() -> None:
+    rows = np.arange(3000)
+    many = coded(rows)
+    class_of, size, people = counted([many] * 8, rows // 2)
+    assert class_of.tolist() == rows.tolist() and (size == 1).all() and (people == 1).all()
+
+
+KEY = Key(bytes(range(32)))
+JOBS = JobTable(
+    job_id=[1, 2, 3, 4], submit_s=[0, 10, 7200, 7300], runtime_s=[1, 1, 1, 1], estimate_s=[60, 60, 60, 60],
+    nodes=[4, 4, 2, 2], user=[5, 5, 5, 6], name=[1, 1, 1, 1],
+)  # fmt: skip
+
+
+def test_jobs_of_one_user_do_not_hide_that_user() -> None:
+    check = check_classes(JOBS, JOBS["user"], 2, ["nodes"])
+    assert (check.classes, check.jobs_below, check.users_below, check.users_alone) == (2, 2, 1, 1)
+    assert check.smallest[0].known == ("4",) and check.smallest[0].jobs == 2 and check.smallest[0].people == 1
+    assert check.counted_in == "users"
+    nobody = check_classes(JOBS, np.full(4, -1), 2, ["nodes"])
+    assert (nobody.jobs_below, nobody.users, nobody.counted_in) == (0, 0, "jobs")
+    with pytest.raises(
+        InputError, match="2 of 4 jobs are in 1 classes of fewer than 2 users; coarsen or drop"
+    ):
+        check.refuse()
+    nobody.refuse()
+
+
+def test_what_is_known_of_a_moment() -> None:
+    jobs = JobTable(  # Monday, 5 January 1970, 01:00 and a week and an hour later
+        job_id=[1, 2], submit_s=[HOUR, 7 * DAY + 2 * HOUR], runtime_s=[1, 1], nodes=[1, 1],
+        meta={"unix_start_s": 4 * DAY},
+    )  # fmt: skip
+    assert known_of(jobs, "weekday").tolist() == [0, 0]
+    assert known_of(jobs, "hour_of_day").tolist() == [1, 2]
+    assert known_of(jobs, "day").tolist() == [4, 11]
+    assert np.diff(known_of(jobs, "week")).tolist() == [1]
+    every = ["weekday", "hour_of_day", "hour", "day", "estimate_s"]
+    known = check_classes(jobs, jobs.column("user"), 2, every).smallest[0].known
+    assert known == ("Monday", "1 h", "1970-01-05 01 h", "1970-01-05", "1 s")
+    assert check_classes(JOBS, JOBS["user"], 2, ["hour"]).smallest[0].known == ("hour 0",)
+
+
+def test_quasi_identifiers() -> None:
+    plan = make_plan(JOBS)
+    assert choose_quasi(plan, JOBS, None) == ("nodes", "estimate_s", "hour")
+    assert choose_quasi(plan, JOBS, ["day", "nodes", "day"]) == ("day", "nodes")
+    for names, words in (
+        (["user"], "user is no quasi-identifier"),
+        (["gpus"], "the quasi-identifier gpus is not in this log; it has job_id, submit_s"),
+        (["name"], "the quasi-identifier name is dropped, so nobody can use it"),
+        ([], "there is not one quasi-identifier"),
+    ):
+        with pytest.raises(InputError, match=words):
+            choose_quasi(plan, JOBS, names)
+    with pytest.raises(UnknownNameError, match="unknown quasi-identifier 'node'; did you mean 'nodes'"):
+        choose_quasi(plan, JOBS, ["node"])
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_k_below_one(k: int) -> None:
+    with pytest.raises(InputError, match=f"k is {k}; it must be at least 1, and 5 is usual"):
+        check_classes(JOBS, JOBS["user"], k, ["nodes"])
+
+
+def test_no_remedy_is_finer_than_what_is_done() -> None:
+    steps = parse_coarsening("nodes=pow2,estimate_s=6h,submit_s=1d")
+    plan: Plan = make_plan(JOBS, coarsen=steps)
+    made = anonymize(JOBS, KEY, plan, k=9)
+    assert {(r.column, r.step) for r in made.remedies} <= {
+        ("estimate_s", "1d"),
+        ("estimate_s", "7d"),
+        ("submit_s", "7d"),
+    }

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+from kilowait.errors import InputError
+from kilowait.traces.anonymize.pseudonyms import (
+    Key,
+    keep_apart,
+    key_for,
+    pseudonym_numbers,
+    pseudonyms,
+)
+
+KEY = Key(bytes(range(32)))
+NAMES = [f"user{number:04}" for number in range(3000)]
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    key = Key.fresh()
+    key.save(tmp_path / "site.key")
+    assert (tmp_path / "site.key").stat().st_mode & 0o777 == 0o600
+    assert Key.read(tmp_path / "site.key") == key
+    assert len(key.secret) == 32 and Key.fresh() != key
+    assert key.secret.hex() not in repr(key) and str(key.secret) not in repr(key)
+
+
+def test_a_key_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "site.key"
+    KEY.save(path)
+    with pytest.raises(InputError, match="is there already.*leave out --new-key"):
+        Key.fresh().save(path)
+    with pytest.raises(InputError, match="is there already"):
+        key_for(path, tmp_path / "public" / "log.csv", new=True)
+    assert Key.read(path) == KEY
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "the key has 0 bytes; fewer than 32 can be guessed"),
+        ("00" * 31, "the key has 31 bytes"),
+        (
+            "correct horse battery staple",
+            "does not hold a key, 64 hexadecimal digits; make one with --new-key",
+        ),
+        ("0" * 65, "does not hold a key"),
+    ],
+)
+def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "bad.key"
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(InputError, match=words):
+        Key.read(path)
+
+
+def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no key file .*; make one with --new-key"):
+        Key.read(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot read the key file"):
+        Key.read(tmp_path)
+    with pytest.raises(InputError, match="cannot write the key file"):
+        KEY.save(tmp_path / "no" / "site.key")
+    path = tmp_path / "site.key"
+    KEY.save(path)
+    path.chmod(0o644)
+    with pytest.raises(
+        InputError, match=r"open to everybody on this system \(mode 0644\); close it: chmod 600"
+    ):
+        Key.read(path)
+    path.chmod(0o640)  # a group of administrators may share one
+    assert Key.read(path) == KEY
+
+
+def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
+    (tmp_path / "public" / "deep").mkdir(parents=True)
+    out = tmp_path / "public" / "log.csv"
+    for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
+        with pytest.raises(InputError, match="the folder of what is published.*keep the key elsewhere"):
+            keep_apart(tmp_path / place, out)
+    KEY.save(tmp_path / "site.key")
+    keep_apart(tmp_path / "site.key", out)
+    (tmp_path / "public" / "link.key").symlink_to(tmp_path / "site.key")
+    with pytest.raises(InputError, match="keep the key elsewhere"):
+        keep_apart(tmp_path / "public" / "link.key", out)
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "public")
+    with pytest.raises(InputError, match="keep the key elsewhere"):
+        keep_apart(tmp_path / "elsewhere" / "site.key", out)
+
+
+def test_which_key(tmp_path: Path) -> None:
+    out = tmp_path / "public" / "log.csv"
+    with pytest.raises(InputError, match="pseudonyms need a key; name its file with --key"):
+        key_for(None, out)
+    with pytest.raises(InputError, match="pseudonyms need a key"):
+        key_for(None, None, new=True)
+    with pytest.raises(InputError, match="name that with --out"):
+        key_for(tmp_path / "site.key", None, new=True)
+    made = key_for(tmp_path / "site.key", out, new=True)
+    assert not (tmp_path / "site.key").exists()  # nothing is left behind where something else fails
+    made.save(tmp_path / "site.key")
+    assert key_for(tmp_path / "site.key", out) == made
+    assert key_for(None, None) != made
+
+
+def test_pseudonyms_are_hmac_of_column_and_name() -> None:
+    expected = hmac.new(bytes(range(32)), b"kilowait/1\0user\0ann", hashlib.sha256).hexdigest()
+    assert pseudonyms(KEY, "user", ["ann"]) == [f"user_{expected[:12]}"]
+
+
+def test_same_key_same_pseudonyms_other_key_others() -> None:
+    once = pseudonyms(KEY, "user", NAMES)
+    assert pseudonyms(Key(bytes(range(32))), "user", NAMES[::-1])[::-1] == once
+    other = Key(bytes(range(1, 33)))
+    assert not set(once) & set(pseudonyms(other, "user", NAMES))
+    assert set(pseudonym_numbers(KEY, "user", NAMES)) != set(pseudonym_numbers(other, "user", NAMES))
+    digits = {name.rpartition("_")[2] for name in once}
+    assert not digits & {name.rpartition("_")[2] for name in pseudonyms(KEY, "account", NAMES)}
+
+
+def test_a_dictionary_of_names_without_the_key_finds_nobody() -> None:
+    """Whoever knows all user names but not the key cannot find one by hashing them."""
+    published = {name.rpartition("_")[2] for name in pseudonyms(KEY, "user", NAMES)}
+    guesses = (b"", b"user\0", b"kilowait/1\0user\0")
+    for name in NAMES:
+        for start in guesses:
+            message = start + name.encode()
+            for found in (
+                hashlib.sha256(message).hexdigest(),
+                hashlib.md5(message).hexdigest(),
+                hmac.new(b"", message, hashlib.sha256).hexdigest(),
+                hmac.new(b"kilowait", message, hashlib.sha256).hexdigest(),
+            ):
+                assert found[:12] not in published
+
+
+def test_collisions_are_errors() -> None:
+    with pytest.raises(
+        InputError, match=r"user 'user\d+' and 'user\d+' both become user_\w: 1 hexadecimal digits"
+    ):
+        pseudonyms(KEY, "user", NAMES[:20], digits=1)
+    with pytest.raises(
+        InputError, match="both become .*numbers up to 10 are too few here; write Parquet or CSV"
+    ):
+        pseudonym_numbers(KEY, "user", NAMES[:20], most=10)
+    assert len(set(pseudonym_numbers(KEY, "user", NAMES))) == len(NAMES)
+    assert all(1 <= number < 2**31 - 1 for number in pseudonym_numbers(KEY, "user", NAMES))
+
+
+def test_the_shift_belongs_to_the_key() -> None:
+    shifts = {Key(bytes([number]) * 32).shift_s() for number in range(50)}
+    assert len(shifts) > 40
+    assert all(shift % (7 * 86400) == 0 and 0 < shift <= 520 * 7 * 86400 for shift in shifts)
+    assert KEY.shift_s() == Key(bytes(range(32))).shift_s()
