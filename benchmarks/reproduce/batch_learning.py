@@ -36,14 +36,14 @@ from kilowait.agents.evolution.objectives import mean_bsld
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison import (
-    Scores,
+    PolicyScores,
     Windows,
     cut_windows,
     split,
 )
-from kilowait.evaluation.comparison import judge as judged_scores
-from kilowait.experiments.scenario import Scenario, prepared, resolve_policy
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.evaluation.comparison import test_pairs as judged_scores
+from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.jobs import JobTable
 
 __all__ = ["judge", "results", "text", "train"]
@@ -83,7 +83,7 @@ STEPS = {"ppo": 2_000_000, "d3qn": 200_000, "sac": 200_000}
 @cache
 def workload(path: str) -> tuple[JobTable, Cluster]:
     """A log as kilowait reads it, and its machine."""
-    found, machine, _ = prepared(Scenario(trace=path))
+    found, machine, _ = prepare_scenario(Scenario(trace=path))
     return found.jobs.sorted(), machine
 
 
@@ -105,7 +105,7 @@ def train(
         agent.save(stem.with_name(stem.name + ".json"))
         return agent, time.perf_counter() - began
     settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
-    how = Learning(
+    how = RLTraining(
         **{
             **RECIPE,
             "algo": algo,
@@ -210,7 +210,7 @@ def _compared(folder: Path, log: str, jobs: JobTable) -> dict[str, Any]:
         }
     cut = windows_of(jobs)
     verdicts = judged_scores(
-        Scores("mean_bsld", tuple(values), np.array(list(values.values())), overlap=cut.overlap), seed=0
+        PolicyScores("mean_bsld", tuple(values), np.array(list(values.values())), overlap=cut.overlap), seed=0
     )
     rows = {}
     for name, row in values.items():

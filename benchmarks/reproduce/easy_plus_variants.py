@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import SCORE
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.jobs import JobTable
 from kilowait.policies import priority
 from kilowait.policies.compile import compiled_score
@@ -35,16 +35,16 @@ class Reading(NamedTuple):
     variant: str = ""
     """Of the set-up, see `tsafrir.VARIANTS`."""
 
-    def rule(self, name: str) -> Rule:
+    def rule(self, name: str) -> PriorityPolicy:
         """EASY+ or EASY++ so read."""
-        shortest = Rule("sjf", compiled_score(priority.sjf), moving=self.renewed)
-        return Rule(
+        shortest = PriorityPolicy("sjf", compiled_score(priority.sjf), time_dependent=self.renewed)
+        return PriorityPolicy(
             name,
-            signed_kernel(_last_two, SCORE),
-            moving=self.renewed,
-            remembers=True,
+            compile_entry(_last_two, SCORE),
+            time_dependent=self.renewed,
+            observes_jobs=True,
             predicts=True,
-            outlived=self.outlived,
+            overrun=self.outlived,
             backfill_order=shortest if name == "EASY++" else None,
             prepare=self._nobody_yet,
         )

@@ -37,7 +37,7 @@ from kilowait.evaluation.comparison.bootstrap import ratio_interval
 from kilowait.experiments.evaluate_gpu import RIVALS, played
 from kilowait.experiments.gpu_settings import run_speeds
 from kilowait.experiments.train_gpu import GpuSearch, search_on_gpus
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth import gpu_workload
@@ -122,7 +122,7 @@ def train(
         agent, _ = search_on_gpus(workload(load, jobs), cluster, how, trace=f"load {load}")
         return agent.save(stem.with_name(stem.name + ".json"))
     settings = {**SMALL_STEPS[algo], "checkpoint_every": NEVER, **changed.pop("settings", {})}
-    learning = Learning(
+    learning = RLTraining(
         **{
             **RECIPE,
             "algo": algo,

@@ -25,8 +25,8 @@ import kilowait as kw
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.prediction_accuracy import LEAST_W, LOGS
 from benchmarks.reproduce.text_tables import table
-from kilowait.energy.accounting import account
-from kilowait.energy.controls import exceeded, pull
+from kilowait.energy.accounting import account_energy
+from kilowait.energy.controls import exceeded, resolve_controls
 from kilowait.energy.power import (
     Component,
     ConstantPue,
@@ -104,10 +104,10 @@ def power_model(jobs: JobTable) -> PowerModel:
 
 def replayed(jobs: JobTable, machine: kw.Cluster, model: PowerModel, levers: str) -> dict[str, float]:
     """One replay under a budget: waits, and what it drew above."""
-    pulled = pull(levers, jobs, machine, model)
+    pulled = resolve_controls(levers, jobs, machine, model)
     log = kw.simulate(pulled.jobs, machine, "fcfs", "easy", levers=pulled.levers)
     found = kw.metrics(log)
-    spent = account(log, machine, model, tables=pulled.tables)
+    spent = account_energy(log, machine, model, tables=pulled.tables)
     told = {name: float(found[name]) for name in ("mean_wait_s", "p95_wait_s", "mean_bsld")}
     told |= {"mean_w": spent.mean_it_w, "peak_w": spent.peak_it_w}
     return told | ({} if pulled.budget_w is None else asdict(exceeded(spent, pulled.budget_w)))

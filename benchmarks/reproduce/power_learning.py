@@ -17,22 +17,22 @@ import numpy as np
 
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.text_tables import table
-from kilowait.agents.linear_power.train import Sla, train_steered
+from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
 from kilowait.cluster import Cluster
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.experiments.evaluate_power import (
     Rows,
     beyond,
     front,
     gathered,
-    hand_written,
+    hand_tuned_baselines,
     lever_grid,
     run_on,
     tuned,
 )
 from kilowait.experiments.inputs import brought_to_load
 from kilowait.experiments.power import PowerSettings, meter_for
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 from kilowait.units import format_span
@@ -97,13 +97,13 @@ def judged(
     first, second = int(TRAIN * len(jobs)), int(VALIDATION * len(jobs))
     past, chosen_on, later = jobs[:first], jobs[first:second], jobs[second:]
     sets = lever_grid(meter.model, cluster.nodes) if sets is None else sets
-    plain = hand_written(_windows(past, window_jobs), cluster, meter, rules, ["none"])
+    plain = hand_tuned_baselines(_windows(past, window_jobs), cluster, meter, rules, ["none"])
     order = sorted(plain, key=lambda name: plain[name]["slowdown"].mean())
     rules = tuple(name.partition(",")[0] for name in order[:KEPT])
     rule = rules[0]
     say(f"best without levers on the training jobs: {', '.join(rules)}; {len(sets) * len(rules):,} by hand")
-    hands = hand_written(_windows(later, window_jobs), cluster, meter, rules, sets)
-    before = hand_written(_windows(chosen_on, window_jobs), cluster, meter, rules, sets)
+    hands = hand_tuned_baselines(_windows(later, window_jobs), cluster, meter, rules, sets)
+    before = hand_tuned_baselines(_windows(chosen_on, window_jobs), cluster, meter, rules, sets)
     found: dict[str, Any] = {
         "rule": rule,
         "windows": len(_windows(later, window_jobs)),
@@ -121,15 +121,15 @@ def judged(
                 past,
                 chosen_on,
                 cluster,
-                Power(meter.model, levers=levers),
+                PowerConfig(meter.model, levers=levers),
                 seed=seed,
-                sla=Sla(promise, rule),
+                sla=SlowdownLimit(promise, rule),
                 generations=generations,
                 population=POPULATION,
                 windows=WINDOWS,
                 window_jobs=window_jobs,
             )
-            agent = agent.powered(Power(meter.model, levers=levers))
+            agent = agent.bind_power(PowerConfig(meter.model, levers=levers))
             rows = _tried(agent, _windows(later, window_jobs), cluster, meter, levers)
             lies, to_tuned = beyond(rows, hands), beyond(rows, {own: hands[own]})
             agents.append(
@@ -210,7 +210,7 @@ def _windows(jobs: JobTable, window_jobs: int) -> list[JobTable]:
     return [jobs[at : at + window_jobs] for at in range(0, len(jobs) - window_jobs + 1, window_jobs)]
 
 
-def _tried(agent: Any, windows: list[JobTable], cluster: Cluster, meter: Meter, levers: str) -> Rows:
+def _tried(agent: Any, windows: list[JobTable], cluster: Cluster, meter: PowerContext, levers: str) -> Rows:
     return gathered([run_on(jobs, cluster, meter, agent, "easy", levers) for jobs in windows])
 
 

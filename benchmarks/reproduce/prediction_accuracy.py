@@ -16,7 +16,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
 from kilowait.experiments.evaluate_predictors import foresight, world_of
 from kilowait.predict.dataset import case_of
-from kilowait.predict.models import USUAL, Model
+from kilowait.predict.models import USUAL, PredictionModel
 from kilowait.predict.targets import target_of
 from kilowait.predict.walk_forward import Refit
 from kilowait.traces import read_trace
@@ -72,12 +72,12 @@ def judged(
     asked = target_of(target, jobs, world, **({"least_w": LEAST_W} if target == "power" else {}))
     say(f"{name}, {target}, {len(jobs):,} jobs: {'; '.join((world.name, *notes))}")
 
-    def heard(model: Model, refit: Refit) -> None:
+    def heard(model: PredictionModel, refit: Refit) -> None:
         if refit.number == refit.of:
             say(f"  {model.text}: fitted {refit.of} times")
 
     case = case_of(jobs, world, log.nodes, asked)
-    return foresight(case, [Model.of(model) for model in models], progress=heard).to_dict()
+    return foresight(case, [PredictionModel.of(model) for model in models], progress=heard).to_dict()
 
 
 def text(found: dict[str, Any]) -> str:

@@ -35,8 +35,8 @@ from kilowait.agents.evolution.objectives import mean_bsld
 from kilowait.agents.linear_batch.agent import load_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
-from kilowait.evaluation.comparison import Scores, split
-from kilowait.evaluation.comparison import judge as judged_scores
+from kilowait.evaluation.comparison import PolicyScores, split
+from kilowait.evaluation.comparison import test_pairs as judged_scores
 from kilowait.experiments.predict_runtimes import foreseen, with_requests
 from kilowait.jobs import JobTable
 
@@ -115,7 +115,7 @@ def result(path: str, found: dict[str, Any]) -> dict[str, Any]:
     named = [name for name in values if not name.endswith(", perfect") or name == knowing]
     cut = windows_of(workload(path)[0])
     verdicts = judged_scores(
-        Scores("mean_bsld", tuple(named), np.array([values[name] for name in named]), overlap=cut.overlap),
+        PolicyScores("mean_bsld", tuple(named), np.array([values[name] for name in named]), overlap=cut.overlap),
         seed=0,
     )
     rows = {}

@@ -33,7 +33,7 @@ from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.jobs import JobTable
-from kilowait.predict.runtime import foresee
+from kilowait.predict.runtime import predict_runtimes
 from kilowait.rng import stream
 
 __all__ = ["played", "text"]
@@ -77,7 +77,7 @@ def told_of(path: str, most: int | None, kept: Path) -> dict[str, Floats]:
         kept.parent.mkdir(parents=True, exist_ok=True)
         jobs, machine = log_of(path, most)
         jobs = jobs[: round((WITHIN[1] + 0.05) * len(jobs))]
-        found = foresee(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
+        found = predict_runtimes(jobs, first_replay(jobs, machine), machine.nodes, threads=2)
         columns = {**found.columns(), **{f"{level:g}": found.quantile(level) for level in LEVELS}}
         np.savez_compressed(kept, allow_pickle=False, **columns)
     with np.load(kept) as file:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.reproduce.text_tables import table
-from kilowait.evaluation.comparison import Scores, Windows
-from kilowait.evaluation.comparison import judge as judged_scores
+from kilowait.evaluation.comparison import PolicyScores, Windows
+from kilowait.evaluation.comparison import test_pairs as judged_scores
 
 __all__ = ["LOST", "compared", "text"]
 
@@ -32,7 +32,7 @@ def compared(
     best = min(rules, key=lambda rule: float(np.mean(rules[rule])))
     values = {what: np.mean([run["values"] for run in runs], axis=0) for what, runs in by_what.items()}
     contenders = (best, *values)
-    scores = Scores("mean_bsld", contenders, np.array([rules[best], *values.values()]), overlap=cut.overlap)
+    scores = PolicyScores("mean_bsld", contenders, np.array([rules[best], *values.values()]), overlap=cut.overlap)
     verdicts = judged_scores(scores, seed=0)
     rows = {}
     for what, runs in by_what.items():

@@ -34,11 +34,11 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.gpu_learning import SMALL_STEPS
 from benchmarks.reproduce.synthetic_table import compared, text
 from kilowait import agents
-from kilowait.agents.training_data import Mixture
+from kilowait.agents.training_data import SyntheticMix
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.comparison import split
 from kilowait.experiments.resume import can_resume
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.jobs import JobTable
 from kilowait.synth import GENERATORS, fit_generator
 
@@ -149,17 +149,17 @@ def work(cell: Cell, plan: Plan, folder: Path) -> str:
         mixture = None
         if cell.model:
             made = JobTable.from_parquet(Cell(cell.log, "fit", cell.model).file(folder))
-            mixture = Mixture((made,), SHARE if cell.on.endswith(WITH) else 1.0)
+            mixture = SyntheticMix((made,), SHARE if cell.on.endswith(WITH) else 1.0)
         state = folder / f"{cell}.training"
         if cell.what == "es":
-            keeping = agents.Keeping(state, resume=can_resume(state))
+            keeping = agents.CheckpointDir(state, resume=can_resume(state))
             agent, _ = agents.train(
                 parts.train, parts.validation, machine, seed=cell.seed, trace=path, mixture=mixture,
                 keeping=keeping, **plan.search,
             )  # fmt: skip
             agent.save(folder / f"{cell}.json")
         else:
-            how = Learning(**{**PPO, "algo": cell.what, "seed": cell.seed, "steps": plan.steps})
+            how = RLTraining(**{**PPO, "algo": cell.what, "seed": cell.seed, "steps": plan.steps})
             agent, _ = learn(
                 parts.train, parts.validation, machine, how, folder=state, resume=can_resume(state),
                 mixture=mixture,

@@ -17,7 +17,7 @@ from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.easy_plus_variants import READINGS, Reading
 from benchmarks.reproduce.text_tables import percent, table
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
@@ -131,7 +131,7 @@ def run(
         jobs = jobs.with_columns(estimate_s=np.maximum(jobs["runtime_s"], jobs["estimate_s"]))
     if rule == "PERFECT++":
         jobs = jobs.with_columns(estimate_s=np.maximum(jobs["runtime_s"], 1.0))
-    policy: str | Rule = rule.lower() if rule in PREDICTING else "fcfs"
+    policy: str | PriorityPolicy = rule.lower() if rule in PREDICTING else "fcfs"
     if reading is not None:
         policy = reading.rule(rule)
     log = simulate(jobs, Cluster.from_nodes(processors), policy, "easy", backfill_order=ORDER[rule]).jobs()

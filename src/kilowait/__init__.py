@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kilowait.agents import load_agent
-    from kilowait.cluster import Cluster, Levers, NodeGroup, Outage, Reservation, Sleeping
+    from kilowait.cluster import Cluster, PowerControls, NodeGroup, Outage, Reservation, SleepPolicy
     from kilowait.cluster.gpu_speeds import Speeds
-    from kilowait.engine.gpu.settings import Placing
-    from kilowait.engine.interface import Choice, Rule, View
+    from kilowait.engine.gpu.settings import GpuSettings
+    from kilowait.engine.interface import Choice, PriorityPolicy, View
     from kilowait.engine.settings import Settings
     from kilowait.engine.simulator import Simulator
     from kilowait.evaluation import fairness, gpu_metrics, metrics
     from kilowait.evaluation.comparison import cut_windows, split
     from kilowait.experiments.compare import compare
-    from kilowait.jobs import JobTable, SegmentLog
+    from kilowait.jobs import JobTable, ExecutionLog
     from kilowait.policies import policy, simulate
     from kilowait.synth import lublin, offered_load, rescale_load
     from kilowait.traces import read_nodes, read_trace, write_trace
@@ -64,16 +64,16 @@ __all__ = [
     "Choice",
     "Cluster",
     "JobTable",
-    "Levers",
+    "PowerControls",
     "NodeGroup",
     "Outage",
-    "Placing",
+    "GpuSettings",
     "Reservation",
-    "Rule",
-    "SegmentLog",
+    "PriorityPolicy",
+    "ExecutionLog",
     "Settings",
     "Simulator",
-    "Sleeping",
+    "SleepPolicy",
     "Speeds",
     "View",
     "__version__",

@@ -11,7 +11,7 @@ from kilowait.agents.explanations import TYPICAL, explained_weights, typical
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl import integrated_gradients
-from kilowait.agents.rl.integrated_gradients import attributed, explained, met
+from kilowait.agents.rl.integrated_gradients import attributed, explained, record_decisions
 from kilowait.envs.vector_env import BatchVectorEnv
 from tests.envs.workloads import crowded
 
@@ -41,7 +41,7 @@ def made(make, kind, vec):
 def test_shares_add_up_to_what_the_choice_gained(make, kind):
     vec = envs(kind)
     net = made(make, kind, vec)
-    found = met(net, vec, FIRST, most=60)
+    found = record_decisions(net, vec, FIRST, most=60)
     rows = np.arange(0, len(found), 7)
     shares = attributed(net, found, rows, steps=256)
     gained = shares.margin - shares.usual

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.training_data import Mixture, laid_out
+from kilowait.agents.training_data import SyntheticMix, laid_out
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -16,18 +16,18 @@ MACHINE = kw.Cluster.from_nodes(32)
 @pytest.mark.parametrize("share", [-0.1, 1.01, float("nan")])
 def test_a_share_is_from_0_to_1(share):
     with pytest.raises(InputError, match=r"from 0 \(real jobs only\) to 1"):
-        Mixture((MADE,), share)
+        SyntheticMix((MADE,), share)
 
 
 def test_a_curriculum_has_a_name():
     with pytest.raises(UnknownNameError, match="did you mean 'synthetic-first'"):
-        Mixture((MADE,), 0.5, "synthetic-frist")
-    assert [Mixture((MADE,), 0.3).share_at(done) for done in (0.0, 0.9)] == [0.3, 0.3]
+        SyntheticMix((MADE,), 0.5, "synthetic-frist")
+    assert [SyntheticMix((MADE,), 0.3).share_at(done) for done in (0.0, 0.9)] == [0.3, 0.3]
 
 
 def test_parts_keep_their_jobs_and_hours():
     other = MADE.with_columns(submit_s=MADE["submit_s"] + 12345.0)
-    laid = laid_out(REAL, Mixture((MADE, other), 0.5))
+    laid = laid_out(REAL, SyntheticMix((MADE, other), 0.5))
     assert laid.parts == ((0, 300), (300, 500), (500, 700)) and laid.weights(0.5) == [0.5, 0.25, 0.25]
     for (low, high), table in zip(laid.parts, (REAL, MADE, other), strict=True):
         part = laid.jobs[low:high]
@@ -39,7 +39,7 @@ def test_parts_keep_their_jobs_and_hours():
 
 
 def test_alone_real_jobs_are_not_there():
-    laid = laid_out(REAL, Mixture((MADE,), 1.0))
+    laid = laid_out(REAL, SyntheticMix((MADE,), 1.0))
     assert len(laid.jobs) == len(MADE) and laid.weights(1.0) == [1.0]
 
 
@@ -49,14 +49,14 @@ def test_queues_are_kept_only_where_they_mean_the_same():
         return JobTable(labels={"queue": names}, **columns)
 
     one, other = queued(REAL, ("short", "long")), queued(MADE, ("short", "long"))
-    assert laid_out(one, Mixture((other,))).jobs.labels["queue"] == ("short", "long")
-    assert "queue" not in laid_out(one, Mixture((queued(MADE, ("long", "short")),))).jobs
+    assert laid_out(one, SyntheticMix((other,))).jobs.labels["queue"] == ("short", "long")
+    assert "queue" not in laid_out(one, SyntheticMix((queued(MADE, ("long", "short")),))).jobs
 
 
 def test_episodes_lie_within_parts_as_often_as_asked():
-    laid = laid_out(REAL, Mixture((MADE,), 0.25))
+    laid = laid_out(REAL, SyntheticMix((MADE,), 0.25))
     vec = BatchVectorEnv(64, jobs=laid.jobs, cluster=MACHINE, episode_jobs=50, seed=0, slots=8)
-    vec.draw_from(laid.parts, laid.weights(0.25))
+    vec.set_episode_ranges(laid.parts, laid.weights(0.25))
     firsts = []
     for seed in range(20):
         vec.reset(seed=seed)
@@ -65,7 +65,7 @@ def test_episodes_lie_within_parts_as_often_as_asked():
     generated = first >= 300
     assert 0.2 < generated.mean() < 0.3
     assert first[~generated].max() <= 250 and first[generated].max() <= 450
-    vec.draw_from(laid.parts, laid.weights(1.0))
+    vec.set_episode_ranges(laid.parts, laid.weights(1.0))
     assert (vec.board.scene.copies["next_first"] >= 300).all()  # from the next episode on
     vec.close()
 
@@ -73,7 +73,7 @@ def test_episodes_lie_within_parts_as_often_as_asked():
 def test_parts_that_are_too_short_or_weights_that_are_none_are_told():
     vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, slots=8)
     with pytest.raises(InputError, match="take shorter episodes"):
-        vec.draw_from([(0, 40)], [1.0])
+        vec.set_episode_ranges([(0, 40)], [1.0])
     with pytest.raises(InputError, match="give one each"):
-        vec.draw_from([(0, 100), (100, 300)], [0.5, 0.6])
+        vec.set_episode_ranges([(0, 100), (100, 300)], [0.5, 0.6])
     vec.close()

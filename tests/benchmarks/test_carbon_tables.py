@@ -14,7 +14,7 @@ from benchmarks.reproduce.__main__ import main
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.lets_wait_awhile import Job, Signal, drawn_jobs, emitted, slots_to_next_workday
 
-from kilowait.energy.load_shifting import hold_until
+from kilowait.energy.load_shifting import shift_jobs
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
@@ -121,7 +121,7 @@ def test_kilowaits_own_rule_starts_jobs_in_one_piece_where_this_does(sources):
         slack_s=1800.0 * np.array(late),
     )
     edge_s = 1800.0 * np.arange(len(noise) + 1)
-    held = hold_until(table, Series(edge_s, truth.g_per_kwh + noise), "wait_awhile", slack_s=0)
+    held = shift_jobs(table, Series(edge_s, truth.g_per_kwh + noise), "wait_awhile", slack_s=0)
     start = np.maximum(held, submit)
     ours = Series(edge_s, truth.g_per_kwh).integral(start, start + length).sum() / 1800
     theirs = emitted(jobs, truth, late, (truth.g_per_kwh + noise)[None], oddities=False)

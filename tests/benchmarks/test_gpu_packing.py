@@ -15,7 +15,7 @@ from benchmarks.reproduce.gpu_packing import (
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.rng import stream
 
 MACHINE = (("P100", 4, 2, 32), ("T4", 5, 4, 40), ("V100M16", 4, 8, 96), ("T4", 3, 1, 16))
@@ -60,7 +60,7 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
     cpu, milli, gpus, label = zip(*pods, strict=True)
     cluster = Cluster(
         tuple(
-            NodeGroup(f"g{i}", nodes, cores=cores, gpus=each, gpu_type=name, placed=True)
+            NodeGroup(f"g{i}", nodes, cores=cores, gpus=each, gpu_type=name, node_level=True)
             for i, (name, nodes, each, cores) in enumerate(MACHINE)
         )
     )
@@ -75,7 +75,7 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
         gpu_types=[("", *LABELS).index(name) - 1 for name in label],
         labels={"gpu_types": LABELS},
     )
-    log = kw.simulate(jobs, cluster, backfill="skip", placing=Placing(placement="room", blocking=False))
+    log = kw.simulate(jobs, cluster, backfill="skip", placing=GpuSettings(placement="room", head_of_line_blocking=False))
     asked = np.array(gpus) * milli
     taken = np.zeros(count, np.int64)
     first = log.start_s < count  # later ones waited for the first to end

@@ -86,7 +86,7 @@ def test_a_cell_that_was_killed_goes_on_where_it_was(folder, monkeypatch):
     before = json.loads(cell.file(folder).read_text())
     cell.file(folder).unlink()
     gone_on = []
-    keeping = table.agents.Keeping
+    keeping = table.agents.CheckpointDir
     monkeypatch.setattr(
         table.agents, "Keeping", lambda *given, resume: gone_on.append(resume) or keeping(*given, resume)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kilowait as kw
-from kilowait.traces.anonymize import Key
+from kilowait.traces.anonymize import PseudonymKey
 
 USERS = "ann bob cid dan eve".split()
 SACCT = (
@@ -53,7 +53,7 @@ def test_publishing(kilowait, site, name):
     said = kilowait(*call, "--new-key", "--shift", "random")
     assert said.status == 0 and f"10 jobs written to public/{name}\n" in said.out
     assert (site / "site.key").stat().st_mode & 0o777 == 0o600
-    key = Key.read("site.key")
+    key = PseudonymKey.read("site.key")
     assert key.secret.hex() not in said.out + said.err
     assert str(int(key.shift_s())) not in said.out + said.err
     back, log = kw.read_trace(f"public/{name}"), kw.read_trace("sacct.txt")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kilowait.experiments import bench
-from kilowait.experiments.bench import Measure
+from kilowait.experiments.bench import BenchResult
 
 FOUND = [
-    Measure("speed", 6e6, "jobs/s", 5e6),
-    Measure("slow", 2.0, "s", 1.5, less_is_better=True),
-    Measure("weak", 1.0, "jobs/s", 2.0),
-    Measure("AccaSim", None, note="AccaSim is not installed"),
-    Measure("twin", 300.0, "jobs/s", note="first 300 jobs"),
+    BenchResult("speed", 6e6, "jobs/s", 5e6),
+    BenchResult("slow", 2.0, "s", 1.5, less_is_better=True),
+    BenchResult("weak", 1.0, "jobs/s", 2.0),
+    BenchResult("AccaSim", None, note="AccaSim is not installed"),
+    BenchResult("twin", 300.0, "jobs/s", note="first 300 jobs"),
 ]
 
 

@@ -4,16 +4,16 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from kilowait.agents.network_policies.batch import asked_as
+from kilowait.agents.network_policies.batch import settings_to_dict
 from kilowait.agents.networks import network
 from kilowait.agents.rl import save_network
-from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim import DecisionSettings
 
 
 @pytest.fixture
 def agent(tmp_path):
-    asking = Asking(slots=8)
-    told = {"env": "kilowait/Batch-v0", "asking": asked_as(asking)}
+    asking = DecisionSettings(slots=8)
+    told = {"env": "kilowait/Batch-v0", "asking": settings_to_dict(asking)}
     return save_network(network(asking.seen, width=8), tmp_path / "run" / "agent.pt", provenance=told)
 
 

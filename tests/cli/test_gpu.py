@@ -77,9 +77,9 @@ def test_compare(kilowait, tmp_path):
 
 
 def kw_placing(policy):
-    from kilowait.policies.simulation import placing_of
+    from kilowait.policies.simulation import default_gpu_settings
 
-    return placing_of(policy, restore_s=60.0)
+    return default_gpu_settings(policy, restore_s=60.0)
 
 
 def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):

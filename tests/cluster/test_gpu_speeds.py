@@ -13,10 +13,10 @@ from kilowait.cluster.gpu_speeds import (
     SOURCES,
     Speeds,
     Throughputs,
-    combine,
-    given,
+    first_known,
+    constant_speeds,
     gpu_types,
-    measured,
+    measured_speeds,
     read_throughputs,
     roofline,
 )
@@ -42,7 +42,7 @@ def codes(*names):
 
 
 def test_recommendation_is_slower_on_the_newer_gpu():
-    speeds = measured(table(), TYPES)
+    speeds = measured_speeds(table(), TYPES)
     assert speeds.speed[0, :2].tolist() == [1, 1]
     assert speeds.speed[1, 0] == pytest.approx(32.859 / 23.318) and speeds.speed[1, 0] > 1
     assert speeds.speed[1, 1] == pytest.approx(0.505 / 4.426)
@@ -52,16 +52,16 @@ def test_recommendation_is_slower_on_the_newer_gpu():
 
 
 def test_types_of_one_family_share_what_was_measured():
-    speeds = measured(table(), ("V100M32", "V100-PCIE-16", "v100", "T4", "of my own"))
+    speeds = measured_speeds(table(), ("V100M32", "V100-PCIE-16", "v100", "T4", "of my own"))
     assert (speeds.speed[:3, :2] == 1).all()
     assert np.isnan(speeds.speed[3:]).all()
 
 
 def test_another_reference():
-    speeds = measured(table(), TYPES, reference="K80")
+    speeds = measured_speeds(table(), TYPES, reference="K80")
     assert speeds.speed[0, 0] == pytest.approx(23.318 / 32.859) and speeds.speed[1, 0] == 1
     with pytest.raises(UnknownNameError, match="type of GPU with measured throughputs 'T4'"):
-        measured(table(), TYPES, reference="T4")
+        measured_speeds(table(), TYPES, reference="T4")
 
 
 def test_gangs_apart_memory_too_small_and_what_was_not_measured():
@@ -72,7 +72,7 @@ def test_gangs_apart_memory_too_small_and_what_was_not_measured():
         },
         {"v100": {("LM", 2): 25.0, ("LM", 4): 220.0}},
     )
-    speeds = measured(table(gpus=(2, 4, 2, 8), model=(2, 2, 1, 2)), TYPES, rates)
+    speeds = measured_speeds(table(gpus=(2, 4, 2, 8), model=(2, 2, 1, 2)), TYPES, rates)
     np.testing.assert_array_equal(speeds.speed, [[1, 1, 1, np.nan], [0.5, 0.45, 0, np.nan]])
     # The second was measured to be faster apart: that is not believed; K80 apart was not measured.
     np.testing.assert_array_equal(speeds.spread, [[0.25, 1, 1, 1], [1, 1, 1, 1]])
@@ -83,7 +83,7 @@ def test_speeds_of_gavel_s_own_jobs(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
     for seed, hours in enumerate((15.34, 13.96, 15.75)):
         jobs = gavel_jobs(5000, 4.0, seed)
-        speeds = measured(jobs, gpu_types(Cluster.preset("gavel")), rates)
+        speeds = measured_speeds(jobs, gpu_types(Cluster.preset("gavel")), rates)
         speeds.require_known()
         best_s = jobs["runtime_s"] / speeds.speed.max(axis=0)
         assert best_s[4000:].mean() / 3600 == pytest.approx(hours, abs=0.005)
@@ -93,9 +93,9 @@ def test_lm_on_eight_gpus_apart(data_dir):
     rates = read_throughputs(data_dir / "gpu/gavel_throughputs.json.gz")
     lm = {"labels": {"model": ("LM (batch size 10)",)}, "gpus": [8], "spread": [1]}
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], model=[0], **lm)
-    assert measured(jobs, ("V100",), rates).spread[0, 0] == pytest.approx(65.52 / 615.09, rel=1e-3)
+    assert measured_speeds(jobs, ("V100",), rates).spread[0, 0] == pytest.approx(65.52 / 615.09, rel=1e-3)
     every = gavel_jobs(3000, 4.0, 0, multi_gpu=True)
-    speeds = measured(every, ("V100", "P100", "K80"), rates)
+    speeds = measured_speeds(every, ("V100", "P100", "K80"), rates)
     speeds.require_known()
     assert (speeds.speed[2] == 0).any()  # ResNet-50 with 128 images a step does not fit several K80
     assert (speeds.spread[:, every["gpus"] == 1] == 1).all() and speeds.spread.min() < 0.11
@@ -162,17 +162,17 @@ def test_how_far_the_roofline_is_off(data_dir):
 
 
 def test_given_by_type():
-    speeds = given(table(), TYPES, {"K80": [0.1, 0.2, 0.3]}, {"V100": 0.5})
+    speeds = constant_speeds(table(), TYPES, {"K80": [0.1, 0.2, 0.3]}, {"V100": 0.5})
     np.testing.assert_array_equal(speeds.speed, [[np.nan] * 3, [0.1, 0.2, 0.3]])
     np.testing.assert_array_equal(speeds.spread, [[0.5] * 3, [1] * 3])
     with pytest.raises(UnknownNameError, match="GPU type of the cluster 'P100'"):
-        given(table(), TYPES, {"P100": 1.0})
+        constant_speeds(table(), TYPES, {"P100": 1.0})
 
 
 def test_combine_takes_the_first_that_knows():
     jobs = table()
-    speeds = combine(
-        measured(jobs, (*TYPES, "G2")), roofline(jobs, (*TYPES, "G2")), given(jobs, (*TYPES, "G2"), 1.0)
+    speeds = first_known(
+        measured_speeds(jobs, (*TYPES, "G2")), roofline(jobs, (*TYPES, "G2")), constant_speeds(jobs, (*TYPES, "G2"), 1.0)
     )
     speeds.require_known()
     assert speeds.source.tolist() == [
@@ -182,19 +182,19 @@ def test_combine_takes_the_first_that_knows():
     ]
     assert speeds.speed[1, 0] == pytest.approx(32.859 / 23.318)
     with pytest.raises(InputError, match="not of the same types and jobs"):
-        combine(measured(jobs, TYPES), roofline(jobs, ("V100",)))
+        first_known(measured_speeds(jobs, TYPES), roofline(jobs, ("V100",)))
     with pytest.raises(InputError, match="not of the same types and jobs"):
-        combine(measured(jobs, TYPES), roofline(jobs[1:], TYPES))
+        first_known(measured_speeds(jobs, TYPES), roofline(jobs[1:], TYPES))
 
 
 def test_unknown_speeds_are_named():
     with pytest.raises(InputError, match=r"row 2: its speed on 'V100' is not known \(2 cells are not\)"):
-        measured(table(), TYPES).require_known()
+        measured_speeds(table(), TYPES).require_known()
 
 
 def test_jobs_without_gpus_and_nodes_without_gpus():
     jobs = table(gpus=(0, 1, 1), model=(-1, 1, 1))
-    for speeds in (measured(jobs, ("K80", "")), roofline(jobs, ("K80", "")), given(jobs, ("K80", ""), 0.5)):
+    for speeds in (measured_speeds(jobs, ("K80", "")), roofline(jobs, ("K80", "")), constant_speeds(jobs, ("K80", ""), 0.5)):
         assert speeds.speed[:, 0].tolist() == [1, 1]
         assert speeds.speed[1, 1:].tolist() == [0, 0]
         assert 0 < speeds.speed[0, 1] < 1
@@ -204,7 +204,7 @@ def test_jobs_without_gpus_and_nodes_without_gpus():
 
 def test_no_jobs():
     none = table()[:0]
-    both = combine(measured(none, TYPES, GAVEL), roofline(none, TYPES, compute_share=0.5, gpu_memory_gb=4))
+    both = first_known(measured_speeds(none, TYPES, GAVEL), roofline(none, TYPES, compute_share=0.5, gpu_memory_gb=4))
     assert both.speed.shape == (2, 0)
     both.require_known()
 
@@ -219,17 +219,17 @@ def test_impossible_tables():
     ):
         Speeds(("V100",), -np.ones(shape), np.ones(shape), zero)
     with pytest.raises(InputError, match="the speed on 'V100' is inf"):
-        given(table(), ("V100",), math.inf)
+        constant_speeds(table(), ("V100",), math.inf)
     for wrong in (0.0, 1.5, math.nan):
         with pytest.raises(
             InputError, match=f"the spread on 'V100' is {wrong}; it must be above 0 and at most 1"
         ):
-            given(table(), ("V100",), 1.0, wrong)
+            constant_speeds(table(), ("V100",), 1.0, wrong)
 
 
 def test_types_of_a_cluster():
     assert gpu_types(Cluster.preset("gpu-mixed")) == ("A100", "V100", "T4", "RTX4090")
     assert gpu_types(Cluster.preset("helios-venus")) == ("V100",)
-    plain = NodeGroup("cpu", 2, cores=8, placed=True)
-    fat = NodeGroup("gpu", 2, cores=8, gpus=4, gpu_type="T4", placed=True)
+    plain = NodeGroup("cpu", 2, cores=8, node_level=True)
+    fat = NodeGroup("gpu", 2, cores=8, gpus=4, gpu_type="T4", node_level=True)
     assert gpu_types(Cluster((plain, fat))) == ("", "T4")

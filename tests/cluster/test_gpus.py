@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kilowait.cluster.gpus import CATALOGUE, Gpu, gpu
+from kilowait.cluster.gpus import CATALOGUE, GpuType, gpu
 from kilowait.errors import InputError, UnknownNameError
 
 RATES = ("fp64_tflops", "fp32_tflops", "fp16_tflops")
@@ -79,4 +79,4 @@ def test_unknown_names():
 @pytest.mark.parametrize("wrong", [-1.0, 0.0, math.inf])
 def test_impossible_numbers(wrong):
     with pytest.raises(InputError, match="tdp_w of the GPU type 'X' is .*; it must be above 0, or NaN"):
-        Gpu(name="X", memory_gb=8.0, tdp_w=wrong)
+        GpuType(name="X", memory_gb=8.0, tdp_w=wrong)

@@ -29,7 +29,7 @@ def test_every_preset_is_whole(name):
     cluster = PRESETS[name]
     assert name == name.lower() == cluster.name
     assert not cluster.outages
-    assert cluster.placed == (name in PLACED)
+    assert cluster.node_level == (name in PLACED)
     for group in cluster.groups:
         assert group.memory_gb > 0
         assert bool(group.gpus) == bool(group.gpu_type)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kilowait.cluster import Cluster, NodeGroup, Outage, Reservation
 from kilowait.cluster.presets import PRESETS
-from kilowait.cluster.toml import described
+from kilowait.cluster.toml import to_dict
 from kilowait.errors import ClusterError, KilowaitError, UnknownNameError
 from kilowait.evaluation.storage.toml import to_toml
 
@@ -93,24 +93,24 @@ def test_a_path_may_be_a_string(tmp_path):
 def test_the_order_of_mixed_nodes(read):
     mixed = Cluster(
         groups=(
-            NodeGroup("t4", 2, gpus=2, gpu_type="T4", placed=True),
-            NodeGroup("v100", 1, gpus=8, gpu_type="V100", placed=True),
+            NodeGroup("t4", 2, gpus=2, gpu_type="T4", node_level=True),
+            NodeGroup("v100", 1, gpus=8, gpu_type="V100", node_level=True),
         ),
         name="mixed",
-        layout=(0, 1, 0),
+        node_groups=(0, 1, 0),
     )
-    assert read(to_toml(described(mixed))) == mixed
-    assert "layout" not in described(Cluster.preset("gpu-mixed"))
+    assert read(to_toml(to_dict(mixed))) == mixed
+    assert "layout" not in to_dict(Cluster.preset("gpu-mixed"))
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_is_written_is_read_back(read, name):
-    assert read(to_toml(described(Cluster.preset(name)))) == Cluster.preset(name)
+    assert read(to_toml(to_dict(Cluster.preset(name)))) == Cluster.preset(name)
 
 
 def test_all_a_file_can_say_is_written_back(read):
     whole = read(WHOLE)
-    assert read(to_toml(described(whole))) == whole
+    assert read(to_toml(to_dict(whole))) == whole
 
 
 GROUP = "[[group]]\nname='n'\nnodes=3\n"

@@ -10,11 +10,11 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.energy.accounting import account
+from kilowait.energy.accounting import account_energy
 from kilowait.energy.controls import (
     forecast_demand,
     parse_levers,
-    pull,
+    resolve_controls,
     tables_of,
 )
 from kilowait.energy.power import PowerModel
@@ -34,9 +34,9 @@ def table(submit, runtime, nodes, **columns) -> JobTable:
 
 def ran(text: str, jobs: JobTable, cluster=NODES, model=TAURUS, **given):
     """The log of a run with the levers of a text, and its accounts."""
-    found = pull(text, jobs, cluster, model, **given)
+    found = resolve_controls(text, jobs, cluster, model, **given)
     log = kw.simulate(found.jobs, cluster, levers=found.levers)
-    return log, account(log, cluster, model, tables=found.tables)
+    return log, account_energy(log, cluster, model, tables=found.tables)
 
 
 APART = table([0, 10 * HOUR], [HOUR, HOUR], [4, 4])
@@ -44,9 +44,9 @@ APART = table([0, 10 * HOUR], [HOUR, HOUR], [4, 4])
 
 def test_none_pulls_nothing():
     for text in ("none", " none ", "sleep=never"):
-        found = pull(text, APART, NODES, TAURUS)
+        found = resolve_controls(text, APART, NODES, TAURUS)
         assert found.levers is None and found.tables is None and found.jobs is APART
-    assert pull("none", APART, NODES, TAURUS).words == "no levers"
+    assert resolve_controls("none", APART, NODES, TAURUS).words == "no levers"
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_none_pulls_nothing():
     ],
 )
 def test_sleep(text, timeout_s, reserve, ahead):
-    (how,) = pull(text, APART, NODES, TAURUS).levers.sleep.values()
-    assert (how.timeout_s, how.ahead, how.reserve[0]) == (timeout_s, ahead, (-math.inf, reserve))
-    assert (how.fall_s, how.wake_s) == (6.1, 151.52)
+    (how,) = resolve_controls(text, APART, NODES, TAURUS).levers.sleep.values()
+    assert (how.timeout_s, how.wake_ahead, how.reserve[0]) == (timeout_s, ahead, (-math.inf, reserve))
+    assert (how.shutdown_s, how.wake_s) == (6.1, 151.52)
 
 
 def test_sleeping_nodes_save_what_the_break_even_says():
@@ -102,11 +102,11 @@ def test_demand_is_forecast_from_the_days_before_alone():
 
 def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
     jobs = table([0, 0], [HOUR, HOUR], [1, 1], beta=[0.0, 1.0])
-    found = pull("levels=1.1", jobs, NODES, TAURUS)
-    slow, plain = found.levers.preferred.tolist()
+    found = resolve_controls("levels=1.1", jobs, NODES, TAURUS)
+    slow, plain = found.levers.preferred_level.tolist()
     assert slow == len(TAURUS.group().levels) - 1  # nothing lost at the lowest clock
     assert plain == 0  # at full beta no level within 1.1 saves what an idle node draws
-    assert found.levers.crowd == 0
+    assert found.levers.full_speed_backlog_nodes == 0
     log, spent = ran("levels=1.1", jobs)
     assert log.jobs()["run_s"].tolist() == [HOUR, HOUR]
     assert spent.it_kwh < ran("none", jobs)[1].it_kwh
@@ -115,9 +115,9 @@ def test_a_job_of_memory_runs_at_the_least_energy_within_the_slowdown():
 def test_where_free_nodes_sleep_a_slower_level_must_earn_more():
     """An idle node counts for the slower one; asleep it does not."""
     jobs = table([0], [HOUR], [1], beta=[0.5])
-    idle = pull("levels=2", jobs, NODES, TAURUS)
-    asleep = pull("levels=2+sleep=break-even", jobs, NODES, TAURUS)
-    assert idle.levers.preferred[0] > asleep.levers.preferred[0] > 0
+    idle = resolve_controls("levels=2", jobs, NODES, TAURUS)
+    asleep = resolve_controls("levels=2+sleep=break-even", jobs, NODES, TAURUS)
+    assert idle.levers.preferred_level[0] > asleep.levers.preferred_level[0] > 0
 
 
 def test_crowded_jobs_run_at_full_speed():
@@ -125,7 +125,7 @@ def test_crowded_jobs_run_at_full_speed():
     levels = ran("levels=1.5", jobs)[0].level.tolist()
     assert levels[0] == 0 and levels[-1] > 0
     assert min(ran("levels=1.5:always", jobs)[0].level) == levels[-1]
-    assert "unless" not in pull("levels=1.5:always", jobs, NODES, TAURUS).words
+    assert "unless" not in resolve_controls("levels=1.5:always", jobs, NODES, TAURUS).words
 
 
 def test_held_jobs_start_in_the_clean_hour():
@@ -133,7 +133,7 @@ def test_held_jobs_start_in_the_clean_hour():
     log = ran("hold=lowest_window:3h", table([0], [HOUR], [1]), carbon=grams)[0]
     assert log.jobs()["start_s"].tolist() == [2 * HOUR] and log.jobs()["wait_s"].tolist() == [2 * HOUR]
     cheap = grams.scaled(1, "EUR/MWh")
-    found = pull("hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap)
+    found = resolve_controls("hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap)
     assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
         found.words
@@ -146,7 +146,7 @@ def test_holds_see_the_forecast_only():
     yesterday, today = [300, 300, 100] + [300] * 21, [300, 100, 200] + [300] * 21
     grams = Series(np.arange(-24, 25) * HOUR, [*yesterday, *today], "g/kWh", unix_zero_s=0.0)
     jobs = table([0], [HOUR], [1])
-    told = pull(
+    told = resolve_controls(
         "hold=lowest_window:3h",
         jobs,
         NODES,
@@ -155,13 +155,13 @@ def test_holds_see_the_forecast_only():
         foresight=lambda series, horizon_s: persistence(series, horizon_s=horizon_s),
     )
     assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.words
-    assert pull("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0] == HOUR
+    assert resolve_controls("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0] == HOUR
 
 
 def test_slack_by_estimate():
     grams = Series(np.arange(49) * HOUR, [300] * 20 + [100] + [300] * 27, "g/kWh")
     jobs = table([0, 0], [HOUR, 3 * HOUR], [1, 1])
-    held = pull("hold=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
+    held = resolve_controls("hold=lowest_slot:gaia", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
     assert held.tolist() == [-math.inf, 20 * HOUR]  # 6 h for short jobs, 24 h for long ones
 
 
@@ -191,14 +191,14 @@ def test_a_budget_slows_jobs_down_rather_than_let_them_wait():
 
 def test_all_is_what_machine_and_signals_have():
     grams = Series.constant(100, "g/kWh")
-    found = pull("all", APART, NODES, TAURUS, carbon=grams)
-    assert found.levers.sleep and found.levers.preferred is not None and "carbon_time" in found.words
-    assert "hold_until_s" not in pull("all", APART, NODES, TAURUS).jobs
-    assert "cheap" in pull("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
-    mira = pull("all", APART, NODES, PowerModel.preset("mira"))
+    found = resolve_controls("all", APART, NODES, TAURUS, carbon=grams)
+    assert found.levers.sleep and found.levers.preferred_level is not None and "carbon_time" in found.words
+    assert "hold_until_s" not in resolve_controls("all", APART, NODES, TAURUS).jobs
+    assert "cheap" in resolve_controls("all", APART, NODES, TAURUS, price=grams.scaled(1, "EUR/MWh")).words
+    mira = resolve_controls("all", APART, NODES, PowerModel.preset("mira"))
     assert mira.levers.sleep and mira.tables is None
-    assert pull("all", APART, NODES, PowerModel.preset("frontier")).levers is None
-    both = pull("all+budget=90%", APART, NODES, TAURUS)
+    assert resolve_controls("all", APART, NODES, PowerModel.preset("frontier")).levers is None
+    both = resolve_controls("all+budget=90%", APART, NODES, TAURUS)
     assert both.levers.budget is not None and both.levers.sleep
 
 
@@ -224,7 +224,7 @@ def test_shared_nodes_count_with_their_share():
     assert log.jobs()["wait_s"].tolist() == [0, 0]
     assert spent.peak_it_w <= 0.65 * 4 * 190.7
     with pytest.raises(InputError, match="only groups whose nodes are shared among jobs"):
-        pull("sleep=break-even", jobs, cluster, TAURUS)
+        resolve_controls("sleep=break-even", jobs, cluster, TAURUS)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_wrong_settings(text, words):
 )  # fmt: skip
 def test_what_cannot_be_pulled(text, preset, words):
     with pytest.raises(InputError) as caught:
-        pull(text, APART, NODES, PowerModel.preset(preset))
+        resolve_controls(text, APART, NODES, PowerModel.preset(preset))
     assert words in str(caught.value)
 
 
@@ -288,10 +288,10 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     """Estimates hold, so nobody who started before eight is in the way."""
     jobs = kw.lublin(400, 32, load=0.9, seed=2)
     cluster, model = kw.Cluster.from_nodes(32), PowerModel.preset("taurus")
-    pulled = pull("budget=100%:75%@8-20", jobs, cluster, model)
+    pulled = resolve_controls("budget=100%:75%@8-20", jobs, cluster, model)
     log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", levers=pulled.levers)
     assert len(log) == 400
-    power = account(log, cluster, model, tables=pulled.tables).it_power
+    power = account_energy(log, cluster, model, tables=pulled.tables).it_power
     full = model.for_groups({"nodes": 32}).full_it_w()
     begin, end = power.edge_s[:-1] % 86400, power.edge_s[:-1] % 86400 + np.diff(power.edge_s)
     day = (begin < 20 * HOUR) & (end > 8 * HOUR)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES, hold_until
+from kilowait.energy.load_shifting import GAIA_SLACK_S, RULES, shift_jobs
 from kilowait.energy.signals.forecast import Forecast, noisy, perfect, persistence
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -35,7 +35,7 @@ def start_of(signal: Series, rule: str, *, submit_s=0.0, estimate_s=HOUR, slack_
     """Until when one job is held; its submission if it is not."""
     return float(
         max(
-            hold_until(some_jobs([submit_s], [estimate_s]), signal, rule, slack_s=slack_s, **how)[0], submit_s
+            shift_jobs(some_jobs([submit_s], [estimate_s]), signal, rule, slack_s=slack_s, **how)[0], submit_s
         )
     )
 
@@ -104,7 +104,7 @@ def test_nobody_waits_for_what_does_not_change(rule):
     """Sums of tenths are rounded; that must not look like a saving."""
     flat = Series(np.arange(2001) * 700.0, np.full(2000, 0.1), "g/kWh")
     submit = np.arange(50) * 1234.5
-    held = hold_until(some_jobs(submit, np.geomspace(1, 1e5, 50)), flat, rule, slack_s=3 * DAY)
+    held = shift_jobs(some_jobs(submit, np.geomspace(1, 1e5, 50)), flat, rule, slack_s=3 * DAY)
     assert (held == -np.inf).all()
     assert start_of(Series.constant(412.3), rule) == 0
 
@@ -128,21 +128,21 @@ def test_an_estimate_of_nothing_is_planned_as_a_second():
 
 def test_the_column_comes_before_the_argument():
     jobs = some_jobs([0, 0, 0], [HOUR] * 3, slack_s=[np.nan, HOUR, 0])
-    held = hold_until(jobs, hourly(5, 4, 3, 2, 1), "lowest_slot", slack_s=3 * HOUR)
+    held = shift_jobs(jobs, hourly(5, 4, 3, 2, 1), "lowest_slot", slack_s=3 * HOUR)
     assert held.tolist() == [3 * HOUR, HOUR, -np.inf]
 
 
 def test_slack_by_estimate():
     signal = hourly(*range(60, 0, -1))
     jobs = some_jobs([0, 0, 0], [2 * HOUR - 1, 2 * HOUR, 20 * HOUR])
-    held = hold_until(jobs, signal, "lowest_slot", slack_s=GAIA_SLACK_S)
+    held = shift_jobs(jobs, signal, "lowest_slot", slack_s=GAIA_SLACK_S)
     assert held.tolist() == [6 * HOUR, DAY, DAY]
 
 
 def test_no_jobs_and_no_slack_need_no_series():
     nowhere = Series([1e9, 2e9], [1.0])
-    assert hold_until(some_jobs([], []), nowhere, slack_s=HOUR).shape == (0,)
-    assert hold_until(some_jobs([0], [9]), nowhere, slack_s=0).tolist() == [-np.inf]
+    assert shift_jobs(some_jobs([], []), nowhere, slack_s=HOUR).shape == (0,)
+    assert shift_jobs(some_jobs([0], [9]), nowhere, slack_s=0).tolist() == [-np.inf]
 
 
 # -- laws -------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def by_trying_all(rule, edges, values, submit, slack, length) -> int:
 def held_by(jobs, edges, values, rule, **how):
     submit, slack, length = np.array(jobs, float).T
     table = some_jobs(submit, length, slack_s=slack, **how)
-    return hold_until(table, Series(edges, values), rule, slack_s=0)
+    return shift_jobs(table, Series(edges, values), rule, slack_s=0)
 
 
 @pytest.mark.parametrize("rule", AT_SUBMISSION)
@@ -211,7 +211,7 @@ def test_held_within_the_slack_and_never_for_worse(case, scale):
     signal = Series(np.array([*edges[:-1], edges[-1] + 1]) * scale, np.array(values) / 3)
     submit, slack, length = np.array(jobs, float).T * scale
     for rule in ("lowest_window", "carbon_time", "lowest_slot"):
-        held = hold_until(some_jobs(submit, length, slack_s=slack), signal, rule, slack_s=0)
+        held = shift_jobs(some_jobs(submit, length, slack_s=slack), signal, rule, slack_s=0)
         kept = np.isfinite(held)
         assert (held[kept] > submit[kept]).all() and (held[kept] <= (submit + slack)[kept]).all()
         assert (held[~kept] == -np.inf).all()
@@ -254,7 +254,7 @@ def test_threshold_is_what_a_loop_over_half_hours_says(values, steps, submit, sl
             break
     jobs = some_jobs([submit * unit], [60])
     signal = Series(edges * unit, values)
-    held = hold_until(jobs, signal, f"threshold:percentile={percentile}", slack_s=slack * unit)
+    held = shift_jobs(jobs, signal, f"threshold:percentile={percentile}", slack_s=slack * unit)
     assert max(held[0], submit * unit) == expected * unit
 
 
@@ -265,9 +265,9 @@ def test_many_jobs_are_held_like_one_at_a_time():
     submit, estimate = generator.uniform(0, 5e5, 1500), generator.uniform(0, 1e5, 1500)
     jobs = some_jobs(submit, estimate, slack_s=generator.choice([0, 50, 7e3, 9e4, 3e5], 1500))
     for rule in RULES:
-        together = hold_until(jobs, signal, rule, slack_s=0)
+        together = shift_jobs(jobs, signal, rule, slack_s=0)
         for row in range(0, 1500, 50):
-            assert hold_until(jobs[row : row + 1], signal, rule, slack_s=0)[0] == pytest.approx(
+            assert shift_jobs(jobs[row : row + 1], signal, rule, slack_s=0)[0] == pytest.approx(
                 together[row], abs=1e-6
             )
 
@@ -312,8 +312,8 @@ def crowd() -> JobTable:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_perfect_forecast_is_the_signal_itself(rule, wavy, crowd):
-    plain = hold_until(crowd, wavy, rule, slack_s=DAY)
-    assert np.array_equal(hold_until(crowd, wavy, rule, slack_s=DAY, forecast=perfect(wavy)), plain)
+    plain = shift_jobs(crowd, wavy, rule, slack_s=DAY)
+    assert np.array_equal(shift_jobs(crowd, wavy, rule, slack_s=DAY, forecast=perfect(wavy)), plain)
     assert np.isfinite(plain).mean() > 0.5
 
 
@@ -322,14 +322,14 @@ def test_a_job_is_told_one_forecast_issued_before_it_came(rule, wavy, crowd):
     for row in range(5):
         told = Told(perfect(wavy))
         job = crowd[row : row + 1]
-        hold_until(job, wavy, rule, slack_s=DAY, forecast=told)
+        shift_jobs(job, wavy, rule, slack_s=DAY, forecast=told)
         (asked,) = told.asked
         assert job["submit_s"][0] - HOUR < asked <= job["submit_s"][0]
 
 
 def test_each_issue_is_asked_for_once(wavy, crowd):
     told = Told(perfect(wavy))
-    hold_until(crowd, wavy, slack_s=DAY, forecast=told, issue_s=6 * HOUR)
+    shift_jobs(crowd, wavy, slack_s=DAY, forecast=told, issue_s=6 * HOUR)
     assert sorted(told.asked) == sorted(set(told.asked))
     assert set(told.asked) == set((crowd["submit_s"] // (6 * HOUR) * 6 * HOUR).tolist())
 
@@ -344,18 +344,18 @@ def test_what_comes_after_the_forecast_changes_nothing(rule, wavy):
     other = Series(wavy.edge_s, np.where(wavy.edge_s[:-1] >= change_s, 999 - wavy.value, wavy.value))
     jobs = some_jobs(np.linspace(4 * DAY, change_s, 60), np.full(60, 5 * HOUR))
     one, two = (
-        hold_until(jobs, truth, rule, slack_s=DAY, forecast=persistence(truth)) for truth in (wavy, other)
+        shift_jobs(jobs, truth, rule, slack_s=DAY, forecast=persistence(truth)) for truth in (wavy, other)
     )
     known = np.minimum(one, two) < change_s if rule == "threshold" else np.full(60, True)
     assert known.sum() > 20
     assert np.array_equal(one[known], two[known])
-    seen = [hold_until(jobs, truth, rule, slack_s=DAY) for truth in (wavy, other)]
+    seen = [shift_jobs(jobs, truth, rule, slack_s=DAY) for truth in (wavy, other)]
     assert not np.array_equal(*seen), "a look at the signal itself would show"
 
 
 def test_a_wrong_forecast_costs(wavy, crowd):
     def mean_g(forecast: Forecast | None) -> float:
-        held = hold_until(crowd, wavy, slack_s=DAY, forecast=forecast)
+        held = shift_jobs(crowd, wavy, slack_s=DAY, forecast=forecast)
         start = np.maximum(held, crowd["submit_s"])
         return float(wavy.mean(start, start + crowd["estimate_s"]).mean())
 
@@ -370,16 +370,16 @@ def test_a_wrong_forecast_costs(wavy, crowd):
 def test_a_series_too_short_names_what_is_missing(rule):
     signal = hourly(*[1.0] * 10)
     with pytest.raises(InputError, match=rf"holding jobs by {rule} needs .* missing 36000 s to"):
-        hold_until(some_jobs([5 * HOUR], [3 * HOUR]), signal, rule, slack_s=6 * HOUR)
+        shift_jobs(some_jobs([5 * HOUR], [3 * HOUR]), signal, rule, slack_s=6 * HOUR)
     with pytest.raises(InputError, match="missing -1 s to 0 s"):
-        hold_until(some_jobs([-1], [60]), hourly(*[1.0] * 60), rule, slack_s=HOUR)
+        shift_jobs(some_jobs([-1], [60]), hourly(*[1.0] * 60), rule, slack_s=HOUR)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_forecast_too_short_says_so(rule, wavy):
     short = perfect(wavy, horizon_s=8 * HOUR)
     with pytest.raises(InputError, match=r"needs a forecast until .* issued at 172800 s ends at 201600 s"):
-        hold_until(some_jobs([2 * DAY], [4 * HOUR]), wavy, rule, slack_s=9 * HOUR, forecast=short)
+        shift_jobs(some_jobs([2 * DAY], [4 * HOUR]), wavy, rule, slack_s=9 * HOUR, forecast=short)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_slack_by_estimate_must_cover_all_jobs():
     with pytest.raises(InputError, match="says nothing of estimates of 7200 s"):
         start_of(hourly(*[1] * 20), "lowest_window", estimate_s=7200, slack_s={7200: 60})
     jobs = some_jobs([0], [7200], slack_s=[60])
-    assert hold_until(jobs, hourly(5, 5, 5), slack_s={7200: 60}).tolist() == [-np.inf], "its own is known"
+    assert shift_jobs(jobs, hourly(5, 5, 5), slack_s={7200: 60}).tolist() == [-np.inf], "its own is known"
 
 
 def test_forecasts_must_be_issued_now_and_then():

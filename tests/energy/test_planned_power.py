@@ -9,10 +9,10 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting import account
-from kilowait.energy.controls import Exceeded, exceeded, pull
+from kilowait.energy.accounting import account_energy
+from kilowait.energy.controls import BudgetViolation, exceeded, resolve_controls
 from kilowait.energy.power import PowerModel
-from kilowait.energy.power.utilization import as_planned
+from kilowait.energy.power.utilization import with_planned_power
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
@@ -30,9 +30,9 @@ def jobs(drawn, planned=None) -> JobTable:
 
 
 def ran(text: str, table: JobTable):
-    found = pull(text, table, NODES, TAURUS)
+    found = resolve_controls(text, table, NODES, TAURUS)
     log = kw.simulate(found.jobs, NODES, levers=found.levers)
-    return found, log.jobs()["start_s"], account(log, NODES, TAURUS, tables=found.tables)
+    return found, log.jobs()["start_s"], account_energy(log, NODES, TAURUS, tables=found.tables)
 
 
 def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_drawn():
@@ -43,7 +43,7 @@ def test_a_budget_is_planned_with_what_is_expected_and_accounted_with_what_is_dr
     found, start, spent = ran(BUDGET, jobs([150.0, 150.0, 145.0], [125.0] * 3))
     assert start.tolist() == [0, 0, 0] and spent.peak_it_w == 95 + 150 + 150 + 145
     above = exceeded(spent, found.budget_w)
-    assert above == Exceeded(1.0, pytest.approx(0.06), 60.0, 480.0)
+    assert above == BudgetViolation(1.0, pytest.approx(0.06), 60.0, 480.0)
     assert above.words == "above it 100 % of the time, by 0.06 kW (12 %) at most"
     assert "by watts that are expected of jobs" in found.words
 
@@ -61,19 +61,19 @@ def test_the_models_watts_where_nothing_is_expected():
     unknown = [np.nan] * 3
     found, start, _ = ran(BUDGET, jobs([100.0] * 3, unknown))
     assert start.tolist() == [0, HOUR, 2 * HOUR]  # 96 W above idle by the model
-    assert as_planned(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(unknown, nan_ok=True)
+    assert with_planned_power(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(unknown, nan_ok=True)
     busy = jobs([100.0] * 3, unknown).with_columns(cpu_utilization=[0.1] * 3)
-    assert "cpu_utilization" not in as_planned(busy)  # nobody knows it beforehand
-    np.testing.assert_array_equal(pull(BUDGET, busy, NODES, TAURUS).levers.watts, found.levers.watts)
+    assert "cpu_utilization" not in with_planned_power(busy)  # nobody knows it beforehand
+    np.testing.assert_array_equal(resolve_controls(BUDGET, busy, NODES, TAURUS).levers.watts, found.levers.watts)
 
 
 def test_levels_are_chosen_by_what_is_expected():
     # Where free nodes sleep it pays to slow down what draws much, and not what draws little.
     text = "levels=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
-    preferred = [pull(text, one, NODES, TAURUS).levers.preferred[0] for one in (hot, cool)]
-    assert preferred[0] != preferred[1] == pull(text, jobs([190.0]), NODES, TAURUS).levers.preferred[0]
-    tables = [pull(text, one, NODES, TAURUS).tables["nodes"].power_w for one in (hot, cool)]
+    preferred = [resolve_controls(text, one, NODES, TAURUS).levers.preferred_level[0] for one in (hot, cool)]
+    assert preferred[0] != preferred[1] == resolve_controls(text, jobs([190.0]), NODES, TAURUS).levers.preferred_level[0]
+    tables = [resolve_controls(text, one, NODES, TAURUS).tables["nodes"].power_w for one in (hot, cool)]
     np.testing.assert_array_equal(tables[0], tables[1])
 
 
@@ -82,7 +82,7 @@ def test_the_hour_to_hold_to_does_not_depend_on_watts():
     grams = Series([0, HOUR, 2 * HOUR, 40 * HOUR], [300, 100, 200], "g/kWh")
     for rule in ("lowest_window", "carbon_time", "lowest_slot"):
         until = [
-            pull(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
+            resolve_controls(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
             for watts in (10.0, 190.0)
         ]
         np.testing.assert_array_equal(*until)

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.initial_state import state_of
-from kilowait.engine.interface import Choice, Rule, View
+from kilowait.engine.initial_state import build_initial_state
+from kilowait.engine.interface import Choice, PriorityPolicy, View
 from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import machine_of
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from tests.oracle import conversion
 from tests.oracle.model import Promise, groups_of
 from tests.oracle.workloads import Case
@@ -49,12 +49,12 @@ def table(*rows: tuple[float, ...], **columns: Any) -> JobTable:
     )
 
 
-def starts(log: SegmentLog) -> list[float | None]:
+def starts(log: ExecutionLog) -> list[float | None]:
     """Start of each job in the table's order; None: never."""
     return [None if np.isnan(start) else float(start) for start in log.jobs()["start_s"]]
 
 
-def as_bytes(log: SegmentLog) -> dict[str, bytes]:
+def as_bytes(log: ExecutionLog) -> dict[str, bytes]:
     """Every array of the log, to the bit."""
     return {name: getattr(log, name).tobytes() for name in ARRAYS}
 
@@ -63,8 +63,8 @@ def fresh_state(
     jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, moving: bool = False
 ) -> State:
     """The state before the first event, for a rule that is never asked."""
-    rule = Rule("none", lambda job, now, parameters: 0.0, moving=moving)
-    return state_of(jobs.sorted(), machine_of(cluster), settings or Settings(), rule, None)
+    rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=moving)
+    return build_initial_state(jobs.sorted(), machine_of(cluster), settings or Settings(), rule, None)
 
 
 def snapshot(simulator: Simulator) -> list[bytes]:
@@ -77,10 +77,10 @@ def stepper(case: Case) -> Simulator:
     settings = Settings(
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
         walltime=case.walltime,
-        passes=case.passes,
+        schedule_per=case.passes,
         placement=case.placement,
-        outlived=case.outlived or "double",
-        oversized="reject",
+        overrun=case.outlived or "double",
+        on_oversized="reject",
     )
     levers = None if case.levers is None else conversion.levers_of(case.levers)
     return Simulator(conversion.job_table(case.jobs), conversion.cluster(case), settings, levers=levers)
@@ -89,7 +89,7 @@ def stepper(case: Case) -> Simulator:
 class Decider:
     """Follows "A pass" of docs/clock.md from outside, through the step interface alone."""
 
-    def __init__(self, case: Case, rule: Rule, own: Rule | None = None) -> None:
+    def __init__(self, case: Case, rule: PriorityPolicy, own: PriorityPolicy | None = None) -> None:
         self.case, self.simulator = case, stepper(case)
         self.rules = (rule, own or rule)
         self.remembered: dict[tuple[int, int], float] = {}
@@ -99,7 +99,7 @@ class Decider:
         by_id = {job.job_id: job for job in case.jobs}
         self.groups = [groups_of(by_id[int(i)], case.groups, case.queues, case.reservations) for i in ids]
 
-    def run(self) -> SegmentLog:
+    def run(self) -> ExecutionLog:
         while (view := self.simulator.advance()) is not None:
             self.passes += 1
             order = self.ordered(view.waiting, view.now_s, 0)
@@ -109,7 +109,7 @@ class Decider:
                 self.keeping(order, view)
             else:
                 self.reserving(order, self.ordered(view.waiting, view.now_s, 1), view.now_s)
-            assert self.simulator.apply(Choice.pass_()) is None
+            assert self.simulator.apply(Choice.noop()) is None
         return self.simulator.log()
 
     def ordered(self, waiting: npt.NDArray[Any], now: float, which: int) -> list[int]:
@@ -117,7 +117,7 @@ class Decider:
         keys = []
         for job in waiting:
             number = int(job["number"])
-            if rule.moving or (which, number) not in self.remembered:
+            if rule.time_dependent or (which, number) not in self.remembered:
                 self.remembered[which, number] = float(rule.score(job, now, rule.parameters))
             keys.append((self.remembered[which, number], number))
         return [number for _, number in sorted(keys)]

@@ -40,7 +40,7 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
         queue=[0, 0, 1, -1, 2],
         labels={"queue": ("q", "s", "other")},
     )
-    state = fresh_state(jobs, TWO, Settings(oversized="reject"))
+    state = fresh_state(jobs, TWO, Settings(on_oversized="reject"))
     assert state.fate["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
     assert state.preference[state.fate["choice"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
 

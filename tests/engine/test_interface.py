@@ -9,7 +9,7 @@ from kilowait.engine.interface import (
     JOB,
     Choice,
     ChoiceKind,
-    Rule,
+    PriorityPolicy,
 )
 
 
@@ -23,7 +23,7 @@ def test_choices_say_what_they_are() -> None:
     assert Choice.start(3, group=1).group == 1
     assert Choice.reserve(3).kind is ChoiceKind.RESERVE
     assert Choice.hold(3, until_s=60.0).until_s == 60.0
-    assert Choice.pass_().kind is ChoiceKind.PASS
+    assert Choice.noop().kind is ChoiceKind.PASS
     assert Choice.backfill().scores is None
     assert Choice.backfill(np.ones(2)).kind is ChoiceKind.BACKFILL
 
@@ -32,10 +32,10 @@ def test_choices_and_rules_are_frozen() -> None:
     with pytest.raises(AttributeError):
         Choice.start(3).job = 4  # type: ignore[misc]
     with pytest.raises(AttributeError):
-        Rule("x", lambda job, now, parameters: 0.0).name = "y"  # type: ignore[misc]
+        PriorityPolicy("x", lambda job, now, parameters: 0.0).name = "y"  # type: ignore[misc]
 
 
 def test_rules_do_not_share_their_parameters() -> None:
-    one, other = (Rule("x", lambda job, now, parameters: 0.0) for _ in range(2))
+    one, other = (PriorityPolicy("x", lambda job, now, parameters: 0.0) for _ in range(2))
     assert one.parameters is not other.parameters
-    assert (one.compiled, one.moving, one.half_life_s) == (True, False, 0.0)
+    assert (one.compiled, one.time_dependent, one.half_life_s) == (True, False, 0.0)

@@ -16,26 +16,26 @@ from kilowait.engine import jit_entry
 from kilowait.engine.kernels.jit import (
     cache_folder,
     is_compiled,
-    lent,
-    move,
-    natural,
+    without_refcount,
+    memmove,
+    assume_nonnegative,
 )
 from tests.engine.stepwise_policy import INTERPRETED
 
 
 @numba.njit
 def call_move(array: Any, to: int, start: int, count: int) -> None:
-    move(array, to, start, count)
+    memmove(array, to, start, count)
 
 
 @numba.njit
 def call_natural(number: int) -> int:
-    return natural(number)
+    return assume_nonnegative(number)
 
 
 @numba.njit
 def call_lent(array: Any) -> float:
-    return lent(array)[1]
+    return without_refcount(array)[1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.engine.job_times import times_of
+from kilowait.engine.job_times import resolve_job_times
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import simulate
@@ -37,12 +37,12 @@ def test_backfilling_looks_at_the_planned_time(backfill: str | int) -> None:
 
 def test_what_is_not_known_is_the_estimate_and_no_limit() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 50, 30), (0, 1, 5, 9), planned_s=[NAN, 60, 0], limit_s=[NAN, 40, 0.2])
-    times = times_of(jobs)
+    times = resolve_job_times(jobs)
     assert times.estimate_s.tolist() == [1, 30, 9]
     assert times.planned_s.tolist() == [1, 40, 1]
     assert times.limit_s.tolist() == [np.inf, 40, 1]
     assert times.run_s.tolist() == [5, 50, 5]
-    assert times_of(jobs.with_columns(limit_s=None), limited=True).limit_s.tolist() == [1, 30, 9]
+    assert resolve_job_times(jobs.with_columns(limit_s=None), limited=True).limit_s.tolist() == [1, 30, 9]
 
 
 def test_kill_ends_jobs_at_their_limit_or_without_one_at_their_estimate() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
@@ -55,8 +55,8 @@ def jobs_of(planned: float, limit: float | None, later: float | None, looks: lis
     )
 
 
-def believed(jobs: JobTable, outlived: str, levers: Levers | None = None) -> list[float]:
-    simulator = Simulator(jobs, TWO, Settings("easy", outlived=outlived), levers=levers)
+def believed(jobs: JobTable, outlived: str, levers: PowerControls | None = None) -> list[float]:
+    simulator = Simulator(jobs, TWO, Settings("easy", overrun=outlived), levers=levers)
     simulator.advance()
     simulator.apply(Choice.start(0))
     found = [float(simulator.view().running_end_s[0])]
@@ -108,7 +108,7 @@ def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(
     outlived: str, looks: Any
 ) -> None:
     table = jobs_of(100, 300, 250, [look for look, _ in looks])
-    slow = Levers(factor=np.full((1, len(table), 1), 1.5))
+    slow = PowerControls(factor=np.full((1, len(table), 1), 1.5))
     assert believed(table, outlived, slow) == [150, *(end for _, end in looks)]
 
 

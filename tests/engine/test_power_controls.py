@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.cluster import Levers, Sleeping
+from kilowait.cluster import PowerControls, SleepPolicy
 from kilowait.engine import power_initial_state, simulator
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.errors import ChoiceError, ClusterError, InputError, TableError, UnknownNameError
-from kilowait.jobs import NodeStates, SegmentLog
+from kilowait.jobs import NodeStates, ExecutionLog
 from kilowait.policies import resolve
 from tests.engine.stepwise_policy import (
     INTERPRETED,
@@ -31,17 +31,17 @@ CASES = 3 if INTERPRETED else 60
 FOUR = kw.Cluster.from_nodes(4)
 
 
-def asleep(timeout: float = 5.0, fall: float = 0.0, wake: float = 10.0, **more: object) -> Levers:
-    return Levers(sleep={"nodes": Sleeping(timeout, fall, wake, **more)})  # type: ignore[arg-type]
+def asleep(timeout: float = 5.0, fall: float = 0.0, wake: float = 10.0, **more: object) -> PowerControls:
+    return PowerControls(sleep={"nodes": SleepPolicy(timeout, fall, wake, **more)})  # type: ignore[arg-type]
 
 
 def rows(states: NodeStates | None) -> list[tuple[float, int, int, int]]:
     assert states is not None
-    columns = (states.time_s, states.falling, states.asleep, states.waking)
+    columns = (states.time_s, states.shutting_down, states.asleep, states.waking)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def steps_of(log: SegmentLog) -> list[tuple[float, int, int, int]]:
+def steps_of(log: ExecutionLog) -> list[tuple[float, int, int, int]]:
     return [] if log.states is None else rows(log.states)
 
 
@@ -111,9 +111,9 @@ def test_holds_count_as_waiting() -> None:
 def test_levels_stretch_runs_and_plans() -> None:
     jobs = table((0, 2, 10, 20))
     factor = np.array([[[1.0, 1.5]]])
-    log = kw.simulate(jobs, FOUR, levers=Levers(factor=factor, preferred=np.array([1])))
+    log = kw.simulate(jobs, FOUR, levers=PowerControls(factor=factor, preferred_level=np.array([1])))
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
-    crowded = Levers(factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred=np.array([1, 1]), crowd=0)
+    crowded = PowerControls(factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0)
     log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, levers=crowded)
     assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
 
@@ -121,7 +121,7 @@ def test_levels_stretch_runs_and_plans() -> None:
 def test_a_budget_is_never_exceeded() -> None:
     jobs = kw.lublin(300, 16, load=1.1, seed=3)
     watts = (np.asarray(jobs["nodes"]) * 100).reshape(1, -1, 1)
-    levers = Levers(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
+    levers = PowerControls(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
     log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", levers=levers)
     assert len(log) == 300
     times = np.unique(np.concatenate((log.start_s, log.end_s)))
@@ -172,23 +172,23 @@ def test_choices_that_cannot_be() -> None:
 @pytest.mark.parametrize(
     ("levers", "problem", "words"),
     [
-        (lambda: Levers(sleep={"node": Sleeping(5)}), UnknownNameError, "did you mean 'nodes'"),
-        (lambda: Sleeping(-1), ClusterError, "timeout_s of sleeping nodes is -1"),
-        (lambda: Sleeping(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and rise"),
-        (lambda: Sleeping(1, reserve=((-math.inf, -1),)), ClusterError, "whole numbers, 0 or more"),
-        (lambda: Levers(budget=((-math.inf, 5),)), ClusterError, "needs to know the watts"),
-        (lambda: Levers(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "draws -1 W"),
-        (lambda: Levers(factor=np.zeros((1, 1, 1))), ClusterError, "1 or more"),
+        (lambda: PowerControls(sleep={"node": SleepPolicy(5)}), UnknownNameError, "did you mean 'nodes'"),
+        (lambda: SleepPolicy(-1), ClusterError, "timeout_s of sleeping nodes is -1"),
+        (lambda: SleepPolicy(1, reserve=((0.0, 1),)), ClusterError, "begin with -inf and rise"),
+        (lambda: SleepPolicy(1, reserve=((-math.inf, -1),)), ClusterError, "whole numbers, 0 or more"),
+        (lambda: PowerControls(budget=((-math.inf, 5),)), ClusterError, "needs to know the watts"),
+        (lambda: PowerControls(watts=-np.ones((1, 1, 1), np.int64)), ClusterError, "draws -1 W"),
+        (lambda: PowerControls(factor=np.zeros((1, 1, 1))), ClusterError, "1 or more"),
         (
-            lambda: Levers(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
+            lambda: PowerControls(factor=np.ones((1, 1, 2)), watts=np.ones((1, 1, 1), np.int64)),
             ClusterError,
             "shapes",
         ),
-        (lambda: Levers(factor=np.ones((1, 1, 2)), preferred=np.array([2])), ClusterError, "between 0 and 1"),
-        (lambda: Levers(factor=np.ones((2, 1, 1))), TableError, r"must be \(1 groups, 1 jobs, levels\)"),
-        (lambda: Levers(factor=np.ones((1, 1, 1)), preferred=np.zeros(3, int)), TableError, "of 3 jobs"),
+        (lambda: PowerControls(factor=np.ones((1, 1, 2)), preferred_level=np.array([2])), ClusterError, "between 0 and 1"),
+        (lambda: PowerControls(factor=np.ones((2, 1, 1))), TableError, r"must be \(1 groups, 1 jobs, levels\)"),
+        (lambda: PowerControls(factor=np.ones((1, 1, 1)), preferred_level=np.zeros(3, int)), TableError, "of 3 jobs"),
         (
-            lambda: Levers(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
+            lambda: PowerControls(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
             TableError,
             "draws 9 W at least, and the power budget is never more than 5 W",
         ),
@@ -204,7 +204,7 @@ def test_shared_nodes_do_not_sleep() -> None:
     with pytest.raises(ClusterError, match="only whole nodes can be put to sleep"):
         kw.simulate(table((0, 1, 10)), cluster, levers=asleep())
     with pytest.raises(InputError):
-        Sleeping(math.nan)
+        SleepPolicy(math.nan)
 
 
 def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch):
@@ -230,7 +230,7 @@ def test_a_burst_that_wakes_many_nodes_finds_room_to_be_written_down(monkeypatch
             kw.Cluster.from_nodes(burst),
             Settings("none"),
             rule=resolve("fcfs"),
-            levers=Levers(sleep={"nodes": Sleeping(10, 1, 5)}),
+            levers=PowerControls(sleep={"nodes": SleepPolicy(10, 1, 5)}),
         )
         run.run()
         assert int(run.state.lever["steps"][0]) <= len(run.state.steps)

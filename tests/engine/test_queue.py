@@ -10,9 +10,9 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.engine.kernels.queue import (
-    believe,
+    add_expected_end,
     enqueue,
-    forget,
+    remove_expected_end,
     remove,
     renew_beliefs,
 )
@@ -34,12 +34,12 @@ def call_remove(s: Any, job: int, status: int) -> None:
 
 @numba.njit
 def call_believe(s: Any, job: int, end: float) -> None:
-    believe(s, job, end)
+    add_expected_end(s, job, end)
 
 
 @numba.njit
 def call_forget(s: Any, job: int) -> None:
-    forget(s, job)
+    remove_expected_end(s, job)
 
 
 @numba.njit
@@ -57,7 +57,7 @@ def queue(s: State) -> list[int]:
 
 
 def believed(s: State) -> list[tuple[float, int]]:
-    return [(float(b.key), int(b.job)) for b in s.beliefs[: s.clock[0].running]]
+    return [(float(b.key), int(b.job)) for b in s.expected_ends[: s.clock[0].running]]
 
 
 def test_a_fixed_queue_stands_by_key_then_number() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage
-from kilowait.engine.interface import Choice, Rule
+from kilowait.engine.interface import Choice, PriorityPolicy
 from kilowait.engine.settings import Settings
-from kilowait.engine.simulator import Simulator, replay
+from kilowait.engine.simulator import Simulator, run_simulation
 from kilowait.errors import ChoiceError, InputError
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies import resolve, simulate
@@ -261,7 +261,7 @@ def test_a_log_says_how_it_came_about() -> None:
 
 
 def test_replay_is_simulate_without_names() -> None:
-    one = replay(JOBS, FOUR, resolve("sjf"), Settings("easy"), resolve("saf"))
+    one = run_simulation(JOBS, FOUR, resolve("sjf"), Settings("easy"), resolve("saf"))
     assert as_bytes(one) == as_bytes(simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf"))
 
 
@@ -279,20 +279,20 @@ def never(job: Any, now: float, parameters: Any) -> float:
 
 @pytest.mark.parametrize("moving", [False, True])
 def test_a_score_that_is_no_number_is_an_error_that_names_the_job(moving: bool) -> None:
-    rule = Rule("mine", never, moving=moving, compiled=False)
+    rule = PriorityPolicy("mine", never, time_dependent=moving, compiled=False)
     with pytest.raises(InputError) as caught:
-        replay(table((0, 4, 9), (1, 4, 9), (2, 4, 9)), FOUR, rule, Settings())
+        run_simulation(table((0, 4, 9), (1, 4, 9), (2, 4, 9)), FOUR, rule, Settings())
     assert str(caught.value) == (
         "policy 'mine' gave job 3 the score NaN at 2 s; a score must be a number (inf is one)"
     )
 
 
 def test_a_backfill_order_in_python_is_refused() -> None:
-    own = Rule("mine", lambda job, now, parameters: 0.0, compiled=False)
+    own = PriorityPolicy("mine", lambda job, now, parameters: 0.0, compiled=False)
     with pytest.raises(
         InputError, match="the backfill order 'mine' cannot be compiled; only policies may stay"
     ):
-        replay(JOBS, FOUR, resolve("fcfs"), Settings("easy"), own)
+        run_simulation(JOBS, FOUR, resolve("fcfs"), Settings("easy"), own)
 
 
 def test_a_rule_that_is_fixed_is_asked_once_for_each_job_and_a_moving_one_at_every_pass() -> None:
@@ -302,10 +302,10 @@ def test_a_rule_that_is_fixed_is_asked_once_for_each_job_and_a_moving_one_at_eve
         asked.append((int(job["number"]), now))
         return float(job["submit_s"])
 
-    replay(JOBS, FOUR, Rule("fixed", score, compiled=False), Settings("easy"))
+    run_simulation(JOBS, FOUR, PriorityPolicy("fixed", score, compiled=False), Settings("easy"))
     assert sorted(asked) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
     asked.clear()
-    replay(JOBS, FOUR, Rule("moving", score, moving=True, compiled=False), Settings("easy"))
+    run_simulation(JOBS, FOUR, PriorityPolicy("moving", score, time_dependent=True, compiled=False), Settings("easy"))
     assert len(asked) > 10
     assert all((1, now) in asked for now in (0.0, 2.0, 3.0))
 

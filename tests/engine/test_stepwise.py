@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import kilowait
-from kilowait.engine.interface import Rule
-from kilowait.jobs import SegmentLog
+from kilowait.engine.interface import PriorityPolicy
+from kilowait.jobs import ExecutionLog
 from kilowait.policies import resolve
 from tests.engine.stepwise_policy import INTERPRETED, Decider, as_bytes
 from tests.oracle import conversion
@@ -19,7 +19,7 @@ DEPTHS = (0, 1, 2, None)
 RULES = ("fcfs", "sjf", "wfp3")
 
 
-def whole(case: Case, policy: str | Rule | None = None) -> SegmentLog:
+def whole(case: Case, policy: str | PriorityPolicy | None = None) -> ExecutionLog:
     return kilowait.simulate(
         conversion.job_table(case.jobs),
         conversion.cluster(case),

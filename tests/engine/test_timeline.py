@@ -11,7 +11,7 @@ import pytest
 
 from kilowait.cluster import Cluster, NodeGroup, Outage
 from kilowait.engine.kernels import timeline
-from kilowait.engine.kernels.queue import believe
+from kilowait.engine.kernels.queue import add_expected_end
 from kilowait.engine.kernels.state import State
 from kilowait.engine.settings import Settings
 from tests.engine.stepwise_policy import fresh_state, table
@@ -41,12 +41,12 @@ def call_occupy(s: Any, job: int, g: int, start: float, times: int) -> None:
 
 @numba.njit
 def call_move_up(s: Any) -> None:
-    timeline.move_up(s)
+    timeline.advance(s)
 
 
 @numba.njit
 def call_believe(s: Any, job: int, end: float) -> None:
-    believe(s, job, end)
+    add_expected_end(s, job, end)
 
 
 def line(s: State) -> list[tuple[float, list[int]]]:

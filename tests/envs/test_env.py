@@ -7,7 +7,7 @@ from gymnasium.vector import AutoresetMode
 
 import kilowait as kw
 from kilowait.cluster import Cluster
-from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.observation_spec import FEATURES, SUMMARY
 from kilowait.envs.reward_terms import TERMS
 from kilowait.envs.vector_env import BatchVectorEnv
@@ -291,13 +291,13 @@ def test_snapshot_and_restore_go_on_exactly():
 
 def test_squeezed_arrivals_come_faster():
     vec = batch()
-    vec.squeeze(4.0)
+    vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
     arrivals = vec.board.stack.fate["earliest_s"][0]
     given = crowded(200, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
     with pytest.raises(InputError, match="above 0"):
-        vec.squeeze(0)
+        vec.set_arrival_rate(0)
 
 
 def test_bad_input_is_told():
@@ -316,4 +316,4 @@ def test_bad_input_is_told():
     with pytest.raises(InputError, match="Gpu-v0"):
         batch(cluster=Cluster.preset("gpu-mixed"))
     with pytest.raises(InputError, match="at least 1 slot"):
-        Asking(slots=0)
+        DecisionSettings(slots=0)

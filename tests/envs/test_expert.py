@@ -9,9 +9,9 @@ from kilowait.cluster import Cluster
 from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING
-from kilowait.envs.expert import Teacher, teach
+from kilowait.envs.expert import LookAheadExpert, teach
 from kilowait.envs.lookahead import LookAhead
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
@@ -72,7 +72,7 @@ def test_it_chooses_what_a_search_by_hand_chooses(depth):
         vec.reset()
         if vec.board.stack.clock["now"][0, 0] != NOW_S:  # nobody fits then
             continue
-        teacher = Teacher(LookAhead(depth=depth), vec.board, jobs, MACHINE)
+        teacher = LookAheadExpert(LookAhead(depth=depth), vec.board, jobs, MACHINE)
         chosen = int(vec.board.scene.slots[0, teacher.choose()[0]])
         candidates = np.arange(4, len(jobs))
         costs = {job: future(jobs, job, depth) for job in candidates.tolist()}
@@ -84,7 +84,7 @@ def test_it_chooses_what_a_search_by_hand_chooses(depth):
 
 
 def lesson(lookahead, copies=4, **how):
-    asking = Asking(slots=24, **how)
+    asking = DecisionSettings(slots=24, **how)
     return teach(crowded(200, 3), MACHINE, asking, lookahead, 6, seed=1, episode_jobs=50, copies=copies)
 
 
@@ -125,7 +125,7 @@ def test_those_not_asked_are_left_alone_and_looking_moves_nothing():
     vec = BatchVectorEnv(3, jobs=crowded(200, 3), cluster=MACHINE, episode_jobs=50)
     vec.reset(seed=0)
     before = vec.snapshot()
-    teacher = Teacher(LookAhead(), vec.board, vec.jobs, MACHINE, threads=2)
+    teacher = LookAheadExpert(LookAhead(), vec.board, vec.jobs, MACHINE, threads=2)
     actions = teacher.choose(np.array([True, False, True]))
     assert actions[1] == NOTHING and np.array_equal(teacher.choose()[[0, 2]], actions[[0, 2]])
     after = vec.snapshot()
@@ -136,4 +136,4 @@ def test_those_not_asked_are_left_alone_and_looking_moves_nothing():
 
 def test_bad_input_is_told():
     with pytest.raises(InputError, match="at least 1"):
-        teach(crowded(60, 0), MACHINE, Asking(), LookAhead(), 0, seed=0)
+        teach(crowded(60, 0), MACHINE, DecisionSettings(), LookAhead(), 0, seed=0)

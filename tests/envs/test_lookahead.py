@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.cluster import Cluster, Levers, Outage
+from kilowait.cluster import Cluster, PowerControls, Outage
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import whoever
+from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.policies.registry import Player
+from kilowait.policies.registry import RunPolicy
 from tests.envs.workloads import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)
@@ -123,7 +123,7 @@ def test_the_same_every_time_and_never_more_than_there_is():
 @pytest.mark.parametrize("width", [2, 5, 20])
 @pytest.mark.parametrize("depth", [1, 30])
 def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
-    simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), rule=whoever())
+    simulator = Simulator(crowded(200, 2), MACHINE, Settings("easy"), rule=external_policy())
     state = simulator.state._replace(need=simulator.state.need.copy())
     policy = LookAhead(width=width, depth=depth)
     stage = policy.stage(state)
@@ -136,7 +136,7 @@ def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
 
 def test_it_is_a_policy_by_name():
     policy = LookAhead.from_text("lookahead:base=sjf:width=3:depth=9:objective=wait")
-    assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, Player)
+    assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, RunPolicy)
     assert LookAhead.from_text(policy.name) == policy
     log = kw.simulate(crowded(40, 1), MACHINE, policy, "easy")
     assert log.run["policy"] == policy.name and log.run["backfill"] == "easy"
@@ -166,7 +166,7 @@ def test_bad_input_is_told():
     with pytest.raises(InputError, match="once an instant"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", passes="event")
     with pytest.raises(InputError, match="no levers"):
-        kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=Levers())
+        kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=PowerControls())
     with pytest.raises(InputError, match="no levers"):
         kw.simulate(jobs.with_columns(hold_until_s=np.full(20, 1e6)), MACHINE, LookAhead(), "easy")
     name = MACHINE.groups[0].name

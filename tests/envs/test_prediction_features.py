@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.batched_sim import Asking
-from kilowait.envs.observation_spec import FEATURES, TOLD, told_features
+from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, prediction_features
 from kilowait.envs.power.observation_spec import FEATURES as OF_ENERGY
 from kilowait.envs.power.observation_spec import features_of
 from kilowait.envs.vector_env import BatchVectorEnv
@@ -44,7 +44,7 @@ TELLING = {
 def test_the_numbers_are_what_they_say():
     vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, told=True)
     seen, _ = vec.reset()
-    assert vec.seen.features == (*FEATURES, *TOLD)
+    assert vec.seen.features == (*FEATURES, *PREDICTION_FEATURES)
     rows = [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
     assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
     assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
@@ -58,13 +58,13 @@ def test_the_numbers_are_what_they_say():
 
 
 def test_nothing_is_planned_beyond_the_request():
-    told = told_features(jobs(**{**TELLING, "planned_s": [40000, 99999, NAN]}))
+    told = prediction_features(jobs(**{**TELLING, "planned_s": [40000, 99999, NAN]}))
     assert told[1, 0] == pytest.approx(np.log(4) / 3)
     assert told[2, 0] == pytest.approx(np.log(0.5) / 3)  # the estimate, where nothing is planned
 
 
 def test_unless_asked_for_nothing_is_shown():
-    assert Asking().seen.features == tuple(FEATURES)
+    assert DecisionSettings().seen.features == tuple(FEATURES)
     assert batch(jobs(**TELLING), episode_jobs=3).seen.features == tuple(FEATURES)
     assert features_of(False) == tuple(OF_ENERGY)
 

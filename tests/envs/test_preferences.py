@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.power.vector_env import EnergyVectorEnv
-from kilowait.envs.preferences import lattice, weights_from
+from kilowait.envs.preferences import preference_grid, weights_from
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from tests.envs.workloads import crowded
@@ -121,7 +121,7 @@ def test_a_preference_can_be_given_at_a_reset():
     vec = batch()
     seen, _ = vec.reset(options={"preference": {"slowdown": 3, "fairness": 1}})
     assert seen["summary"][:, -2:].tolist() == [[0.25, 0.75]] * 3
-    rows = lattice(2, 2)
+    rows = preference_grid(2, 2)
     seen, _ = vec.reset(options={"preference": rows, "first": 5})
     assert np.array_equal(seen["summary"][:, -2:], rows)
     with pytest.raises(UnknownNameError, match="unknown preference 'fairnes'; did you mean 'fairness'"):

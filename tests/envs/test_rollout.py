@@ -6,9 +6,9 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, Outage
 from kilowait.engine.settings import Settings
-from kilowait.envs.batched_sim import Asking
+from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.observation_spec import FEATURES
-from kilowait.envs.rollout import play
+from kilowait.envs.rollout import run_policy
 from tests.envs.workloads import crowded, decided_by
 
 AREA = list(FEATURES).index("area")
@@ -18,8 +18,8 @@ LENGTH = list(FEATURES).index("length")
 @pytest.mark.parametrize("seed", range(4))
 def test_saf_by_what_is_shown_is_saf(seed):
     jobs, machine = crowded(120, seed), Cluster.from_nodes(16)
-    log = play(
-        jobs, machine, decided_by(lambda rows: rows[:, AREA]), asking=Asking(backfill_order="agent", slots=64)
+    log = run_policy(
+        jobs, machine, decided_by(lambda rows: rows[:, AREA]), asking=DecisionSettings(backfill_order="agent", slots=64)
     )
     by_rule = kw.simulate(jobs, machine, "saf", "easy")
     areas = np.float32(np.log1p(jobs["estimate_s"] * jobs["nodes"] / (16 * 3600)) / 3)
@@ -42,11 +42,11 @@ def test_outages_dependencies_and_withdrawn_jobs_are_kept():
     machine = Cluster(
         groups=machine.groups, outages=[Outage(machine.groups[0].name, start_s=300, end_s=900, nodes=6)]
     )
-    log = play(
+    log = run_policy(
         jobs,
         machine,
         decided_by(lambda rows: rows[:, LENGTH]),
-        asking=Asking(backfill_order="agent", slots=96),
+        asking=DecisionSettings(backfill_order="agent", slots=96),
         settings=Settings("easy"),
     )
     rule = kw.simulate(jobs, machine, "sjf", "easy")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
 NEVER = math.nan
@@ -36,7 +36,7 @@ def made_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outcome=
         results[number] = result
     row = row.astype(np.int64)
     times, sizes = zip(*capacity, strict=True) if capacity else ((), ())
-    return SegmentLog(
+    return ExecutionLog(
         jobs_table=jobs,
         job=row,
         start_s=begin.astype(float),

@@ -8,8 +8,8 @@ from scipy import stats
 
 import kilowait as kw
 from kilowait.evaluation.run_similarity import (
-    Likeness,
-    like_runs,
+    RunSimilarity,
+    compare_runs,
     numbers_of_run,
     series_of_run,
     share_curves,
@@ -26,7 +26,7 @@ def logs():
 
 def test_means_are_those_of_the_metrics(logs):
     numbers = [numbers_of_run(log) for log in logs]
-    found = {one.name: one for one in like_runs(*numbers)}
+    found = {one.name: one for one in compare_runs(*numbers)}
     real, made = (kw.metrics(log) for log in logs)
     assert found["wait_s"].real == pytest.approx(real["mean_wait_s"])
     assert found["wait_s"].made == pytest.approx(made["mean_wait_s"])
@@ -37,23 +37,23 @@ def test_means_are_those_of_the_metrics(logs):
 
 def test_distances_are_scipys(logs):
     numbers = [numbers_of_run(log) for log in logs]
-    for one in like_runs(*numbers):
+    for one in compare_runs(*numbers):
         both = [values[one.name] for values in numbers]
         assert one.ks == pytest.approx(stats.ks_2samp(*both, method="asymp").statistic, abs=1e-12)
         assert one.wasserstein == pytest.approx(stats.wasserstein_distance(*both))
     curve = share_curves(*numbers)["wait_s"]
-    found = next(one for one in like_runs(*numbers) if one.name == "wait_s")
+    found = next(one for one in compare_runs(*numbers) if one.name == "wait_s")
     assert np.abs(np.subtract(curve.real, curve.made)).max() == pytest.approx(found.ks)
 
 
 def test_a_run_is_like_itself(logs):
     numbers = numbers_of_run(logs[0])
-    assert all(one.near and one.ks == 0 and one.ratio == 1 for one in like_runs(numbers, numbers))
+    assert all(one.near and one.ks == 0 and one.ratio == 1 for one in compare_runs(numbers, numbers))
 
 
 def test_near_without_waits():
-    assert Likeness("wait_s", 0, 0, 0, 0, 0).near
-    assert not Likeness("wait_s", 0, 5, 1, 5, 1).near and np.isnan(Likeness("wait_s", 0, 5, 1, 5, 1).ratio)
+    assert RunSimilarity("wait_s", 0, 0, 0, 0, 0).near
+    assert not RunSimilarity("wait_s", 0, 5, 1, 5, 1).near and np.isnan(RunSimilarity("wait_s", 0, 5, 1, 5, 1).ratio)
 
 
 def test_a_series_has_the_mean_of_the_run(logs):
@@ -66,4 +66,4 @@ def test_a_series_has_the_mean_of_the_run(logs):
 def test_nothing_started():
     jobs = kw.lublin(100, 32, seed=1).with_columns(nodes=np.full(100, 64))
     nothing = numbers_of_run(kw.simulate(jobs, MACHINE, "fcfs", "easy", oversized="reject"))
-    assert like_runs(nothing, nothing) == () and share_curves(nothing, nothing) == {}
+    assert compare_runs(nothing, nothing) == () and share_curves(nothing, nothing) == {}

@@ -15,14 +15,14 @@ from kilowait.experiments import (
     bench_peers,
     bench_power_controls,
 )
-from kilowait.experiments.bench import Measure
+from kilowait.experiments.bench import BenchResult
 
 
 def test_targets():
-    assert Measure("x", 5.0, target=4.0).met is True
-    assert Measure("x", 5.0, target=4.0, less_is_better=True).met is False
-    assert Measure("x", 5.0).met is None and Measure("x", None, target=4.0).met is None
-    assert Measure("x", 5.0, "s", 4.0).to_dict()["met"] is True
+    assert BenchResult("x", 5.0, target=4.0).met is True
+    assert BenchResult("x", 5.0, target=4.0, less_is_better=True).met is False
+    assert BenchResult("x", 5.0).met is None and BenchResult("x", None, target=4.0).met is None
+    assert BenchResult("x", 5.0, "s", 4.0).to_dict()["met"] is True
 
 
 def test_best_of_several():
@@ -108,7 +108,7 @@ def test_placed_nodes_in_small(monkeypatch, data_dir):
 def test_the_ratio_is_of_the_best_of_both(monkeypatch):
     seconds = iter([2.0, 6.0, 1.0, 4.0, 3.0, 5.0])
     monkeypatch.setattr(bench, "best_s", lambda call, **_: next(seconds))
-    assert bench.by_turns(lambda: None, lambda: None, quick=True) == 4.0
+    assert bench.interleaved_ratio(lambda: None, lambda: None, quick=True) == 4.0
 
 
 def test_levers_are_measured_over_the_plain_run(monkeypatch, capsys, tmp_path):

@@ -17,7 +17,7 @@ import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison_plan import (
-    Plan,
+    ComparisonPlan,
     prepare,
     run,
     save,
@@ -25,7 +25,7 @@ from kilowait.experiments.comparison_plan import (
 from kilowait.experiments.comparison_results import results_of
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.scenario import Scenario
-from kilowait.experiments.window_options import Protocol, protocol_of
+from kilowait.experiments.window_options import WindowOptions, protocol_of
 
 TRACES = ("lublin:600:32:0.9:1", "lublin:500:16:1.0:2")
 
@@ -33,7 +33,7 @@ TRACES = ("lublin:600:32:0.9:1", "lublin:500:16:1.0:2")
 def plan(policies="fcfs,sjf", backfill="easy", traces=TRACES, **protocol):
     settings = {"windows": 4, "window_jobs": 80, "seed": 3, **protocol}
     scenarios = tuple(Scenario(trace) for trace in traces)
-    return Plan(scenarios, contenders_of(policies, backfill), Protocol(**settings))
+    return ComparisonPlan(scenarios, contenders_of(policies, backfill), WindowOptions(**settings))
 
 
 def starts(contests):
@@ -66,7 +66,7 @@ def test_processes_do_not_change_a_bit():
 @pytest.mark.slow
 def test_what_goes_wrong_in_a_process_is_told_in_words():
     jobs = Scenario("lublin:300:32", cluster="nodes:4")
-    ready = prepare(Plan((jobs,), contenders_of("fcfs,sjf", "easy"), Protocol(windows=4, window_jobs=50)))
+    ready = prepare(ComparisonPlan((jobs,), contenders_of("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50)))
     for workers in (1, 2):
         with pytest.raises(InputError, match="larger than any group"):
             run(ready, workers=workers)
@@ -138,10 +138,10 @@ def test_a_changed_agent_or_setting_is_run_again(tmp_path):
         run(ready, store=store)
         assert store.found == (8 if number == 2 else 0)
     scenario = Scenario(TRACES[0], walltime="kill")
-    ready = prepare(Plan((scenario,), contenders_of("fcfs", "easy"), Protocol(windows=4, window_jobs=80)))
+    ready = prepare(ComparisonPlan((scenario,), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)))
     run(ready, store=ready.store(out))
     ready = prepare(
-        Plan((Scenario(TRACES[0]),), contenders_of("fcfs", "easy"), Protocol(windows=4, window_jobs=80))
+        ComparisonPlan((Scenario(TRACES[0]),), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80))
     )
     store = ready.store(out)
     run(ready, store=store)
@@ -211,8 +211,8 @@ def test_perfect_estimates_have_no_clairvoyant():
 
 def test_protocol_as_people_write_it():
     rules = contenders_of("fcfs", "easy")
-    assert protocol_of(5, "1024", "0", "auto", 1, rules) == Protocol(5, 1024, None, 0, 0.0, "all", 1)
-    assert protocol_of(5, "7d", "12h", "test", 1, rules) == Protocol(5, None, 604800.0, 0, 43200.0, "test", 1)
+    assert protocol_of(5, "1024", "0", "auto", 1, rules) == WindowOptions(5, 1024, None, 0, 0.0, "all", 1)
+    assert protocol_of(5, "7d", "12h", "test", 1, rules) == WindowOptions(5, None, 604800.0, 0, 43200.0, "test", 1)
     with pytest.raises(InputError, match="write a number of jobs such as 1024 or a span such as 7d"):
         protocol_of(5, "soon", "0", "all", 1, rules)
     with pytest.raises(InputError, match="say how many with --windows"):
@@ -232,7 +232,7 @@ def test_an_agent_is_tried_on_the_last_part(tmp_path):
 
 def test_wrong_plans():
     with pytest.raises(UnknownNameError, match="did you mean 'mean_bsld'"):
-        Plan((), contenders_of("fcfs", "easy"), metric="mean_bslt")
+        ComparisonPlan((), contenders_of("fcfs", "easy"), metric="mean_bslt")
     with pytest.raises(UnknownNameError, match="did you mean 'sjf'"):
         contenders_of("sfj", "easy")
     with pytest.raises(InputError, match="list of policies is empty"):

@@ -10,10 +10,10 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.evaluate_predictors import foresight, world_of
 from kilowait.predict.dataset import case_of
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import recorded
-from kilowait.predict.models import Model
+from kilowait.predict.known_times import from_log
+from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
 MACHINE = Cluster.from_nodes(16)
@@ -30,11 +30,11 @@ def done():
     jobs = weeks_of_habits()
     names = ("request", "last2", "forest:likely", "forest:middle")
     return jobs, foresight(
-        case_of(jobs, recorded(jobs), 16),
-        [Model.of(name) for name in names],
+        case_of(jobs, from_log(jobs), 16),
+        [PredictionModel.of(name) for name in names],
         part=0.5,
         classes=("volume",),
-        online=Online(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
+        online=RefitSchedule(every_s=7 * DAY, jobs=600, least=50, calibrate=300),
         forest=ForestSettings(trees=10, leaves=31),
     )
 
@@ -87,8 +87,8 @@ def test_worlds():
 
 def test_words():
     jobs = habits()
-    case = case_of(jobs, recorded(jobs), 16)
+    case = case_of(jobs, from_log(jobs), 16)
     with pytest.raises(InputError, match="part of 0 of the jobs"):
-        foresight(case, [Model.of("last2")], part=0)
+        foresight(case, [PredictionModel.of("last2")], part=0)
     with pytest.raises(InputError, match="of 0 jobs none"):
-        foresight(case_of(jobs[:0], recorded(jobs[:0]), 16), [Model.of("last2")])
+        foresight(case_of(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])

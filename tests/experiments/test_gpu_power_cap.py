@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.energy import PowerModel, account, cap_gpus
+from kilowait.energy import PowerModel, account_energy, cap_gpus
 from kilowait.errors import InputError
 from kilowait.experiments.comparison_plan import (
-    Plan,
+    ComparisonPlan,
     prepare,
     prepare_levers,
     run,
 )
 from kilowait.experiments.gpu_power_cap import cap_of, caps_asked, check_levers_on
-from kilowait.experiments.gpu_settings import PlacedSettings, speeds_for
+from kilowait.experiments.gpu_settings import GpuOptions, speeds_for
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.experiments.window_options import Protocol
-from kilowait.policies.simulation import placing_of
+from kilowait.experiments.window_options import WindowOptions
+from kilowait.policies.simulation import default_gpu_settings
 
 TRACE = "gpu:150:gpu-mixed:1.1:4"
 MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
@@ -28,7 +28,7 @@ MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
 
 def done_with(levers, **settings):
     return run_scenario(
-        Scenario(TRACE, policy="las", power=PowerSettings(), levers=levers, placed=PlacedSettings(**settings))
+        Scenario(TRACE, policy="las", power=PowerSettings(), levers=levers, placed=GpuOptions(**settings))
     )
 
 
@@ -45,9 +45,9 @@ def test_a_cap_slows_jobs_before_the_clock_and_lowers_power_after_it():
     free, held = done_with("none"), done_with("gpu-cap=60%")
     jobs = held.workload.jobs
     capped = cap_gpus(jobs, MIXED, POWER, 0.6, speeds_for("auto", jobs, MIXED))
-    log = kw.simulate(jobs, MIXED, "las", placing=placing_of("las"), speeds=capped.speeds)
+    log = kw.simulate(jobs, MIXED, "las", placing=default_gpu_settings("las"), speeds=capped.speeds)
     np.testing.assert_array_equal(held.log.end_s, log.end_s)
-    spent = account(log, MIXED, POWER, gpu_cap=capped.gpu_cap)
+    spent = account_energy(log, MIXED, POWER, gpu_cap=capped.gpu_cap)
     assert held.accounts.it_kwh == spent.it_kwh and held.accounts.by_state == spent.by_state
     assert held.accounts.notes == (*spent.notes, *capped.notes)
     ran = [float(done.log.jobs()["run_s"].sum()) for done in (free, held)]
@@ -76,9 +76,9 @@ def test_a_cap_of_all_is_none():
 
 def test_nobody_is_below_the_bound():
     """The bound knows the speeds of the run, and the contenders' caps."""
-    scenario = Scenario(TRACE, power=PowerSettings(), placed=PlacedSettings(types="least-energy"))
+    scenario = Scenario(TRACE, power=PowerSettings(), placed=GpuOptions(types="least-energy"))
     who = contenders_of("fcfs,las", "none", caps_asked("none,80%,60%"), clairvoyant=False)
-    ready = prepare(Plan((scenario,), who, Protocol(windows=2, window_jobs=60)))
+    ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
     drew = run(ready)[0].energy
     for contender in drew.metrics:
         for window in contender:

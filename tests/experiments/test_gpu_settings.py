@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.cluster.gpu_speeds import SOURCES, gpu_types, measured
+from kilowait.cluster.gpu_speeds import SOURCES, gpu_types, measured_speeds
 from kilowait.energy import PowerModel, energy_by_type
 from kilowait.errors import InputError, KilowaitError
 from kilowait.experiments.gpu_settings import (
-    PlacedSettings,
+    GpuOptions,
     source_words,
     speeds_for,
     types_by_energy,
 )
 from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.policies.simulation import placing_of
+from kilowait.policies.simulation import default_gpu_settings
 from kilowait.synth import gavel_jobs, gpu_workload
 
 MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
@@ -27,11 +27,11 @@ MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
 
 @pytest.mark.parametrize("policy", ["fcfs", "las", "gavel"])
 def test_what_is_not_asked_for_is_the_policy_s_own(policy):
-    assert PlacedSettings().placing(policy, "none", None) == placing_of(policy)
+    assert GpuOptions().placing(policy, "none", None) == default_gpu_settings(policy)
 
 
 def test_what_is_asked_for_is_taken():
-    asked = PlacedSettings(
+    asked = GpuOptions(
         types="fastest",
         preempt=False,
         migrate=True,
@@ -44,28 +44,28 @@ def test_what_is_asked_for_is_taken():
     )
     found = asked.placing("las", "skip", "fgd", walltime="kill")
     assert (found.types, found.preempt, found.migrate, found.placement) == ("fastest", False, True, "fgd")
-    assert found.checkpoint_s == math.inf and not found.blocking and found.walltime == "kill"
-    assert (found.restore_s, found.save_s, found.grace_s, found.keep_s) == (60.0, 30.0, 120.0, 300.0)
-    assert (found.tick_s, found.rounds) == (360.0, True)
-    assert not PlacedSettings(round="0").placing("fcfs", "none", None).rounds
+    assert found.checkpoint_s == math.inf and not found.head_of_line_blocking and found.walltime == "kill"
+    assert (found.checkpoint_load_s, found.checkpoint_write_s, found.grace_s, found.min_run_before_preempt_s) == (60.0, 30.0, 120.0, 300.0)
+    assert (found.round_interval_s, found.rounds) == (360.0, True)
+    assert not GpuOptions(round="0").placing("fcfs", "none", None).rounds
 
 
 def test_bad_settings_are_told_before_anything_runs():
     with pytest.raises(KilowaitError, match="did you mean 'fastest'"):
-        PlacedSettings(types="fast")
+        GpuOptions(types="fast")
     with pytest.raises(InputError, match="--grace: 'soon' is not a span"):
-        PlacedSettings(grace="soon")
+        GpuOptions(grace="soon")
     with pytest.raises(KilowaitError, match="placement rule"):
         Scenario("x.swf", placement="frist")
     with pytest.raises(InputError, match="--keep is for clusters of placed nodes"):
-        run_scenario(Scenario("lublin:20:8", placed=PlacedSettings(keep="5m")))
+        run_scenario(Scenario("lublin:20:8", placed=GpuOptions(keep="5m")))
     with pytest.raises(InputError, match="placed nodes know no reservations"):
         run_scenario(Scenario("gpu:20:gpu-mixed", backfill="easy"))
 
 
 def test_speeds_are_measured_where_they_can_be(tmp_path):
     jobs = gavel_jobs(200, 4.0)
-    own = measured(jobs, gpu_types(GAVEL))
+    own = measured_speeds(jobs, gpu_types(GAVEL))
     found = speeds_for("auto", jobs, GAVEL)
     known = ~np.isnan(own.speed)
     assert 0 < known.sum() < known.size
@@ -94,7 +94,7 @@ def test_least_energy_goes_where_the_joules_are_fewest():
     speeds = speeds_for("roofline", jobs, MIXED)
     by_catalogue = types_by_energy(jobs, MIXED, speeds)
     assert set(by_catalogue.argmin(0).tolist()) == {gpu_types(MIXED).index("T4")}
-    settings = PlacedSettings(types="least-energy", speeds="roofline")
+    settings = GpuOptions(types="least-energy", speeds="roofline")
     done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", placed=settings))
     first = done.log.pieces.node_group[done.log.pieces.node[done.log.pieces.segment == 0]]
     assert MIXED.groups[int(first[0])].gpu_type == "T4"
@@ -107,11 +107,11 @@ def test_least_energy_goes_where_the_joules_are_fewest():
 
 
 def test_the_scenario_holds_all_of_it():
-    done = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", placed=PlacedSettings(restore="1m")))
+    done = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", placed=GpuOptions(restore="1m")))
     said = done.resolved()
     assert said["placed"] == {"restore": "1m", "speeds": "auto"}
     assert (said["backfill"], said["placement"]) == ("none", "consolidate")
-    again = Scenario(**{**said, "cluster": "auto", "placed": PlacedSettings(**said["placed"])})
+    again = Scenario(**{**said, "cluster": "auto", "placed": GpuOptions(**said["placed"])})
     np.testing.assert_array_equal(run_scenario(again).log.end_s, done.log.end_s)
     assert "placed" not in Scenario("lublin:20:8").to_dict()
 

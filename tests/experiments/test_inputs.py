@@ -104,7 +104,7 @@ def test_the_resolved_machine_can_be_read_again(tmp_path):
         name="site",
     )
     path = tmp_path / "site.toml"
-    path.write_text(to_toml(scenario.described(cluster)))
+    path.write_text(to_toml(scenario.to_dict(cluster)))
     assert kw.Cluster.from_file(path) == cluster
 
 
@@ -138,10 +138,10 @@ def test_columns_are_a_map_or_an_error(text):
 
 
 def test_a_machine_far_too_small_is_told():
-    _, _, notes = scenario.prepared(scenario.Scenario("lublin:200:64:0.9", cluster="16"))
+    _, _, notes = scenario.prepare_scenario(scenario.Scenario("lublin:200:64:0.9", cluster="16"))
     assert len(notes) == 1 and "3.6 times the work 16 nodes can do" in notes[0]
-    assert scenario.prepared(scenario.Scenario("lublin:200:64:0.9"))[2] == ()
-    assert scenario.prepared(scenario.Scenario("lublin:1:64"))[2] == ()
+    assert scenario.prepare_scenario(scenario.Scenario("lublin:200:64:0.9"))[2] == ()
+    assert scenario.prepare_scenario(scenario.Scenario("lublin:1:64"))[2] == ()
 
 
 # -- GPU clusters ----------------------------------------------------------------------------------
@@ -186,8 +186,8 @@ def test_a_list_of_nodes_is_a_machine(tmp_path, monkeypatch):
     path = tmp_path / "nodes.csv"
     path.write_text(NODES)
     cluster = inputs.cluster_of(str(path), JOBS)[0]
-    assert cluster.placed and cluster.layout == (0, 1, 0)
-    assert scenario.described(cluster)["layout"] == [0, 1, 0]
+    assert cluster.node_level and cluster.node_groups == (0, 1, 0)
+    assert scenario.to_dict(cluster)["layout"] == [0, 1, 0]
     made = inputs.workload_of("gpu:20:nodes.csv:0.5").jobs
     assert inputs.cluster_of("auto", made)[0] == cluster
     assert inputs.is_placed("nodes.csv", "log.swf") and inputs.is_placed("auto", "gpu:20:nodes.csv")
@@ -206,5 +206,5 @@ def test_the_load_of_placed_nodes_is_that_of_their_gpus():
     assert inputs.load_of(made, mixed) == pytest.approx(0.7)
     with pytest.raises(InputError, match="none of these jobs has a GPU"):
         inputs.brought_to_load(made.with_columns(gpus=0 * made["gpus"]), mixed, 1.0)
-    _, _, notes = scenario.prepared(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
+    _, _, notes = scenario.prepare_scenario(scenario.Scenario("gpu:200:gpu-mixed:0.7", load=1.5))
     assert len(notes) == 1 and "1.5 times the work the GPUs of gpu-mixed can do" in notes[0]

@@ -11,11 +11,11 @@ from kilowait.experiments.cell_cache import _policy_digest
 from kilowait.experiments.pareto import front
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
-QUICK = Learning(
+QUICK = RLTraining(
     steps=16 * 4 * 6,
     envs=4,
     episode_jobs=20,

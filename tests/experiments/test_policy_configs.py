@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison_plan import (
-    Plan,
+    ComparisonPlan,
     prepare,
     run,
     save,
@@ -18,7 +18,7 @@ from kilowait.experiments.comparison_results import results_of
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.policy_configs import contenders_of, policy_and_placement
 from kilowait.experiments.scenario import Scenario
-from kilowait.policies.simulation import placing_of
+from kilowait.policies.simulation import default_gpu_settings
 
 TRACE = "gpu:120:gpu-mixed:1.1:4"
 MIXED = kw.Cluster.preset("gpu-mixed")
@@ -26,7 +26,7 @@ MIXED = kw.Cluster.preset("gpu-mixed")
 
 def ready_with(policies, placements):
     who = contenders_of(policies, "none", placements=placements, clairvoyant=False)
-    return prepare(Plan((Scenario(TRACE),), who))
+    return prepare(ComparisonPlan((Scenario(TRACE),), who))
 
 
 def test_every_policy_with_every_placement(tmp_path):
@@ -42,7 +42,7 @@ def test_every_policy_with_every_placement(tmp_path):
             jobs,
             MIXED,
             policy,
-            placing=placing_of(policy, placement=placement),
+            placing=default_gpu_settings(policy, placement=placement),
             speeds=speeds_for("auto", jobs, MIXED),
         )
         log = contest.logs(number, 0)
@@ -85,10 +85,10 @@ def test_names_with_a_placement():
 def test_a_machine_that_lacks_the_placement_is_told_before_anything_runs():
     who = contenders_of("fcfs", "none", placements=["first", "balance"])
     with pytest.raises(UnknownNameError, match="on 'gpu-mixed' 'balance'"):
-        prepare(Plan((Scenario(TRACE),), who))
+        prepare(ComparisonPlan((Scenario(TRACE),), who))
     who = contenders_of("fcfs", "easy", placements=["first", "fgd"])
     with pytest.raises(UnknownNameError, match="on '8 nodes' 'fgd'"):
-        prepare(Plan((Scenario("lublin:20:8"),), who))
+        prepare(ComparisonPlan((Scenario("lublin:20:8"),), who))
 
 
 def test_an_agent_at_several_placements(tmp_path):

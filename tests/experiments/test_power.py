@@ -12,7 +12,7 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import load_comparison
 from kilowait.experiments.comparison_plan import (
-    Plan,
+    ComparisonPlan,
     prepare,
     prepare_levers,
     run,
@@ -20,9 +20,9 @@ from kilowait.experiments.comparison_plan import (
 )
 from kilowait.experiments.comparison_results import results_of
 from kilowait.experiments.policy_configs import contenders_of
-from kilowait.experiments.power import PowerSettings, dressed, meter_for
+from kilowait.experiments.power import PowerSettings, with_power, meter_for
 from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.experiments.window_options import Protocol
+from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
 
 TRACE = "lublin:300:32:0.7:1"
@@ -49,7 +49,7 @@ def settings(carbon):
 def plan(settings, levers=LEVERS, trace=TRACE, **protocol):
     protocol = {"windows": 2, "window_jobs": 100, "warmup_jobs": 20, "seed": 3, **protocol}
     contenders = contenders_of("fcfs", "easy", levers, clairvoyant=False)
-    return Plan((Scenario(trace, power=settings),), contenders, Protocol(**protocol))
+    return ComparisonPlan((Scenario(trace, power=settings),), contenders, WindowOptions(**protocol))
 
 
 def drawn(contest):
@@ -157,7 +157,7 @@ def test_measured_energy_becomes_power():
     jobs = JobTable(
         job_id=[1, 2], submit_s=[0, 0], runtime_s=[100, 100], nodes=[1, 1], energy_j=[15000, np.nan]
     )
-    found, notes = dressed(PowerSettings("taurus"), jobs)
+    found, notes = with_power(PowerSettings("taurus"), jobs)
     assert found["power_w"][0] == 150 and "1 with power from measured energy" in notes[0]
     meter = meter_for(PowerSettings("taurus", profile="columns"), found, Cluster.from_nodes(2))
     assert meter.profile is None
@@ -217,9 +217,9 @@ def test_levers_and_metrics_need_a_power_model(settings):
     with pytest.raises(InputError, match="levers 'all' need a power model"):
         plan(None, "none,all")
     with pytest.raises(InputError, match="energy_kwh is known only with a power model"):
-        Plan((Scenario(TRACE),), contenders_of("fcfs", "easy"), Protocol(), "energy_kwh")
+        ComparisonPlan((Scenario(TRACE),), contenders_of("fcfs", "easy"), WindowOptions(), "energy_kwh")
     with pytest.raises(InputError, match="give a file with --price"):
-        Plan((Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), Protocol(), "cost")
+        ComparisonPlan((Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), WindowOptions(), "cost")
     assert PowerSettings.asked(None) is None
     with pytest.raises(InputError, match="--wrap is of no use without a power model"):
         PowerSettings.asked(None, wrap=True)

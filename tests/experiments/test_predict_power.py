@@ -7,11 +7,11 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.comparison_plan import Plan, prepare, run
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.predict_power import MODEL, with_planned_power
-from kilowait.experiments.scenario import Scenario, prepared, run_scenario
+from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
 
@@ -68,8 +68,8 @@ def test_scenarios(tmp_path):
     assert done["recent"].exceeded.most_w > 0
     assert done["recent"].accounts.peak_it_w == pytest.approx(480 + done["recent"].exceeded.most_w)
     assert any("watts predicted (recent) of the 810 jobs" in note for note in done["recent"].notes)
-    both = prepared(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
-    alone = prepared(Scenario(str(path), predict_power="recent", **asked))[0].jobs
+    both = prepare_scenario(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
+    alone = prepare_scenario(Scenario(str(path), predict_power="recent", **asked))[0].jobs
     np.testing.assert_array_equal(both["planned_w"], alone["planned_w"])  # learned in the same first replay
 
 
@@ -78,7 +78,7 @@ def test_comparisons_plan_alike(tmp_path):
     write_trace(measured(300), path)
     scenario = Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL)
     who = contenders_of("fcfs", "easy", "none,budget=480W", clairvoyant=False)
-    contest = run(prepare(Plan((scenario,), who)), workers=1)[0]
+    contest = run(prepare(ComparisonPlan((scenario,), who)), workers=1)[0]
     done = run_scenario(
         Scenario(str(path), cluster="nodes:4", power=POWER, predict_power=MODEL, levers="budget=480W")
     )

@@ -7,10 +7,10 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.comparison_plan import Plan, prepare, run
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare, run
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.predict_runtimes import foreseen, with_requests
-from kilowait.experiments.scenario import Scenario, prepared, resolve_policy
+from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
 
 MACHINE = kw.Cluster.from_nodes(32)
 
@@ -55,7 +55,7 @@ def test_a_comparison_with_and_without():
     who = contenders_of("saf,quick_area", "easy", clairvoyant=False, users=True)
     assert [one.label for one in who] == ["saf", "quick_area", "saf (users)", "quick_area (users)"]
     with pytest.raises(InputError, match="no requests"):
-        prepare(Plan((scenario,), who))
+        prepare(ComparisonPlan((scenario,), who))
 
 
 def test_those_without_predictions_see_none(tmp_path):
@@ -63,7 +63,7 @@ def test_those_without_predictions_see_none(tmp_path):
     path = tmp_path / "log.parquet"
     jobs.to_parquet(path)
     who = contenders_of("saf", "easy", clairvoyant=False, users=True)
-    ready = prepare(Plan((Scenario(str(path), cluster="nodes:32", predict="forest"),), who))
+    ready = prepare(ComparisonPlan((Scenario(str(path), cluster="nodes:32", predict="forest"),), who))
     contest = run(ready, workers=1)[0]
     plain = kw.simulate(jobs, MACHINE, "saf", "easy").jobs()["start_s"]
     np.testing.assert_array_equal(contest.logs(1, 0).jobs()["start_s"], plain)
@@ -80,7 +80,7 @@ def test_the_scenario_is_kept_and_checked():
 
 
 def test_gpu_clusters_too():
-    workload, cluster, _ = prepared(Scenario("gpu:120:gpu-mixed:0.9:1", cluster="gpu-mixed"))
+    workload, cluster, _ = prepare_scenario(Scenario("gpu:120:gpu-mixed:0.9:1", cluster="gpu-mixed"))
     jobs = workload.jobs.with_columns(estimate_s=workload.jobs["runtime_s"] * 2 + 60)
     told = foreseen(jobs, cluster, "last2")
     kw.simulate(told, cluster, "qssf", "skip")

@@ -9,16 +9,16 @@ import kilowait as kw
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import open_folder, plain_json
 from kilowait.experiments.predict_runtimes import first_replay
-from kilowait.experiments.prediction_explanations import Grounds
+from kilowait.experiments.prediction_explanations import ForestData
 from kilowait.experiments.prediction_report import (
     JUDGED,
-    foretold,
+    prediction_report,
     save_foretold,
     scores,
 )
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.known_times import request_s
-from kilowait.predict.runtime import foresee
+from kilowait.predict.runtime import predict_runtimes
 from tests.predict.test_runtime import QUICK, habits
 
 MACHINE = kw.Cluster.from_nodes(16)
@@ -28,7 +28,7 @@ MACHINE = kw.Cluster.from_nodes(16)
 def told():
     jobs = habits()
     seen = []
-    return jobs, foretold(jobs, MACHINE, trace="made", ids=[700], progress=seen.append, **QUICK), seen
+    return jobs, prediction_report(jobs, MACHINE, trace="made", ids=[700], progress=seen.append, **QUICK), seen
 
 
 def test_figures_are_of_the_last_jobs(told):
@@ -84,8 +84,8 @@ def test_importance_and_swarm(told):
 def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
     jobs, found, _ = told
     world = first_replay(jobs, MACHINE)
-    seen = foresee(jobs, world, 16, seed=0, **QUICK)
-    grounds = Grounds(jobs, world, seen, QUICK["online"], QUICK["forest"], 0)
+    seen = predict_runtimes(jobs, world, 16, seed=0, **QUICK)
+    grounds = ForestData(jobs, world, seen, QUICK["online"], QUICK["forest"], 0)
     for case in found["explained"]:
         row = int(np.flatnonzero(jobs["job_id"] == case["job_id"])[0])
         forest = grounds.grown(grounds.learned_from(row))
@@ -93,14 +93,14 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
         np.testing.assert_array_equal(forest.weights(values)[0], seen.distribution.weights[row])
         whole = case["start"] + sum(part["moved"] for part in case["parts"]) + case["rest"]
         assert whole == pytest.approx(float(forest.booster.predict(values)[0]))
-        assert case["likely_s"] == seen.distribution.likely()[row]
-        assert case["centre_s"] == pytest.approx(seen.distribution.centre()[row])
+        assert case["likely_s"] == seen.distribution.most_accurate()[row]
+        assert case["centre_s"] == pytest.approx(seen.distribution.geometric_mean()[row])
         for part in case["parts"]:
             at = seen.features.names.index(part["name"])
             other = values.copy()
             other[0, at] = np.nanmedian(seen.features.values[grounds.learned_from(row), at])
             weights = forest.weights(other)
-            again = Distribution(weights, seen.features.anchor[[row]], request_s(jobs)[[row]]).centre()
+            again = Distribution(weights, seen.features.anchor[[row]], request_s(jobs)[[row]]).geometric_mean()
             assert part["if_usual_s"] == pytest.approx(float(again[0]))
         assert case["request_s"] == request_s(jobs)[row]
         assert len(case["parts"]) == 8
@@ -112,16 +112,16 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
 
 def test_the_same_seed_tells_the_same(told):
     jobs, found, _ = told
-    again = foretold(jobs, MACHINE, trace="made", ids=[700], **QUICK)
+    again = prediction_report(jobs, MACHINE, trace="made", ids=[700], **QUICK)
     assert plain_json(again) == plain_json(found)
-    other = foretold(jobs, MACHINE, trace="made", ids=[700], seed=1, **QUICK)
+    other = prediction_report(jobs, MACHINE, trace="made", ids=[700], seed=1, **QUICK)
     assert plain_json(other) != plain_json(found)
 
 
 def test_a_log_without_requests(told):
     jobs = habits()
     bare = jobs.with_columns(estimate_s=jobs["runtime_s"])
-    found = foretold(bare, MACHINE, **QUICK)
+    found = prediction_report(bare, MACHINE, **QUICK)
     rows = {row["name"]: row for row in found["scores"]}
     assert rows["request"]["jobs"] == 0 and rows["last2"]["jobs"] > 200
     assert found["plane"]["cells"]["request"] == []
@@ -144,14 +144,14 @@ def test_scores_of_nothing():
 def test_words():
     jobs = habits()
     with pytest.raises(InputError, match="there is no job 4711 in this log; its jobs are 0 to 899"):
-        foretold(jobs, MACHINE, ids=[4711], **QUICK)
+        prediction_report(jobs, MACHINE, ids=[4711], **QUICK)
     with pytest.raises(
         InputError, match="job 3 was submitted before the first forest was grown.*name a later"
     ):
-        foretold(jobs, MACHINE, ids=[3], **QUICK)
+        prediction_report(jobs, MACHINE, ids=[3], **QUICK)
     with pytest.raises(
         InputError, match="no forest was grown from these 60 jobs: it takes 50 that have ended"
     ):
-        foretold(jobs[:60], MACHINE, **QUICK)
+        prediction_report(jobs[:60], MACHINE, **QUICK)
     with pytest.raises(InputError, match="no forest was grown from these 0 jobs"):
-        foretold(jobs[:0], MACHINE, **QUICK)
+        prediction_report(jobs[:0], MACHINE, **QUICK)

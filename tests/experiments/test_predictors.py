@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.experiments.predictors import Asked, asked_again, fit_predictor, models_for, prepared_case
+from kilowait.experiments.predictors import PredictionTask, asked_again, fit_predictor, models_for, prepared_case
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.models import USUAL, Model, predictions
+from kilowait.predict.models import USUAL, PredictionModel, predictions
 from kilowait.predict.scores import score
 from kilowait.traces import write_trace
 from tests.predict.example_logs import habits
@@ -25,46 +25,46 @@ def log(tmp_path_factory):
 
 
 def test_watts_come_from_where_one_says(log):
-    measured = prepared_case(Asked(log, target="power", cluster="16"))
+    measured = prepared_case(PredictionTask(log, target="power", cluster="16"))
     assert np.isfinite(measured.case.target.values).sum() == 450
     assert measured.power == {"labels": "measured", "power": None, "profile": None}
-    both = prepared_case(Asked(log, target="power", cluster="16", power="taurus"))
+    both = prepared_case(PredictionTask(log, target="power", cluster="16", power="taurus"))
     assert np.isfinite(both.case.target.values).all() and both.power["labels"] == "both"
     model = prepared_case(
-        Asked(log, target="energy", cluster="16", power="taurus", labels="model", profile="cpu=0")
+        PredictionTask(log, target="energy", cluster="16", power="taurus", labels="model", profile="cpu=0")
     )
     assert np.ptp(model.case.target.values / model.case.jobs["runtime_s"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_a_card_asks_the_same_again(log):
-    prepared = prepared_case(Asked(log, target="power", cluster="16", power="taurus"))
-    made = fit_predictor(prepared, Model.of("recent"), data="habits")
-    again = asked_again(made.card, Asked("later.swf"))
-    assert again == Asked("later.swf", target="power", cluster="nodes:16", labels="both", power="taurus")
-    assert asked_again(made.card, Asked("later.swf", cluster="32")).cluster == "32"
+    prepared = prepared_case(PredictionTask(log, target="power", cluster="16", power="taurus"))
+    made = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
+    again = asked_again(made.card, PredictionTask("later.swf"))
+    assert again == PredictionTask("later.swf", target="power", cluster="nodes:16", labels="both", power="taurus")
+    assert asked_again(made.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 
 def test_the_usual_models_are_those_a_log_can_have(log):
-    case = prepared_case(Asked(log, cluster="16")).case
+    case = prepared_case(PredictionTask(log, cluster="16")).case
     assert [model.text for model in models_for(None, case)[0]] == list(USUAL["runtime"])
     assert [model.text for model in models_for("last2, forest", case)[0]] == ["last2", "forest"]
-    bare = prepared_case(Asked("lublin:60:16")).case
+    bare = prepared_case(PredictionTask("lublin:60:16")).case
     models, notes = models_for(None, bare)
     assert "request" not in [model.text for model in models] and "left out" in notes[0]
 
 
 def test_the_first_jobs_of_a_case_are_a_case(log):
-    case = prepared_case(Asked(log, cluster="16")).case
+    case = prepared_case(PredictionTask(log, cluster="16")).case
     few = case.first(100)
-    again = prepared_case(Asked(log, cluster="16", jobs="100")).case
+    again = prepared_case(PredictionTask(log, cluster="16", jobs="100")).case
     np.testing.assert_array_equal(few.features.values, again.features.values)
     np.testing.assert_array_equal(few.difference, again.difference)
 
 
 def test_the_forest_is_better_than_last_two_on_a_real_log(data_dir):
     path = data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz"
-    case = prepared_case(Asked(str(path), jobs="4000")).case
-    models = [Model.of(name) for name in ("request", "last2", "class-median", "forest")]
+    case = prepared_case(PredictionTask(str(path), jobs="4000")).case
+    models = [PredictionModel.of(name) for name in ("request", "last2", "class-median", "forest")]
     small = ForestSettings(trees=10, leaves=127)
     found = {
         said.model.text: score(said.values[2800:], case.target.values[2800:])
@@ -77,4 +77,4 @@ def test_the_forest_is_better_than_last_two_on_a_real_log(data_dir):
 
 def test_words():
     with pytest.raises(InputError, match="for the targets power and energy, not wait"):
-        Asked("log", target="wait", power="taurus")
+        PredictionTask("log", target="wait", power="taurus")

@@ -8,7 +8,7 @@ import pytest
 
 from kilowait.agents import load_agent
 from kilowait.cli import main
-from kilowait.evaluation.storage import Trained, load_comparison, open_folder
+from kilowait.evaluation.storage import AgentFolder, load_comparison, open_folder
 
 NAMES = {"report.html", "agent", "comparison", "figures"}
 SAME = (
@@ -72,7 +72,7 @@ def test_train_writes_an_agent_that_compare_takes(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "agent and saf" in shown.out or "agent has" in shown.out
     assert "2 windows are few" in shown.err
-    assert isinstance(open_folder(out), Trained)
+    assert isinstance(open_folder(out), AgentFolder)
     assert load_agent(out / "agent.json").provenance["seed"] == 42
     assert (
         main(

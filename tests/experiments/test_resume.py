@@ -6,18 +6,18 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents import PPOSettings, SACSettings
-from kilowait.agents.rl.training_state import Keeper
-from kilowait.envs.batched_sim import Asking
+from kilowait.agents.rl.training_state import TrainingState
+from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.resume import can_resume, check_begun, check_memory
-from kilowait.experiments.train_batch import Training, train
-from kilowait.experiments.train_power import Powering, train_es
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_batch import BatchTraining, train
+from kilowait.experiments.train_power import PowerTraining, train_es
+from kilowait.experiments.train_rl import RLTraining, learn
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(700, 32, load=1.0, seed=3)
-QUICK = Learning(
+QUICK = RLTraining(
     steps=16 * 2 * 2,
     envs=2,
     episode_jobs=40,
@@ -86,7 +86,7 @@ def test_one_begun_anew_and_killed_before_its_first_checkpoint_does_not_go_on_wi
     folder = tmp_path / "x.training"
     learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     assert can_resume(folder)
-    monkeypatch.setattr(Keeper, "close", kill)
+    monkeypatch.setattr(TrainingState, "close", kill)
     with pytest.raises(Killed):
         learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder)
     assert not can_resume(folder)
@@ -103,7 +103,7 @@ def test_one_begun_anew_and_killed_after_its_first_update_goes_on_with_itself(tm
 
 
 def test_what_does_not_fit_into_memory_is_told_with_its_size():
-    seen = Asking(slots=1000, graph=True).seen
+    seen = DecisionSettings(slots=1000, graph=True).seen
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
     check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
     with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
@@ -149,7 +149,7 @@ wake_w = 150
 source = "measured"
 estimate = false
 """
-SEARCH = Training(generations=1, population=4, windows=1, window_jobs=60)
+SEARCH = BatchTraining(generations=1, population=4, windows=1, window_jobs=60)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def searched(tmp_path_factory):
 
 
 def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **kept):
-    powering = Powering.of(PowerSettings(power), levers, jobs, cluster)
+    powering = PowerTraining.of(PowerSettings(power), levers, jobs, cluster)
     told = {
         name: getattr(how, name) for name in ("seed", "generations", "population", "windows", "window_jobs")
     }

@@ -9,15 +9,15 @@ import pytest
 
 import kilowait as kw
 from kilowait.errors import InputError
-from kilowait.experiments.comparison_plan import Plan, prepare
+from kilowait.experiments.comparison_plan import ComparisonPlan, prepare
 from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.predict_runtimes import first_replay, foreseen
 from kilowait.experiments.saved_predictor import kept_predictor
-from kilowait.experiments.scenario import Scenario, prepared, run_scenario
-from kilowait.experiments.window_options import Protocol
+from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
+from kilowait.experiments.window_options import WindowOptions
 from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import case_of
-from kilowait.predict.models import Model
+from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import load
 from kilowait.traces import write_trace
 from tests.predict.example_logs import DAY, habits
@@ -39,7 +39,7 @@ def kept(place):
     asked = case_of(early, first_replay(early, MACHINE), 4)
     folder = place / "predictor"
     folder.mkdir()
-    fit(asked, Model.of("boosting:median"), nodes=4, data="habits.parquet").save(folder)
+    fit(asked, PredictionModel.of("boosting:median"), nodes=4, data="habits.parquet").save(folder)
     return str(folder)
 
 
@@ -74,7 +74,7 @@ def test_dates_are_compared_where_both_logs_have_them(kept, place):
     asked = case_of(dated[:500], first_replay(dated[:500], MACHINE), 4)
     folder = place / "dated"
     folder.mkdir()
-    fit(asked, Model.of("last2"), nodes=4, data="first.swf").save(folder)
+    fit(asked, PredictionModel.of("last2"), nodes=4, data="first.swf").save(folder)
     later = kw.JobTable(meta={"unix_start_s": 1_000_000 + 9 * DAY}, **columns)
     assert kept_predictor(str(folder), "runtime", later, "second.swf").seen == 0
     same = kw.JobTable(meta={"unix_start_s": 0}, **{**columns, "submit_s": columns["submit_s"] + 1_000_000})
@@ -83,7 +83,7 @@ def test_dates_are_compared_where_both_logs_have_them(kept, place):
 
 def test_another_load_is_not_another_date(kept, place):
     scenario = Scenario(str(place / "habits.parquet"), cluster="nodes:4", predict=kept, load=0.2)
-    workload, _, _ = prepared(scenario)
+    workload, _, _ = prepare_scenario(scenario)
     assert workload.jobs["submit_s"][500] > 1.5 * habits()["submit_s"][500]
     assert workload.predictors[0].seen == 500
 
@@ -98,9 +98,9 @@ def test_runs_and_comparisons_say_so(kept, place):
     assert not any("judged jobs" in note for note in later.notes)
     who = contenders_of("saf", "easy", clairvoyant=False, users=True)
     scenario = Scenario(trace, cluster="nodes:4", predict=kept)
-    cut = prepare(Plan((scenario,), who, Protocol(windows=2, window_jobs=150, part="test")))
+    cut = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=150, part="test")))
     assert not any("judged jobs" in note for note in cut.notes[0])
-    whole = prepare(Plan((scenario,), who))
+    whole = prepare(ComparisonPlan((scenario,), who))
     assert any("500 of the judged jobs" in note for note in whole.notes[0])
 
 

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.training_data import Mixture, laid_out
+from kilowait.agents.training_data import SyntheticMix, laid_out
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
-from kilowait.experiments.env_factory import SyntheticFirst
+from kilowait.experiments.env_factory import SyntheticCurriculum
 from kilowait.experiments.inputs import Workload
-from kilowait.experiments.synthetic_training import Synthetic, drawn_for, reach
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.synthetic_training import SyntheticTraining, drawn_for, data_overlap
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
-QUICK = Learning(
+QUICK = RLTraining(
     steps=16 * 4 * 6,
     envs=4,
     episode_jobs=40,
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 def drawn(folder, machine=MACHINE, **asked):
-    return drawn_for(Synthetic((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf")
+    return drawn_for(SyntheticTraining((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf")
 
 
 def test_as_many_jobs_as_are_trained_on_or_as_are_asked_for(folder):
@@ -69,9 +69,9 @@ def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known()
     dated = kw.jobs.JobTable(
         meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns}
     )
-    told = reach(facts_of(dated), dated, same=True)
+    told = data_overlap(facts_of(dated), dated, same=True)
     assert told["fitted_from"] == "1996-09-23" and told["saw"] == "judged jobs"
-    assert reach(facts_of(dated), dated, same=False)["saw"] == "another log"
+    assert data_overlap(facts_of(dated), dated, same=False)["saw"] == "another log"
 
 
 def test_what_cannot_be_is_told(folder, tmp_path):
@@ -84,9 +84,9 @@ def test_what_cannot_be_is_told(folder, tmp_path):
     with pytest.raises(InputError, match="gives out single nodes and GPUs"):
         drawn(folder, kw.Cluster.preset("gpu-mixed"))
     with pytest.raises(InputError, match=r"--synthetic-share 0\.5 is of generated jobs"):
-        Synthetic.asked(None, 0.5, None, None)
+        SyntheticTraining.asked(None, 0.5, None, None)
     with pytest.raises(InputError, match="name folders"):
-        Synthetic.asked(" , ", None, None, None)
+        SyntheticTraining.asked(" , ", None, None, None)
 
 
 def learned(folder, mixture, how=QUICK, jobs=JOBS[:540], **more):
@@ -142,7 +142,7 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, eas
     with pytest.raises(InputError, match="was begun with synthetic_share"):
         learned(tmp_path / "after", replace(mixture, share=0.75), how, resume=True)
     with pytest.raises(InputError, match=r"was begun with generated \(1\) jobs"):
-        other = Mixture((JOBS[:540],), 0.5, "synthetic-first")
+        other = SyntheticMix((JOBS[:540],), 0.5, "synthetic-first")
         learned(tmp_path / "after", other, how, resume=True)
 
 
@@ -152,7 +152,7 @@ def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(fold
     inner = BatchVectorEnv(
         4, jobs=laid.jobs, cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep", threads=1
     )
-    vec = SyntheticFirst(inner, laid, mixture, steps=400)
+    vec = SyntheticCurriculum(inner, laid, mixture, steps=400)
     seen, _ = vec.reset(seed=0)
     for done in range(0, 400, 4):  # decisions of all four copies so far
         begins = inner.board.scene.copies["next_first"]
@@ -162,6 +162,6 @@ def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(fold
 
 
 def test_parts_too_short_for_an_episode_are_told(folder, tmp_path):
-    mixture = Mixture((drawn(folder).mixture.generated[0][:30],), 0.5)
+    mixture = SyntheticMix((drawn(folder).mixture.generated[0][:30],), 0.5)
     with pytest.raises(InputError, match=r"there are 30 generated \(1\) jobs, and an episode has 40"):
         learned(tmp_path / "short", mixture)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.gpu.expert import GpuTeacher
+from kilowait.envs.gpu.expert import GpuRuleExpert
 from kilowait.errors import InputError
 from kilowait.experiments.env_factory import world_for
 from kilowait.experiments.evaluate_gpu import judged_on_gpus, played
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
 JOBS = gpu_workload(400, CLUSTER, load=1.1, seed=2)
-QUICK = Learning(
+QUICK = RLTraining(
     algo="sac",
     steps=600,
     envs=4,
@@ -95,9 +95,9 @@ def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
 
 
 def test_a_preempting_rule_teaches_as_it_schedules():
-    world = world_for(CLUSTER, Learning(slots=32))
+    world = world_for(CLUSTER, RLTraining(slots=32))
     vec = world.envs(JOBS, 1, 200, False)
-    teacher = GpuTeacher(kw.policies.resolve("srtf"), vec)
+    teacher = GpuRuleExpert(kw.policies.resolve("srtf"), vec)
     vec.reset(options={"first": np.array([0])})
     put_out, over = 0, False
     while not over:
@@ -109,7 +109,7 @@ def test_a_preempting_rule_teaches_as_it_schedules():
     rule = played("srtf", JOBS[:200], CLUSTER, placement="best", types="fastest", migrate=True)[1]
     assert put_out > 0 and told["episode"]["metric"][0] * 3600 == pytest.approx(rule["mean_jct_s"], rel=0.03)
     with pytest.raises(InputError, match="srtf, srsf or las"):
-        GpuTeacher(kw.policies.resolve("sjf"), vec)
+        GpuRuleExpert(kw.policies.resolve("sjf"), vec)
 
 
 def test_it_is_judged_beside_the_rules(agent):

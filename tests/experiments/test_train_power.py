@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_power.agent import by_hand
+from kilowait.agents.linear_power.agent import from_controls
 from kilowait.errors import InputError
 from kilowait.experiments.evaluate_power import (
     beyond,
     front,
-    hand_written,
+    hand_tuned_baselines,
     judged_on_energy,
     lever_grid,
     run_on,
@@ -21,18 +21,18 @@ from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.train_power import (
-    Powering,
-    bound,
+    PowerTraining,
+    bind_agent_power,
     check_reward,
     power_of,
 )
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(jobs=600, nodes=32, seed=3, load=0.5)
 LEVERS = "sleep=timeout:600+levels=1.3"
-POWERING = Powering.of(PowerSettings("taurus"), LEVERS, JOBS, MACHINE)
-QUICK = Learning(
+POWERING = PowerTraining.of(PowerSettings("taurus"), LEVERS, JOBS, MACHINE)
+QUICK = RLTraining(
     steps=256,
     envs=4,
     episode_jobs=30,
@@ -56,7 +56,7 @@ def test_a_network_plays_by_simulate_and_from_its_file(trained):
     again = kw.load_agent(folder / "agent.pt")
     assert again.levers == LEVERS and again.provenance["env"] == "kilowait/Energy-v0"
     logs = [
-        kw.simulate(JOBS[480:], MACHINE, bound(each, POWERING.meter, LEVERS), "easy")
+        kw.simulate(JOBS[480:], MACHINE, bind_agent_power(each, POWERING.meter, LEVERS), "easy")
         for each in (player, again)
     ]
     assert np.array_equal(logs[0].end_s, logs[1].end_s)
@@ -80,20 +80,20 @@ def test_a_network_refuses_what_it_was_not_trained_with(trained):
     with pytest.raises(InputError, match="--power and --levers"):
         kw.simulate(JOBS[480:], MACHINE, trained[0], "easy")
     with pytest.raises(InputError, match="pulls levers, and none are given"):
-        bound(trained[0], POWERING.meter, "none")
+        bind_agent_power(trained[0], POWERING.meter, "none")
     with pytest.raises(InputError, match="trained with other levels"):
-        kw.simulate(JOBS[480:], MACHINE, bound(trained[0], POWERING.meter, "levels=1.1"), "easy")
+        kw.simulate(JOBS[480:], MACHINE, bind_agent_power(trained[0], POWERING.meter, "levels=1.1"), "easy")
 
 
 def test_a_network_over_the_job_graph_learns_and_plays(tmp_path):
     how = replace(QUICK, net="gat", steps=64)
     player = learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
-    log = kw.simulate(JOBS[480:520], MACHINE, bound(player, POWERING.meter, LEVERS), "easy")
+    log = kw.simulate(JOBS[480:520], MACHINE, bind_agent_power(player, POWERING.meter, LEVERS), "easy")
     assert np.isfinite(log.jobs()["end_s"]).all()
 
 
 def test_a_scenario_takes_an_agent_by_the_same_door(tmp_path):
-    path = by_hand(32, longer=0.1, timeout_s=600, levers=LEVERS).save(tmp_path / "agent.json")
+    path = from_controls(32, longer=0.1, timeout_s=600, levers=LEVERS).save(tmp_path / "agent.json")
     asked = Scenario(
         "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), levers=LEVERS
     )
@@ -123,9 +123,9 @@ def test_terms_of_power_need_power():
 
 def test_an_agent_is_judged_beside_rules_with_levers():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
-    agent = by_hand(32, longer=0.1, timeout_s=600)
+    agent = from_controls(32, longer=0.1, timeout_s=600)
     found = judged_on_energy(
-        bound(agent, POWERING.meter, LEVERS),
+        bind_agent_power(agent, POWERING.meter, LEVERS),
         windows,
         MACHINE,
         POWERING.meter,
@@ -156,7 +156,7 @@ def test_the_front_and_who_is_beyond():
 def test_the_grid_runs_as_it_is_written():
     grid = lever_grid(POWERING.meter.model, 32)
     assert len(grid) == len(set(grid)) > 100
-    points = hand_written([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])
+    points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])
     assert all(np.isfinite(rows["energy"]).all() for rows in points.values())
     full = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "none")
     slow = run_on(JOBS[:60], MACHINE, POWERING.meter, "fcfs", "easy", "levels=1.3:always")

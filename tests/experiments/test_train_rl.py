@@ -8,12 +8,12 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.resume import training_folder
-from kilowait.experiments.train_rl import Learning, learn
-from kilowait.experiments.training_logger import Curves
+from kilowait.experiments.train_rl import RLTraining, learn
+from kilowait.experiments.training_logger import TrainingLogger
 
 MACHINE = kw.Cluster.from_nodes(32)
 JOBS = kw.lublin(900, 32, load=1.0, seed=3)
-QUICK = Learning(
+QUICK = RLTraining(
     steps=16 * 4 * 6,
     envs=4,
     episode_jobs=40,
@@ -73,7 +73,7 @@ def test_the_agent_plays_and_its_file_brings_it_back(tmp_path):
 
 
 def test_curves_go_to_tensorboard(tmp_path):
-    curves = Curves(tmp_path / "curves")
+    curves = TrainingLogger(tmp_path / "curves")
     trained(tmp_path / "run", progress=curves)
     curves.close()
     assert any(file.stat().st_size > 0 for file in (tmp_path / "curves").iterdir())
@@ -81,9 +81,9 @@ def test_curves_go_to_tensorboard(tmp_path):
 
 def test_bad_settings_are_told(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'ppo'"):
-        Learning(algo="pppo")
+        RLTraining(algo="pppo")
     with pytest.raises(UnknownNameError, match="learning_rate"):
-        Learning(settings={"learnin_rate": 1}).algorithm_settings()
+        RLTraining(settings={"learnin_rate": 1}).algorithm_settings()
     with pytest.raises(InputError, match="takes? shorter|shorter"):
         trained(tmp_path, replace(QUICK, episode_jobs=700))
     assert training_folder("a/b").as_posix() == "a/b.training"

@@ -18,10 +18,10 @@ from kilowait.experiments.optuna_study import (
     discard,
     trials_of,
 )
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.experiments.tune import (
     SPACES,
-    Span,
+    SearchRange,
     defaults,
     tune,
 )
@@ -29,7 +29,7 @@ from kilowait.experiments.tune import (
 MACHINE = kw.Cluster.from_nodes(16)
 JOBS = kw.lublin(600, 16, load=1.0, seed=3)
 PARTS = (JOBS[:360], JOBS[360:480])
-QUICK = Learning(steps=256, envs=2, episode_jobs=40, slots=16, windows=2, window_jobs=60)
+QUICK = RLTraining(steps=256, envs=2, episode_jobs=40, slots=16, windows=2, window_jobs=60)
 
 
 def tuned(folder, how=QUICK, **more):
@@ -163,15 +163,15 @@ def test_a_training_that_breaks_is_a_trial_and_not_the_end(tmp_path, made_up, mo
 def test_the_defaults_lie_in_the_space(algo):
     for name, value in defaults(algo).items():
         space = SPACES[algo][name]
-        assert space.low <= value <= space.high if isinstance(space, Span) else value in space
+        assert space.low <= value <= space.high if isinstance(space, SearchRange) else value in space
 
 
 @pytest.mark.parametrize("algo", SPACES)
 def test_every_end_of_a_space_is_taken(algo):
     for name, space in SPACES[algo].items():
-        for value in (space.low, space.high) if isinstance(space, Span) else space:
+        for value in (space.low, space.high) if isinstance(space, SearchRange) else space:
             settings = {"sizes": {name: value}} if name in ("width", "depth") else {name: value}
-            Learning(algo=algo, settings=settings).algorithm_settings()
+            RLTraining(algo=algo, settings=settings).algorithm_settings()
 
 
 def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
@@ -254,4 +254,4 @@ def test_settings_are_read_as_they_were_written(tmp_path):
         read_settings(path, algo="ppo")
     path.write_text("")
     assert read_settings(path, algo="a2c") == FoundSettings("a2c", "kernel", {})
-    assert Learning(settings={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32
+    assert RLTraining(settings={"sizes": {"width": 32}}).algorithm_settings().sizes.width == 32

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.errors import MissingExtraError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.execution_log import Outcome, Pieces
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs.execution_log import Outcome, Allocations
 
 
 def log(**changes):
@@ -35,7 +35,7 @@ def log(**changes):
         "groups": ("a", "b"),
         "run": {"policy": "fcfs", "backfill": "easy"},
     }
-    return SegmentLog(**{**parts, **changes})
+    return ExecutionLog(**{**parts, **changes})
 
 
 def test_records_stand_in_the_tables_order():
@@ -129,7 +129,7 @@ def test_a_missing_library_is_named_with_its_extra(package, monkeypatch):
 
 
 def test_on_placed_nodes_a_job_waits_between_its_segments():
-    places = Pieces(
+    places = Allocations(
         segment=np.arange(3),
         node=np.zeros(3, np.int64),
         gpus=np.ones(3, np.int64),

@@ -14,8 +14,8 @@ from kilowait.cluster.cluster import (
     Outage,
     Reservation,
 )
-from kilowait.cluster.power_controls import Levers, Sleeping
-from kilowait.jobs.execution_log import Outcome, SegmentLog
+from kilowait.cluster.power_controls import PowerControls, SleepPolicy
+from kilowait.jobs.execution_log import Outcome, ExecutionLog
 from kilowait.jobs.table import JobTable
 from tests.oracle.model import NodeStep, Result, Run, TwinJob, TwinLevers
 from tests.oracle.workloads import Case
@@ -69,17 +69,17 @@ def cluster(case: Case) -> Cluster:
     )
 
 
-def levers_of(levers: TwinLevers) -> Levers:
+def levers_of(levers: TwinLevers) -> PowerControls:
     """The twin's levers as kilowait's."""
-    return Levers(
+    return PowerControls(
         sleep={
-            name: Sleeping(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.ahead)
+            name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.ahead)
             for name, rule in levers.sleep.items()
         },
         factor=None if levers.factor is None else np.array(levers.factor, np.float64),
         watts=None if levers.watts is None else np.array(levers.watts, np.int64),
-        preferred=None if levers.preferred is None else np.array(levers.preferred, np.int64),
-        crowd=levers.crowd,
+        preferred_level=None if levers.preferred is None else np.array(levers.preferred, np.int64),
+        full_speed_backlog_nodes=levers.crowd,
         budget=levers.budget,
     )
 
@@ -105,7 +105,7 @@ def run_engine(case: Case) -> Run:
     return run_of(log)
 
 
-def run_of(log: SegmentLog) -> Run:
+def run_of(log: ExecutionLog) -> Run:
     """A log in the twin's words."""
     jobs = log.jobs()
     level = np.zeros(len(jobs), np.int64)
@@ -125,12 +125,12 @@ def run_of(log: SegmentLog) -> Run:
     return Run(results, [int(job_id) for job_id in ids[np.asarray(log.job)]], [], _states_of(log))
 
 
-def _states_of(log: SegmentLog) -> dict[int, list[NodeStep]]:
+def _states_of(log: ExecutionLog) -> dict[int, list[NodeStep]]:
     """The steps of each group's nodes; a group that has none is left out."""
     found: dict[int, list[NodeStep]] = {}
     if log.states is not None:
         for row in range(len(log.states)):
-            numbers = (int(kind[row]) for kind in (log.states.falling, log.states.asleep, log.states.waking))
+            numbers = (int(kind[row]) for kind in (log.states.shutting_down, log.states.asleep, log.states.waking))
             step = NodeStep(float(log.states.time_s[row]), *numbers)
             found.setdefault(int(log.states.group[row]), []).append(step)
     return found

@@ -8,9 +8,9 @@ import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
 from kilowait.policies.registry import resolve
@@ -29,11 +29,11 @@ WORDS = {outcome: outcome.name.lower() for outcome in Outcome}
 
 def cluster_of(case: PlacedCase) -> Cluster:
     """The case's machine."""
-    groups = tuple(NodeGroup(**group, placed=True) for group in case.groups)
+    groups = tuple(NodeGroup(**group, node_level=True) for group in case.groups)
     return Cluster(
         groups=groups,
         queues={queue: tuple(names) for queue, names in case.queues.items()},
-        layout=None if case.layout is None else tuple(case.layout),
+        node_groups=None if case.layout is None else tuple(case.layout),
     )
 
 
@@ -49,30 +49,30 @@ def jobs_of(case: PlacedCase) -> JobTable:
     return JobTable(labels=labels, **columns)
 
 
-def rule_of(case: PlacedCase, jobs: JobTable) -> Rule:
+def rule_of(case: PlacedCase, jobs: JobTable) -> PriorityPolicy:
     """The case's rule."""
     if case.rule != "random":
         return resolve(case.rule)
     drawn = np.array(case.jobs.get("drawn", [MISSING["drawn"]] * len(jobs)), float)
-    return Rule("random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order])
+    return PriorityPolicy("random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order])
 
 
-def settings_of(case: PlacedCase) -> Placing:
+def settings_of(case: PlacedCase) -> GpuSettings:
     """The case's settings."""
     said = DEFAULTS | case.settings
     table = said["interference"]
-    return Placing(
+    return GpuSettings(
         placement=said["placement"],
         types=said["types"],
-        blocking=said["blocking"],
+        head_of_line_blocking=said["blocking"],
         preempt=said["preemption"],
         migrate=said["migration"],
-        keep_s=said["keep"],
+        min_run_before_preempt_s=said["keep"],
         grace_s=said["grace"],
-        save_s=said["save"],
-        restore_s=said["restore"],
+        checkpoint_write_s=said["save"],
+        checkpoint_load_s=said["restore"],
         checkpoint_s=said["checkpoint"],
-        tick_s=said["tick"],
+        round_interval_s=said["tick"],
         rounds=said["rounds"],
         interference=None
         if table is None
@@ -104,7 +104,7 @@ def speeds_of(case: PlacedCase) -> Speeds | None:
 def run_engine(case: PlacedCase, steps: bool = False) -> PlacedRun:
     """What the engine makes of the case: the whole run at once, or step by step."""
     jobs = jobs_of(case)
-    simulator = PlacedSimulator(
+    simulator = GpuSimulator(
         jobs, cluster_of(case), settings_of(case), rule=rule_of(case, jobs), speeds=speeds_of(case)
     )
     if steps:

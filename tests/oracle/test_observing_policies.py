@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import SCORE
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion
 from tests.oracle.model import TwinJob
@@ -47,8 +47,8 @@ class Nearest:
             self.memory = 0.5 * self.memory + 0.5 * ran
 
 
-def rule(moving: bool) -> Rule:
-    return Rule("nearest", signed_kernel(nearest, SCORE), np.array([3.0]), moving=moving, remembers=True)
+def rule(moving: bool) -> PriorityPolicy:
+    return PriorityPolicy("nearest", compile_entry(nearest, SCORE), np.array([3.0]), time_dependent=moving, observes_jobs=True)
 
 
 def twin(case: Case, moving: bool) -> Any:
@@ -112,7 +112,7 @@ def test_memory_makes_a_difference() -> None:
 
 
 def test_a_rule_in_python_is_told_the_same() -> None:
-    slow = Rule("slow", nearest, np.array([3.0]), moving=True, remembers=True, compiled=False)
+    slow = PriorityPolicy("slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False)
     for seed in range(40):
         case = replace(random_case(seed), backfill_order=None, passes="instant")
         table, machine = conversion.job_table(case.jobs), conversion.cluster(case)

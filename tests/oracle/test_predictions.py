@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import SCORE
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.policies import simulate as engine_simulate
 from tests.oracle import conversion, priority_rules
 from tests.oracle.model import TwinJob
@@ -59,10 +59,10 @@ class Guesses:
             self.memory[job.nodes % 4] = 0.5 * self.memory[job.nodes % 4] + 0.5 * ran
 
 
-def rule(moving: bool) -> Rule:
+def rule(moving: bool) -> PriorityPolicy:
     memory = np.array([3.0, 5.0, 0.0, 8.0, 0.0])
-    return Rule(
-        "guesses", signed_kernel(guesses, SCORE), memory, moving=moving, remembers=True, predicts=True
+    return PriorityPolicy(
+        "guesses", compile_entry(guesses, SCORE), memory, time_dependent=moving, observes_jobs=True, predicts=True
     )
 
 

@@ -47,15 +47,15 @@ def slow(function: Any, **settings: Any) -> Any:
 
 def test_a_rule_of_ones_own() -> None:
     rule = kilowait.policy(shortest)
-    assert (rule.name, rule.moving, rule.compiled) == ("shortest", False, True)
+    assert (rule.name, rule.time_dependent, rule.compiled) == ("shortest", False, True)
     assert order(ABC, rule) == "BCA"
 
 
 def test_a_rule_that_looks_at_the_time_moves() -> None:
     rule = policy(wfp)
-    assert rule.moving and rule.compiled
-    assert policy(moving=False)(wfp).moving is False
-    assert policy(moving=True, name="own name")(shortest).moving is True
+    assert rule.time_dependent and rule.compiled
+    assert policy(moving=False)(wfp).time_dependent is False
+    assert policy(moving=True, name="own name")(shortest).time_dependent is True
     assert policy(name="own name")(shortest).name == "own name"
 
 
@@ -68,7 +68,7 @@ def test_a_rule_whose_inner_function_looks_at_the_time_moves() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert policy(outer).moving
+        assert policy(outer).time_dependent
 
 
 def test_own_rules_give_the_logs_of_the_built_in_ones() -> None:
@@ -167,7 +167,7 @@ def test_usage_needs_a_half_life() -> None:
     with pytest.raises(InputError, match="looks at job.usage_share; say how fast usage fades"):
         policy(least)
     rule = policy(half_life_s=3600.0)(least)
-    assert (rule.moving, rule.half_life_s) == (True, 3600.0)
+    assert (rule.time_dependent, rule.half_life_s) == (True, 3600.0)
     jobs = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0])
     assert order(jobs, rule) == order(jobs, "fair_share:half_life_s=1h") == "BAC"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.simulator import Simulator
 from kilowait.errors import InputError
 from kilowait.policies import resolve, simulate
@@ -92,7 +92,7 @@ def test_memory_begins_anew_with_every_run() -> None:
     assert one == other
 
 
-def slow(**more: Any) -> Rule:
+def slow(**more: Any) -> PriorityPolicy:
     return replace(resolve("easy+"), name="mine", **more)
 
 

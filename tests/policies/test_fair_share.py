@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.engine.interface import Choice, Rule
+from kilowait.engine.interface import Choice, PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.errors import InputError
@@ -27,13 +27,13 @@ from tests.policies.waiting_jobs import (
 NOTHING = {"age": 0.0, "size": 0.0, "fair_share": 0.0, "qos": 0.0, "queue": 0.0}
 
 
-def score(rule: Rule, jobs: JobTable, now: float, **values: Any) -> float:
+def score(rule: PriorityPolicy, jobs: JobTable, now: float, **values: Any) -> float:
     """What the rule gives one job, of a log and on ten nodes."""
     parameters = rule.parameters if rule.prepare is None else rule.prepare(jobs, TEN)
     return float(rule.score(seen(**values), now, np.ascontiguousarray(parameters)))
 
 
-def alone(**weight: Any) -> Rule:
+def alone(**weight: Any) -> PriorityPolicy:
     """Multifactor with one weight."""
     return multifactor(**(NOTHING | weight))
 

@@ -10,9 +10,9 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.errors import InputError
-from kilowait.policies.allocation import Crowd, allox, finish_time_fair, max_min
+from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
 from kilowait.policies.round_based import ROUNDS
 
 
@@ -20,7 +20,7 @@ def machine(**gpus):
     """A node of each type with so many GPUs."""
     return Cluster(
         groups=tuple(
-            NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, placed=True) for name, n in gpus.items()
+            NodeGroup(name, 1, cores=64, gpus=n, gpu_type=name, node_level=True) for name, n in gpus.items()
         )
     )
 
@@ -60,7 +60,7 @@ def test_las_shares_the_machine_by_turns():
 
 def test_tiresias_serves_by_queues():
     jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
-    how = Placing(preempt=True, tick_s=100)
+    how = GpuSettings(preempt=True, round_interval_s=100)
     one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", placing=how).jobs()["end_s"]
     # The first goes down after 400 s, the second has the same; then the first, who came earlier, ends before it.
     assert one.tolist() == [1400, 2000]
@@ -77,7 +77,7 @@ def crowd(speed, capacity, remaining=None, **more):
     n = len(speed)
     ones = np.ones(n)
     usual = {"weight": ones, "waited_s": 0 * ones, "attained_s": 0 * ones, "done_s": 0 * ones, "gpus": ones}
-    return Crowd(
+    return ActiveJobs(
         now_s=0.0,
         number=np.arange(n),
         speed=np.array(speed, float),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.policies import POLICIES, describe_policies, resolve, simulate
 from tests.policies.waiting_jobs import TEN, order, waiting
@@ -25,7 +25,7 @@ def test_names_are_found_whatever_their_case() -> None:
 
 
 def test_a_rule_is_its_own_answer() -> None:
-    rule = Rule("mine", lambda job, now, parameters: 0.0)
+    rule = PriorityPolicy("mine", lambda job, now, parameters: 0.0)
     assert resolve(rule) is rule
 
 

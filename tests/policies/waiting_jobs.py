@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
@@ -25,7 +25,7 @@ def waiting(*rows: tuple[float, int, float], busy_s: float = 100.0, **columns: A
     )
 
 
-def order(jobs: JobTable, policy: str | Rule, cluster: Cluster = TEN) -> str:
+def order(jobs: JobTable, policy: str | PriorityPolicy, cluster: Cluster = TEN) -> str:
     """The waiting jobs in the order in which they start, as letters: A is the first of the table."""
     log = simulate(jobs, cluster, policy)
     return "".join(chr(ord("A") + int(job) - 1) for job in jobs["job_id"][log.job] if job > 0)

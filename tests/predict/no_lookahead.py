@@ -9,12 +9,12 @@ import numpy as np
 
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features
-from kilowait.predict.known_times import World
+from kilowait.predict.known_times import KnownTimes
 
-Make = Callable[[JobTable, World], Features]
+Make = Callable[[JobTable, KnownTimes], Features]
 
 
-def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, World]:
+def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, KnownTimes]:
     """A log with many ties in time, users that come back, and jobs that end late or never."""
     random = np.random.default_rng(seed)
     submit_s = np.sort(random.integers(0, 60, jobs) * 100.0)
@@ -35,10 +35,10 @@ def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, Wo
     )
     never = random.random(jobs) < 0.05
     start_s = np.where(never, np.inf, submit_s + wait_s)
-    return table, World("random", start_s, start_s + runtime_s)
+    return table, KnownTimes("random", start_s, start_s + runtime_s)
 
 
-def broken(make: Make, jobs: JobTable, world: World, last: int, seed: int) -> list[str]:
+def broken(make: Make, jobs: JobTable, world: KnownTimes, last: int, seed: int) -> list[str]:
     """Features of jobs up to row `last` that change when the log is cut there, or when the future is another."""
     whole = make(jobs, world)
     found = set()
@@ -56,8 +56,8 @@ def broken(make: Make, jobs: JobTable, world: World, last: int, seed: int) -> li
 
 
 def another_future(
-    jobs: JobTable, world: World, last: int, now_s: float, seed: int
-) -> tuple[JobTable, World]:
+    jobs: JobTable, world: KnownTimes, last: int, now_s: float, seed: int
+) -> tuple[JobTable, KnownTimes]:
     """The same until the submission of row `last`: what ends, starts or comes after it is drawn anew."""
     random = np.random.default_rng(seed)
     count = len(jobs)

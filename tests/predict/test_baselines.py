@@ -8,7 +8,7 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import SIMPLE, simple
-from kilowait.predict.known_times import recorded
+from kilowait.predict.known_times import from_log
 from kilowait.predict.targets import runtime
 from tests.predict.no_lookahead import another_future, random_log
 
@@ -26,7 +26,7 @@ def log(**columns):
 
 
 def said(name, jobs):
-    return simple(name, jobs, runtime(jobs, recorded(jobs))).tolist()
+    return simple(name, jobs, runtime(jobs, from_log(jobs))).tolist()
 
 
 def test_what_they_say():

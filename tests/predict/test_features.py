@@ -10,11 +10,11 @@ import pytest
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features, chosen, feature_table, meaning
-from kilowait.predict.known_times import World, recorded
+from kilowait.predict.known_times import KnownTimes, from_log
 from tests.predict.no_lookahead import broken, random_log
 
 
-def made(jobs: JobTable, world: World) -> Features:
+def made(jobs: JobTable, world: KnownTimes) -> Features:
     return feature_table(jobs, world, 16)
 
 
@@ -26,7 +26,7 @@ def test_no_feature_looks_ahead(seed):
 
 
 def with_leak(peek):
-    def leaking(jobs: JobTable, world: World) -> Features:
+    def leaking(jobs: JobTable, world: KnownTimes) -> Features:
         table = feature_table(jobs, world, 16)
         return replace(
             table,
@@ -73,7 +73,7 @@ def column(table, name):
 
 
 def test_what_the_columns_say():
-    table = made(log(), recorded(log()))
+    table = made(log(), from_log(log()))
     assert np.exp(table.anchor).round().tolist() == [1324, 100, 1324]  # a guess, the job before, a guess
     assert column(table, "user_count").round(3).tolist() == [0, 0.693, 0]
     assert column(table, "user_last")[1] == 0.0
@@ -83,7 +83,7 @@ def test_what_the_columns_say():
     assert column(table, "again").tolist() == [0, 1, 0]
     assert column(table, "busy").tolist() == [0, 0, 0.25]  # the second job started before the third came
     assert column(table, "user_running").tolist() == [0, 0, 0]
-    running = recorded(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
+    running = from_log(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
     table = made(log(), running)
     assert column(table, "user_running").tolist() == [0, 1, 0]
     assert column(table, "user_elapsed")[1] == pytest.approx(np.log1p(500))
@@ -91,14 +91,14 @@ def test_what_the_columns_say():
 
 def test_logs_without_users_requests_or_jobs():
     bare = JobTable(job_id=[1, 2], submit_s=[0, 50], runtime_s=[10, 20], nodes=[1, 1], wait_s=[0, 0])
-    table = made(bare, recorded(bare))
+    table = made(bare, from_log(bare))
     assert np.isnan(table.request).all()
     assert np.exp(table.anchor).round().tolist() == [3600, 10]  # all jobs are one user's
-    assert len(made(bare[:0], recorded(bare[:0]))) == 0
+    assert len(made(bare[:0], from_log(bare[:0]))) == 0
 
 
 def test_a_model_gets_its_columns_by_name():
-    table = made(log(), recorded(log()))
+    table = made(log(), from_log(log()))
     found = chosen(table, ["nodes", "gpus"])
     assert found[:, 0] == pytest.approx(np.log([4, 4, 4]))
     assert np.isnan(found[:, 1]).all()
@@ -116,6 +116,6 @@ def test_every_feature_has_a_meaning():
 def test_words():
     jobs = log()
     with pytest.raises(InputError, match=r"jobs.sorted\(\)"):
-        made(jobs[[2, 1, 0]], recorded(jobs))
+        made(jobs[[2, 1, 0]], from_log(jobs))
     with pytest.raises(InputError, match="1 of 3 jobs waited.*simulation"):
-        recorded(log(wait_s=[0, np.nan, 0]))
+        from_log(log(wait_s=[0, np.nan, 0]))

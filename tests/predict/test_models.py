@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.boosting import Boosted, BoostingSettings, Loss, boost, plain_forest
+from kilowait.predict.boosting import BoostedTrees, BoostingSettings, Loss, boost, plain_forest
 from kilowait.predict.dataset import case_of
 from kilowait.predict.fit import fit_by
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import recorded
-from kilowait.predict.models import USUAL, Model, predictions
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.known_times import from_log
+from kilowait.predict.models import USUAL, PredictionModel, predictions
+from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
 QUICK = {
-    "online": Online(every_s=DAY, jobs=600, least=50),
+    "online": RefitSchedule(every_s=DAY, jobs=600, least=50),
     "forest": ForestSettings(trees=10, leaves=31),
     "boosting": BoostingSettings(trees=30, leaves=7, rate=0.2),
 }
@@ -30,7 +30,7 @@ def asked(names, jobs, world, **more):
     case = case_of(jobs, world, 16)
     return {
         said.model.text: said
-        for said in predictions([Model.of(name) for name in names], case, **QUICK, **more)
+        for said in predictions([PredictionModel.of(name) for name in names], case, **QUICK, **more)
     }
 
 
@@ -38,7 +38,7 @@ def asked(names, jobs, world, **more):
 def told():
     jobs = habits()
     names = (*RUNTIME, "boosting:quantile:0.9", "forest:quantile:0.9")
-    return jobs, asked(names, jobs, recorded(jobs))
+    return jobs, asked(names, jobs, from_log(jobs))
 
 
 def test_habits_are_found_by_all_that_learn(told):
@@ -69,7 +69,7 @@ def test_too_small_costs_three_times_as_much():
 
 def test_the_future_changes_nothing(told):
     jobs, said = told
-    last, world = 500, recorded(jobs)
+    last, world = 500, from_log(jobs)
     open_ = world.end_s > jobs["submit_s"][last]
     other = jobs.with_columns(runtime_s=np.where(open_, 1.0, jobs["runtime_s"]))
     later = replace(world, end_s=np.where(open_, world.end_s + 5e5, world.end_s))
@@ -83,7 +83,7 @@ def test_rows_of_no_interest_cost_nothing_and_change_nothing(told):
     heard = []
     names = ("boosting:mean", "forest:likely")
     found = asked(
-        names, jobs, recorded(jobs), since=600, progress=lambda model, refit: heard.append(model.text)
+        names, jobs, from_log(jobs), since=600, progress=lambda model, refit: heard.append(model.text)
     )
     assert 0 < heard.count("boosting:mean") < 6
     for name in names:
@@ -102,29 +102,29 @@ def test_boosted_trees_are_kept_and_read(tmp_path):
         ),
     ):
         made.save(tmp_path)
-        again = Boosted.load(tmp_path)
+        again = BoostedTrees.load(tmp_path)
         said = made.difference(values)
         np.testing.assert_array_equal(again.difference(values), said)
         np.testing.assert_allclose(again.contributions(values).sum(axis=1), said, atol=1e-9)
         assert len(again.difference(values[:0])) == 0
     (tmp_path / "trees.txt").unlink()
     with pytest.raises(InputError, match="cannot be read.*fit it again"):
-        Boosted.load(tmp_path)
+        BoostedTrees.load(tmp_path)
 
 
 def test_a_fit_by_a_date_knows_what_had_ended_by_then():
     jobs = habits().with_columns(wait_s=np.full(900, 9999.0))
-    case = case_of(jobs, recorded(jobs), 16)
+    case = case_of(jobs, from_log(jobs), 16)
     until_s = float(jobs["submit_s"][300])
-    made = fit_by(case, Model.of("forest"), until_s, QUICK["forest"])
+    made = fit_by(case, PredictionModel.of("forest"), until_s, QUICK["forest"])
     assert made.jobs == int((case.target.known_s <= until_s).sum()) < 300
     with pytest.raises(InputError, match="of 0 jobs is known by then.*longer log"):
-        fit_by(case, Model.of("forest"), 0.0)
+        fit_by(case, PredictionModel.of("forest"), 0.0)
     with pytest.raises(InputError, match="last2 does not learn"):
-        fit_by(case, Model.of("last2"), until_s)
+        fit_by(case, PredictionModel.of("last2"), until_s)
     with pytest.raises(InputError, match="one number and no distribution"):
         few = case.features.values[:1]
-        fit_by(case, Model.of("boosting:mean"), until_s, QUICK["boosting"]).distribution(few, few[0], few[0])
+        fit_by(case, PredictionModel.of("boosting:mean"), until_s, QUICK["boosting"]).distribution(few, few[0], few[0])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
 )
 def test_words(text, words):
     with pytest.raises(InputError, match=words):
-        Model.of(text)
+        PredictionModel.of(text)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_words(text, words):
 )
 def test_misspelt_names(text, near):
     with pytest.raises(UnknownNameError, match=f"did you mean '{near}'"):
-        Model.of(text)
+        PredictionModel.of(text)

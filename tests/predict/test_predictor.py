@@ -12,10 +12,10 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.predict.boosting import BoostingSettings
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import Case, case_of
+from kilowait.predict.dataset import Dataset, case_of
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import recorded
-from kilowait.predict.models import Model
+from kilowait.predict.known_times import from_log
+from kilowait.predict.models import PredictionModel
 from kilowait.predict.predictor import Predictor, load
 from kilowait.predict.runtime import LATER, PLANNED
 from kilowait.predict.targets import energy, wait
@@ -33,12 +33,12 @@ def queued(jobs: JobTable, names=("short", "long")) -> JobTable:
     return JobTable(labels={"queue": names}, **{**columns, "queue": (jobs["user"] == 1).astype(int)})
 
 
-def case(jobs: JobTable) -> Case:
-    return case_of(jobs, recorded(jobs), 16)
+def case(jobs: JobTable) -> Dataset:
+    return case_of(jobs, from_log(jobs), 16)
 
 
 def made(name: str = "forest", jobs: JobTable | None = None) -> Predictor:
-    model = Model.of(name)
+    model = PredictionModel.of(name)
     asked = case(habits() if jobs is None else jobs)
     return fit(asked, model, nodes=16, data="habits", settings=SETTINGS.get(model.family))
 
@@ -151,10 +151,10 @@ def test_constant_and_zero_run_times():
 
 def test_other_targets(tmp_path):
     jobs = habits().with_columns(energy_j=habits()["runtime_s"] * 200.0)
-    world = recorded(jobs)
+    world = from_log(jobs)
     for target in (wait(jobs, world), energy(jobs, world)):
         asked = case_of(jobs, world, 16, target)
-        predictor = fit(asked, Model.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"])
+        predictor = fit(asked, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"])
         predictor.save(tmp_path)
         said = load(tmp_path).predict(asked)
         assert predictor.card.target == target.name

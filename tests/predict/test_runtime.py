@@ -10,18 +10,18 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.predict.distribution import BINS, CENTRES, Distribution, bin_of
 from kilowait.predict.forest import Forest, ForestSettings, grow
-from kilowait.predict.known_times import recorded, request_s
-from kilowait.predict.runtime import foresee
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.known_times import from_log, request_s
+from kilowait.predict.runtime import predict_runtimes
+from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
-QUICK = {"online": Online(every_s=DAY, jobs=600, least=50), "forest": ForestSettings(trees=10, leaves=31)}
+QUICK = {"online": RefitSchedule(every_s=DAY, jobs=600, least=50), "forest": ForestSettings(trees=10, leaves=31)}
 
 
 @pytest.fixture(scope="module")
 def seen():
     jobs = habits()
-    return jobs, foresee(jobs, recorded(jobs), 16, seed=0, **QUICK)
+    return jobs, predict_runtimes(jobs, from_log(jobs), 16, seed=0, **QUICK)
 
 
 def test_habits_are_found(seen):
@@ -57,10 +57,10 @@ def test_the_future_changes_nothing(seen):
     jobs, found = seen
     last = 500
     now_s = jobs["submit_s"][last]
-    world = recorded(jobs)
+    world = from_log(jobs)
     open_ = world.end_s > now_s
     other = jobs.with_columns(runtime_s=np.where(open_, 1.0, jobs["runtime_s"]))
-    changed = foresee(
+    changed = predict_runtimes(
         other, replace(world, end_s=np.where(open_, world.end_s + 5e5, world.end_s)), 16, seed=0, **QUICK
     )
     for name, values in found.columns().items():
@@ -69,15 +69,15 @@ def test_the_future_changes_nothing(seen):
 
 def test_threads_change_nothing(seen):
     jobs, found = seen
-    again = foresee(jobs, recorded(jobs), 16, seed=0, threads=2, **QUICK)
+    again = predict_runtimes(jobs, from_log(jobs), 16, seed=0, threads=2, **QUICK)
     np.testing.assert_array_equal(again.distribution.weights, found.distribution.weights)
-    other = foresee(jobs, recorded(jobs), 16, seed=1, **QUICK)
+    other = predict_runtimes(jobs, from_log(jobs), 16, seed=1, **QUICK)
     assert not np.array_equal(other.distribution.weights, found.distribution.weights)
 
 
 @pytest.mark.parametrize("jobs", [habits()[:0], habits()[:1], habits()[:20]], ids=["none", "one", "few"])
 def test_few_jobs_are_predicted_as_always(jobs):
-    found = foresee(jobs, recorded(jobs), 16, **QUICK)
+    found = predict_runtimes(jobs, from_log(jobs), 16, **QUICK)
     assert (found.told.fit == -1).all()
     assert found.columns()["estimate_s"].shape == (len(jobs),)
 
@@ -86,8 +86,8 @@ def test_constant_and_zero_run_times():
     jobs = habits()
     for runtime_s in (np.zeros(len(jobs)), np.full(len(jobs), 77.0)):
         constant = jobs.with_columns(runtime_s=runtime_s)
-        found = foresee(constant, recorded(constant), 16, **QUICK)
-        assert found.distribution.likely()[-1] == pytest.approx(max(runtime_s[0], 1.0), rel=0.02)
+        found = predict_runtimes(constant, from_log(constant), 16, **QUICK)
+        assert found.distribution.most_accurate()[-1] == pytest.approx(max(runtime_s[0], 1.0), rel=0.02)
 
 
 def test_a_distribution_answers():
@@ -96,11 +96,11 @@ def test_a_distribution_answers():
     weights[0, bin_of(np.log(100.0))] = 0.4
     two = Distribution(weights, np.log([10.0]), np.array([np.inf]))
     long_s = 10.0 * np.exp(CENTRES[bin_of(np.log(100.0))])
-    assert two.middle().tolist() == [pytest.approx(10.0)]
-    assert two.likely().tolist() == [pytest.approx(10.0)]
+    assert two.median().tolist() == [pytest.approx(10.0)]
+    assert two.most_accurate().tolist() == [pytest.approx(10.0)]
     assert two.quantile(0.7).tolist() == [pytest.approx(long_s)]
     assert two.mean().tolist() == [pytest.approx(0.6 * 10 + 0.4 * long_s)]
-    assert two.centre().tolist() == [pytest.approx(10**0.6 * long_s**0.4)]
+    assert two.geometric_mean().tolist() == [pytest.approx(10**0.6 * long_s**0.4)]
     assert two.quickness().tolist() == [pytest.approx(0.6 + 0.4 * 10 / long_s)]
     capped = replace(two, most_s=np.array([50.0]))
     assert capped.quantile(1.0).tolist() == [50.0]
@@ -143,4 +143,4 @@ def test_a_forest_is_kept_and_read(tmp_path):
 
 def test_words():
     with pytest.raises(InputError, match="jobs at least 2 and in order"):
-        Online(jobs=5, least=10)
+        RefitSchedule(jobs=5, least=10)

@@ -7,7 +7,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.scores import CLASSES, by_class, classes, held, losses, score
+from kilowait.predict.scores import CLASSES, by_class, classes, coverage, losses, score
 
 
 def test_by_hand():
@@ -16,7 +16,7 @@ def test_by_hand():
     assert found.accuracy == pytest.approx((0.5 + 0.5 + 1) / 3)
     assert found.mae == pytest.approx(20)
     assert found.median_ae == 10
-    assert found.under == pytest.approx(1 / 3)
+    assert found.underprediction_rate == pytest.approx(1 / 3)
     assert found.mape == pytest.approx((1 + 0.5) / 3)
     squares = [np.log(101 / 51) ** 2, np.log(11 / 21) ** 2]
     assert found.log_rmse == pytest.approx((sum(squares) / 3) ** 0.5)
@@ -29,7 +29,7 @@ def test_zeros_and_unknown_truths():
     assert np.isnan(score([0], [0]).mape)
     nothing = score([1], [np.nan])
     assert nothing.jobs == 0 and np.isnan(nothing.mae)
-    assert held(np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, np.nan])) == 0.5
+    assert coverage(np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, np.nan])) == 0.5
 
 
 def test_by_class():

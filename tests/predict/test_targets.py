@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kilowait.energy.power import ConstantUse, PowerModel
+from kilowait.energy.power import ConstantUtilization, PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import simple
 from kilowait.predict.dataset import case_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.known_times import World, recorded
-from kilowait.predict.models import Model, predictions
+from kilowait.predict.known_times import KnownTimes, from_log
+from kilowait.predict.models import PredictionModel, predictions
 from kilowait.predict.scores import score
 from kilowait.predict.target_features import features_for, meaning
 from kilowait.predict.targets import energy, power, target_of, wait
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 from tests.predict.no_lookahead import another_future, broken, random_log
 
@@ -28,11 +28,11 @@ def metered(jobs: JobTable) -> JobTable:
     return jobs.with_columns(energy_j=np.where(jobs["job_id"] % 7 == 0, np.nan, joules))
 
 
-def waits(jobs: JobTable, world: World) -> Features:
+def waits(jobs: JobTable, world: KnownTimes) -> Features:
     return features_for(jobs, world, 16, wait(jobs, world))
 
 
-def joules(jobs: JobTable, world: World) -> Features:
+def joules(jobs: JobTable, world: KnownTimes) -> Features:
     jobs = metered(jobs)
     return features_for(jobs, world, 16, energy(jobs, world))
 
@@ -69,13 +69,13 @@ def test_a_wait_is_known_at_the_start():
         nodes=[4, 4, 4],
         wait_s=[0, 20, 5],
     )
-    table = waits(jobs, recorded(jobs))
+    table = waits(jobs, from_log(jobs))
     assert column(table, "target_everyone_last")[2] + column(table, "target_anchor")[2] == pytest.approx(
         np.log(20)
     )
     assert np.exp(table.anchor).round(3).tolist() == [1, 1, round(20**0.5, 3)]  # both still run
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 0]
-    late = World("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
+    late = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
     table = waits(jobs, late)
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 1]
     assert np.expm1(column(table, "oldest")).round().tolist() == [0, 0, 90]
@@ -100,7 +100,7 @@ def test_labels_of_watts_and_joules():
         energy_j=[1000, 0, np.nan, 1e9],
         wait_s=[0] * 4,
     )
-    world, taurus = recorded(jobs), PowerModel.preset("taurus")
+    world, taurus = from_log(jobs), PowerModel.preset("taurus")
     full_w = float(taurus.group().node_w(1.0))
     measured = power(jobs, world)
     assert measured.values.tolist() == [
@@ -115,7 +115,7 @@ def test_labels_of_watts_and_joules():
     model = power(jobs, world, labels="model", model=taurus)
     assert model.values == pytest.approx(full_w * np.array([1, 2, 1, 1]))
     assert model.labels == "power model taurus"
-    both = energy(jobs, world, labels="both", model=taurus, profile=ConstantUse(0.0))
+    both = energy(jobs, world, labels="both", model=taurus, profile=ConstantUtilization(0.0))
     assert both.values == pytest.approx([1000, *(10 * taurus.group().idle_w * np.array([2, 1, 1]))])
     assert both.labels.endswith("impossibly high; else power model taurus")
 
@@ -123,14 +123,14 @@ def test_labels_of_watts_and_joules():
 def test_an_energy_that_is_habit_is_found():
     jobs = habits()
     jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
-    case = case_of(jobs, recorded(jobs), 16, energy(jobs, recorded(jobs)))
-    models = [Model.of(name) for name in ("rate", "last2", "forest:likely")]
+    case = case_of(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
+    models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:likely")]
     said = {
         one.model.text: score(one.values[450:], case.target.values[450:])
         for one in predictions(
             models,
             case,
-            online=Online(every_s=DAY, jobs=600, least=50),
+            online=RefitSchedule(every_s=DAY, jobs=600, least=50),
             forest=ForestSettings(trees=10, leaves=31),
         )
     }
@@ -139,7 +139,7 @@ def test_an_energy_that_is_habit_is_found():
 
 def test_words():
     jobs = habits()[:60]
-    world = recorded(jobs)
+    world = from_log(jobs)
     with pytest.raises(
         InputError, match="none of 60 jobs has measured energy.*60 not measured.*name a power model"
     ):
@@ -153,6 +153,6 @@ def test_words():
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
         simple("rate", jobs, wait(jobs, world))
     with pytest.raises(InputError, match="mean of the forest is of no use for wait, which nothing bounds"):
-        list(predictions([Model.of("forest:mean")], case_of(jobs, world, 16, wait(jobs, world))))
+        list(predictions([PredictionModel.of("forest:mean")], case_of(jobs, world, 16, wait(jobs, world))))
     with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
         simple("request", jobs, wait(jobs, world))

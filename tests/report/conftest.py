@@ -11,13 +11,13 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Outage
 from kilowait.evaluation.comparison import (
-    Contender,
-    Contest,
-    Curve,
-    EnergyRecord,
-    Signal,
+    PolicyConfig,
+    Comparison,
+    PowerCurve,
+    EnergyResults,
+    SignalCurve,
     cut_windows,
-    whole,
+    single_window,
 )
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import JobTable
@@ -59,7 +59,7 @@ def contest_of(
     **more,
 ):
     """The rules, all with EASY, on the jobs or on windows of them."""
-    cut = whole(jobs) if windows is None else windows
+    cut = single_window(jobs) if windows is None else windows
     cluster = kw.Cluster.from_nodes(NODES) if cluster is None else cluster
     logs = {
         (who, number): kw.simulate(window.jobs, cluster, name, "easy", **more)
@@ -67,8 +67,8 @@ def contest_of(
         for number, window in enumerate(cut)
     }
     kinds = kinds or ["rule"] * len(names)
-    contenders = tuple(Contender(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
-    return Contest(trace, NODES, cut, contenders, lambda who, number: logs[who, number], ledger=LEDGER)
+    contenders = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=True))
+    return Comparison(trace, NODES, cut, contenders, lambda who, number: logs[who, number], ledger=LEDGER)
 
 
 def broken(span_s):
@@ -86,7 +86,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
 
     A busy node draws 500 W, an idle one 200 W, one asleep 20 W; the building adds a quarter.
     """
-    cut = whole(jobs) if windows is None else windows
+    cut = single_window(jobs) if windows is None else windows
     cluster = kw.Cluster.from_nodes(NODES)
     rules = ("fcfs", "fcfs", "sjf", "saf", "lxf", "f1", "wfp3")
     logs = {
@@ -127,7 +127,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
         steps = timeline(logs[who, drawn]).sampled(600)
         idle = 20.0 if "sleep" in text or text == "all" else 200.0
         watts = 500.0 * steps.busy_nodes + idle * (steps.capacity_nodes - steps.busy_nodes) + 2000.0
-        curves.append(Curve(*(tuple(v.tolist()) for v in (steps.edge_s, watts, 1.25 * watts))))
+        curves.append(PowerCurve(*(tuple(v.tolist()) for v in (steps.edge_s, watts, 1.25 * watts))))
     first = min(curve.edge_s[0] for curve in curves)
     last = max(curve.edge_s[-1] for curve in curves)
     edge = np.arange(first // 3600 * 3600, last + 3600, 3600.0)
@@ -135,14 +135,14 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
     signals = []
     if carbon:
         said = "GB; average; direct; a <made> series"
-        signals.append(Signal("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day))))
+        signals.append(SignalCurve("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day))))
     if price:
         said = "DE-LU day ahead; EUR"
-        signals.append(Signal("price", "EUR/MWh", said, tuple(edge), tuple(60 + 90 * np.cos(day))))
+        signals.append(SignalCurve("price", "EUR/MWh", said, tuple(edge), tuple(60 + 90 * np.cos(day))))
     notes = ("power model 'made': 3 of 9 parts are estimates",)
-    record = EnergyRecord(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
-    contenders = tuple(Contender("fcfs", "easy", levers=text) for text in levers)
-    return Contest(
+    record = EnergyResults(tuple(cells), tuple(states), tuple(curves), drawn, tuple(signals), notes)
+    contenders = tuple(PolicyConfig("fcfs", "easy", levers=text) for text in levers)
+    return Comparison(
         "made.swf", NODES, cut, contenders, lambda who, number: logs[who, number], LEDGER, energy=record
     )
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.evaluation.comparison import Contender, Contest, whole
+from kilowait.evaluation.comparison import PolicyConfig, Comparison, single_window
 from kilowait.evaluation.job_measures import started
 from kilowait.report import page
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gantt import lanes
 from kilowait.units import format_span
 from tests.report.conftest import NASTY, broken, contest_of, jobs_of
@@ -213,7 +213,7 @@ def told(tab):
 @pytest.mark.parametrize("who", [0, 2])
 def test_the_job_under_the_mouse_is_told(opened, small, who):
     contest = small[0]
-    log = Findings(contest, 0).log(who)
+    log = ComparisonData(contest, 0).log(who)
     given = lanes(log)
     tab = opened()
     tab.get_by_label("Schedule").select_option(label=contest.labels[who])
@@ -236,7 +236,7 @@ def test_the_job_under_the_mouse_is_told(opened, small, who):
 
 
 def test_jobs_are_told_by_keys_too(opened, small):
-    log = Findings(small[0], 0).log(0)
+    log = ComparisonData(small[0], 0).log(0)
     tab = opened()
     chart = tab.locator("canvas.gantt")
     chart.focus()
@@ -437,8 +437,8 @@ def test_a_hundred_thousand_jobs_are_fluid(opened, tmp_path):
     cluster = kw.Cluster.from_nodes(256)
     names = ("fcfs", "sjf", "saf")
     logs = [kw.simulate(jobs, cluster, name, "easy") for name in names]
-    contenders = tuple(Contender(name, "easy") for name in names)
-    contest = Contest("many", 256, whole(jobs), contenders, lambda who, _: logs[who])
+    contenders = tuple(PolicyConfig(name, "easy") for name in names)
+    contest = Comparison("many", 256, single_window(jobs), contenders, lambda who, _: logs[who])
     path = tmp_path / "many.html"
     path.write_text(page([contest]), encoding="utf-8")
     assert path.stat().st_size < 15e6

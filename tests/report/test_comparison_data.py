@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation import by_class, metrics
-from kilowait.evaluation.comparison import Contender, Contest, cut_windows
-from kilowait.report.comparison_data import Findings
+from kilowait.evaluation.comparison import PolicyConfig, Comparison, cut_windows
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import number
-from kilowait.report.summary import doubts, summary
+from kilowait.report.summary import caveats, summary
 from tests.report.conftest import contest_of, jobs_of
 
 
@@ -21,8 +21,8 @@ def told(values, kinds=("rule", "rule", "agent"), **metrics_of):
     names = ("fcfs", "saf", "mine")[: len(values)]
     jobs = jobs_of(300)
     cut = cut_windows(jobs, len(values[0]), window_jobs=5, seed=0)
-    contenders = tuple(Contender(name, "easy", kind) for name, kind in zip(names, kinds, strict=False))
-    contest = Contest("x", 32, cut, contenders, lambda who, window: None)
+    contenders = tuple(PolicyConfig(name, "easy", kind) for name, kind in zip(names, kinds, strict=False))
+    contest = Comparison("x", 32, cut, contenders, lambda who, window: None)
     plain = {"mean_wait_s": 60.0, "max_wait_s": 600.0, "share_wait_over_bound": 0.0, "starved_jobs": 0}
     table = tuple(
         tuple(
@@ -32,7 +32,7 @@ def told(values, kinds=("rule", "rule", "agent"), **metrics_of):
         for who, row in enumerate(values)
     )
     contest.__dict__["table"] = table
-    return Findings(contest, 0)
+    return ComparisonData(contest, 0)
 
 
 RULE = [20.0 + number % 5 for number in range(24)]
@@ -59,8 +59,8 @@ def test_what_is_undecided_is_said_to_be_so():
 
 
 def test_few_windows_are_said_to_be_few():
-    assert any("few" in note for note in doubts(told([RULE[:4], [2 * v for v in RULE[:4]]])))
-    assert not doubts(told([RULE, [2 * v for v in RULE]]))
+    assert any("few" in note for note in caveats(told([RULE[:4], [2 * v for v in RULE[:4]]])))
+    assert not caveats(told([RULE, [2 * v for v in RULE]]))
 
 
 def test_the_price_is_named():
@@ -84,13 +84,13 @@ def test_what_perfect_estimates_would_gain():
     jobs = jobs_of(300)
     found = told([RULE, [0.8 * v for v in RULE], [0.5 * v for v in RULE]], ("rule", "agent", "clairvoyant"))
     contenders = (
-        Contender("fcfs", "easy"),
-        Contender("mine", "easy", "agent"),
-        Contender("fcfs", "easy", "clairvoyant"),
+        PolicyConfig("fcfs", "easy"),
+        PolicyConfig("mine", "easy", "agent"),
+        PolicyConfig("fcfs", "easy", "clairvoyant"),
     )
     contest = replace(found.contest, contenders=contenders)
     contest.__dict__["table"] = found.contest.table
-    known = Findings(contest, 0)
+    known = ComparisonData(contest, 0)
     assert "Of what fcfs would gain from knowing all run times in advance, mine gains 40 %." in summary(known)
     assert known.real == (1, 0)
     assert known.ranked[0] == 2
@@ -102,19 +102,19 @@ def test_a_missing_mean_is_no_verdict():
     assert found.judged is None
     assert found.ranked == (1, 0)
     assert len(summary(found)) == 1
-    assert doubts(found) == ["In some window a contender started no job, so means cannot be compared."]
+    assert caveats(found) == ["In some window a contender started no job, so means cannot be compared."]
 
 
 def test_one_run_says_how_it_went():
-    said = summary(Findings(contest_of(jobs_of(100), ("fcfs",)), 0))
+    said = summary(ComparisonData(contest_of(jobs_of(100), ("fcfs",)), 0))
     assert said[0] == "One schedule was made on made: 100 jobs on 32 nodes."
     assert "Under fcfs jobs wait" in said[1]
-    assert doubts(Findings(contest_of(jobs_of(100), ("fcfs",)), 0)) == []
+    assert caveats(ComparisonData(contest_of(jobs_of(100), ("fcfs",)), 0)) == []
 
 
 def test_one_log_speaks_of_batches(contest):
-    found = Findings(contest, 0)
-    said = " ".join([*summary(found), *doubts(found)])
+    found = ComparisonData(contest, 0)
+    said = " ".join([*summary(found), *caveats(found)])
     assert "batches" in said
     assert "of 30 windows" not in said
     assert "stand in for windows of their own" in said
@@ -123,14 +123,14 @@ def test_one_log_speaks_of_batches(contest):
 def test_drawn_are_the_ones_that_matter():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef", "smallest")
     kinds = ["rule"] * 7 + ["agent"]
-    found = Findings(contest_of(jobs_of(120), names, kinds=kinds), 0)
+    found = ComparisonData(contest_of(jobs_of(120), names, kinds=kinds), 0)
     assert len(found.shown) == 6
     assert {0, 7, found.reference} <= set(found.shown)
     assert list(found.shown) == sorted(found.shown)
 
 
 def test_classes_over_windows_are_means_over_all_jobs(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     rows = found.by_class("size")
     assert [row.label for row in rows] == ["1", "2-4", "5-16", "17-64"]
     assert sum(row.jobs for row in rows) == 20 * 60
@@ -143,7 +143,7 @@ def test_classes_over_windows_are_means_over_all_jobs(windowed):
 
 
 def test_classes_of_one_window_are_the_evaluations(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     theirs = by_class(found.log(1), "runtime")
     ours = found.by_class("runtime")
     assert [(row.label, row.jobs) for row in ours] == [(row.label, row.jobs) for row in theirs]
@@ -158,4 +158,4 @@ def test_numbers_for_people():
 def test_a_trace_is_called_by_its_name():
     names = {"/a/b/KTH-SP2.swf.gz": "KTH-SP2", "lublin:100:64": "lublin:100:64", "x.csv": "x", ".gz": ".gz"}
     base = contest_of(jobs_of(30), ("fcfs",))
-    assert {name: Findings(replace(base, trace=name), 0).trace for name in names} == names
+    assert {name: ComparisonData(replace(base, trace=name), 0).trace for name in names} == names

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from kilowait.report import figures
-from kilowait.report.comparison_data import Findings, pairs_against
+from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.format import number
 from tests.report.conftest import contest_of, jobs_of
 
 
 def test_a_figure_in_a_page_takes_its_colours(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     drawn = figures.means(found, found.judged)
     svg = figures.as_svg(drawn.figure, "p")
     assert svg.startswith("<svg")
@@ -26,7 +26,7 @@ def test_a_figure_in_a_page_takes_its_colours(windowed):
 
 
 def test_means_and_ratios_are_those_of_the_verdicts(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     reference = windowed.labels[found.reference]
     drawn = figures.means(found, found.judged)
     points = {line.get_xdata()[0] for line in drawn.figure.axes[0].lines if line.get_marker() == "o"}
@@ -43,7 +43,7 @@ def test_means_and_ratios_are_those_of_the_verdicts(windowed):
 def test_lines_differ_in_colour_and_dash():
     names = ("fcfs", "sjf", "saf", "f1", "lxf", "wfp3", "unicef")
     kinds = ["rule"] * 4 + ["agent", "agent", "clairvoyant"]
-    found = Findings(contest_of(jobs_of(60), names, kinds=kinds), 0)
+    found = ComparisonData(contest_of(jobs_of(60), names, kinds=kinds), 0)
     numbers = figures.line_numbers(found)
     assert set(numbers) == set(found.shown)
     assert len(set(numbers.values())) == len(numbers)
@@ -62,7 +62,7 @@ def test_training_without_validation():
 
 def test_perfect_estimates_are_drawn_beside_their_rule():
     names, kinds = ("sjf", "fcfs", "sjf"), ("rule", "rule", "clairvoyant")
-    found = Findings(contest_of(jobs_of(200), names, kinds=kinds), 0)
+    found = ComparisonData(contest_of(jobs_of(200), names, kinds=kinds), 0)
     axes = figures.means(found, found.judged).figure.axes[0]
     assert [text.get_text() for text in axes.get_yticklabels()] == [
         found.contest.labels[who] for who in reversed(found.real)
@@ -73,7 +73,7 @@ def test_perfect_estimates_are_drawn_beside_their_rule():
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (0.5, 3.0), (1.0, 1e6)])
 def test_axes_have_round_numbers(low, high):
-    with figures.drawing(height_in=1.0) as (_, axes):
+    with figures.new_figure(height_in=1.0) as (_, axes):
         figures.log_axis(axes, low, high)
         ticks = np.array(axes.get_xticks())
     assert 1 < len(ticks) < 12

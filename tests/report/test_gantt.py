@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.cluster import Outage
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.report.gantt import lanes, outages
 
 
@@ -20,7 +20,7 @@ def log_of(start, end, nodes, *, machine=0, group=None, groups=("nodes",)):
     given_group = np.zeros(count, np.int16) if group is None else np.array(group, np.int16)[order]
     level, ones = np.zeros(count, np.int16), np.ones(count, np.int8)
     capacity = np.array([machine])
-    return SegmentLog(
+    return ExecutionLog(
         jobs,
         order,
         start,

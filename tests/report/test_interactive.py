@@ -13,9 +13,9 @@ import numpy as np
 
 from kilowait.evaluation import timeline
 from kilowait.evaluation.job_measures import started
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.report import interactive
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gantt import lanes
 
 KINDS = {"i": "<i4", "f": "<f4", "g": "<f8"}
@@ -69,7 +69,7 @@ def test_data_cannot_end_its_element():
 
 
 def test_every_segment_is_there(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     _, setup, blocks, given = gantt(found)
     jobs = blocks[setup["jobs"]]
     tick, zero = setup["tick"], setup["zero"]
@@ -97,7 +97,7 @@ def test_a_job_in_two_stretches_keeps_its_wait():
     jobs = JobTable(job_id=[7, 8], submit_s=[0, 10], runtime_s=[30, 20], nodes=[2, 4])
     small, tiny = np.zeros(3, np.int16), np.ones(3, np.int8)
     start, end = np.array([5.0, 15.0, 40.0]), np.array([15.0, 35.0, 60.0])
-    log = SegmentLog(
+    log = ExecutionLog(
         jobs,
         np.array([0, 1, 0]),
         start,
@@ -122,7 +122,7 @@ def test_a_job_in_two_stretches_keeps_its_wait():
 
 
 def test_whole_seconds_stay_whole(contest):
-    log = Findings(contest, 0).log(0)
+    log = ComparisonData(contest, 0).log(0)
     fractions = interactive.Ticks([log])
     assert fractions.tick_s < 1
     assert (log.end_s.max() - fractions.zero_s) / fractions.tick_s < 2**31
@@ -135,7 +135,7 @@ def test_whole_seconds_stay_whole(contest):
 
 
 def test_the_typical_window_is_drawn_with_its_warm_up(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     html, setup, blocks, _ = gantt(found)
     window = windowed.windows[found.typical]
     assert setup["warmup"] == 15
@@ -148,7 +148,7 @@ def test_the_typical_window_is_drawn_with_its_warm_up(windowed):
 
 
 def test_time_in_bins_is_the_timeline(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     html = interactive.time_chart(found, "t")
     setup, blocks = setup_of(html), unpacked(html)
     assert setup["unix"] is None
@@ -161,7 +161,7 @@ def test_time_in_bins_is_the_timeline(contest):
 
 
 def test_few_schedules_of_many_jobs(contest, monkeypatch):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     monkeypatch.setattr(interactive, "GANTT_SEGMENTS", 1300)
     assert len(interactive.gantt_runs(found)) == 2
     assert found.reference in interactive.gantt_runs(found)
@@ -171,7 +171,7 @@ def test_few_schedules_of_many_jobs(contest, monkeypatch):
 
 def test_segments_that_start_later_than_they_were_decided(contest):
     """Where nodes have to wake, a log is not in the order of starts; the chart needs it so."""
-    log = Findings(contest, 0).log(0)
+    log = ComparisonData(contest, 0).log(0)
     mixed = np.argsort(-log.start_s, kind="stable")
     columns = ("job", "start_s", "end_s", "group", "level", "outcome")
     shuffled = replace(log, **{name: getattr(log, name)[mixed] for name in columns})

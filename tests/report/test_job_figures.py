@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kilowait.report import job_figures
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.interactive import rows_of, size_classes
 from tests.report.conftest import NODES, broken, contest_of, jobs_of
 
@@ -31,7 +31,7 @@ def test_each_pixel_has_the_part_that_is_covered():
 
 
 def test_the_gantt_picture_has_all_the_work(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     log, given = found.log(0), rows_of(found, 0)
     picture, (first, last) = job_figures._mixed(log, given, size_classes(found), 300, 80)
     covered = picture[..., 3].mean() * (last - first) * 86400 * given.rows
@@ -41,7 +41,7 @@ def test_the_gantt_picture_has_all_the_work(contest):
 
 
 def test_shares_are_those_of_the_jobs(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     drawn = job_figures.shares(found)
     left, right = drawn.figure.axes
     assert len(left.lines) == len(right.lines) == 3
@@ -51,7 +51,7 @@ def test_shares_are_those_of_the_jobs(contest):
 
 
 def test_violins_tell_medians(contest):
-    found = Findings(contest, 0)
+    found = ComparisonData(contest, 0)
     drawn = job_figures.violins(found)
     right = drawn.figure.axes[1]
     medians = [line.get_xdata()[0] for line in right.lines if len(set(line.get_xdata())) == 1]
@@ -61,7 +61,7 @@ def test_violins_tell_medians(contest):
 
 
 def test_classes_are_drawn_for_all_who_are_shown(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     sizes, runtimes = found.by_class("size"), found.by_class("runtime")
     left, right = job_figures.classes(found, sizes, runtimes).figure.axes
     assert [list(line.get_ydata()) for line in left.lines] == [
@@ -84,7 +84,7 @@ def test_the_page_has_the_same_colours(project):
 def test_outages_are_hatched_in_the_gantt_picture():
     jobs = jobs_of(60)
     span = float(jobs["submit_s"].max())
-    found = Findings(contest_of(jobs, ("fcfs",), cluster=broken(span)), 0)
+    found = ComparisonData(contest_of(jobs, ("fcfs",), cluster=broken(span)), 0)
     drawn = job_figures.gantt(found, 0, rows_of(found, 0), size_classes(found))
     hatched = [shape for shape in drawn.figure.axes[0].collections if shape.get_hatch()]
     assert len(hatched) == 1

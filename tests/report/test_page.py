@@ -18,20 +18,20 @@ import pytest
 import kilowait as kw
 from kilowait.errors import InputError, MissingExtraError
 from kilowait.evaluation.storage import save_comparison, save_folder, save_run
-from kilowait.report import Source, Training, page, write_report
-from kilowait.report.comparison_data import Findings
+from kilowait.report import RunSource, TrainingData, page, write_report
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.comparison_table import comparison_table
 from kilowait.report.html import summary_block
 from tests.report.conftest import NASTY, NODES, contest_of, jobs_of
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
-TRAINING = Training(
+TRAINING = TrainingData(
     "agent",
     "bounded slowdown",
     [{"number": n, "training": 1 - n / 50, "validation": None if n % 2 else 1 - n / 40} for n in range(1, 9)],
     [["length", 0.5, "ln <estimate>"], ["wait", -1.25, "how long it waits"]],
 )
-SOURCE = Source(
+SOURCE = RunSource(
     "runs/<x>",
     "comparison",
     {
@@ -181,7 +181,7 @@ def test_same_input_same_bytes(contest):
 
 
 def test_the_table_has_the_evaluations_numbers(windowed):
-    found = Findings(windowed, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
+    found = ComparisonData(windowed, 0, {"mean_bsld": 1.25, "mean_wait_s": 60.0})
     html = comparison_table(found)
     mean = found.judged.ranked()[0]
     assert mean.contender == found.contest.labels[found.ranked[0]]
@@ -202,7 +202,7 @@ def test_who_is_drawn_is_said_where_not_all_are():
 
 
 def test_an_undecided_lead_is_called_so_in_large_print(windowed):
-    found = Findings(windowed, 0)
+    found = ComparisonData(windowed, 0)
     pair = found.judged.pair(windowed.labels[found.real[0]], "fcfs")
     assert f"<small>{pair.verdict}; 95&nbsp;% interval" in summary_block(found)
 

@@ -10,7 +10,7 @@ import torch
 
 from kilowait.errors import InputError
 from kilowait.synth import checkpoint, fit_generator
-from kilowait.synth.checkpoint import kept_steps
+from kilowait.synth.checkpoint import checkpointed_steps
 from tests.synth.test_generator import log
 
 ROWS = {"steps": 7, "width": 8, "batch": 50}
@@ -66,7 +66,7 @@ def summed(keep, steps=7):
     taken, whole = [], Sum()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        for step in kept_steps(steps, keep, CPU, whole=whole):
+        for step in checkpointed_steps(steps, keep, CPU, whole=whole):
             taken.append(step)
             whole.total += torch.rand(()).item()
     return taken, whole.total

@@ -152,7 +152,7 @@ def test_one_wish_leaves_the_rest_alone():
         ({"mean_s": math.inf}, "mean run time is inf"),
         ({"priorities": {1: 0}}, "weights of priorities"),
         ({"seed": -1}, "seed is -1"),
-        ({"cluster": Cluster((NodeGroup("cpu", 3, placed=True),))}, "has no GPUs; take one that has"),
+        ({"cluster": Cluster((NodeGroup("cpu", 3, node_level=True),))}, "has no GPUs; take one that has"),
     ],
 )
 def test_impossible_wishes(wishes, message):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of, rows_of
-from kilowait.synth.tabular.arrival_intensity import Clock, clock_of
-from kilowait.synth.tabular.ctgan import Wishes
-from kilowait.synth.tabular.encoding import Encoding, Kinds, Modes, Scores, encoding_of
+from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, clock_of
+from kilowait.synth.tabular.ctgan import ConditionSampler
+from kilowait.synth.tabular.encoding import TableEncoder, CategoryEncoder, ModeEncoder, NormalScoreEncoder, encoding_of
 from kilowait.synth.tabular.gaussian_mixture import mixture_of
 from kilowait.synth.tabular.job_sequence import in_runs, in_time
-from kilowait.synth.tabular.layout import Blocks
+from kilowait.synth.tabular.layout import ColumnLayout
 from kilowait.synth.tabular.log_table import frame_of
 from tests.synth.test_generator import log
 
@@ -31,7 +31,7 @@ class TestClock:
     @given(st.integers(0, 1000), st.floats(-1e6, 1e9), st.floats(0, 1e7))
     def test_so_much_has_passed(self, seed, moment, gap):
         pace = np.random.default_rng(seed).lognormal(0, 1, 168)
-        clock = Clock(pace / pace.mean())
+        clock = WeeklyIntensity(pace / pace.mean())
         then = clock.later()(moment, gap)
         assert then >= moment - 1e-3
         passed = clock.passed(np.array([moment, then]))
@@ -90,7 +90,7 @@ class TestOrder:
     def test_hours_come_from_the_clock_and_rows_at_their_hour(self):
         table = self.rows()
         pace = np.where(np.arange(168) % 24 // 8 == 1, 2.5, 0.25)
-        picked, when = in_time(table, 3000, 0.0, Clock(pace), 0.0, np.random.default_rng(1))
+        picked, when = in_time(table, 3000, 0.0, WeeklyIntensity(pace), 0.0, np.random.default_rng(1))
         assert len(set(picked.tolist())) == 3000
         assert (np.diff(when) >= 0).all() and when[0] == 0.0
         by_day = (when // 3600 % 24 // 8 == 1).mean()
@@ -102,7 +102,7 @@ class TestOrder:
 
     def test_bursts(self):
         table = self.rows()
-        picked, _ = in_time(table, 3000, 0.0, Clock(np.ones(168)), 0.0, np.random.default_rng(1))
+        picked, _ = in_time(table, 3000, 0.0, WeeklyIntensity(np.ones(168)), 0.0, np.random.default_rng(1))
         user = table["user"][picked]
         goes_on = user[1:] == user[:-1]
         assert goes_on[user[:-1] == 0].mean() > 0.8
@@ -140,7 +140,7 @@ class TestEncoding:
         kinds = encoding_of(
             {"user": values}, numbers="modes", most_kinds=2, rng=np.random.default_rng(0)
         ).coders["user"]
-        assert isinstance(kinds, Kinds) and kinds.size == 3
+        assert isinstance(kinds, CategoryEncoder) and kinds.size == 3
         codes, _ = kinds.encode(values, np.random.default_rng(0))
         back = kinds.decode(codes, np.zeros(100), np.random.default_rng(0))
         assert np.array_equal(back[:80], values[:80])
@@ -169,7 +169,7 @@ class TestEncoding:
         typed = np.concatenate([np.repeat([600.0, 3600.0], 300), np.round(rng.lognormal(6, 1, 400))])
         encoding = encoding_of({"estimate_s": typed}, numbers="modes", most_kinds=50, rng=rng)
         coder = encoding.coders["estimate_s"]
-        assert isinstance(coder, Modes) and {600.0, 3600.0} <= set(coder.atoms.tolist())
+        assert isinstance(coder, ModeEncoder) and {600.0, 3600.0} <= set(coder.atoms.tolist())
         back = encoding.decode(*encoding.encode({"estimate_s": typed}, rng), rng)["estimate_s"]
         assert np.array_equal(back[:600], typed[:600])
         assert np.quantile(np.abs(back - typed) / typed, 0.98) < 0.02
@@ -177,7 +177,7 @@ class TestEncoding:
     def test_scores_are_normal_whatever_is_typed(self):
         rng = np.random.default_rng(0)
         typed = rng.choice([1.0, 2.0, 64.0], 5000)
-        coder = Scores(np.sort(typed), np.array([False]))
+        coder = NormalScoreEncoder(np.sort(typed), np.array([False]))
         _, places = coder.encode(typed, rng)
         assert abs(4 * places.std() - 1) < 0.03 and abs(places.mean()) < 0.02
 
@@ -190,7 +190,7 @@ class TestEncoding:
         }
         for form in ("modes", "scores"):
             encoding = encoding_of(table, numbers=form, most_kinds=4, rng=rng)
-            again = Encoding.restored(encoding.state())
+            again = TableEncoder.restored(encoding.state())
             assert again.sizes == encoding.sizes and list(again.coders) == list(table)
             one, other = (each.encode(table, np.random.default_rng(1)) for each in (encoding, again))
             assert all(np.array_equal(left, right) for left, right in zip(one, other, strict=True))
@@ -209,7 +209,7 @@ def test_a_mixture_has_the_shape_of_its_values():
 
 
 def test_blocks_put_columns_side_by_side():
-    blocks = Blocks([3, 1, 2], [True, True, False])
+    blocks = ColumnLayout([3, 1, 2], [True, True, False])
     rows = blocks.dense(torch.tensor([[2, 0, 1]]), torch.tensor([[0.5, -0.25, 0.0]]))
     assert rows.tolist() == [[0.5, 0, 0, 1, -0.25, 0, 1]]
     assert blocks.shares(torch.tensor([[2, 0, 1], [0, 0, 1]])).tolist() == [0.5, 0, 0.5, 0, 1]
@@ -218,8 +218,8 @@ def test_blocks_put_columns_side_by_side():
 
 
 def test_rare_kinds_are_wished_for_more_often_in_training():
-    blocks = Blocks([3], [False])
-    wishes = Wishes(torch.tensor([0.989, 0.011, 0.0]), blocks)
+    blocks = ColumnLayout([3], [False])
+    wishes = ConditionSampler(torch.tensor([0.989, 0.011, 0.0]), blocks)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         _, _, evenly = wishes.drawn(5000, evenly=True)

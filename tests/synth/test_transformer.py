@@ -12,12 +12,12 @@ from kilowait.jobs import JobTable
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
-from kilowait.synth.transformer.load_matching import choose
-from kilowait.synth.transformer.network import HEADS, Network, Shape
+from kilowait.synth.transformer.load_matching import select_draws
+from kilowait.synth.transformer.network import HEADS, TransformerNetwork, NetworkShape
 from kilowait.synth.transformer.sample import LONGEST, _read, chains_of
 from kilowait.synth.transformer.submit_times import moments
 from kilowait.synth.transformer.tokenizer import codes_of, run_codes_of
-from kilowait.synth.transformer.week_order import Span, weeks_of
+from kilowait.synth.transformer.week_order import DayRange, weeks_of
 from tests.synth.test_generator import log
 
 values = st.lists(st.integers(0, 400), min_size=1, max_size=300).map(
@@ -161,7 +161,7 @@ class TestCalendar:
     def test_menus_and_work(self):
         calendar = self.made()
         # 2 is an empty place; of the first block the jobs of 10 s and those of 20 and 40 s are two kinds.
-        assert calendar.menu[:, :, 0].tolist() == [[0, 0], [0, 2], [1, 2]]
+        assert calendar.frequent_jobs[:, :, 0].tolist() == [[0, 0], [0, 2], [1, 2]]
         assert (calendar.share > 0).tolist() == [[True, True], [True, False], [True, False]]
         assert calendar.level[0].tolist() == [1 + int(4 * np.log2(800**0.5)), 1 + int(4 * np.log2(10))]
         assert calendar.daily_work[0].sum(1).tolist() == [130.0] * 7  # 10 + 20 + 40 + 2 x 30
@@ -184,10 +184,10 @@ def test_chains_do_not_cross_users_and_are_not_too_long():
 
 
 def test_one_job_at_a_time_is_all_at_once():
-    shape = Shape(sizes=(5, 7), conditions=(3,), copied=(1,), width=16, layers=2, window=6)
+    shape = NetworkShape(sizes=(5, 7), conditions=(3,), copied=(1,), width=16, layers=2, window=6)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = Network(shape).eval()
+        network = TransformerNetwork(shape).eval()
         for layer in network.layers:
             torch.nn.init.normal_(layer.distance)
         x = torch.randn(2, 20, 16)
@@ -207,7 +207,7 @@ def test_steering_brings_the_work_to_what_is_wanted():
     work = rng.lognormal(0, 1.5, (4, 300, 7, 2))
     week = np.repeat(np.arange(10), 30)
     wanted = np.cumsum([rng.lognormal(0, 1.5, (30, 7, 2)).sum(0) for _ in range(10)], axis=1)
-    taken = choose(work, week, wanted, rng)
+    taken = select_draws(work, week, wanted, rng)
 
     def missed(pick, kinds):
         mine = work[pick, np.arange(300)][..., kinds]
@@ -217,7 +217,7 @@ def test_steering_brings_the_work_to_what_is_wanted():
     for kinds, least in (([0, 1], 0.3), ([0], 0.5), ([1], 0.5)):
         assert missed(taken, kinds).mean() < least * missed(np.zeros(300, int), kinds).mean()
     assert missed(taken, [0, 1]).max() < 0.2
-    assert (choose(work[:1], week, wanted, rng) == 0).all()
+    assert (select_draws(work[:1], week, wanted, rng) == 0).all()
 
 
 class TestWeeks:
@@ -227,7 +227,7 @@ class TestWeeks:
 
     @given(st.integers(1, 12), st.integers(0, 6), st.integers(0, 6), st.integers(0, 99))
     def test_every_day_of_a_week_once(self, weeks, first, last, seed):
-        span = Span(weeks, first, last if weeks > 1 else max(first, last))
+        span = DayRange(weeks, first, last if weeks > 1 else max(first, last))
         for place, pieces in enumerate(self.taken(span, 0, 3 * weeks + 5, seed)):
             days = [day for piece in pieces for day in range(piece.first, piece.last + 1)]
             assert len(days) == len(set(days))
@@ -239,10 +239,10 @@ class TestWeeks:
                     assert piece.week < weeks - 1 or piece.last <= span.last
 
     def test_first_as_they_came(self):
-        assert [pieces[0].week for pieces in self.taken(Span(9, 2, 4), 3, 6)] == [3, 4, 5, 6, 7, 8]
+        assert [pieces[0].week for pieces in self.taken(DayRange(9, 2, 4), 3, 6)] == [3, 4, 5, 6, 7, 8]
 
     def test_then_in_other_orders_but_all_of_them(self):
-        turns = [pieces[0].week for pieces in self.taken(Span(9, 0, 6), 0, 9 * 5)]
+        turns = [pieces[0].week for pieces in self.taken(DayRange(9, 0, 6), 0, 9 * 5)]
         turns = [tuple(turns[low : low + 9]) for low in range(0, 45, 9)]
         assert all(sorted(turn) == list(range(9)) for turn in turns)
         assert len(set(turns)) == 5
@@ -250,7 +250,7 @@ class TestWeeks:
         assert 0.3 < np.mean(on_end) < 1  # mostly the week after follows
 
     def test_the_end_and_the_beginning_make_one_week(self):
-        later = self.taken(Span(5, 4, 3), 0, 20)[5:]
+        later = self.taken(DayRange(5, 4, 3), 0, 20)[5:]
         seams = [pieces for pieces in later if len(pieces) == 2]
         assert {(p.week, p.first, p.last) for pieces in seams for p in pieces} == {(4, 0, 3), (0, 4, 6)}
         assert len(seams) == 4 == sum(pieces[0].week == 1 for pieces in later[:16])
@@ -322,7 +322,7 @@ def test_a_log_without_requests_has_none_in_samples(monkeypatch):
 
     def seen(work, week, wanted, rng):
         kinds.append((work.sum((0, 1, 2)) > 0, wanted[:, -1].sum(0) > 0))
-        return choose(work, week, wanted, rng)
+        return select_draws(work, week, wanted, rng)
 
     monkeypatch.setattr("kilowait.synth.transformer.generator.choose", seen)
     made = fit_generator(real, "transformer", passes=0.5, width=8, layers=1).sample(400, seed=1)

@@ -14,7 +14,7 @@ import pytest
 from kilowait.energy.signals import read_carbon
 from kilowait.errors import InputError, MeterError
 from kilowait.telemetry.carbon import (
-    Asking,
+    HttpClient,
     ElectricityMaps,
     GreatBritain,
     checked_base,
@@ -47,8 +47,8 @@ class Patience:
     def __init__(self, cache: Path | None = None, token: str | None = None, **more: Any) -> None:
         self.waits: list[float] = []
         self.heard: list[str] = []
-        self.asking = Asking(
-            cache=cache, token=token, wait=self.waits.append, now=lambda: NOW, heard=self.heard.append, **more
+        self.asking = HttpClient(
+            cache=cache, token=token, wait=self.waits.append, now=lambda: NOW, on_message=self.heard.append, **more
         )
 
 
@@ -173,7 +173,7 @@ def test_nobody_there_and_silence(web, tmp_path):
     with pytest.raises(MeterError, match="in 1 tries: timed out"):
         fetch_carbon(GreatBritain(web.url), tmp_path / "gb.json", Patience(tries=1, timeout_s=0.1).asking)
     with pytest.raises(InputError, match="the time-out is 0 s; it must be above 0"):
-        Asking(timeout_s=0)
+        HttpClient(timeout_s=0)
 
 
 def test_following_outlives_a_service_that_is_down(web, tmp_path):

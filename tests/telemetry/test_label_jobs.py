@@ -12,7 +12,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.telemetry.labels import Labelled, SampleFiles, Sharing, label_energy
+from kilowait.telemetry.labels import LabelledJobs, SampleFiles, Sharing, label_energy
 from kilowait.telemetry.labels.energy_curve import course_of
 from kilowait.telemetry.labels.samples import MeterSamples
 
@@ -51,7 +51,7 @@ def steady(seconds: int, watts: float, **cells) -> list[str]:
     return [line(at, power=watts, mono=at, **cells) for at in range(seconds + 1)]
 
 
-def assert_all_accounted_for(found: Labelled) -> None:
+def assert_all_accounted_for(found: LabelledJobs) -> None:
     total = math.fsum(found.measured_j) + found.nobody_j
     assert total == pytest.approx(found.node_j, rel=1e-9, abs=1e-9)
     told = found.to_dict()

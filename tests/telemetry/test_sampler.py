@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters import GpuMeter, Sampled, sample
+from kilowait.telemetry.meters import GpuMeter, SamplingProgress, sample
 from tests.telemetry.fake_sensors import FakeNvml, TestClock
 
 
@@ -26,7 +26,7 @@ class Kept:
         return [rows[0][1] - 100.0 for rows in self.ticks]
 
 
-def run(clock: TestClock, watts: list[float], **settings: object) -> tuple[Sampled, Kept, list[Sampled]]:
+def run(clock: TestClock, watts: list[float], **settings: object) -> tuple[SamplingProgress, Kept, list[SamplingProgress]]:
     kept, heard = Kept(), []
     meter = settings.pop("meter", None) or GpuMeter("n1", FakeNvml(clock, watts))
     told = sample(

@@ -6,11 +6,11 @@ import pytest
 
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, describe
+from kilowait.traces import CleaningReport, describe
 
 
-def made() -> Ledger:
-    ledger = Ledger(rows_read=5, jobs=2, folded=1)
+def made() -> CleaningReport:
+    ledger = CleaningReport(rows_read=5, jobs=2, folded=1)
     ledger.add("note", "a remark")
     ledger.add("mended", "sorted", 2, 9)
     ledger.add("dropped", "never ran", 1, 4)
@@ -28,13 +28,13 @@ def test_the_same_reason_adds_up_and_keeps_its_first_line() -> None:
 
 
 def test_there_and_back_through_json() -> None:
-    assert Ledger.from_dict(json.loads(json.dumps(made().to_dict()))) == made()
+    assert CleaningReport.from_dict(json.loads(json.dumps(made().to_dict()))) == made()
 
 
 def test_strict_minds_what_was_dropped_or_mended_not_notes() -> None:
     with pytest.raises(TraceError, match=r"x\.swf is not clean.*mended 2: sorted.*dropped 2: never ran"):
         made().check("x.swf")
-    clean = Ledger()
+    clean = CleaningReport()
     clean.add("note", "a remark")
     clean.check("x.swf")
 

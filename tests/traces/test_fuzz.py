@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import fuzz_readers
-from kilowait.traces import Ledger, swf
-from kilowait.traces.clean import Draft
+from kilowait.traces import CleaningReport, swf
+from kilowait.traces.clean import RawColumns
 
 
 def test_a_slice_of_the_fuzzer_finds_nothing() -> None:
@@ -27,8 +27,8 @@ def test_it_tells_of_another_exception(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_tells_of_rows_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Ledger.add
-    monkeypatch.setattr(Ledger, "add", lambda self, kind, *rest: honest(self, "note", *rest))
+    honest = CleaningReport.add
+    monkeypatch.setattr(CleaningReport, "add", lambda self, kind, *rest: honest(self, "note", *rest))
     with pytest.raises(AssertionError, match="accounted for"):
         fuzz_readers.fuzz(6_000, seed=1, real=False)
 
@@ -36,7 +36,7 @@ def test_it_tells_of_rows_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_tells_of_shifted_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = swf._processors
 
-    def shifted(draft: Draft, *rest: object) -> None:
+    def shifted(draft: RawColumns, *rest: object) -> None:
         honest(draft, *rest)  # type: ignore[arg-type]
         draft.numbers["nodes"] = draft.numbers["nodes"] + (len(draft) != 40)
 

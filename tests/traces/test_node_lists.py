@@ -24,21 +24,21 @@ def nodes(path: Path, text: str) -> Path:
 
 def test_openb_nodes_keep_their_order(tmp_path: Path) -> None:
     cluster = read_nodes(nodes(tmp_path, OPENB))
-    assert cluster.layout == (0, 1, 0, 2, 3)
+    assert cluster.node_groups == (0, 1, 0, 2, 3)
     assert [group.name for group in cluster.groups] == ["cpu", "P100 2x 64c 275g", "P100 2x 16c 137g", "G3"]
     assert [group.nodes for group in cluster.groups] == [2, 1, 1, 1]
     assert [group.gpu_type for group in cluster.groups] == ["", "P100", "P100", "G3"]
     assert [group.gpus for group in cluster.groups] == [0, 2, 2, 8]
     assert [group.cores for group in cluster.groups] == [32, 64, 16, 128]
     assert cluster.groups[0].memory_gb == pytest.approx(274.877906944)
-    assert cluster.placed
+    assert cluster.node_level
     assert cluster.name == "nodes"
 
 
 def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
     text = "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,0\nH800,8,192,1\nA10,1,128,2\n"
     cluster = read_nodes(nodes(tmp_path, text))
-    assert cluster.layout == (0, 1, 0)
+    assert cluster.node_groups == (0, 1, 0)
     assert [group.memory_gb for group in cluster.groups] == [0, 0]
     cluster = read_nodes(nodes(tmp_path, "82e5af3cd5c4af3f56c62c54,T4,96,512,2\n"))
     assert (cluster.groups[0].cores, cluster.groups[0].gpus) == (96, 2)
@@ -70,6 +70,6 @@ def test_lists_that_are_not_in_order(tmp_path: Path, text: str, error: type[Exce
 )
 def test_real_lists(data_dir: Path, name: str, count: int, gpus: int | None) -> None:
     cluster = read_nodes(data_dir / "gpu" / name)
-    assert cluster.nodes == count == len(cluster.layout or ())
+    assert cluster.nodes == count == len(cluster.node_groups or ())
     assert gpus is None or sum(group.nodes * group.gpus for group in cluster.groups) == gpus
     assert all(group.gpu_type for group in cluster.groups if group.gpus)

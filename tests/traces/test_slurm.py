@@ -8,13 +8,13 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_ledger
 from kilowait.traces.slurm import sacct_delimiter
 
 HEAD = "JobID|JobName|User|Account|Partition|QOS|Submit|Start|End|Elapsed|Timelimit|NNodes|NCPUS|ReqMem|State"
 
 
-def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, Ledger]:
+def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "dump.txt"
     path.write_text("\n".join(lines) + "\n")
     jobs, ledger = read_trace_with_ledger(path, **options)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_the_nodes_it_ran_on_are_kept(tmp_path: Path) -> None:
     assert jobs["node_list"].tolist() == [0, 1, -1]
 
 
-def reasons(ledger: Ledger, kind: str) -> list[str]:
+def reasons(ledger: CleaningReport, kind: str) -> list[str]:
     return [entry.reason for entry in ledger.entries if entry.kind == kind]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_ledger
 
 
 def line(
@@ -31,7 +31,7 @@ def line(
     )
 
 
-def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, Ledger]:
+def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, CleaningReport]:
     path = folder / "log.swf"
     path.write_text("\n".join(lines) + "\n")
     jobs, ledger = read_trace_with_ledger(path, **options)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def read(folder: Path, *lines: str, **options: object) -> tuple[JobTable, Ledger
     return jobs, ledger
 
 
-def entry(ledger: Ledger, part: str) -> tuple[str, int, int | None]:
+def entry(ledger: CleaningReport, part: str) -> tuple[str, int, int | None]:
     [found] = [e for e in ledger.entries if part in e.reason]
     return found.kind, found.count, found.first_line
 

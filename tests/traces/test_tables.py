@@ -11,10 +11,10 @@ import pytest
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, read_trace, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace, read_trace_with_ledger
 
 
-def read(folder: Path, text: str, **options: Any) -> tuple[JobTable, Ledger]:
+def read(folder: Path, text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
     (folder / "t.csv").write_text(text)
     jobs, ledger = read_trace_with_ledger(folder / "t.csv", **options)
     assert ledger.rows_read == ledger.jobs + ledger.dropped

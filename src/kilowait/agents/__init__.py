@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         train_ppo,
         train_sac,
     )
-    from kilowait.agents.evolution.checkpoint import Generation, Keeping
+    from kilowait.agents.evolution.checkpoint import Generation, CheckpointDir
     from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimise
     from kilowait.agents.evolution.objectives import mean_bsld
     from kilowait.agents.io import load_agent
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from kilowait.agents.linear_batch.train import train
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
     from kilowait.agents.rl import (
-        Trained,
+        TrainingResult,
         TrainingError,
         Update,
         greedy_actions,
         load_network,
         save_network,
     )
-    from kilowait.agents.training_data import Mixture
+    from kilowait.agents.training_data import SyntheticMix
 
 _HOME = {
     "FEATURES": "linear_batch.score",
@@ -76,13 +76,13 @@ __all__ = [
     "FEATURES",
     "Generation",
     "KINDS",
-    "Keeping",
+    "CheckpointDir",
     "LinearAgent",
-    "Mixture",
+    "SyntheticMix",
     "PPOSettings",
     "SACSettings",
     "Sizes",
-    "Trained",
+    "TrainingResult",
     "TrainingError",
     "Update",
     "features",

@@ -21,17 +21,17 @@ import numpy.typing as npt
 from kilowait.agents.linear_batch.agent import FEATURES, LinearAgent
 from kilowait.agents.linear_batch.score import compiled, features, recalled
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
 __all__ = [
     "TYPICAL",
     "Attention",
-    "Case",
-    "Explained",
-    "Part",
-    "Usual",
+    "ExplainedDecision",
+    "AgentExplanation",
+    "FeatureContribution",
+    "FeatureImportance",
     "explained_weights",
     "typical",
     "usual_parts",
@@ -46,7 +46,7 @@ TYPICAL = ("the longest queue", "the most doubtful choice", "the clearest choice
 
 
 @dataclass(frozen=True)
-class Part:
+class FeatureContribution:
     """What one number did to a choice."""
 
     name: str
@@ -73,7 +73,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExplainedDecision:
     """One choice."""
 
     which: str
@@ -87,13 +87,13 @@ class Case:
     """nodes or gpus, estimate_s, wait_s, as far as they are known."""
     other: Mapping[str, float]
     """The next best; empty where that is to choose nobody."""
-    parts: tuple[Part, ...]
+    parts: tuple[FeatureContribution, ...]
     """Their moved add up to margin less usual."""
     attention: Attention | None = None
 
 
 @dataclass(frozen=True)
-class Usual:
+class FeatureImportance:
     """What one number does in general."""
 
     name: str
@@ -106,7 +106,7 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Explained:
+class AgentExplanation:
     """What an agent looks at."""
 
     score: str
@@ -115,8 +115,8 @@ class Explained:
     """Choices that were met while playing."""
     measured: int
     """Choices behind the means."""
-    usual: tuple[Usual, ...]
-    cases: tuple[Case, ...]
+    usual: tuple[FeatureImportance, ...]
+    cases: tuple[ExplainedDecision, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, numbers of four digits."""
@@ -149,7 +149,7 @@ def typical(
 
 def usual_parts(
     names: Sequence[tuple[str, str]], away: Floats, moved: Floats, meaning: Mapping[str, str]
-) -> tuple[Usual, ...]:
+) -> tuple[FeatureImportance, ...]:
     """Means over choices; `away` and `moved` are (choices, numbers): how far from usual, and what that did.
 
     >>> found = usual_parts([("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {})
@@ -160,14 +160,14 @@ def usual_parts(
     spread = (away**2).sum(axis=0)
     leaning = (away * moved).sum(axis=0) / np.where(spread > 0, spread, 1.0)
     return tuple(
-        Usual(name, of, meaning.get(name, ""), float(mean[place]), float(leaning[place]))
+        FeatureImportance(name, of, meaning.get(name, ""), float(mean[place]), float(leaning[place]))
         for place, (name, of) in enumerate(names)
     )
 
 
 def explained_weights(
     agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int = "easy"
-) -> Explained | None:
+) -> AgentExplanation | None:
     """What weights do: who is first in line at every instant of a run of `jobs`, at most `WINDOW_JOBS` of them.
 
     None where no two jobs ever waited, and of an agent that plays a rule instead of its weights.
@@ -181,7 +181,7 @@ def explained_weights(
     ... )  # the shorter, the sooner
     (['length'], -1.0)
     """
-    if agent.kept is not None:
+    if agent.fallback_rule is not None:
         return None
     lines = _watched(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
     if not lines:
@@ -202,19 +202,19 @@ def explained_weights(
             for estimate_s, nodes, wait_s, *_ in (lines[row][order[row][place]] for place in (0, 1))
         ]
         cases.append(
-            Case(
+            ExplainedDecision(
                 which=which,
                 choices=len(lines[row]),
                 margin=float(margin[row]),
                 usual=float(margin[row] - moved[row].sum()),
                 chosen=facts[0],
                 other=facts[1],
-                parts=tuple(Part(name, "job", float(a), float(b), float(c)) for name, a, b, c in named),
+                parts=tuple(FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named),
             )
         )
     names = [(name, "job") for name in FEATURES]
     means = usual_parts(names, chosen - usual, moved, FEATURES)
-    return Explained("scores", len(lines), len(lines), means, tuple(cases))
+    return AgentExplanation("scores", len(lines), len(lines), means, tuple(cases))
 
 
 def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
@@ -233,8 +233,8 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
         instants.setdefault(now, {})[int(job["number"])] = (*known, *told)
         return float(features(*known, nodes, told)[0] @ weights)
 
-    rule = Rule(
-        agent.name, score, agent.parameters(jobs, cluster), moving=True, compiled=False, remembers=True
+    rule = PriorityPolicy(
+        agent.name, score, agent.parameters(jobs, cluster), time_dependent=True, compiled=False, observes_jobs=True
     )
     simulate(jobs, cluster, rule, backfill)
     lines = [np.array([line[number] for number in sorted(line)]) for line in instants.values()]

@@ -13,8 +13,8 @@ from kilowait.errors import InputError
 
 if TYPE_CHECKING:
     from kilowait.agents.linear_batch.agent import LinearAgent
-    from kilowait.agents.linear_gpu.agent import PlacedLinearAgent
-    from kilowait.agents.linear_power.agent import SteeredAgent
+    from kilowait.agents.linear_gpu.agent import LinearGpuAgent
+    from kilowait.agents.linear_power.agent import LinearPowerAgent
     from kilowait.agents.network_policies.batch import NetworkAgent
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent
     from kilowait.agents.network_policies.power import EnergyNetworkAgent
@@ -27,7 +27,7 @@ STEERING = "kilowait steering agent"
 
 def load_agent(
     path: str | PathLike[str],
-) -> LinearAgent | PlacedLinearAgent | SteeredAgent | NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
+) -> LinearAgent | LinearGpuAgent | LinearPowerAgent | NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
     """The agent a file, or the folder that ``kilowait train`` wrote, holds: weights of a score, or a network.
 
     A file that is not one, or is damaged, is an InputError that says why.
@@ -50,7 +50,7 @@ def load_agent(
     return network_agent(source)
 
 
-def _of_weights(source: Path) -> LinearAgent | PlacedLinearAgent | SteeredAgent:
+def _of_weights(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
     """The agent of a JSON file: one that orders jobs, on placed nodes their GPU types, or steers power too."""
     data = _document(source)
     if data.get("format") == placed.FORMAT:

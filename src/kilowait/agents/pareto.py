@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import preferred, terms_of
-from kilowait.agents.networks.spec import Seen
-from kilowait.agents.rl.device import computing
+from kilowait.agents.networks.spec import ObservationSpecProtocol
+from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.validation import figures_of
-from kilowait.envs.preferences import Preferences, lattice
+from kilowait.envs.preferences import Preferences, preference_grid
 
 __all__ = ["front_figures", "least_work_first", "preferences_for", "units_of", "weighed"]
 
@@ -22,7 +22,7 @@ VALIDATED = 4
 """Parts of the whole in which the weights of two terms are varied for validation: five preferences."""
 
 
-def least_work_first(spec: Seen) -> Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]:
+def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]:
     """The rule whose figures are the units: of the jobs that may be chosen the one of the least estimated work.
 
     It is started at full speed or wherever placement likes, the first way to choose it. Where nobody may be chosen, it
@@ -60,7 +60,7 @@ def preferences_for(terms: int, parts: int | None = None) -> Floats:
     >>> len(preferences_for(2)), len(preferences_for(3)), len(preferences_for(4))
     (11, 15, 10)
     """
-    return lattice(terms, parts or {2: 10, 3: 4}.get(terms, 2))
+    return preference_grid(terms, parts or {2: 10, 3: 4}.get(terms, 2))
 
 
 def front_figures(
@@ -72,7 +72,7 @@ def front_figures(
     """
     terms = terms_of(network.spec)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
-    with computing(next(network.parameters()).device, 1):  # more threads are slower for so few rows
+    with use_device(next(network.parameters()).device, 1):  # more threads are slower for so few rows
         found = [
             figures_of(preferred(network, dict(zip(terms, weights, strict=True))), vec, first)[:, places]
             for weights in preferences

@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["CURRICULA", "Laid", "Mixture", "laid_out"]
+__all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "laid_out"]
 
 CURRICULA = {
     "mixed": "all the time, each window by the throw of a coin",
@@ -29,7 +29,7 @@ TAKEN = ("runtime_s", "estimate_s", "nodes", "cores", "memory_mb", "gpus", "queu
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class SyntheticMix:
     """Generated jobs to learn from.
 
     >>> made = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
@@ -81,7 +81,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
+class TrainingTable:
     """Real and generated jobs one after another in one table, for environments, which have one log."""
 
     jobs: JobTable
@@ -98,7 +98,7 @@ class Laid:
         return [1.0 - share, *([share / made] * made)]
 
 
-def laid_out(jobs: JobTable, mixture: Mixture) -> Laid:
+def laid_out(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
     """Real jobs, unless nothing is learned from them, and after them those of each generator.
 
     Generated jobs are moved by whole weeks, so that hours and weekdays are what they were.
@@ -131,7 +131,7 @@ def laid_out(jobs: JobTable, mixture: Mixture) -> Laid:
     made = JobTable(
         job_id=np.arange(1, row + 1), submit_s=np.concatenate(moved), labels=labels, meta=jobs.meta, **columns
     )
-    return Laid(made, tuple(parts), real)
+    return TrainingTable(made, tuple(parts), real)
 
 
 def _plain(table: JobTable) -> JobTable:

@@ -19,7 +19,7 @@ from kilowait.agents.linear_batch.score import (
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["Memory", "memories", "parameters_for"]
+__all__ = ["UserHistory", "memories", "parameters_for"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ KEPT = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class UserHistory:
     """Numbers of every estimate and of every user; see `kilowait.agents.linear_batch.score`."""
 
     usual: Floats = field(default_factory=lambda: np.zeros((BUCKETS, KEPT)))
@@ -44,7 +44,7 @@ class Memory:
         }
 
     @classmethod
-    def from_dict(cls, told: Any) -> Memory:
+    def from_dict(cls, told: Any) -> UserHistory:
         """The memory that `to_dict` gave."""
         if (
             not isinstance(told, dict)
@@ -56,7 +56,7 @@ class Memory:
         return cls(_table(told["usual"], BUCKETS), users)
 
 
-def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, Memory]:
+def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
     """What is known after the first so many jobs by submission, for each of these numbers; all of them have ended.
 
     >>> jobs = JobTable(
@@ -75,8 +75,8 @@ def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, Memory]:
     names, user = _users(ordered)
     estimate, ran = _times(ordered)
     end = ordered["submit_s"] + ran  # the order of ends, as far as it is known without a schedule
-    parameters = _layout(np.zeros(COUNT), 1, np.inf, Memory(), names, np.zeros(0))
-    found: dict[int, Memory] = {}
+    parameters = _layout(np.zeros(COUNT), 1, np.inf, UserHistory(), names, np.zeros(0))
+    found: dict[int, UserHistory] = {}
     done = 0
     for cut in sorted({min(max(cut, 0), len(ordered)) for cut in cuts}):
         order = done + np.argsort(end[done:cut], kind="stable")
@@ -87,7 +87,7 @@ def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, Memory]:
 
 
 def parameters_for(
-    weights: Floats, jobs: JobTable, nodes: int, memory: Memory, trust: float, max_wait_s: float = np.inf
+    weights: Floats, jobs: JobTable, nodes: int, memory: UserHistory, trust: float, max_wait_s: float = np.inf
 ) -> Floats:
     """What the compiled score is given for a run of these jobs: weights, machine, memory, users.
 
@@ -95,7 +95,7 @@ def parameters_for(
     jobs that have waited longer go first.
     """
     names, user = _users(jobs.sorted())
-    faded = Memory(memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users})
+    faded = UserHistory(memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users})
     return _layout(weights, nodes, max_wait_s, faded, names, user)
 
 
@@ -117,7 +117,7 @@ def _times(jobs: JobTable) -> tuple[Floats, Floats]:
 
 
 def _layout(
-    weights: Floats, nodes: int, max_wait_s: float, memory: Memory, names: list[str], user: npt.NDArray[Any]
+    weights: Floats, nodes: int, max_wait_s: float, memory: UserHistory, names: list[str], user: npt.NDArray[Any]
 ) -> Floats:
     """All in one row, as `scoring` reads it."""
     count = len(names)
@@ -131,7 +131,7 @@ def _layout(
     return np.concatenate([weights, [nodes, count, max_wait_s], known.ravel(), user])
 
 
-def _memory(parameters: Floats, names: list[str]) -> Memory:
+def _memory(parameters: Floats, names: list[str]) -> UserHistory:
     """The other way round."""
     count = len(names)
     size = BUCKETS + count + count * BUCKETS
@@ -142,7 +142,7 @@ def _memory(parameters: Floats, names: list[str]) -> Memory:
         for place, name in enumerate(names)
         if known[BUCKETS + place, 0] > 0
     }
-    return Memory(known[:BUCKETS].copy(), users)
+    return UserHistory(known[:BUCKETS].copy(), users)
 
 
 def _rows(numbers: Floats) -> dict[str, list[float]]:

@@ -28,17 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as leaving:  # typer's way out: after --help, after a wrong option, and when all went well
         status = leaving.code
     except app.Interrupted:
-        console.say("interrupted")
+        console.info("interrupted")
         status = 130
     except KilowaitError as problem:
         if debug:
             raise
-        console.say(f"error: {console.one_line(_as_options(str(problem)))}")
+        console.info(f"error: {console.one_line(_as_options(str(problem)))}")
         status = 2
     except MemoryError:
         if debug:
             raise
-        console.say(
+        console.info(
             "error: not enough memory; try less at once: fewer --jobs, or in training fewer --envs or --slots"
         )
         status = 2

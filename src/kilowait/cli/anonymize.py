@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.traces.anonymize import Anonymized, Check, Remedy
+    from kilowait.traces.anonymize import AnonymizedLog, AnonymityCheck, SuggestedRule
 
 __all__ = ["EXAMPLES", "anonymize"]
 
@@ -148,7 +148,7 @@ def anonymize(
 # -- what is printed -----------------------------------------------------------------------------
 
 
-def _show_plan(trace: str, made: Anonymized) -> None:
+def _show_plan(trace: str, made: AnonymizedLog) -> None:
     """What happens to every column and field."""
     plan = made.plan
     console.title(f"{trace}: {console.count(made.check.jobs, 'job')}")
@@ -167,7 +167,7 @@ def _show_plan(trace: str, made: Anonymized) -> None:
         console.note(f"not in this log: {', '.join(plan.absent)}")
 
 
-def _names(made: Anonymized, name: str) -> str:
+def _names(made: AnonymizedLog, name: str) -> str:
     """How many pseudonyms a column has now; or the names that it keeps."""
     table, action = made.jobs, made.plan.actions[name]
     if action == "hash":
@@ -179,7 +179,7 @@ def _names(made: Anonymized, name: str) -> str:
     return f", look at the names: {', '.join(names[:NAMES_SHOWN])}{more}"
 
 
-def _show_check(made: Anonymized) -> None:
+def _show_check(made: AnonymizedLog) -> None:
     """Who can still be told apart, and what would help."""
     check = made.check
     print()
@@ -224,7 +224,7 @@ def _show_check(made: Anonymized) -> None:
         print("\nno coarsening that was tried would help; --enforce leaves these jobs out")
 
 
-def _show_remedies(check: Check, remedies: tuple[Remedy, ...]) -> None:
+def _show_remedies(check: AnonymityCheck, remedies: tuple[SuggestedRule, ...]) -> None:
     people = [f"users below {check.k}"] if check.has_users else []
     rows = [
         ["as it is", _share(check.jobs_below, check.jobs), *([f"{check.users_below:,}"] if people else [])]
@@ -247,7 +247,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,} ({console.percent(part / whole if whole else 0.0)})"
 
 
-def _document(trace: str, made: Anonymized, out: Path | None) -> dict[str, Any]:
+def _document(trace: str, made: AnonymizedLog, out: Path | None) -> dict[str, Any]:
     check = made.check
     facts = {
         name: getattr(check, name)

@@ -13,7 +13,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.bench import Measure
+    from kilowait.experiments.bench import BenchResult
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -80,7 +80,7 @@ def environments(
 ) -> None:
     """Steps per second of the environments, with observation and mask: many copies at once, and one."""
     from kilowait.experiments import bench_training
-    from kilowait.experiments.bench import Measure
+    from kilowait.experiments.bench import BenchResult
 
     found = []
     asked: list[tuple[str, float, Callable[[], float]]] = [
@@ -98,7 +98,7 @@ def environments(
     ]
     for name, target, speed in asked:
         with console.busy(f"{name} ..."):
-            found.append(Measure(name, speed(), "steps/s", target))
+            found.append(BenchResult(name, speed(), "steps/s", target))
         if not json:
             _show(found[-1])
     if json:
@@ -233,7 +233,7 @@ def predicting(
         console.json_document({"machine": _machine(), "measures": [measure.to_dict() for measure in found]})
 
 
-def _show(measure: Measure) -> None:
+def _show(measure: BenchResult) -> None:
     if measure.value is None:
         print(f"{measure.name:<48}{'-':>12}  {measure.note}")
         return

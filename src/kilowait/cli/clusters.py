@@ -50,7 +50,7 @@ def clusters(
             f"{group.cores:,}",
             f"{group.memory_gb:,.1f} GB" if group.memory_gb else "-",
             f"{group.gpus} x {group.gpu_type}" if group.gpus else "-",
-            "placed" if group.placed else "whole nodes",
+            "placed" if group.node_level else "whole nodes",
         ]
         for name, known in PRESETS.items()
         for place, group in enumerate(known.groups)

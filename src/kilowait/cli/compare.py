@@ -31,7 +31,7 @@ def compare(
         typer.Argument(
             metavar="TRACE...",
             help="Job logs (SWF, sacct -P, CSV, Parquet, ...; packed or not), or workloads made on the spot: "
-            f"{options.MADE}.",
+            f"{options.WORKLOAD_SYNTAX}.",
             show_default=False,
         ),
     ],
@@ -171,7 +171,7 @@ def compare(
     in a folder for kilowait report; a comparison that was interrupted goes on where it stopped.
     """
     from kilowait.cli.output.compare import show_contests
-    from kilowait.evaluation.storage import check_free
+    from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.gpu_settings import usual_backfill
@@ -180,7 +180,7 @@ def compare(
     from kilowait.experiments.window_options import protocol_of
 
     if out is not None:
-        check_free(out, force=force)
+        check_writable(out, force=force)
     traces = list(dict.fromkeys(traces))
     placed = all_placed(cluster, traces)
     metric = metric or planning.usual_metric(placed)
@@ -194,9 +194,9 @@ def compare(
         policies, backfill, pulls, placements, clairvoyant=clairvoyant, users=users and predict is not None
     )
     protocol = protocol_of(windows, window, warmup, part, seed, contenders)
-    scenarios = tuple(options.scenario_asked(context, trace, placement=alone) for trace in traces)
-    plan = planning.Plan(scenarios, contenders, protocol, metric)
-    with console.telling() as tell:
+    scenarios = tuple(options.scenario_from_options(context, trace, placement=alone) for trace in traces)
+    plan = planning.ComparisonPlan(scenarios, contenders, protocol, metric)
+    with console.status() as tell:
         tell(f"reading {', '.join(traces)} ...")
         ready = planning.prepare(plan, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
     store = None if out is None else ready.store(out)
@@ -210,7 +210,7 @@ def compare(
             )
         except KeyboardInterrupt:
             if store is not None and store.folder.exists():
-                console.say(f"finished cells are kept in {store.folder}; the same command goes on from there")
+                console.info(f"finished cells are kept in {store.folder}; the same command goes on from there")
             raise
     if store is not None and store.found:
         console.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")

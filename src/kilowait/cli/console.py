@@ -33,11 +33,11 @@ __all__ = [
     "percent",
     "plain_messages",
     "progress",
-    "say",
+    "info",
     "span",
     "steps",
     "table",
-    "telling",
+    "status",
     "title",
     "today",
 ]
@@ -60,14 +60,14 @@ PLAIN: _Plain = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 # -- words ---------------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
+def info(text: str) -> None:
     """One line on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
     """Something people should know, on stderr."""
-    say(f"note: {text}")
+    info(f"note: {text}")
 
 
 def one_line(text: str) -> str:
@@ -144,11 +144,11 @@ def plain_messages() -> Iterator[None]:
 
 class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say(one_line(record.getMessage()))
+        info(one_line(record.getMessage()))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(f"warning: {one_line(str(message))}")
+    info(f"warning: {one_line(str(message))}")
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def busy(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def telling() -> Iterator[Callable[[str], None]]:
+def status() -> Iterator[Callable[[str], None]]:
     """What is being done now: one line that changes on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
@@ -309,6 +309,6 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
             if bar is not None:
                 bar.update(bar.task_ids[0], description=text, completed=done)
             elif line:
-                say(f"     {done} of {total}: {text}")
+                info(f"     {done} of {total}: {text}")
 
         yield step

@@ -124,18 +124,18 @@ def levers(
     lower bound is the work alone: every job at its level of least energy, nothing idle.
     """
     from kilowait.cli.output.energy import show_levers
-    from kilowait.evaluation.storage import check_free
+    from kilowait.evaluation.storage import check_writable
     from kilowait.experiments import comparison_plan as planning
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.gpu_settings import usual_backfill
     from kilowait.experiments.inputs import is_placed
 
     if out is not None:
-        check_free(out, force=force)
+        check_writable(out, force=force)
     if gpu_cap is not None:
         levers = options.levers_asked(levers or "none", gpu_cap)
     backfill = backfill or usual_backfill(is_placed(cluster, trace))
-    scenario = options.scenario_asked(context, trace)
+    scenario = options.scenario_from_options(context, trace)
     with console.busy(f"reading {trace} ..."):
         ready = planning.prepare_levers(scenario, policy, backfill, levers)
     store = None if out is None else ready.store(out)

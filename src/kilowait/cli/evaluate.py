@@ -92,27 +92,27 @@ def evaluate(
     from kilowait.experiments.compare import compare
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import preferring, prepared
-    from kilowait.experiments.train_power import PowerAgent, bound
-    from kilowait.policies.registry import PlacedPlayer
+    from kilowait.experiments.scenario import with_preference, prepare_scenario
+    from kilowait.experiments.train_power import PowerAgent, bind_agent_power
+    from kilowait.policies.registry import GpuRunPolicy
 
-    player: Any = preferring(load_agent(agent), prefer)
+    player: Any = with_preference(load_agent(agent), prefer)
     provenance = dict(player.provenance)
     pulled = "none" if levers is None else levers
     if isinstance(player, PowerAgent):
         pulled = player.levers if levers is None else levers
         if power is None:
-            bound(player, None, pulled)  # says what it needs
-    scenario = options.scenario_asked(context, trace, backfill=parse_backfill(backfill), levers=pulled)
+            bind_agent_power(player, None, pulled)  # says what it needs
+    scenario = options.scenario_from_options(context, trace, backfill=parse_backfill(backfill), levers=pulled)
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
     count = len(workload.jobs)
     drawn = cut_windows(
         workload.jobs, windows, window_jobs=window_jobs, seed=seed, within=(int(count * (1 - part)), count)
     )
-    for text in (*notes, *workload.judged_from(int(drawn.first.min())).hindsight):
+    for text in (*notes, *workload.judged_from(int(drawn.first.min())).leakage_notes):
         console.note(text)
-    if isinstance(player, PlacedPlayer):
+    if isinstance(player, GpuRunPolicy):
         from kilowait.cli.train_rl import show_on_gpus
         from kilowait.experiments.evaluate_gpu import judged_on_gpus
 

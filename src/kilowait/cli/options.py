@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario import Scenario
 
 __all__ = [
-    "MADE", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
+    "WORKLOAD_SYNTAX", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
     "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
     "Oversized", "Passes", "Placement", "Power", "Predict", "PredictPower", "Preempt", "Price", "Profile", "Restore",
     "Round", "Rows", "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
-    "levers_asked", "scenario_asked",
+    "levers_asked", "scenario_from_options",
 ]  # fmt: skip
 
-MADE = "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
+WORKLOAD_SYNTAX = "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
 Trace = Annotated[
     str,
     typer.Argument(
         help="A job log (SWF, sacct -P, CSV, Parquet, ...; packed or not), the folder of one in several files, or "
-        f"a workload made on the spot: {MADE}.",
+        f"a workload made on the spot: {WORKLOAD_SYNTAX}.",
         show_default=False,
     ),
 ]
@@ -298,16 +298,16 @@ def levers_asked(levers: str, gpu_cap: str | None) -> str:
     return ",".join(caps_asked(gpu_cap))
 
 
-def scenario_asked(context: typer.Context, trace: str, **own: Any) -> Scenario:
+def scenario_from_options(context: typer.Context, trace: str, **own: Any) -> Scenario:
     """The scenario of a verb that has some of these options, under their own names; `own` has what it says besides."""
-    from kilowait.experiments.gpu_settings import PlacedSettings
+    from kilowait.experiments.gpu_settings import GpuOptions
     from kilowait.experiments.power import PowerSettings
     from kilowait.experiments.scenario import Scenario
 
     asked = context.params
     found = {name: asked[name] for name in _PLAIN if name in asked}
     found["dependencies"] = not asked.get("ignore_dependencies", False)
-    found["placed"] = PlacedSettings(**{name: asked[name] for name in _PLACED if name in asked})
+    found["placed"] = GpuOptions(**{name: asked[name] for name in _PLACED if name in asked})
     outside = {name: asked[name] for name in _POWER if name in asked}
     found["power"] = PowerSettings.asked(asked["power"], **outside) if "power" in asked else None
     return Scenario(trace=trace, **{**found, **own})

@@ -87,24 +87,24 @@ def front(
     """
     from kilowait.agents import load_agent
     from kilowait.experiments import pareto
-    from kilowait.experiments.scenario import prepared
-    from kilowait.experiments.train_power import PowerAgent, Powering, bound
+    from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.train_power import PowerAgent, PowerTraining, bind_agent_power
 
     player = load_agent(agent)
     pulled = "none" if levers is None else levers
     if isinstance(player, PowerAgent):
         pulled = player.levers if levers is None else levers
         if power is None:
-            bound(player, None, pulled)  # says what it needs
-    scenario = options.scenario_asked(context, trace, levers=pulled)
+            bind_agent_power(player, None, pulled)  # says what it needs
+    scenario = options.scenario_from_options(context, trace, levers=pulled)
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
     for text in notes:
         console.note(text)
     later = workload.jobs[int(len(workload.jobs) * (1 - part)) :]
     powering = None
     if scenario.power is not None:
-        powering = Powering.of(scenario.power, pulled, workload.jobs, machine)
+        powering = PowerTraining.of(scenario.power, pulled, workload.jobs, machine)
     with console.busy("trying it under every preference ..."):
         found = pareto.front(
             player,

@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options, predict_report
 
 if TYPE_CHECKING:
-    from kilowait.experiments.predictors import Asked, Prepared
+    from kilowait.experiments.predictors import PredictionTask, PredictionData
 
 app = typer.Typer(
     add_completion=False,
@@ -162,7 +162,7 @@ def score(
     from kilowait.cli.output.predict import show_scores
     from kilowait.experiments.evaluate_predictors import foresight
     from kilowait.experiments.predictors import models_for
-    from kilowait.predict.models import Model
+    from kilowait.predict.models import PredictionModel
     from kilowait.predict.scores import CLASSES
 
     if by is not None and by not in CLASSES:
@@ -170,12 +170,12 @@ def score(
 
         raise UnknownNameError("class of jobs", by, CLASSES)
     for name in (models or "").split(",") if models is not None else ():
-        Model.of(name)  # misspelt names are told before a long read
+        PredictionModel.of(name)  # misspelt names are told before a long read
     found = _prepared(_asked(context, trace))
     chosen, notes = models_for(models, found.case)
     for text in notes:
         console.note(text)
-    with console.telling() as tell:
+    with console.status() as tell:
         done = foresight(
             found.case,
             chosen,
@@ -225,14 +225,14 @@ def fit(
     The last tenth of the jobs is not learned from: there its errors are found and its bounds calibrated.
     """
     from kilowait.cli.output.predict import show_card
-    from kilowait.evaluation.storage import check_free
+    from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.predictors import fit_predictor, save_predictor
-    from kilowait.predict.models import Model
+    from kilowait.predict.models import PredictionModel
 
-    wanted = Model.of(model)
-    check_free(out, force=force)
+    wanted = PredictionModel.of(model)
+    check_writable(out, force=force)
     found = _prepared(_asked(context, trace))
-    with console.telling() as tell:
+    with console.status() as tell:
         tell(f"fitting {wanted.text} ...")
         made = fit_predictor(
             found,
@@ -324,9 +324,9 @@ def describe(folder: Folder, json: options.Json = False) -> None:
     show_card(card)
 
 
-def _asked(context: typer.Context, trace: str) -> Asked:
+def _asked(context: typer.Context, trace: str) -> PredictionTask:
     """The question, from the options that the verb has."""
-    from kilowait.experiments.predictors import Asked
+    from kilowait.experiments.predictors import PredictionTask
 
     names = (
         "target",
@@ -341,10 +341,10 @@ def _asked(context: typer.Context, trace: str) -> Asked:
         "jobs",
     )
     given = {name: context.params[name] for name in names if name in context.params}
-    return Asked(trace=trace, **given)
+    return PredictionTask(trace=trace, **given)
 
 
-def _prepared(asked: Asked) -> Prepared:
+def _prepared(asked: PredictionTask) -> PredictionData:
     """The case, with notes told."""
     from kilowait.experiments.predictors import prepared_case
 

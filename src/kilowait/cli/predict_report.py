@@ -44,17 +44,17 @@ def report(
     the last 30 % of the jobs: how near predictions are beside requests and simpler guesses, whether bounds hold, where
     and when they fail, what they are made from, and single jobs explained. kilowait report draws the folder.
     """
-    from kilowait.cluster.toml import described
-    from kilowait.evaluation.storage import check_free
-    from kilowait.experiments.prediction_report import foretold, save_foretold
-    from kilowait.experiments.scenario import prepared
+    from kilowait.cluster.toml import to_dict
+    from kilowait.evaluation.storage import check_writable
+    from kilowait.experiments.prediction_report import prediction_report, save_foretold
+    from kilowait.experiments.scenario import prepare_scenario
 
-    check_free(out, force=force)
-    scenario = options.scenario_asked(context, trace)
-    with console.telling() as tell:
+    check_writable(out, force=force)
+    scenario = options.scenario_from_options(context, trace)
+    with console.status() as tell:
         tell(f"reading {trace} ...")
-        workload, machine, notes = prepared(scenario)
-        found = foretold(
+        workload, machine, notes = prepare_scenario(scenario)
+        found = prediction_report(
             workload.jobs,
             machine,
             trace=Path(trace).name,
@@ -66,7 +66,7 @@ def report(
         console.note(text)
     manifest = workload.provenance(trace, console.command(context), console.today())
     manifest["seeds"] = {**manifest["seeds"], "forest": seed}
-    written = {**scenario.to_dict(), "cluster": described(machine)}
+    written = {**scenario.to_dict(), "cluster": to_dict(machine)}
     save_foretold(out, found, scenario=written, manifest=manifest, force=force)
     if json:
         console.json_document({"scenario": written, "notes": notes, "foresight": found, "out": out})

@@ -41,7 +41,7 @@ def quickstart(
         seed=seed,
         command=console.command(context),
         date=console.today(),
-        say=console.say,
+        say=console.info,
         steps=console.steps,
     )
     print()

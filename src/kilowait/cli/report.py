@@ -53,7 +53,7 @@ def report(
     from kilowait.report import write_report
 
     page = folders[0].with_name(f"{folders[0].resolve().name}.html") if out is None else out
-    with console.telling() as tell:
+    with console.status() as tell:
         written = write_report(folders, page, figures=figures, title=title, seed=seed, progress=tell)
     print(f"written to {written}")
     if figures is not None:

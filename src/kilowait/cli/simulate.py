@@ -98,27 +98,27 @@ def simulate(
     """
     from kilowait.errors import InputError
     from kilowait.evaluation import by_class, metrics
-    from kilowait.evaluation.storage import check_free, save_run
+    from kilowait.evaluation.storage import check_writable, save_run
     from kilowait.experiments.energy_results import accounts_as_data
     from kilowait.experiments.gpu_results import placed_results
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import run_scenario
 
     if out is not None:
-        check_free(out, force=force)
+        check_writable(out, force=force)
     if gpu_cap is not None and "," in gpu_cap:
         raise InputError(f"--gpu-cap is {gpu_cap!r}; a run has one cap: kilowait compare takes several")
-    scenario = options.scenario_asked(
+    scenario = options.scenario_from_options(
         context,
         trace,
         policy=policy,
         backfill=None if backfill is None else parse_backfill(backfill),
         levers=options.levers_asked(levers, gpu_cap),
     )
-    with console.telling() as tell:
+    with console.status() as tell:
         tell(f"simulating {trace} ...")
         done = run_scenario(scenario, lambda fit: tell(f"predicting: fit {fit.number} of {fit.of} ..."))
-        placed = done.cluster.placed
+        placed = done.cluster.node_level
         found = metrics(done.log, cluster=done.cluster if placed else None)
         gpus = placed_results(done) if placed else None
         classes = None if by is None else by_class(done.log, by)

@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.synthetic_score import Score
+    from kilowait.experiments.synthetic_score import SyntheticScore
 
 __all__ = ["EPILOG", "score"]
 
@@ -56,16 +56,16 @@ def score(
     With real jobs that the generator has not seen also what it gives away of those it has seen. With --out everything
     is kept for a page, without the jobs themselves.
     """
-    from kilowait.cluster.toml import described
-    from kilowait.evaluation.storage import check_free
+    from kilowait.cluster.toml import to_dict
+    from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.inputs import cluster_of, workload_of
     from kilowait.experiments.synthetic_score import save_score
     from kilowait.experiments.synthetic_score import score as scored
 
     if out is not None:
-        check_free(out, force=force)
+        check_writable(out, force=force)
     rules = [name.strip() for name in policies.split(",")]
-    with console.telling() as tell:
+    with console.status() as tell:
         tell("reading ...")
         read = [
             workload_of(trace, rows=jobs if place == 0 else None)
@@ -86,7 +86,7 @@ def score(
     names = {"real": real, "synthetic": made, "held_out": held_out}
     if out is not None:
         scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": rules, "backfill": "easy"}
-        scenario |= {"oversized": "reject", "seed": seed, "cluster": described(machine)}
+        scenario |= {"oversized": "reject", "seed": seed, "cluster": to_dict(machine)}
         manifest = read[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": seed}
         given = [name for name in names.values() if name is not None]
@@ -103,7 +103,7 @@ def score(
 # -- what is printed -----------------------------------------------------------------------------
 
 
-def _show(real: str, made: str, found: Score) -> None:
+def _show(real: str, made: str, found: SyntheticScore) -> None:
     alike = found.fidelity
     console.title(f"{made} against {real}")
     console.facts(
@@ -178,7 +178,7 @@ def _calendar(same: float | None) -> str:
     )
 
 
-def _show_privacy(found: Score) -> None:
+def _show_privacy(found: SyntheticScore) -> None:
     if found.anonymity is None:
         console.note(
             "no figures of users, and no k-anonymity: one of the two does not say whose jobs they are"

@@ -14,9 +14,9 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.telemetry.carbon import Fetched
-    from kilowait.telemetry.labels import Labelled
-    from kilowait.telemetry.meters import CpuMeter, GpuMeter, Sampled
+    from kilowait.telemetry.carbon import FetchResult
+    from kilowait.telemetry.labels import LabelledJobs
+    from kilowait.telemetry.meters import CpuMeter, GpuMeter, SamplingProgress
 
 app = typer.Typer(
     add_completion=False,
@@ -109,9 +109,9 @@ def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str
 
     every_s, for_s = parse_span(interval), None if duration is None else parse_span(duration)
     recorder = open_recorder(out, meter.columns)
-    with _stopping() as stop, console.telling() as tell:
+    with _stopping() as stop, console.status() as tell:
 
-        def heard(now: Sampled) -> None:
+        def heard(now: SamplingProgress) -> None:
             for event in now.events:
                 console.note(event)
             power = "" if now.power_w != now.power_w else f", {console.number(now.power_w)} W"
@@ -130,7 +130,7 @@ def _sampled(meter: GpuMeter | CpuMeter, out: Path, interval: str, duration: str
     print(f"{_counted(told)}; {console.count(told.rows, 'row')} written to {out}")
 
 
-def _counted(told: Sampled) -> str:
+def _counted(told: SamplingProgress) -> str:
     parts = [f"{console.count(told.ticks, 'tick')} in {console.span(told.elapsed_s)}"]
     parts += [f"{told.missed:,} missed"] if told.missed else []
     parts += [f"the clock was set {console.count(told.jumps, 'time')}"] if told.jumps else []
@@ -212,16 +212,16 @@ def carbon(
 
     Trouble on the way is met with patience: five tries, longer and longer apart, or as the service asks.
     """
-    from kilowait.telemetry.carbon import Asking, default_cache, fetch_carbon, service_of, token_from
+    from kilowait.telemetry.carbon import HttpClient, default_cache, fetch_carbon, service_of, token_from
     from kilowait.telemetry.carbon.fetch import span_asked
     from kilowait.units import parse_span
 
     place = service_of(service, zone=zone, region=region, scope=scope, base_url=base_url)
-    asking = Asking(
+    asking = HttpClient(
         timeout_s=parse_span(timeout),
         cache=cache or default_cache(),
         token=token_from(token_file) if service == "electricity-maps" else None,
-        heard=console.note,
+        on_message=console.note,
     )
     span = span_asked(
         since, until, asking.now(), latest=latest, again=every is not None or duration is not None
@@ -243,13 +243,13 @@ def _followed(place: Any, out: Path, asking: Any, every_s: float, duration_s: fl
     from kilowait.errors import KilowaitError
     from kilowait.telemetry.carbon import follow_carbon
 
-    with _stopping() as stop, console.telling() as tell:
+    with _stopping() as stop, console.status() as tell:
 
         def patient(seconds: float) -> None:
             if stop.wait(seconds):
                 raise KeyboardInterrupt
 
-        def heard(what: Fetched | KilowaitError) -> None:
+        def heard(what: FetchResult | KilowaitError) -> None:
             if isinstance(what, KilowaitError):
                 console.note(str(what))
             else:
@@ -269,7 +269,7 @@ def _followed(place: Any, out: Path, asking: Any, every_s: float, duration_s: fl
     print(f"{place.place()}: written to {out}")
 
 
-def _show_carbon(out: Path, fetched: Fetched) -> None:
+def _show_carbon(out: Path, fetched: FetchResult) -> None:
     from kilowait.energy.signals import read_carbon
     from kilowait.errors import InputError
 
@@ -354,7 +354,7 @@ def label(
     if out.exists() and not force:
         raise InputError(f"{out} is there already; it is not touched: give another --out, or --force")
     sharing = Sharing(share, idle, node_cores, node_gpus)
-    with console.telling() as tell:
+    with console.status() as tell:
         tell(f"reading {jobs} ...")
         log = workload_of(jobs, format=format, columns=columns, strict=strict).jobs
         tell(f"reading {console.count(len(samples), 'file')} of samples ...")
@@ -378,7 +378,7 @@ def label(
     print(f"\nwritten to {out}")
 
 
-def _show_labels(found: Labelled) -> None:
+def _show_labels(found: LabelledJobs) -> None:
     told = found.to_dict()
 
     def kwh(joules: float) -> str:

@@ -36,7 +36,7 @@ Example:
 
 @app.command(epilog=_DESCRIBE)
 def describe(
-    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.MADE}.")],
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
     cluster: options.Cluster = "auto",
     columns: options.Columns = None,
     format: options.Format = None,
@@ -65,7 +65,7 @@ def describe(
 
 @app.command(epilog=_CONVERT)
 def convert(
-    source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.MADE}.")],
+    source: Annotated[str, typer.Argument(metavar="IN", help=f"A job log, or {options.WORKLOAD_SYNTAX}.")],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write; packed if it ends in .gz or .zst.")
     ],

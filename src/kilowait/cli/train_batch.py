@@ -31,19 +31,19 @@ def train_rule(
 ) -> None:
     """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.output.compare import show_contests
-    from kilowait.cluster.toml import described
+    from kilowait.cluster.toml import to_dict
     from kilowait.experiments import train_batch
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.scenario import prepare_scenario
 
-    how = train_batch.Training(**asked, backfill=parse_backfill(backfill))
+    how = train_batch.BatchTraining(**asked, backfill=parse_backfill(backfill))
     state = state_folder(out, resume=resume, force=force)
-    scenario = options.scenario_asked(context, trace, backfill=how.backfill)
+    scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
         workload = train_batch.judged_last(workload)
-    for text in (*notes, *workload.hindsight):
+    for text in (*notes, *workload.leakage_notes):
         console.note(text)
     train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)  # a log too short is told before
     drawn = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
@@ -72,7 +72,7 @@ def train_rule(
         out,
         agent,
         history,
-        scenario={**scenario.to_dict(), "training": vars(how), "cluster": described(machine)},
+        scenario={**scenario.to_dict(), "training": vars(how), "cluster": to_dict(machine)},
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
         force=force or resume,

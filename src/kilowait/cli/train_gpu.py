@@ -27,11 +27,11 @@ def train_score(
 ) -> None:
     """Search on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.train_rl import show_on_gpus
-    from kilowait.cluster.toml import described
+    from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments.agent_folder import save_weights
     from kilowait.experiments.evaluate_gpu import judged_on_gpus
-    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_batch import judged_last
     from kilowait.experiments.train_gpu import (
         MEANINGS,
@@ -42,11 +42,11 @@ def train_score(
 
     how = GpuSearch(**asked)
     state = state_folder(out, resume=resume, force=force)
-    scenario = options.scenario_asked(context, trace, backfill="skip")
+    scenario = options.scenario_from_options(context, trace, backfill="skip")
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
         workload = judged_last(workload)
-    for text in (*notes, *workload.hindsight):
+    for text in (*notes, *workload.leakage_notes):
         console.note(text)
     console.note("first every rule is tried with every placement, then the search begins from the best")
     with console.steps(how.generations) as step, resumable(state, resume=resume):
@@ -75,7 +75,7 @@ def train_score(
         scenario={
             **scenario.to_dict(),
             "training": {"algo": "es", **vars(how)},
-            "cluster": described(machine),
+            "cluster": to_dict(machine),
         },
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},

@@ -31,23 +31,23 @@ def train_steering(
 ) -> None:
     """An evolution strategy on the weights that steer power; all of it in a folder."""
     from kilowait.agents.linear_power.agent import WEIGHTS
-    from kilowait.cluster.toml import described
+    from kilowait.cluster.toml import to_dict
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import train_power
     from kilowait.experiments.agent_folder import save_weights
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import prepared
+    from kilowait.experiments.scenario import prepare_scenario
     from kilowait.experiments.train_batch import judged_last
 
     state = state_folder(out, resume=resume, force=force)
     depth = parse_backfill(backfill)
-    scenario = options.scenario_asked(context, trace, backfill=depth, levers=levers)
+    scenario = options.scenario_from_options(context, trace, backfill=depth, levers=levers)
     assert scenario.power is not None
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
         workload = judged_last(workload)
-        powering = train_power.Powering.of(scenario.power, levers, workload.jobs, machine)
-    for text in (*notes, *workload.hindsight):
+        powering = train_power.PowerTraining.of(scenario.power, levers, workload.jobs, machine)
+    for text in (*notes, *workload.leakage_notes):
         console.note(text)
     parts = split(workload.jobs)
     _windows_of(parts.test, how["window_jobs"])  # a log too short is told before the training
@@ -81,7 +81,7 @@ def train_steering(
         scenario={
             **scenario.to_dict(),
             "training": {"algo": "es", "objective": objective, "promise": promise, **how},
-            "cluster": described(machine),
+            "cluster": to_dict(machine),
         },
         results={"judged": found},
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how["seed"]}},
@@ -124,11 +124,11 @@ def judged_on_windows(
 ) -> dict[str, Any]:
     """The same on windows that are cut already."""
     from kilowait.experiments.evaluate_power import judged_on_energy
-    from kilowait.experiments.train_power import bound
+    from kilowait.experiments.train_power import bind_agent_power
 
     with console.busy("trying it on later jobs ..."):
         return judged_on_energy(
-            bound(agent, meter, levers),
+            bind_agent_power(agent, meter, levers),
             windows,
             machine,
             meter,

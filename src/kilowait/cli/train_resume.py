@@ -13,12 +13,12 @@ __all__ = ["resumable", "state_folder"]
 
 def state_folder(out: Path, *, resume: bool, force: bool) -> Path:
     """Where the state of a training to `out` is kept; an error where it may not begin, or cannot go on."""
-    from kilowait.evaluation.storage import check_free
+    from kilowait.evaluation.storage import check_writable
     from kilowait.experiments.resume import check_begun, training_folder
 
     state = training_folder(out)
     check_begun(state, resume=resume, force=force)
-    check_free(out, force=force or resume)
+    check_writable(out, force=force or resume)
     return state
 
 

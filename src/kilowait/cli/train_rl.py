@@ -36,7 +36,7 @@ def train_network(
 ) -> None:
     """Train on the first 60 % of the log, choose on the next 20 %, judge on the rest; all of it in a folder."""
     from kilowait.cli.output.compare import show_contests
-    from kilowait.cluster.toml import described
+    from kilowait.cluster.toml import to_dict
     from kilowait.errors import InputError
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import (
@@ -46,11 +46,11 @@ def train_network(
         train_rl,
     )
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import prepared
-    from kilowait.experiments.training_logger import Curves
+    from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.training_logger import TrainingLogger
     from kilowait.units import parse_span
 
-    how = train_rl.Learning(
+    how = train_rl.RLTraining(
         **asked,
         backfill=parse_backfill(backfill),
         reward=None if reward is None else weights_of(reward),
@@ -61,26 +61,26 @@ def train_network(
     state = state_folder(out, resume=resume, force=force)
     named = {**(how.reward or {}), **dict.fromkeys(how.preferences, 1.0), **how.limit}
     train_power.check_reward(named, levers is not None)
-    scenario = options.scenario_asked(context, trace, backfill=how.backfill, levers=levers or "none")
+    scenario = options.scenario_from_options(context, trace, backfill=how.backfill, levers=levers or "none")
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
         workload = train_batch.judged_last(workload)
     power = None
     if scenario.power is not None and levers is not None:
-        power = train_power.Powering.of(scenario.power, levers, workload.jobs, machine)
-    for text in (*notes, *workload.hindsight):
+        power = train_power.PowerTraining.of(scenario.power, levers, workload.jobs, machine)
+    for text in (*notes, *workload.leakage_notes):
         console.note(text)
-    if machine.placed and len(split(workload.jobs).test) < how.window_jobs:
+    if machine.node_level and len(split(workload.jobs).test) < how.window_jobs:
         raise InputError(
             f"the last 20 % of the log hold no window of {how.window_jobs:,} jobs; take shorter ones (--window-jobs)"
         )
-    if not machine.placed:
+    if not machine.node_level:
         train_batch.test_windows(workload.jobs, how.window_jobs, seed=how.seed)
     drawn = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     settings = how.algorithm_settings()
     updates = max(1, how.steps // (settings.rollout * how.envs))
-    curves = Curves(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
+    curves = TrainingLogger(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
     taught = train_rl.warm_updates(how)
     with console.steps(taught + updates) as step, resumable(state, resume=resume):
 
@@ -124,7 +124,7 @@ def train_network(
             train_power.spent_in(dict.fromkeys(how.preferences, 1.0) or how.reward),
             how.seed,
         )
-    elif machine.placed:
+    elif machine.node_level:
         found = _judged_on_gpus(agent, parts.test, machine, how)
     else:
         found = _judged(agent, workload, machine, how, trace)
@@ -141,13 +141,13 @@ def train_network(
                 **({} if reward is None else {"reward": reward}),
                 **({"preferences": list(how.preferences)} if how.preferences else {}),
             },
-            "cluster": described(machine),
+            "cluster": to_dict(machine),
         },
         results={
             "judged": found,
             "objective": " against ".join(how.preferences)
             or reward
-            or _usual(machine.placed, power is not None),
+            or _usual(machine.node_level, power is not None),
             **({} if front is None else {"front": front}),
         },
         manifest={**manifest, "seeds": {**manifest["seeds"], "training": how.seed}},
@@ -164,13 +164,13 @@ def train_network(
         console.note("beside rules it is judged with even weights")
     if power is not None:
         show_on_energy(found)
-    elif machine.placed:
+    elif machine.node_level:
         show_on_gpus(found)
     else:
         for text in found["notes"]:
             console.note(text)
         show_contests([found], [workload])
-    rule = "srtf" if machine.placed else "saf"
+    rule = "srtf" if machine.node_level else "saf"
     told_so = f":prefer={how.preferences[0]}=0.3+{how.preferences[1]}=0.7" if how.preferences else ""
     print(f"\nwritten to {out}; use it as: --policies {rule},agent:{out / 'agent.pt'}{told_so}")
     print(f"curves: tensorboard --logdir {state}; longer: the same command with more --steps and --resume")
@@ -188,7 +188,7 @@ def _judged(agent: Any, workload: Any, machine: Any, how: Any, trace: str) -> di
     from kilowait.experiments.comparison_results import results_of
 
     with console.busy("trying it on later jobs ..."):
-        judged = train_batch.Training(seed=how.seed, backfill=how.backfill, window_jobs=how.window_jobs)
+        judged = train_batch.BatchTraining(seed=how.seed, backfill=how.backfill, window_jobs=how.window_jobs)
         contest = train_batch.judged(
             agent, RIVALS, workload.jobs, machine, judged, trace=trace, clairvoyant=True
         )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kilowait.cluster import Cluster
     from kilowait.experiments.inputs import Workload
     from kilowait.experiments.scenario import Scenario
-    from kilowait.experiments.synthetic_training import Drawn
+    from kilowait.experiments.synthetic_training import GeneratedJobs
 
 __all__ = ["Curriculum", "Folders", "Jobs", "Share", "generated_jobs", "kept_with", "refuse_generated"]
 
@@ -60,12 +60,12 @@ Jobs = Annotated[
 
 def generated_jobs(
     context: typer.Context, scenario: Scenario, workload: Workload, machine: Cluster, seed: int
-) -> Drawn | None:
+) -> GeneratedJobs | None:
     """The generated jobs of the options, with words where a generator has seen later jobs; None: none are asked for."""
     from kilowait.experiments.inputs import workload_of
-    from kilowait.experiments.synthetic_training import Synthetic, check_mixed, drawn_for
+    from kilowait.experiments.synthetic_training import SyntheticTraining, check_mixed, drawn_for
 
-    asked = Synthetic.asked(*_asked(context))
+    asked = SyntheticTraining.asked(*_asked(context))
     if asked is None:
         return None
     check_mixed(machine, powered=scenario.power is not None, predicted=scenario.predict is not None)
@@ -80,20 +80,20 @@ def generated_jobs(
             asked, workload, machine, seed=seed, trace=scenario.trace, load=scenario.load, as_logged=logged
         )
     for text in drawn.warnings:
-        console.say(f"warning: {text}")
+        console.info(f"warning: {text}")
     return drawn
 
 
 def refuse_generated(context: typer.Context, what: str) -> None:
     """An error where the options ask for generated jobs and this training takes none."""
     from kilowait.errors import InputError
-    from kilowait.experiments.synthetic_training import Synthetic
+    from kilowait.experiments.synthetic_training import SyntheticTraining
 
-    if Synthetic.asked(*_asked(context)) is not None:
+    if SyntheticTraining.asked(*_asked(context)) is not None:
         raise InputError(f"--synthetic is for queues of whole nodes, not for {what}; leave it out")
 
 
-def kept_with(drawn: Drawn | None) -> dict[str, Any]:
+def kept_with(drawn: GeneratedJobs | None) -> dict[str, Any]:
     """What a manifest says of generated jobs."""
     return {} if drawn is None else {"synthetic": drawn.record}
 

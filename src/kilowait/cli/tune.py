@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.experiments.optuna_study import Trial
+    from kilowait.experiments.optuna_study import TuningTrial
 
 app = typer.Typer(add_completion=False, **console.PLAIN)
 
@@ -81,13 +81,13 @@ def tune(
     from kilowait.evaluation.comparison import split
     from kilowait.experiments import optuna_study, tune
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import prepared
-    from kilowait.experiments.train_rl import Learning
+    from kilowait.experiments.scenario import prepare_scenario
+    from kilowait.experiments.train_rl import RLTraining
     from kilowait.units import parse_span
 
     optuna_study.optuna_or_error()
     usual = tune.defaults(algo)
-    how = Learning(
+    how = RLTraining(
         algo=algo,
         net=net,
         seed=seed,
@@ -104,9 +104,9 @@ def tune(
         device=device,
     )
     before = optuna_study.begin(out, resume=resume, force=force)
-    scenario = options.scenario_asked(context, trace, backfill=how.backfill)
+    scenario = options.scenario_from_options(context, trace, backfill=how.backfill)
     with console.busy(f"reading {trace} ..."):
-        workload, machine, notes = prepared(scenario)
+        workload, machine, notes = prepare_scenario(scenario)
     for text in notes:
         console.note(text)
     parts = split(workload.jobs)
@@ -119,7 +119,7 @@ def tune(
         for trial in before:
             step(_line(trial, done), False)
 
-        def progress(trial: Trial) -> None:
+        def progress(trial: TuningTrial) -> None:
             done.append(trial)
             step(_line(trial, done), True)
 
@@ -149,14 +149,14 @@ def tune(
     )
 
 
-def _line(trial: Trial, done: list[Trial]) -> str:
+def _line(trial: TuningTrial, done: list[TuningTrial]) -> str:
     """A trial in a line."""
     finished = [one.figure for one in done if one.outcome == "finished"]
     best = f", best so far {console.number(min(finished))}" if finished else ""
     return f"{console.number(trial.figure)}, {trial.outcome} after {console.span(trial.seconds)}{best}"
 
 
-def _show_best(best: Trial, done: list[Trial], usual: dict[str, Any]) -> None:
+def _show_best(best: TuningTrial, done: list[TuningTrial], usual: dict[str, Any]) -> None:
     """The best settings beside the usual ones."""
     outcomes = [one.outcome for one in done]
     counted = ", ".join(

@@ -6,6 +6,6 @@ from kilowait.cluster.cluster import (
     Outage,
     Reservation,
 )
-from kilowait.cluster.power_controls import Levers, Sleeping
+from kilowait.cluster.power_controls import PowerControls, SleepPolicy
 
-__all__ = ["Cluster", "Levers", "NodeGroup", "Outage", "Reservation", "Sleeping"]
+__all__ = ["Cluster", "PowerControls", "NodeGroup", "Outage", "Reservation", "SleepPolicy"]

@@ -38,7 +38,7 @@ class NodeGroup:
     """GPUs per node."""
     gpu_type: str = ""
     shared: bool = False
-    placed: bool = False
+    node_level: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -53,11 +53,11 @@ class NodeGroup:
                 f"group {self.name!r}: cores {self.cores}, memory_gb {self.memory_gb}, gpus {self.gpus}; "
                 "a node has at least 1 core and no negative memory or GPUs"
             )
-        if self.shared and self.placed:
+        if self.shared and self.node_level:
             raise ClusterError(
                 f"group {self.name!r} is both shared (one pool) and placed (node by node); choose one"
             )
-        if self.placed and self.gpus > MOST_GPUS:
+        if self.node_level and self.gpus > MOST_GPUS:
             raise ClusterError(
                 f"group {self.name!r} has {self.gpus} GPUs a node; placed groups have at most {MOST_GPUS}"
             )
@@ -132,7 +132,7 @@ class Cluster:
     outages: tuple[Outage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     name: str = "cluster"
-    layout: tuple[int, ...] | None = None
+    node_groups: tuple[int, ...] | None = None
     """Number of the group of each node, by number of the node, where kinds of placed nodes are mixed; None: the groups
     one after another."""
 
@@ -144,7 +144,7 @@ class Cluster:
             twice = sorted({n for n in listed if listed.count(n) > 1})
             if twice:
                 raise ClusterError(f"cluster {self.name!r} has more than one {kind} called {twice[0]!r}")
-        if self.placed:
+        if self.node_level:
             self._check_placed()
         elif len(names) + len(self.reservations) > MOST_GROUPS:
             raise ClusterError(
@@ -171,7 +171,7 @@ class Cluster:
 
     def _check_placed(self) -> None:
         for group in self.groups:
-            if not group.placed:
+            if not group.node_level:
                 raise ClusterError(
                     f"cluster {self.name!r} has placed groups, but {group.name!r} is not; "
                     "jobs are placed on single nodes in all groups of a cluster or in none"
@@ -180,7 +180,7 @@ class Cluster:
             raise ClusterError(
                 f"cluster {self.name!r} has placed groups and outages or reservations, which placed nodes cannot have"
             )
-        if self.layout is not None and sorted(self.layout) != [
+        if self.node_groups is not None and sorted(self.node_groups) != [
             number for number, group in enumerate(self.groups) for _ in range(group.nodes)
         ]:
             raise ClusterError(
@@ -188,9 +188,9 @@ class Cluster:
             )
 
     @property
-    def placed(self) -> bool:
+    def node_level(self) -> bool:
         """Whether its jobs are placed on single nodes."""
-        return any(group.placed for group in self.groups)
+        return any(group.node_level for group in self.groups)
 
     @property
     def nodes(self) -> int:

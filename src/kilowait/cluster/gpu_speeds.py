@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kilowait.cluster.cluster import Cluster
 from kilowait.cluster.gpu_throughputs import GAVEL, Throughputs, read_throughputs
-from kilowait.cluster.gpus import Gpu, gpu
+from kilowait.cluster.gpus import GpuType, gpu
 from kilowait.errors import InputError, UnknownNameError
 
 __all__ = [
@@ -29,10 +29,10 @@ __all__ = [
     "SOURCES",
     "Speeds",
     "Throughputs",
-    "combine",
-    "given",
+    "first_known",
+    "constant_speeds",
     "gpu_types",
-    "measured",
+    "measured_speeds",
     "read_throughputs",
     "roofline",
 ]
@@ -43,7 +43,7 @@ SOURCES = ("unknown", "given", "measured", "roofline")
 """Where a speed comes from, by its code."""
 
 
-class Jobs(Protocol):
+class JobColumns(Protocol):
     """What is asked of a table of jobs."""
 
     @property
@@ -122,8 +122,8 @@ def gpu_types(cluster: Cluster) -> tuple[str, ...]:
     return tuple(dict.fromkeys(group.gpu_type if group.gpus else "" for group in cluster.groups))
 
 
-def given(
-    jobs: Jobs,
+def constant_speeds(
+    jobs: JobColumns,
     types: Sequence[str],
     speed: float | Mapping[str, npt.ArrayLike],
     spread: float | Mapping[str, npt.ArrayLike] = 1.0,
@@ -150,8 +150,8 @@ def given(
     return _finished(jobs, types, tables[0], tables[1], "given")
 
 
-def measured(
-    jobs: Jobs, types: Sequence[str], throughputs: Throughputs = GAVEL, reference: str = "V100"
+def measured_speeds(
+    jobs: JobColumns, types: Sequence[str], throughputs: Throughputs = GAVEL, reference: str = "V100"
 ) -> Speeds:
     """Ratios of measured throughputs, by the jobs' `model` and `gpus`.
 
@@ -189,7 +189,7 @@ def measured(
 
 
 def roofline(
-    jobs: Jobs,
+    jobs: JobColumns,
     types: Sequence[str],
     reference: str = "V100",
     *,
@@ -240,7 +240,7 @@ def roofline(
     return _finished(jobs, types, speed, np.ones(speed.shape), "roofline")
 
 
-def combine(first: Speeds, *others: Speeds) -> Speeds:
+def first_known(first: Speeds, *others: Speeds) -> Speeds:
     """The first table, its unknown cells taken from the second, and so on.
 
     >>> from kilowait.jobs import JobTable
@@ -262,7 +262,7 @@ def combine(first: Speeds, *others: Speeds) -> Speeds:
     return Speeds(first.types, speed, spread, source)
 
 
-def _finished(jobs: Jobs, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
+def _finished(jobs: JobColumns, types: Sequence[str], speed: Floats, spread: Floats, source: str) -> Speeds:
     """The table; jobs of no GPU have speed 1 everywhere, the others 0 on nodes without GPUs."""
     without = _gpus(jobs) == 0
     codes = np.where(np.isnan(speed), 0, SOURCES.index(source)).astype(np.int8)
@@ -274,7 +274,7 @@ def _finished(jobs: Jobs, types: Sequence[str], speed: Floats, spread: Floats, s
     return Speeds(tuple(types), speed, spread, codes)
 
 
-def _gpus(jobs: Jobs) -> npt.NDArray[np.int64]:
+def _gpus(jobs: JobColumns) -> npt.NDArray[np.int64]:
     if "gpus" not in jobs:
         raise InputError(
             "these jobs have no column 'gpus'; speeds by GPU type need to know how many each takes"
@@ -295,7 +295,7 @@ def _key(name: str, throughputs: Throughputs) -> str:
     return ""
 
 
-def _known(name: str) -> Gpu | None:
+def _known(name: str) -> GpuType | None:
     try:
         return gpu(name)
     except UnknownNameError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["CATALOGUE", "PRECISIONS", "Gpu", "gpu"]
+__all__ = ["CATALOGUE", "PRECISIONS", "GpuType", "gpu"]
 
 IDLE_SHARE = 0.15
 """Of the TDP, taken for the idle draw where none is known."""
@@ -19,7 +19,7 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class GpuType:
     """One type. NaN where a number is not known; `unsure` names those that are estimates or unconfirmed.
 
     >>> gpu("V100").tdp_w, gpu("G2").tdp_w, gpu("rtx 4090").unsure[0]
@@ -61,7 +61,7 @@ class Gpu:
         return self.fp32_tflops if precision == "fp16" and math.isnan(rate) else rate
 
 
-def gpu(name: str) -> Gpu:
+def gpu(name: str) -> GpuType:
     """A type by name or alias; case, blanks and dashes do not matter.
 
     >>> gpu("v100m32").memory_gb, gpu("A100-SXM4-40").name
@@ -81,7 +81,7 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _made(row: dict[str, Any]) -> Gpu:
+def _made(row: dict[str, Any]) -> GpuType:
     words: dict[str, Any] = {"family": row["name"], **row}
     words |= {key: tuple(row.get(key, ())) for key in ("aliases", "unsure")}
     if "tdp_w" in row and "idle_w" not in row:
@@ -89,12 +89,12 @@ def _made(row: dict[str, Any]) -> Gpu:
     for key, value in words.items():
         if type(value) is int:
             words[key] = float(value)
-    return Gpu(**words)
+    return GpuType(**words)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8"))["gpu"]
 
-CATALOGUE: dict[str, Gpu] = {row["name"]: _made(row) for row in _ROWS}
+CATALOGUE: dict[str, GpuType] = {row["name"]: _made(row) for row in _ROWS}
 """Name to type."""
 
 # Lower case, as names that are looked for are compared in it.

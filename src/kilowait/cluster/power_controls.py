@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from kilowait.errors import ClusterError
 
-__all__ = ["Levers", "Sleeping", "Steps"]
+__all__ = ["PowerControls", "SleepPolicy", "StepFunction"]
 
-Steps = tuple[tuple[float, int], ...]
+StepFunction = tuple[tuple[float, int], ...]
 """A step function of time: (from this second on the log's clock, this value), rising; the first holds from ever."""
 
 
 @dataclass(frozen=True)
-class Sleeping:
+class SleepPolicy:
     """How the nodes of a group of whole nodes sleep.
 
     >>> Sleeping(timeout_s=600, fall_s=6.1, wake_s=151.5).reserve
@@ -28,13 +28,13 @@ class Sleeping:
 
     timeout_s: float
     """Idle for so long, a node falls asleep."""
-    fall_s: float = 0.0
+    shutdown_s: float = 0.0
     """Seconds that takes."""
     wake_s: float = 0.0
     """Seconds it takes to wake; a job waits for its nodes."""
-    reserve: Steps = ((-math.inf, 0),)
+    reserve: StepFunction = ((-math.inf, 0),)
     """Idle nodes to be kept awake."""
-    ahead: bool = False
+    wake_ahead: bool = False
     """Whether nodes are woken in time for the earliest reservation."""
 
     def __post_init__(self) -> None:
@@ -48,22 +48,22 @@ class Sleeping:
 
 
 @dataclass(frozen=True, eq=False)
-class Levers:
+class PowerControls:
     """What a run may pull besides the order of jobs. Arrays have the rows of the job table as it is given."""
 
-    sleep: Mapping[str, Sleeping] = field(default_factory=dict)
+    sleep: Mapping[str, SleepPolicy] = field(default_factory=dict)
     """By name of the group; others never sleep."""
     factor: npt.NDArray[np.float64] | None = None
     """(groups, jobs, levels): how many times as long a job runs there; level 0 is full speed. The groups are the
     cluster's, in order; a reservation's nodes are those of its group."""
     watts: npt.NDArray[np.int64] | None = None
     """(groups, jobs, levels): what it draws from the budget there."""
-    preferred: npt.NDArray[np.int64] | None = None
+    preferred_level: npt.NDArray[np.int64] | None = None
     """(jobs,): the level a job runs at when the machine is not crowded; None: 0."""
-    crowd: int = -1
+    full_speed_backlog_nodes: int = -1
     """A pass is crowded, and jobs run at full speed, if more than so many nodes beyond the free ones are asked for;
     below 0 none is."""
-    budget: Steps | None = None
+    budget: StepFunction | None = None
     """Watts all jobs together may draw; None: no limit."""
 
     def __post_init__(self) -> None:
@@ -84,9 +84,9 @@ class Levers:
             raise ClusterError(
                 f"factor and watts are tables of shapes {shapes}; both are (groups, jobs, levels)"
             )
-        if self.preferred is not None:
+        if self.preferred_level is not None:
             levels = next(iter(shapes))[2] if shapes else 1
-            if ((self.preferred < 0) | (self.preferred >= levels)).any():
+            if ((self.preferred_level < 0) | (self.preferred_level >= levels)).any():
                 raise ClusterError(f"preferred levels must lie between 0 and {levels - 1}")
 
     @property
@@ -96,7 +96,7 @@ class Levers:
         return int(tables[0].shape[2]) if tables else 1
 
 
-def check_steps(what: str, steps: Steps) -> None:
+def check_steps(what: str, steps: StepFunction) -> None:
     """Raise unless these are steps of time with whole values, 0 or more."""
     times = [time for time, _ in steps]
     if not steps or times[0] != -math.inf or any(not a < b for a, b in pairwise(times)):

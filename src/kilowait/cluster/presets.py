@@ -35,7 +35,7 @@ def _placed(name: str, *groups: NodeGroup, queues: bool = False) -> Cluster:
 
 
 def _nodes(name: str, nodes: int, cores: int, memory_gb: float, gpus: int, gpu_type: str) -> NodeGroup:
-    return NodeGroup(name, nodes, cores, memory_gb, gpus, gpu_type, placed=True)
+    return NodeGroup(name, nodes, cores, memory_gb, gpus, gpu_type, node_level=True)
 
 
 def _mib(memory_mib: int) -> float:

@@ -16,7 +16,7 @@ from kilowait.cluster.cluster import (
 )
 from kilowait.errors import ClusterError, UnknownNameError
 
-__all__ = ["described", "read_cluster"]
+__all__ = ["to_dict", "read_cluster"]
 
 T = TypeVar("T", NodeGroup, Outage, Reservation)
 _KINDS: dict[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -48,11 +48,11 @@ def read_cluster(path: str | PathLike[str]) -> Cluster:
             for row in _rows(content, "reservation", path)
         ),
         name=name,
-        layout=_layout(content, groups, path),
+        node_groups=_layout(content, groups, path),
     )
 
 
-def described(cluster: Cluster) -> dict[str, Any]:
+def to_dict(cluster: Cluster) -> dict[str, Any]:
     """The machine as plain data, with the keys of a cluster file; what is at its default is left out."""
     data: dict[str, Any] = {"name": cluster.name}
     for key, listed in (
@@ -65,8 +65,8 @@ def described(cluster: Cluster) -> dict[str, Any]:
                 {f.name: getattr(item, f.name) for f in fields(item) if getattr(item, f.name) != f.default}
                 for item in listed
             ]
-    if cluster.layout is not None:
-        data["layout"] = list(cluster.layout)
+    if cluster.node_groups is not None:
+        data["layout"] = list(cluster.node_groups)
     if cluster.queues:
         data["queue"] = [{"name": name, "groups": list(groups)} for name, groups in cluster.queues.items()]
     return data
@@ -107,7 +107,7 @@ def _layout(content: dict[str, Any], groups: tuple[NodeGroup, ...], path: Path) 
         raise ClusterError(
             f"layout in {path} must be a list of whole numbers: for each node that of its group, counted from 0"
         )
-    if not any(group.placed for group in groups):
+    if not any(group.node_level for group in groups):
         raise ClusterError(
             f"layout in {path} is of no use: none of the groups is placed; write placed = true or leave it out"
         )

@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kilowait.energy.accounting import Accounts, account, lower_bound_kwh
-    from kilowait.energy.controls import Pulled, pull
-    from kilowait.energy.load_shifting import hold_until
+    from kilowait.energy.accounting import EnergyAccounts, account_energy, lower_bound_kwh
+    from kilowait.energy.controls import ResolvedControls, resolve_controls
+    from kilowait.energy.load_shifting import shift_jobs
     from kilowait.energy.power import (
-        ByClass,
-        ConstantUse,
+        UtilizationByClass,
+        ConstantUtilization,
         GpuCaps,
         PowerModel,
-        UseClass,
+        UtilizationClass,
         cap_gpus,
         energy_by_type,
         with_measured_power,
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from kilowait.energy.signals import Weather, forecast, read_carbon, read_price, read_weather
 
 __all__ = [
-    "Accounts",
-    "ByClass",
-    "ConstantUse",
+    "EnergyAccounts",
+    "UtilizationByClass",
+    "ConstantUtilization",
     "GpuCaps",
     "PowerModel",
-    "Pulled",
-    "UseClass",
+    "ResolvedControls",
+    "UtilizationClass",
     "Weather",
-    "account",
+    "account_energy",
     "cap_gpus",
     "forecast",
-    "hold_until",
+    "shift_jobs",
     "energy_by_type",
     "lower_bound_kwh",
-    "pull",
+    "resolve_controls",
     "read_carbon",
     "read_price",
     "read_weather",

@@ -31,7 +31,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
-__all__ = ["GAIA_SLACK_S", "RULES", "hold_until"]
+__all__ = ["GAIA_SLACK_S", "RULES", "shift_jobs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ _SHORTEST_S = 1.0  # Estimates below a second are planned as one, as everywhere.
 _CELLS = 1 << 17  # Starts weighed at once: small enough to stay in the cache.
 
 
-class Flexible(NamedTuple):
+class ShiftableJobs(NamedTuple):
     """Jobs that may be held; seconds on the log's clock, one value a job."""
 
     submit_s: Floats
@@ -54,11 +54,11 @@ class Flexible(NamedTuple):
     length_s: Floats
     """By the estimate."""
 
-    def some(self, rows: Ints) -> Flexible:
-        return Flexible(self.submit_s[rows], self.latest_s[rows], self.length_s[rows])
+    def some(self, rows: Ints) -> ShiftableJobs:
+        return ShiftableJobs(self.submit_s[rows], self.latest_s[rows], self.length_s[rows])
 
 
-def hold_until(
+def shift_jobs(
     jobs: JobTable,
     signal: Series,
     rule: str = "lowest_window",
@@ -89,7 +89,7 @@ def hold_until(
     held = np.full(len(jobs), -np.inf)
     rows = np.flatnonzero(slack > 0)
     if len(rows):
-        who = Flexible(submit, submit + slack, length).some(rows)
+        who = ShiftableJobs(submit, submit + slack, length).some(rows)
         start = np.clip(choose(who, signal, forecast, issue_s), who.submit_s, who.latest_s)
         held[rows] = np.where(start > who.submit_s, start, -np.inf)
     return held
@@ -97,16 +97,16 @@ def hold_until(
 
 # -- rules that decide at submission ----------------------------------------------------------------
 
-Choice = Callable[[Flexible, Series, Forecast | None, float], Floats]
+Choice = Callable[[ShiftableJobs, Series, Forecast | None, float], Floats]
 Worth = Callable[[Floats, Floats, Floats], Floats]
 """Of starts, the less the better: from their means less that at submission, their waits and the lengths (s)."""
 
 
-def _at_submission(choose: Callable[[Flexible, Series], Floats], name: str, *, whole_job: bool) -> Choice:
+def _at_submission(choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool) -> Choice:
     """Jobs that are told the same forecast choose together."""
     what = f"holding jobs by {name}"
 
-    def chosen(who: Flexible, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
+    def chosen(who: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
         end = who.latest_s + who.length_s if whole_job else who.latest_s
         if forecast is None:
             signal.require(float(who.submit_s.min()), float(end.max()), what)
@@ -132,14 +132,14 @@ def _require_reach(seen: Series, issued_s: float, until_s: float, what: str) -> 
         )
 
 
-def _by_mean(worth: Worth) -> Callable[[Flexible, Series], Floats]:
+def _by_mean(worth: Worth) -> Callable[[ShiftableJobs, Series], Floats]:
     """The start whose mean over the job's length is worth most.
 
     The mean is a broken line in the start: it bends where the job would begin or end at an edge of the series. So the
     best start is one of these, the submission or the latest start, and no other has to be tried.
     """
 
-    def best(who: Flexible, seen: Series) -> Floats:
+    def best(who: ShiftableJobs, seen: Series) -> Floats:
         # Only what these jobs may meet, and taken from its mean: the sums stay small, and with them the rounding.
         first_s, last_s = float(who.submit_s.min()), float((who.latest_s + who.length_s).max())
         first = int(np.searchsorted(seen.edge_s, first_s, side="right")) - 1
@@ -171,7 +171,7 @@ def _by_mean(worth: Worth) -> Callable[[Flexible, Series], Floats]:
     return best
 
 
-def _lowest_slot(who: Flexible, seen: Series) -> Floats:
+def _lowest_slot(who: ShiftableJobs, seen: Series) -> Floats:
     edge, last = seen.edge_s, len(seen) - 1
     begins = _Edges.within(edge, who.submit_s, who.latest_s)
     start = np.empty(len(who.submit_s))
@@ -224,7 +224,7 @@ def _threshold(percentile: float) -> Choice:
         raise InputError(f"percentile is {percentile:g}; it must be above 0 and at most 100")
     what = "holding jobs by threshold"
 
-    def chosen(who: Flexible, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
+    def chosen(who: ShiftableJobs, signal: Series, forecast: Forecast | None, issue_s: float) -> Floats:
         reach_s = 0.0 if forecast is not None else _DAY_S
         signal.require(float(who.submit_s.min()), float(who.latest_s.max()) + reach_s, what)
         step = np.searchsorted(signal.edge_s, who.submit_s, side="right") - 1
@@ -272,7 +272,7 @@ def _low(seen: Series, begin: Floats, percentile: float) -> npt.NDArray[np.bool_
 
 # -- names and slack --------------------------------------------------------------------------------
 
-_AT_SUBMISSION: dict[str, tuple[Callable[[Flexible, Series], Floats], bool]] = {
+_AT_SUBMISSION: dict[str, tuple[Callable[[ShiftableJobs, Series], Floats], bool]] = {
     "lowest_window": (_by_mean(lambda more, wait, length: more), True),
     "wait_awhile": (_by_mean(lambda more, wait, length: more), True),
     "lowest_slot": (_lowest_slot, False),

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.interface import JOB, Rule
-from kilowait.engine.job_times import Times, times_of
+from kilowait.engine.interface import JOB, PriorityPolicy
+from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
     CHANGE_OF_CAPACITY,
     CLOCK,
-    FATE,
+    JOB_STATE,
     GROUP,
-    PLACE,
+    QUEUE_ENTRY,
     POOL,
     RANKED,
-    RARE,
+    JOB_EXTRA,
     UNLIMITED,
     USAGE,
     State,
@@ -28,13 +28,13 @@ from kilowait.engine.pools import (
     MEMORY,
     NODES,
     WATTS,
-    Machine,
+    ResourcePools,
 )
 from kilowait.engine.settings import OUTLIVED, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
-__all__ = ["state_of"]
+__all__ = ["build_initial_state"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,12 +44,12 @@ for _name in ("user", "account", "queue", "qos"):
     _UNKNOWN[_name] = -1
 
 
-def state_of(
+def build_initial_state(
     jobs: JobTable,
-    machine: Machine,
+    machine: ResourcePools,
     settings: Settings,
-    rule: Rule,
-    own: Rule | None,
+    rule: PriorityPolicy,
+    own: PriorityPolicy | None,
     *,
     timeline: bool = False,
 ) -> State:
@@ -58,7 +58,7 @@ def state_of(
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
-    times = times_of(jobs, settings.walltime, limited=rule.predicts)
+    times = resolve_job_times(jobs, settings.walltime, limited=rule.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -72,22 +72,22 @@ def state_of(
 
     clock = _records(CLOCK, 1)
     clock["depth"] = settings.depth
-    clock["moving"] = rule.moving
-    clock["own_order"] = 0 if own is None else 1 + own.moving
-    clock["per_event"] = settings.passes == "event"
-    clock["outlived"] = OUTLIVED[settings.outlived]
+    clock["moving"] = rule.time_dependent
+    clock["own_order"] = 0 if own is None else 1 + own.time_dependent
+    clock["per_event"] = settings.schedule_per == "event"
+    clock["outlived"] = OUTLIVED[settings.overrun]
     clock["balance"] = settings.placement == "balance"
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
     clock["believing"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
-    clock["remembering"] = rule.remembers
+    clock["remembering"] = rule.observes_jobs
     clock["predicting"] = rule.predicts
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
-    fate = _records(FATE, n)
+    fate = _records(JOB_STATE, n)
     fate["run_s"] = times.run_s
     fate["earliest_s"] = earliest
     fate["allowed"] = allowed
@@ -95,7 +95,7 @@ def state_of(
     if len(preference) > 1:
         fate["choice"] = choice
     rare = _records(
-        RARE, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0
+        JOB_EXTRA, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0
     )
     if cancels:
         rare["cancel_s"] = jobs["cancel_s"]
@@ -128,10 +128,10 @@ def state_of(
         segments=np.empty(n, np.int64),
         # A job has at most a finish, an arrival or an end of hold, and a cancellation to come.
         events=_blank(RANKED, 2 * n + 2),
-        queue=_blank(PLACE, n + 1),
+        queue=_blank(QUEUE_ENTRY, n + 1),
         fresh=np.empty(n + 1, np.int64),
-        beliefs=_blank(RANKED, n + 1),
-        picks=_blank(RANKED, n + 1),
+        expected_ends=_blank(RANKED, n + 1),
+        candidates=_blank(RANKED, n + 1),
         line_s=np.empty(breakpoints),
         line_free=np.empty((breakpoints, len(pools)), np.int64),
         usage=usage,
@@ -148,7 +148,7 @@ def _blank(kind: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     return np.empty(count, kind).view(np.recarray)
 
 
-def _needs(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+def _needs(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
     """(n, K) what each job takes, and which of the K columns each pool reads."""
     n = len(jobs)
     columns: dict[tuple[int, int], npt.NDArray[Any]] = {}
@@ -182,7 +182,7 @@ def _times(nodes: Ints, cores: int) -> Ints:
     return np.where(nodes > 2**62 // cores, 2**62, np.minimum(nodes, 2**62 // cores) * cores)
 
 
-def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
+def _choices(jobs: JobTable, machine: ResourcePools) -> tuple[Ints, Ints]:
     """Each job's row of preference, and the rows: groups in order, -1 at the end."""
     rows = list(machine.rows.values())
     preference = np.full((len(rows), len(machine.names)), -1, np.int64)
@@ -207,7 +207,7 @@ def _choices(jobs: JobTable, machine: Machine) -> tuple[Ints, Ints]:
 
 def _allowed(
     jobs: JobTable,
-    machine: Machine,
+    machine: ResourcePools,
     need: Ints,
     pool_need: Ints,
     choice: Ints,
@@ -228,7 +228,7 @@ def _allowed(
         allowed |= fits.astype(np.int64) << g
         here = np.where(fits, need[:, pool_need[first]], 2**62)
         least = here if g == 0 else np.minimum(least, here)
-    if settings.oversized == "error" and len(allowed) and not allowed.all():
+    if settings.on_oversized == "error" and len(allowed) and not allowed.all():
         row = int(np.argmin(allowed != 0))
         raise TableError(
             f"{int((allowed == 0).sum())} job(s) are larger than any group they may use, first job "
@@ -295,7 +295,7 @@ def _users(jobs: JobTable) -> tuple[Ints, int]:
     return number.astype(np.int64), len(names)
 
 
-def _view(jobs: JobTable, times: Times) -> npt.NDArray[Any]:
+def _view(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
     """The records policies may look at."""
     view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
     # submit_s, since_first_s and number are written when a job arrives

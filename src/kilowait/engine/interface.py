@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JOB", "Choice", "ChoiceKind", "Rule", "View"]
+__all__ = ["JOB", "Choice", "ChoiceKind", "PriorityPolicy", "View"]
 
 JOB = np.dtype(
     [
@@ -42,7 +42,7 @@ Score = Callable[[Any, float, Any], float]
 
 
 @dataclass(frozen=True)
-class Rule:
+class PriorityPolicy:
     """An order of waiting jobs: ``score(job, now, parameters)``, smaller first, ties by (submit, id).
 
     A *moving* rule is scored at every pass; one that is not is scored once, when the job arrives. `compiled` says
@@ -52,11 +52,11 @@ class Rule:
     name: str
     score: Score
     parameters: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    moving: bool = False
+    time_dependent: bool = False
     half_life_s: float = 0.0
     """Half-life of the usage behind `job.usage_share`, seconds; 0: usage is not kept."""
     compiled: bool = True
-    remembers: bool = False
+    observes_jobs: bool = False
     """Whether it learns while it plays: `score` is called once more for every job that has started (``job.ran_s``
     below 0) and for every one that has ended (``job.ran_s``: how long it ran, above 0). What it returns then is not
     looked at; what it writes into `parameters` stays for the rest of the run, and for that run alone."""
@@ -64,9 +64,9 @@ class Rule:
     """Whether it says how long jobs will take: it is scored once when a job arrives, whether moving or not, and where
     it is scored (``job.ran_s`` is 0) it may write `job.estimate_s` and `job.planned_s`, seconds. Without a column of
     limits, the estimates of the table are the limits then. It must be compiled."""
-    outlived: str | None = None
+    overrun: str | None = None
     """double, steps or later, for a rule that brings its own; used unless the run names another."""
-    backfill_order: Rule | None = None
+    backfill_order: PriorityPolicy | None = None
     """An own order of backfill candidates; used unless the run names another."""
     placement: str | None = None
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
@@ -161,6 +161,6 @@ class Choice:
         return cls(ChoiceKind.SLEEP, group=group, nodes=nodes)
 
     @classmethod
-    def pass_(cls) -> Choice:
+    def noop(cls) -> Choice:
         """No more at this instant."""
         return cls(ChoiceKind.PASS)

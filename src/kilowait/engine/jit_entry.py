@@ -11,8 +11,8 @@ import numba
 from numba import types
 
 from kilowait.cluster import Cluster
-from kilowait.engine.initial_state import state_of
-from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.initial_state import build_initial_state
+from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.kernels import (
     conservative,
     event_loop,
@@ -21,8 +21,8 @@ from kilowait.engine.kernels import (
     scheduling_pass,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
-from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, lend
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
+from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
 from kilowait.engine.pools import machine_of
 from kilowait.engine.settings import Settings
 from kilowait.jobs import JobTable
@@ -47,26 +47,26 @@ def no_score(job: Any, now: float, parameters: Any) -> float:
 @cache
 def no_score_compiled() -> Any:
     """The same as the kernels take it."""
-    return signed_kernel(no_score, SCORE)
+    return compile_entry(no_score, SCORE)
 
 
 def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    return event_loop.advance(lend(t), score, parameters, own_score, own_parameters)
+    return event_loop.advance(state_without_refcount(t), score, parameters, own_score, own_parameters)
 
 
 def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
-    s = lend(t)
+    s = state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     if k.depth == UNLIMITED:
-        conservative.conserve(s, all_applied)
+        conservative.conservative_pass(s, all_applied)
     else:
         scheduling_pass.schedule(s, all_applied, own_score, own_parameters)
 
 
 def _begin(t: Any) -> bool:
     """Open a pass; whether something fell free since the last one (conservative only)."""
-    s = lend(t)
+    s = state_without_refcount(t)
     k = s.clock[0]
     k.settled = 0
     k.fresh = 0
@@ -74,7 +74,7 @@ def _begin(t: Any) -> bool:
     freed = False
     if k.depth == UNLIMITED:
         freed = conservative.open_plan(s, all_applied)
-        conservative.lay_out_plan(s)
+        conservative.rebuild_plan(s)
     else:
         reservations.begin_pass(s, all_applied)
     return freed
@@ -82,34 +82,34 @@ def _begin(t: Any) -> bool:
 
 def _start(t: Any, job: int, group: int, really: bool) -> int:
     """Start the job, or only see where it would; its own reservation is not in its way."""
-    s = lend(t)
+    s = state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
     if k.depth == UNLIMITED:
         reserved_on = s.rare[job].reserved_on
-        conservative.lift(s, job)
+        conservative.remove_reservation(s, job)
     g = reservations.place(s, job, reservations.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0 and really:
         reservations.start(s, job, g)
         queue.compact(s, k.queue_lo)
     elif reserved_on > 0:
-        conservative.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
+        conservative.apply_reservation(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
         s.rare[job].reserved_on = reserved_on
     return g
 
 
 def _reserve(t: Any, job: int) -> float:
-    s = lend(t)
+    s = state_without_refcount(t)
     if s.clock[0].depth == UNLIMITED:
-        conservative.lift(s, job)
+        conservative.remove_reservation(s, job)
     return reservations.reserve(s, job)
 
 
 def _hold(t: Any, job: int, until: float) -> None:
-    s = lend(t)
+    s = state_without_refcount(t)
     k = s.clock[0]
     if k.depth == UNLIMITED:
-        conservative.lift(s, job)
+        conservative.remove_reservation(s, job)
     queue.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
     k.events += 1
@@ -138,7 +138,7 @@ def compiled(name: str) -> Callable[..., Any]:
         logging.getLogger("kilowait").warning(
             "compiling the simulator, once, for about 20 s; kept in %s", cache_folder()
         )
-    return signed_kernel(function, signature)
+    return compile_entry(function, signature)
 
 
 def _state_type() -> Any:
@@ -146,5 +146,5 @@ def _state_type() -> Any:
         return types.int64  # signatures are not looked at then
     nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     return numba.typeof(
-        state_of(nobody, machine_of(Cluster.from_nodes(1)), Settings(), Rule("none", no_score), None)
+        build_initial_state(nobody, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None)
     )

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 
-__all__ = ["Times", "times_of"]
+__all__ = ["JobTimes", "resolve_job_times"]
 
 Floats = npt.NDArray[np.float64]
 SHORTEST_S = 1.0
 """Nothing is planned shorter: a job believed to end at once would hold nothing."""
 
 
-class Times(NamedTuple):
+class JobTimes(NamedTuple):
     """Of each job, seconds."""
 
     run_s: Floats
@@ -33,7 +33,7 @@ class Times(NamedTuple):
     """Expected 10 s over its run time, at most 1; without unit."""
 
 
-def times_of(jobs: JobTable, walltime: str = "extend", *, limited: bool = False) -> Times:
+def resolve_job_times(jobs: JobTable, walltime: str = "extend", *, limited: bool = False) -> JobTimes:
     """By the table and the walltime rule; `limited`: without a column of limits, estimates are limits.
 
     >>> jobs = JobTable(
@@ -63,7 +63,7 @@ def times_of(jobs: JobTable, walltime: str = "extend", *, limited: bool = False)
     quickness = 10.0 / np.maximum(estimate, 10.0)
     if "quickness" in jobs:
         quickness = _known(jobs["quickness"], quickness)
-    return Times(run, estimate, planned, limit, later, quickness)
+    return JobTimes(run, estimate, planned, limit, later, quickness)
 
 
 def _known(values: Floats, otherwise: Floats | float) -> Floats:

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 
-__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "Machine", "machine_of"]
+__all__ = ["CORES", "GPUS", "MEMORY", "NODES", "WATTS", "ResourcePools", "machine_of"]
 
 Ints = npt.NDArray[np.int64]
 NODES, CORES, MEMORY, GPUS, WATTS = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
-class Machine:
+class ResourcePools:
     """A cluster as pools: what the engine knows of it."""
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Machine:
     """Of each group the cluster's group its nodes are of: itself, or the one a reservation is made on."""
 
 
-def machine_of(cluster: Cluster) -> Machine:
+def machine_of(cluster: Cluster) -> ResourcePools:
     """Lay a cluster out as pools, its outages and reservations as capacity changes."""
     names = [group.name for group in cluster.groups]
     by_name = {group.name: group for group in cluster.groups}
@@ -103,7 +103,7 @@ def machine_of(cluster: Cluster) -> Machine:
     rows = {"": tuple(range(len(names)))}
     rows |= {queue: tuple(names.index(g) for g in groups) for queue, groups in cluster.queues.items()}
     rows |= {kept.name: (len(names) + i,) for i, kept in enumerate(cluster.reservations)}
-    return Machine(
+    return ResourcePools(
         names=(*names, *(kept.name for kept in cluster.reservations)),
         rows=rows,
         pool_lo=np.array(pool_lo, np.int64),

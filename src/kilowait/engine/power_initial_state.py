@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Levers
-from kilowait.engine.initial_state import state_of
-from kilowait.engine.interface import Rule
+from kilowait.cluster import PowerControls
+from kilowait.engine.initial_state import build_initial_state
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.kernels.power_state import (
     BATCH,
     LEVER,
     SLEEPER,
     STEP,
-    LeveredState,
+    PowerState,
 )
-from kilowait.engine.pools import NODES, WATTS, Machine
+from kilowait.engine.pools import NODES, WATTS, ResourcePools
 from kilowait.engine.settings import Settings
 from kilowait.errors import ClusterError, TableError, UnknownNameError
 from kilowait.jobs import JobTable
 
-__all__ = ["levered_state_of", "with_room", "with_watts"]
+__all__ = ["levered_state_of", "with_room", "add_power_pool"]
 
 STEPS = 4096
 """Rows for changes of node states to begin with, and two for each job; a run that needs more gets more."""
 
 
-def with_watts(machine: Machine, levers: Levers, first_s: float) -> Machine:
+def add_power_pool(machine: ResourcePools, levers: PowerControls, first_s: float) -> ResourcePools:
     """The machine with a pool of watts in every group, and the steps of the budget as capacity changes."""
     if levers.budget is None:
         return machine
@@ -67,16 +67,16 @@ def with_watts(machine: Machine, levers: Levers, first_s: float) -> Machine:
 def levered_state_of(
     jobs: JobTable,
     order: npt.NDArray[np.int64] | None,
-    machine: Machine,
+    machine: ResourcePools,
     settings: Settings,
-    rule: Rule,
-    own: Rule | None,
-    levers: Levers,
-) -> LeveredState:
+    rule: PriorityPolicy,
+    own: PriorityPolicy | None,
+    levers: PowerControls,
+) -> PowerState:
     """The state before the first event. `jobs` stand by (submit, id), which is `order` of the rows as given."""
     n, groups = len(jobs), len(machine.names)
     budget = levers.budget is not None
-    base = state_of(jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0)
+    base = build_initial_state(jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0)
     levels = levers.levels
     factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
     alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row is everybody's
@@ -90,12 +90,12 @@ def levered_state_of(
         least_watts = of_group.min(axis=0)
         _refuse_unaffordable(jobs, base.fate, need, base.pools["need"], of_group, machine, settings)
     preferred = np.zeros(n, np.int64)
-    if levers.preferred is not None:
-        if levers.preferred.shape != (n,):
-            raise TableError(f"preferred levels of {len(levers.preferred)} jobs for a table of {n}")
-        preferred = np.array(_sorted(levers.preferred, order), np.int64)
+    if levers.preferred_level is not None:
+        if levers.preferred_level.shape != (n,):
+            raise TableError(f"preferred levels of {len(levers.preferred_level)} jobs for a table of {n}")
+        preferred = np.array(_sorted(levers.preferred_level, order), np.int64)
     lever = _records(LEVER, 1)
-    lever["levels"], lever["budget"], lever["crowd"] = levels, budget, levers.crowd
+    lever["levels"], lever["budget"], lever["crowd"] = levels, budget, levers.full_speed_backlog_nodes
     if budget:
         lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
     lever["one"] = groups == 1 and len(machine.pool_kind) == 1 + budget
@@ -108,7 +108,7 @@ def levered_state_of(
         (int(machine.capacity[machine.pool_lo[g]]) for g in range(groups) if sleepers["sleeps"][g]), default=1
     )
     batches = (groups, 2 * most + 4)
-    return LeveredState(
+    return PowerState(
         *base._replace(need=need),
         lever=lever,
         factor=np.require(np.broadcast_to(factor, (groups, factor.shape[1], levels)), np.float64, ["C", "W"]),
@@ -121,21 +121,21 @@ def levered_state_of(
         reserved_level=np.zeros(n, np.int64),
         sleepers=sleepers,
         idle=np.zeros(batches, BATCH).view(np.recarray),
-        fallers=np.zeros(batches, BATCH).view(np.recarray),
-        wakers=np.zeros(batches, BATCH).view(np.recarray),
+        shutting_down=np.zeros(batches, BATCH).view(np.recarray),
+        booting=np.zeros(batches, BATCH).view(np.recarray),
         reserve=reserve,
         steps=_blank(STEP, STEPS + 2 * n if levers.sleep else 0),
     )
 
 
-def with_room(state: LeveredState) -> LeveredState:
+def with_room(state: PowerState) -> PowerState:
     """The same state with twice the room for changes of node states."""
     steps = _blank(STEP, 2 * len(state.steps) + STEPS)
     steps[: len(state.steps)] = state.steps
     return state._replace(steps=steps)
 
 
-def _table(given: npt.NDArray[Any], what: str, n: int, machine: Machine) -> npt.NDArray[Any]:
+def _table(given: npt.NDArray[Any], what: str, n: int, machine: ResourcePools) -> npt.NDArray[Any]:
     """(groups, jobs, levels) for the machine's groups."""
     plain = int(machine.like.max()) + 1
     if given.shape[:2] != (plain, n):
@@ -157,7 +157,7 @@ def _refuse_unaffordable(
     need: npt.NDArray[np.int64],
     pool_need: npt.NDArray[np.int64],
     least_watts: npt.NDArray[np.int64],
-    machine: Machine,
+    machine: ResourcePools,
     settings: Settings,
 ) -> None:
     """Jobs that draw more than the largest budget at every level may not use a group; or are an error."""
@@ -168,7 +168,7 @@ def _refuse_unaffordable(
         here = need[:, pool_need[machine.pool_lo[g]]]
         least = np.where(fate["allowed"] >> g & 1 == 1, np.minimum(least, here), least)
     fate["least_need"] = least
-    if settings.oversized == "error" and len(jobs) and not fate["allowed"].all():
+    if settings.on_oversized == "error" and len(jobs) and not fate["allowed"].all():
         row = int(np.argmin(fate["allowed"] != 0))
         raise TableError(
             f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
@@ -177,7 +177,7 @@ def _refuse_unaffordable(
         )
 
 
-def _sleepers(levers: Levers, machine: Machine) -> tuple[Any, Any]:
+def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
     """How each group sleeps, and the steps of the reserves, one group after the other."""
     plain = machine.names[: int(machine.like.max()) + 1]
     for name in levers.sleep:
@@ -191,8 +191,8 @@ def _sleepers(levers: Levers, machine: Machine) -> tuple[Any, Any]:
         how = levers.sleep.get(name)
         if how is None:
             continue
-        sleepers["sleeps"][g], sleepers["ahead"][g] = 1, how.ahead
-        sleepers["timeout_s"][g], sleepers["fall_s"][g] = how.timeout_s, how.fall_s
+        sleepers["sleeps"][g], sleepers["ahead"][g] = 1, how.wake_ahead
+        sleepers["timeout_s"][g], sleepers["fall_s"][g] = how.timeout_s, how.shutdown_s
         sleepers["wake_s"][g] = how.wake_s
         sleepers["reserve_at"][g] = len(steps)
         steps += how.reserve

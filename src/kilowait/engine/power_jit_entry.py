@@ -10,8 +10,8 @@ from typing import Any
 import numba
 from numba import types
 
-from kilowait.cluster import Cluster, Levers
-from kilowait.engine.interface import Rule
+from kilowait.cluster import Cluster, PowerControls
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import PARAMETERS, SCORER, no_score
 from kilowait.engine.kernels import (
     conservative,
@@ -25,7 +25,7 @@ from kilowait.engine.kernels import (
     reservations,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
 from kilowait.engine.kernels.power_state import lend
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.pools import machine_of
@@ -38,7 +38,7 @@ __all__ = ["compiled_with_levers"]
 
 def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
     s = lend(t)
-    return power_event_loop.room(s) and power_event_loop.advance(
+    return power_event_loop.has_buffer_space(s) and power_event_loop.advance(
         s, score, parameters, own_score, own_parameters
     )
 
@@ -46,7 +46,7 @@ def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters
 def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
     s = lend(t)
     k = s.clock[0]
-    all_applied = not k.per_event or power_event_loop.next_any_s(s) > k.now
+    all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     power_pass.open_pass(s)
     if k.depth == UNLIMITED:
         power_pass.conserve(s, all_applied)
@@ -59,7 +59,7 @@ def _begin(t: Any) -> bool:
     k = s.clock[0]
     k.settled = 0
     k.fresh = 0
-    all_applied = not k.per_event or power_event_loop.next_any_s(s) > k.now
+    all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     freed = False
     power_pass.open_pass(s)
     if k.depth == UNLIMITED:
@@ -84,7 +84,7 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
         power_start.start(s, job, g)
         queue.compact(s, k.queue_lo)
     else:
-        power_trial_start.rest(s, job)
+        power_trial_start.reset_trial(s, job)
         if reserved_on > 0:
             power_pass.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
             s.rare[job].reserved_on = reserved_on
@@ -115,7 +115,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
     node_sleep.fall_asleep(s, group)
     woken = min(nodes, s.sleepers[group].asleep)
     if woken > 0:
-        node_wake.rouse(s, group, woken)
+        node_wake.wake_nodes(s, group, woken)
     return woken
 
 
@@ -153,13 +153,13 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
         logging.getLogger("kilowait").warning(
             "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
         )
-    return signed_kernel(function, signature)
+    return compile_entry(function, signature)
 
 
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64
     nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
-    rule = Rule("none", no_score)
+    rule = PriorityPolicy("none", no_score)
     machine = machine_of(Cluster.from_nodes(1))
-    return numba.typeof(levered_state_of(nobody, None, machine, Settings(), rule, None, Levers()))
+    return numba.typeof(levered_state_of(nobody, None, machine, Settings(), rule, None, PowerControls()))

@@ -25,15 +25,15 @@ class Settings:
     """none, easy, conservative, or the number of reservations per group."""
     walltime: str = "extend"
     """extend: jobs run as long as the log says; kill: they end at their limit, or at their estimate."""
-    passes: str = "instant"
+    schedule_per: str = "instant"
     """One scheduling pass per instant, or per event."""
     placement: str = "first"
     """Of several groups the first that fits, or balance: the emptiest."""
     dependencies: bool = True
     """Whether after_id and think_s hold jobs back."""
-    oversized: str = "error"
+    on_oversized: str = "error"
     """Jobs no group can hold: error, or reject (they leave on arrival)."""
-    outlived: str = "double"
+    overrun: str = "double"
     """A running job that outlived what planners believe is now believed to take: double, again and again; steps: a
     minute more, then 5, ...; later: its later_s, then its limit. Never more than a limit that lies ahead."""
 

@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine import jit_entry
-from kilowait.engine.initial_state import state_of
+from kilowait.engine.initial_state import build_initial_state
 from kilowait.engine.interface import (
     Choice,
     ChoiceKind,
-    Rule,
+    PriorityPolicy,
     View,
 )
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of, with_room, with_watts
+from kilowait.engine.power_initial_state import levered_state_of, with_room, add_power_pool
 from kilowait.engine.power_jit_entry import compiled_with_levers
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.jobs.execution_log import NodeStates, Outcome, node_states
 
-__all__ = ["Simulator", "replay"]
+__all__ = ["Simulator", "run_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
 _OUTCOME[[DONE, RUNNING]] = Outcome.COMPLETED
@@ -34,14 +34,14 @@ _OUTCOME[CANCELLED] = Outcome.CANCELLED
 _OUTCOME[REJECTED] = Outcome.REJECTED
 
 
-def replay(
+def run_simulation(
     jobs: JobTable,
     cluster: Cluster,
-    rule: Rule,
+    rule: PriorityPolicy,
     settings: Settings,
-    backfill_rule: Rule | None = None,
-    levers: Levers | None = None,
-) -> SegmentLog:
+    backfill_rule: PriorityPolicy | None = None,
+    levers: PowerControls | None = None,
+) -> ExecutionLog:
     """Replay the jobs on the cluster under a rule; the whole run compiled.
 
     `backfill_rule` is an own order for backfill candidates; None takes them in the rule's order.
@@ -63,13 +63,13 @@ class Simulator:
         cluster: Cluster,
         settings: Settings | None = None,
         *,
-        rule: Rule | None = None,
-        backfill_rule: Rule | None = None,
-        levers: Levers | None = None,
+        rule: PriorityPolicy | None = None,
+        backfill_rule: PriorityPolicy | None = None,
+        levers: PowerControls | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.rule = rule or Rule("steps", jit_entry.no_score_compiled())
-        if backfill_rule is not None and (backfill_rule.remembers or backfill_rule.predicts):
+        self.rule = rule or PriorityPolicy("steps", jit_entry.no_score_compiled())
+        if backfill_rule is not None and (backfill_rule.observes_jobs or backfill_rule.predicts):
             raise InputError(
                 f"the backfill order {backfill_rule.name!r} remembers what jobs did or predicts what they will do, "
                 "which only a policy does; make it the policy, or take another order"
@@ -85,14 +85,14 @@ class Simulator:
         self._reserved_now: set[int] = set()
         self._machine = machine_of(cluster)
         held = "hold_until_s" in jobs and bool((jobs["hold_until_s"] > -np.inf).any())
-        self.levers = Levers() if levers is None and held else levers
+        self.levers = PowerControls() if levers is None and held else levers
         self._state: Any
         if self.levers is None:
             self._kernel = jit_entry.compiled
-            self._state = state_of(self.table, self._machine, self.settings, self.rule, backfill_rule)
+            self._state = build_initial_state(self.table, self._machine, self.settings, self.rule, backfill_rule)
         else:
             self._kernel = compiled_with_levers
-            self._machine = with_watts(self._machine, self.levers, self._first_event_s())
+            self._machine = add_power_pool(self._machine, self.levers, self._first_event_s())
             self._state = levered_state_of(
                 self.table, jobs.order, self._machine, self.settings, self.rule, backfill_rule, self.levers
             )
@@ -163,11 +163,11 @@ class Simulator:
         remembered: dict[int, float] = {}
         running: list[int] = []
         while self._advance(own_score):
-            if self.rule.remembers:
+            if self.rule.observes_jobs:
                 running = self._tell_ends(running)
             for i in range(k.queue_lo, k.queue_hi):
                 job = int(s.queue[i].job)
-                if self.rule.moving or job not in remembered:
+                if self.rule.time_dependent or job not in remembered:
                     remembered[job] = float(self.rule.score(s.jobs[job], float(k.now), self._parameters))
                     if remembered[job] != remembered[job]:
                         k.bad_score = job + 1
@@ -176,7 +176,7 @@ class Simulator:
             if k.queue_hi > k.queue_lo:
                 before = int(k.segments)
                 self._kernel("schedule")(self._state, own_score, self._own_parameters)
-                if self.rule.remembers:
+                if self.rule.observes_jobs:
                     running += self._tell_starts(before)
 
     def _tell_ends(self, running: list[int]) -> list[int]:
@@ -362,7 +362,7 @@ class Simulator:
 
     # -- the result ------------------------------------------------------------------------------
 
-    def log(self) -> SegmentLog:
+    def log(self) -> ExecutionLog:
         """What has happened so far."""
         s = self._state
         fate = s.fate
@@ -385,7 +385,7 @@ class Simulator:
             back = np.empty_like(order)
             back[order] = np.arange(len(order))
             eligible, outcome = eligible[back], outcome[back]
-        return SegmentLog(
+        return ExecutionLog(
             jobs_table=self._given,
             job=job,
             start_s=start,
@@ -403,8 +403,8 @@ class Simulator:
                 "backfill": self.settings.backfill,
                 "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
                 "walltime": self.settings.walltime,
-                "outlived": self.settings.outlived,
-                "passes": self.settings.passes,
+                "outlived": self.settings.overrun,
+                "passes": self.settings.schedule_per,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
                 **self._levers_in_words(),
@@ -418,10 +418,10 @@ class Simulator:
             return {}
         return {
             "sleep": {
-                name: [how.timeout_s, how.fall_s, how.wake_s] for name, how in self.levers.sleep.items()
+                name: [how.timeout_s, how.shutdown_s, how.wake_s] for name, how in self.levers.sleep.items()
             },
             "levels": self.levers.levels,
-            "crowd": self.levers.crowd,
+            "crowd": self.levers.full_speed_backlog_nodes,
             "budget": self.levers.budget is not None,
         }
 
@@ -437,9 +437,9 @@ class Simulator:
         )
 
 
-def _parameters(rule: Rule, jobs: JobTable, cluster: Cluster) -> Any:
+def _parameters(rule: PriorityPolicy, jobs: JobTable, cluster: Cluster) -> Any:
     prepare: Callable[[Any, Any], Any] | None = rule.prepare
     values = rule.parameters if prepare is None else prepare(jobs, cluster)
-    if rule.remembers:  # it writes into them, and the next run is to begin as this one does
+    if rule.observes_jobs:  # it writes into them, and the next run is to begin as this one does
         return np.array(values, np.float64)
     return np.ascontiguousarray(values, np.float64)

@@ -9,25 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.initial_state import state_of
-from kilowait.engine.interface import Rule
+from kilowait.engine.initial_state import build_initial_state
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import no_score_compiled
 from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import machine_of
 from kilowait.engine.settings import Settings
-from kilowait.envs.batched_sim_base import Copies, Observation
+from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels.state_stack import COPY, source_of, stack_of
 from kilowait.envs.kernels.step import (
-    HOW,
-    Scene,
+    ENV_SETTINGS,
+    StepBuffers,
     scoring,
     step_for,
 )
 from kilowait.envs.observation_spec import (
     FEATURES,
     SUMMARY,
-    TOLD,
-    Seen,
+    PREDICTION_FEATURES,
+    ObservationSpec,
     fixed_features,
 )
 from kilowait.envs.reward_terms import TERMS, Reward, user_numbers
@@ -35,23 +35,23 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import resolve
 
-__all__ = ["Asking", "Board", "Observation", "scores_of", "whoever"]
+__all__ = ["DecisionSettings", "BatchedSimulator", "Observation", "scores_of", "external_policy"]
 
 
-def whoever() -> Rule:
+def external_policy() -> PriorityPolicy:
     """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
-    return Rule("agent", no_score_compiled(), moving=True)
+    return PriorityPolicy("agent", no_score_compiled(), time_dependent=True)
 
 
 @dataclass(frozen=True)
-class Asking:
+class DecisionSettings:
     """What is asked and shown at a decision."""
 
     slots: int = 128
     """Waiting jobs shown at once."""
     backfill: str | int = "easy"
     """none, easy, or the number of reservations per group."""
-    backfill_order: str | Rule = "saf"
+    backfill_order: str | PriorityPolicy = "saf"
     """A rule for the candidates of backfilling, or "agent": it is asked for those too."""
     walltime: str = "extend"
     placement: str = "first"
@@ -63,7 +63,7 @@ class Asking:
     """Whether there is an action, the last, that chooses nobody until the next event."""
     graph: bool = False
     """Whether the edges between jobs are shown."""
-    told: bool = False
+    prediction_features: bool = False
     """Whether what predictions know besides the estimate is shown (`observing.TOLD`); jobs must bring planned_s."""
 
     def __post_init__(self) -> None:
@@ -84,20 +84,20 @@ class Asking:
         )
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> ObservationSpec:
         """The shape of what is shown."""
-        features = (*FEATURES, *(TOLD if self.told else ()))
-        return Seen(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
+        features = (*FEATURES, *(PREDICTION_FEATURES if self.prediction_features else ()))
+        return ObservationSpec(features, tuple(SUMMARY), self.slots, 1, int(self.hold), self.graph)
 
 
-class Board(Copies):
+class BatchedSimulator(BatchedSimulatorBase):
     """Copies of a run side by side, each on its own window of the log."""
 
     def __init__(
         self,
         jobs: JobTable,
         cluster: Cluster,
-        asking: Asking,
+        asking: DecisionSettings,
         reward: Reward,
         *,
         copies: int,
@@ -110,29 +110,29 @@ class Board(Copies):
         seen, terms = asking.seen, len(TERMS)
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
         machine = machine_of(cluster)
-        whole = state_of(jobs, machine, asking.settings, whoever(), None)
+        whole = build_initial_state(jobs, machine, asking.settings, external_policy(), None)
         if state is None:
-            stack = stack_of(state_of(jobs[:episode_jobs], machine, asking.settings, whoever(), None), copies)
+            stack = stack_of(build_initial_state(jobs[:episode_jobs], machine, asking.settings, external_policy(), None), copies)
         else:
             rows: list[Any] = [array[None] for array in state._replace(need=state.need.copy())]
             stack = State(*rows)
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
         source = source_of(
             whole,
-            fixed_features(jobs, cluster.nodes, told=asking.told),
+            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
             np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
-        how = np.zeros(1, HOW).view(np.recarray)
+        how = np.zeros(1, ENV_SETTINGS).view(np.recarray)
         how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
         how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
         how["asked_behind"], how["hold"] = order is None, asking.hold
         how["autoreset"] = autoreset
         edges = seen.slots if seen.graph else 0
-        scene = Scene(
+        scene = StepBuffers(
             how=how,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
@@ -164,11 +164,11 @@ class Board(Copies):
 
 
 def scores_of(
-    rule: Rule, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
+    rule: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
     """Scores of a rule whose order neither moves nor depends on the date, one a job."""
     found = []
-    if rule.compiled and not (rule.moving or rule.remembers or rule.predicts):
+    if rule.compiled and not (rule.time_dependent or rule.observes_jobs or rule.predicts):
         values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
         for shift_s in (0.0, 86400.0):
             seen["submit_s"] = jobs["submit_s"] + shift_s

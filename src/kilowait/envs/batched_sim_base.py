@@ -13,17 +13,17 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["BEGIN", "DISABLED", "NEXT_STEP", "NOTHING", "SAME_STEP", "SET_OUT", "Copies", "Observation"]
+__all__ = ["BEGIN", "DISABLED", "NEXT_STEP", "NOTHING", "SAME_STEP", "START_PREPARED", "BatchedSimulatorBase", "Observation"]
 
 Observation = dict[str, npt.NDArray[Any]]
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 """When the next episode begins, as Gymnasium defines it."""
-BEGIN, NOTHING, SET_OUT = -1, -2, -3
+BEGIN, NOTHING, START_PREPARED = -1, -2, -3
 """Instead of an action: begin the next episode; leave the copy as it is; set out from the state as it was prepared."""
 
 
-class Copies:
+class BatchedSimulatorBase:
     """What a vector env asks of a board.
 
     `scene` is a tuple of arrays, one row a copy, among them copies (records with `next_first` and `pace`), jobs,
@@ -70,7 +70,7 @@ class Copies:
         shown: Observation = {"jobs": a.jobs, "mask": a.mask, "summary": a.summary}
         return {name: array.copy() for name, array in shown.items()} if copy else shown
 
-    def last(self) -> Observation:
+    def final_observation(self) -> Observation:
         """What was seen last of episodes that ended in this step and began anew at once: nobody waits any more."""
         if not self._nothing:  # made once: as large as an observation, and always the same
             self._nothing = {name: np.zeros_like(array) for name, array in self.observed(copy=False).items()}
@@ -78,7 +78,7 @@ class Copies:
                 array.flags.writeable = False
         return {**self._nothing, "summary": self.scene.last_summary.copy()}
 
-    def cut(self) -> npt.NDArray[np.bool_]:
+    def truncated(self) -> npt.NDArray[np.bool_]:
         """Which of the episodes that are over were cut off before their end."""
         return np.zeros(self.copies, np.bool_)
 

@@ -10,29 +10,29 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from kilowait.envs.batched_sim_base import Observation
-from kilowait.envs.vector_env import BatchVectorEnv, CopiesVectorEnv
+from kilowait.envs.vector_env import BatchVectorEnv, EngineVectorEnv
 
-__all__ = ["BatchEnv", "CopyEnv"]
+__all__ = ["BatchEnv", "SingleEnv"]
 
 
-class CopyEnv(gym.Env[Observation, np.int64]):
+class SingleEnv(gym.Env[Observation, np.int64]):
     """One copy of a vector env."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own shape
-    many: type[CopiesVectorEnv]
+    many: type[EngineVectorEnv]
     """Of which it is one."""
 
     def __init__(self, **arguments: Any) -> None:
         """Arguments as of the vector env."""
         make: Any = self.many
-        self._one: CopiesVectorEnv = make(
+        self._one: EngineVectorEnv = make(
             1, autoreset_mode=AutoresetMode.DISABLED, copy=False, threads=1, **arguments
         )
         self.observation_space = self._one.single_observation_space
         self.action_space = self._one.single_action_space
 
     @property
-    def vector(self) -> CopiesVectorEnv:
+    def vector(self) -> EngineVectorEnv:
         """The vector env of one copy behind it."""
         return self._one
 
@@ -59,7 +59,7 @@ class CopyEnv(gym.Env[Observation, np.int64]):
         return self._one.action_masks()[0]
 
 
-class BatchEnv(CopyEnv):
+class BatchEnv(SingleEnv):
     """A batch system on windows of a log, asked "who is next?"; arguments as of `BatchVectorEnv`.
 
     >>> import gymnasium, kilowait as kw

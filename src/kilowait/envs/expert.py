@@ -19,13 +19,13 @@ from numba import types
 
 from kilowait.cluster import Cluster
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.state import State
-from kilowait.envs.batched_sim import Asking
-from kilowait.envs.batched_sim_base import NOTHING, Copies
+from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.batched_sim_base import NOTHING, BatchedSimulatorBase
 from kilowait.envs.kernels.decision import place_of
-from kilowait.envs.kernels.lookahead import best_choice, lend_stage, set_stage
-from kilowait.envs.kernels.state_stack import one
+from kilowait.envs.kernels.lookahead import best_choice, lend_stage, copy_state
+from kilowait.envs.kernels.state_stack import nth_state
 from kilowait.envs.kernels.step import lend_scene
 from kilowait.envs.lookahead import LookAhead
 from kilowait.envs.vector_env import BatchVectorEnv
@@ -33,12 +33,12 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["Teacher", "teach"]
+__all__ = ["LookAheadExpert", "teach"]
 
 Taught = dict[str, npt.NDArray[Any]]
 
 
-class Teacher:
+class LookAheadExpert:
     """What look-ahead would choose in each copy of a board (`BatchVectorEnv.board`), as the env counts actions.
 
     Only jobs that are shown and may be chosen are candidates. Where the env asks for those behind a reservation too,
@@ -48,7 +48,7 @@ class Teacher:
     def __init__(
         self,
         lookahead: LookAhead,
-        board: Copies,
+        board: BatchedSimulatorBase,
         jobs: JobTable,
         cluster: Cluster,
         threads: int | None = None,
@@ -84,7 +84,7 @@ class Teacher:
 def teach(
     jobs: JobTable,
     cluster: Cluster,
-    asking: Asking,
+    asking: DecisionSettings,
     lookahead: LookAhead,
     episodes: int,
     seed: int,
@@ -119,7 +119,7 @@ def teach(
         **{field.name: getattr(asking, field.name) for field in fields(asking)},
     )
     board, scene = vec.board, vec.board.scene
-    teacher = Teacher(lookahead, board, vec.jobs, cluster, threads)
+    teacher = LookAheadExpert(lookahead, board, vec.jobs, cluster, threads)
     windows = stream(seed, "envs.expert").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
     coming = deque(enumerate(windows.tolist()))
     playing = np.full(board.copies, -1)
@@ -155,14 +155,14 @@ def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: An
     for b in range(lo, hi):
         if actions[b] < 0:
             continue
-        s = one(t, b)
+        s = nth_state(t, b)
         k = s.clock[0]
         for i in range(k.queue_hi - k.queue_lo):
             a.slot[i] = -1
         for action in range(scene.copies[b].shown):
             if scene.mask[b, action] != 0:
                 a.slot[place_of(s, scene.slots[b, action]) - k.queue_lo] = action
-        set_stage(s, a, score, parameters)
+        copy_state(s, a, score, parameters)
         chosen = best_choice(a, score, parameters)
         actions[b] = a.slot[chosen] if chosen >= 0 else 0
 
@@ -171,7 +171,7 @@ def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: An
 def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
     number = types.int64
     signature = types.void(stack, scene, stage, types.int64[::1], SCORER, PARAMETERS, number, number)
-    return signed_kernel(_choose, signature, "envs")
+    return compile_entry(_choose, signature, "envs")
 
 
 def choose_for(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:

@@ -15,35 +15,35 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from kilowait.cluster import Cluster, Levers
-from kilowait.engine.interface import Rule
+from kilowait.cluster import Cluster, PowerControls
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.event_loop import advance
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.reservations import begin_pass
 from kilowait.engine.kernels.scheduling_pass import backfill
-from kilowait.engine.kernels.state import UNLIMITED, State, lend
+from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcount
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import whoever
+from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.kernels.decision import (
     HEAD,
     apply,
     eligible,
-    nobodys,
-    someone_fits,
+    zero_score,
+    any_fits,
 )
 from kilowait.envs.kernels.lookahead import (
-    Stage,
+    LookaheadState,
     best_choice,
     lend_stage,
     score_of,
-    set_stage,
+    copy_state,
     stage_of,
 )
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import resolve
 
 __all__ = ["OBJECTIVES", "WORD", "LookAhead"]
@@ -69,7 +69,7 @@ class LookAhead:
     'lookahead:base=saf:width=8:depth=64'
     """
 
-    base: str | Rule = "saf"
+    base: str | PriorityPolicy = "saf"
     """The rule that decides in rehearsals: a name, or a rule that is compiled."""
     width: int = 32
     """Candidates at a choice, at most."""
@@ -120,7 +120,7 @@ class LookAhead:
         return cls(**given)
 
     @property
-    def _rule(self) -> Rule:
+    def _rule(self) -> PriorityPolicy:
         return resolve(self.base)
 
     @property
@@ -129,9 +129,9 @@ class LookAhead:
         other = "" if self.objective == OBJECTIVES[0] else f":objective={self.objective}"
         return f"{WORD}:base={self._rule.name}:width={self.width}:depth={self.depth}{other}"
 
-    def stage(self, state: State) -> Stage:
+    def stage(self, state: State) -> LookaheadState:
         """Where to rehearse decisions in this state."""
-        return stage_of(state, self.width, self.depth, self.objective == "wait", self._rule.moving)
+        return stage_of(state, self.width, self.depth, self.objective == "wait", self._rule.time_dependent)
 
     def scoring(self, jobs: JobTable, cluster: Cluster) -> tuple[Any, npt.NDArray[np.float64]]:
         """The base rule's score and parameters for these jobs, as kernels take them."""
@@ -140,22 +140,22 @@ class LookAhead:
         return rule.score, np.ascontiguousarray(values, np.float64)
 
     def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
-    ) -> SegmentLog:
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
+    ) -> ExecutionLog:
         """The run under its decisions."""
-        if cluster.placed or cluster.outages or cluster.reservations:
+        if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has placed nodes, outages or reservations, which look-ahead does not "
                 "rehearse; take a cluster without them, or a rule by name"
             )
-        if settings.depth == UNLIMITED or settings.passes == "event":
+        if settings.depth == UNLIMITED or settings.schedule_per == "event":
             raise InputError(
-                f"backfill is {settings.backfill!r}, passes per {settings.passes}; look-ahead chooses once an instant, "
+                f"backfill is {settings.backfill!r}, passes per {settings.schedule_per}; look-ahead chooses once an instant, "
                 "with none, easy or a number of reservations"
             )
         if self._rule.placement is not None:
             settings = replace(settings, placement=self._rule.placement)
-        simulator = Simulator(jobs, cluster, settings, rule=replace(whoever(), name=self.name), levers=levers)
+        simulator = Simulator(jobs, cluster, settings, rule=replace(external_policy(), name=self.name), levers=levers)
         if simulator.levers is not None:
             raise InputError(
                 "look-ahead pulls no levers and knows no jobs on hold; leave levers and hold_until_s out, or take a "
@@ -180,40 +180,40 @@ class LookAhead:
 
 def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
     """The whole run, natively: as `deciding.until_asked`, with a rehearsed choice wherever that would ask."""
-    s = lend(t)
+    s = state_without_refcount(t)
     a = lend_stage(a)
     nothing = s.line_s  # stands where parameters of a rule would
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, nobodys, nothing, nobodys, nothing):
+    while k.bad_score == 0 and advance(s, zero_score, nothing, zero_score, nothing):
         if k.queue_hi == k.queue_lo:
             continue
-        if not someone_fits(s):
+        if not any_fits(s):
             k.fresh = 0
             continue
         begin_pass(s, True)
         for i in range(k.queue_lo, k.queue_hi):
             s.queue[i].key = 0.0
-        while k.open_groups != 0 and someone_fits(s):
+        while k.open_groups != 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
                 a.slot[i - k.queue_lo] = 0 if eligible(s, HEAD, i) else -1
-            set_stage(s, a, score, parameters)
+            copy_state(s, a, score, parameters)
             chosen = best_choice(a, score, parameters)
             if chosen < 0:
                 break
             apply(s, s, s.queue[k.queue_lo + chosen].job)
-        if k.depth > 0 and someone_fits(s):
+        if k.depth > 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
                 s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].moving, score, parameters)
-            backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
+            backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
         end_pass(s)
 
 
 @cache
 def _compiled(state: Any, stage: Any) -> Callable[..., Any]:
-    return signed_kernel(_run, types.void(state, stage, SCORER, PARAMETERS), "envs")
+    return compile_entry(_run, types.void(state, stage, SCORER, PARAMETERS), "envs")
 
 
-def run_for(state: State, stage: Stage) -> Callable[..., Any]:
+def run_for(state: State, stage: LookaheadState) -> Callable[..., Any]:
     """The whole run as a kernel that takes these very arrays: (state, stage, score, parameters)."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64)

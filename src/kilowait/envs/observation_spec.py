@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.job_times import times_of
+from kilowait.engine.job_times import resolve_job_times
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -21,11 +21,11 @@ __all__ = [
     "FEATURES",
     "PREFIX",
     "SUMMARY",
-    "TOLD",
-    "Seen",
+    "PREDICTION_FEATURES",
+    "ObservationSpec",
     "fixed_features",
     "of_preferences",
-    "told_features",
+    "prediction_features",
 ]
 
 FEATURES: dict[str, str] = {
@@ -45,7 +45,7 @@ FEATURES: dict[str, str] = {
 FIXED = 4
 """How many of FEATURES never change."""
 
-TOLD: dict[str, str] = {
+PREDICTION_FEATURES: dict[str, str] = {
     "bound": "ln(planned / 1 h) / 3, planned: what reservations are made with",
     "quickness": "expected 10 s / run time, at most 1",
     "cut": "ln(estimate / request) / 3; 0 where no request is known",
@@ -86,7 +86,7 @@ def of_preferences(terms: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservationSpec:
     """The shape of an observation: what a network is built for, and stored with it."""
 
     features: tuple[str, ...]
@@ -126,10 +126,10 @@ def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) ->
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
     )
     found = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
-    return np.concatenate([found, told_features(jobs)], axis=1) if told else found
+    return np.concatenate([found, prediction_features(jobs)], axis=1) if told else found
 
 
-def told_features(jobs: JobTable) -> npt.NDArray[np.float32]:
+def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     """TOLD, one job a row; an error where jobs bring no predictions.
 
     >>> told = {"estimate_s": [1800], "planned_s": [3600], "quickness": [0.25], "limit_s": [3600]}
@@ -141,7 +141,7 @@ def told_features(jobs: JobTable) -> npt.NDArray[np.float32]:
             "predictions are to be shown, and these jobs bring none (planned_s); predict run times (--predict forest; "
             "in a comparison with --no-users), or leave told out"
         )
-    times = times_of(jobs)
+    times = resolve_job_times(jobs)
     estimate = np.maximum(times.estimate_s, 1.0)
     asked = jobs.column("limit_s")
     request = np.where(np.isnan(asked), estimate, np.maximum(asked, 1.0))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
-__all__ = ["Drawn", "Preferences", "lattice", "preference_text", "weights_from"]
+__all__ = ["EpisodePreferences", "Preferences", "preference_grid", "preference_text", "weights_from"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def preference_text(preference: Mapping[str, float]) -> str:
     return "+".join(f"{name}={weight:g}" for name, weight in preference.items())
 
 
-def lattice(terms: int, parts: int) -> Floats:
+def preference_grid(terms: int, parts: int) -> Floats:
     """(points, terms) all preferences whose weights are whole multiples of 1 / parts, the last term first at its least.
 
     >>> lattice(2, 2).tolist()
@@ -102,7 +102,7 @@ class Preferences:
         return whole
 
 
-class Drawn:
+class EpisodePreferences:
     """The preference of every copy in the episode it is in, and the stream that the next ones come from."""
 
     def __init__(self, preferences: Preferences, copies: int, seed: int) -> None:

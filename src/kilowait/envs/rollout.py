@@ -13,31 +13,31 @@ from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import (
-    Asking,
-    Board,
+    DecisionSettings,
+    BatchedSimulator,
     Observation,
-    whoever,
+    external_policy,
 )
-from kilowait.envs.kernels.inline_network import Layers, thought_for
-from kilowait.envs.kernels.step import DISABLED, SET_OUT
+from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
+from kilowait.envs.kernels.step import DISABLED, START_PREPARED
 from kilowait.envs.reward_terms import Reward
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["play"]
+__all__ = ["run_policy"]
 
 Decide = Callable[[Observation], npt.NDArray[np.int64]]
 """From an observation of one row a copy to an action of each."""
 
 
-def play(
+def run_policy(
     jobs: JobTable,
     cluster: Cluster,
-    decide: Decide | Layers,
+    decide: Decide | NetworkWeights,
     *,
-    asking: Asking | None = None,
+    asking: DecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
-) -> SegmentLog:
+) -> ExecutionLog:
     """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
 
     `settings` may say what no episode knows: jobs that wait for others, and jobs no group can hold. Withdrawn jobs,
@@ -49,10 +49,10 @@ def play(
     >>> log.jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
-    asking = Asking() if asking is None else asking
+    asking = DecisionSettings() if asking is None else asking
     settings = asking.settings if settings is None else settings
-    simulator = Simulator(jobs, cluster, settings, rule=replace(whoever(), name=name))
-    board = Board(
+    simulator = Simulator(jobs, cluster, settings, rule=replace(external_policy(), name=name))
+    board = BatchedSimulator(
         simulator.table,
         cluster,
         asking,
@@ -65,9 +65,9 @@ def play(
     )
     a: Any = board.scene
     a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
-    board.step(np.array([SET_OUT]))
-    if isinstance(decide, Layers):
-        thought_for(board.stack, board.scene, board.source, decide)(
+    board.step(np.array([START_PREPARED]))
+    if isinstance(decide, NetworkWeights):
+        inference_kernel(board.stack, board.scene, board.source, decide)(
             board.stack, board.scene, board.source, decide, 0, 1
         )
     while not a.over[0]:

@@ -18,22 +18,22 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
-from kilowait.envs.batched_sim import Asking, Board
+from kilowait.envs.batched_sim import DecisionSettings, BatchedSimulator
 from kilowait.envs.batched_sim_base import (
     DISABLED,
     NEXT_STEP,
     SAME_STEP,
-    Copies,
+    BatchedSimulatorBase,
     Observation,
 )
-from kilowait.envs.observation_spec import Seen, of_preferences
-from kilowait.envs.preferences import Drawn, Preferences
+from kilowait.envs.observation_spec import ObservationSpec, of_preferences
+from kilowait.envs.preferences import EpisodePreferences, Preferences
 from kilowait.envs.reward_terms import TERMS, Reward
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["MODES", "BatchVectorEnv", "CopiesVectorEnv", "check_sizes", "plain_jobs", "rewarded", "space_of"]
+__all__ = ["MODES", "BatchVectorEnv", "EngineVectorEnv", "check_sizes", "plain_jobs", "default_reward", "space_of"]
 
 MODES = {
     AutoresetMode.NEXT_STEP: NEXT_STEP,
@@ -46,7 +46,7 @@ Stepped = tuple[
 ]
 
 
-class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
+class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[Any]]):
     """Copies of a run, each on its own window of the log, as a vector env."""
 
     term_names: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
 
     def __init__(
         self,
-        board: Copies,
-        seen: Seen,
+        board: BatchedSimulatorBase,
+        seen: ObservationSpec,
         jobs: JobTable,
         *,
         episode_jobs: int,
@@ -69,7 +69,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self.board, self.seen, self.jobs, self.episode_jobs = board, seen, jobs, episode_jobs
         self.autoreset_mode = autoreset_mode
         self.num_envs, self.copy = board.copies, copy
-        self.drawn: Drawn | None = None
+        self.drawn: EpisodePreferences | None = None
         self._parts = np.array([[0, len(jobs)]])
         self._weights: list[float] | None = None
         self.single_action_space = spaces.Discrete(seen.actions)
@@ -90,16 +90,16 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         preferences = Preferences(units, tuple(self.reward.terms))
         if self.drawn is not None:
             raise InputError("this env draws preferences already; make another one for other terms")
-        self.drawn = Drawn(preferences, self.num_envs, seed)
+        self.drawn = EpisodePreferences(preferences, self.num_envs, seed)
         self._show(replace(self.seen, summary=(*self.seen.summary, *of_preferences(preferences.terms))))
 
-    def _show(self, seen: Seen) -> None:
+    def _show(self, seen: ObservationSpec) -> None:
         self.seen = seen
         self.single_observation_space = space_of(seen)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     @property
-    def spec_of_observation(self) -> Seen:
+    def spec_of_observation(self) -> ObservationSpec:
         """The shape of what is shown: what a network is built for."""
         return self.seen
 
@@ -116,7 +116,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         first = self._random.integers(low, high - self.episode_jobs + 1, count)
         self.board.scene.copies["next_first"][which] = first
 
-    def draw_from(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
+    def set_episode_ranges(self, parts: Sequence[tuple[int, int]], weights: Sequence[float]) -> None:
         """Let episodes that begin from now on lie in parts of the log; none reaches over the end of its part.
 
         Args:
@@ -190,7 +190,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         terms = a.terms.copy()
         infos: dict[str, Any] = {"terms": terms, **dict(zip(self.term_names, terms.T, strict=False))}
         over = a.over.copy()
-        cut = self.board.cut()
+        cut = self.board.truncated()
         if over.any():
             self._draw(over)
             infos |= self._ended(over)
@@ -218,7 +218,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             cost = self.drawn.cost(done[:, 3:])
             told["episode"] |= {"r": -cost, "metric": cost, "preference": self.drawn.weights.copy()}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            last = self.board.last()
+            last = self.board.final_observation()
             told["final_obs"] = last if self.drawn is None else self.drawn.shown(last)
             told["_final_obs"] = over
         return told
@@ -228,7 +228,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         masks: npt.NDArray[np.bool_] = self.board.scene.mask.astype(np.bool_)
         return masks
 
-    def squeeze(self, factor: float) -> None:
+    def set_arrival_rate(self, factor: float) -> None:
         """Let the arrivals of episodes that begin from now on come `factor` times as fast as in the log."""
         if not (np.isfinite(factor) and factor > 0):
             raise InputError(f"arrivals are to come {factor} times as fast; give a number above 0")
@@ -252,7 +252,7 @@ class CopiesVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
         self.board.close()
 
 
-class BatchVectorEnv(CopiesVectorEnv):
+class BatchVectorEnv(EngineVectorEnv):
     """Copies of a batch system, each on its own window of the log, all asked "who is next?".
 
     >>> import gymnasium, kilowait as kw
@@ -305,15 +305,15 @@ class BatchVectorEnv(CopiesVectorEnv):
             asking: fields of `board.Asking`: slots, backfill, backfill_order, max_wait_s, hold, graph ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
-        if cluster.placed or cluster.outages or cluster.reservations:
+        if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Batch-v0 "
                 "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
             )
-        self.cluster, self.asking = cluster, Asking(**asking)
-        self.reward = Reward(rewarded(reward, preferences, {"slowdown": 1.0}), sla_s)
+        self.cluster, self.asking = cluster, DecisionSettings(**asking)
+        self.reward = Reward(default_reward(reward, preferences, {"slowdown": 1.0}), sla_s)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
-        board = Board(
+        board = BatchedSimulator(
             table,
             cluster,
             self.asking,
@@ -335,7 +335,7 @@ class BatchVectorEnv(CopiesVectorEnv):
         )
 
 
-def rewarded(
+def default_reward(
     reward: Mapping[str, float] | None, preferences: Mapping[str, float] | None, usual: Mapping[str, float]
 ) -> Mapping[str, float]:
     """The weights that are fixed; where preferences are drawn, the usual ones stand in and are not paid."""
@@ -358,10 +358,10 @@ def check_sizes(num_envs: int, jobs: JobTable, episode_jobs: int, threads: int |
 
 def plain_jobs(jobs: JobTable) -> JobTable:
     """The jobs as episodes know them: none is withdrawn or waits for another; begin_s is the submission."""
-    return unbound(jobs).sorted()
+    return drop_dependencies(jobs).sorted()
 
 
-def unbound(jobs: JobTable) -> JobTable:
+def drop_dependencies(jobs: JobTable) -> JobTable:
     """The same in the order of the table."""
     if "begin_s" in jobs:
         jobs = jobs.with_columns(submit_s=np.maximum(jobs["submit_s"], jobs["begin_s"]))
@@ -369,7 +369,7 @@ def unbound(jobs: JobTable) -> JobTable:
     return jobs.with_columns(**dict.fromkeys(gone))
 
 
-def space_of(seen: Seen) -> spaces.Dict:
+def space_of(seen: ObservationSpec) -> spaces.Dict:
     """The space of observations of that shape."""
     shown: dict[str, spaces.Space[Any]] = {
         "jobs": spaces.Box(-np.inf, np.inf, (seen.slots, len(seen.features)), np.float32),

@@ -17,7 +17,7 @@ from kilowait.evaluation.job_measures import (
     started,
     summary,
 )
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.jobs.columns import LABELLED
 
 __all__ = ["ClassRow", "by_class", "joined_classes"]
@@ -55,7 +55,7 @@ class ClassRow:
 
 
 def by_class(
-    log: SegmentLog, kind: str, *, bound_s: float = 10.0, counted: npt.ArrayLike | None = None
+    log: ExecutionLog, kind: str, *, bound_s: float = 10.0, counted: npt.ArrayLike | None = None
 ) -> list[ClassRow]:
     """The jobs of a log by class; classes without jobs are left out.
 

@@ -12,13 +12,13 @@ from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
-    Started,
+    StartedJobs,
     counted_rows,
     started,
     waits,
 )
 from kilowait.evaluation.metrics import Metrics
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["fairness"]
 
@@ -29,7 +29,7 @@ _SHORTEST_S = 3600.0
 
 
 def fairness(
-    log: SegmentLog,
+    log: ExecutionLog,
     *,
     counted: npt.ArrayLike | None = None,
     bound_s: float = 10.0,
@@ -105,7 +105,7 @@ def fairness(
     }
 
 
-def _user_means(log: SegmentLog, ran: Started) -> tuple[Floats, Ints]:
+def _user_means(log: ExecutionLog, ran: StartedJobs) -> tuple[Floats, Ints]:
     """Each known user's mean bounded slowdown, and over how many jobs."""
     user = log.jobs_table.column("user")[ran.row]
     known = user >= 0

@@ -8,12 +8,12 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.job_measures import Floats, Mask
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["horizon_of", "inside_s", "makespan"]
 
 
-def horizon_of(log: SegmentLog, counted: Mask, horizon: tuple[float, float] | None) -> tuple[float, float]:
+def horizon_of(log: ExecutionLog, counted: Mask, horizon: tuple[float, float] | None) -> tuple[float, float]:
     """Start and end in seconds: what was asked for, checked; by default the makespan of the counted jobs."""
     if horizon is None:
         return makespan(log, counted)
@@ -26,7 +26,7 @@ def horizon_of(log: SegmentLog, counted: Mask, horizon: tuple[float, float] | No
     return from_s, to_s
 
 
-def makespan(log: SegmentLog, counted: Mask) -> tuple[float, float]:
+def makespan(log: ExecutionLog, counted: Mask) -> tuple[float, float]:
     """First submission and last end of the counted jobs; NaN twice where none of them started."""
     end_s = log.end_s[counted[log.job]]
     if len(end_s) == 0:

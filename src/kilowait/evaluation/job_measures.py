@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
-__all__ = ["Started", "Waits", "capacity_at", "counted_rows", "left_queue_s", "started", "summary", "waits"]
+__all__ = ["StartedJobs", "WaitIntervals", "capacity_at", "counted_rows", "left_queue_s", "started", "summary", "waits"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedJobs:
     """The counted jobs that started, as columns of equal length, in the job table's order."""
 
     row: Ints
@@ -44,7 +44,7 @@ class Started:
         return self.turnaround_s[ran] / self.run_s[ran]
 
 
-def counted_rows(log: SegmentLog, counted: npt.ArrayLike | None) -> Mask:
+def counted_rows(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
     """The mask over the rows of the job table, checked; every row where it is None."""
     jobs = len(log.jobs_table)
     if counted is None:
@@ -61,7 +61,7 @@ def counted_rows(log: SegmentLog, counted: npt.ArrayLike | None) -> Mask:
     return mask
 
 
-def started(log: SegmentLog, bound_s: float, counted: npt.ArrayLike | None = None) -> Started:
+def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobs:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
     `counted` is a mask over the rows of `log.jobs_table`: the others are left out. None takes them all.
@@ -77,10 +77,10 @@ def started(log: SegmentLog, bound_s: float, counted: npt.ArrayLike | None = Non
         run = np.bincount(log.job, weights=log.end_s - log.start_s, minlength=len(log.jobs_table))[row]
     turnaround = records["turnaround_s"][row]
     bsld = np.maximum(1.0, turnaround / np.maximum(run, bound_s))
-    return Started(row, records["wait_s"][row], turnaround, run, bsld)
+    return StartedJobs(row, records["wait_s"][row], turnaround, run, bsld)
 
 
-def left_queue_s(log: SegmentLog) -> Floats:
+def left_queue_s(log: ExecutionLog) -> Floats:
     """When each job of the table left the queue: its first start, or its cancellation.
 
     inf for one that waits to the end, NaN for one that never joined the queue.
@@ -95,7 +95,7 @@ def left_queue_s(log: SegmentLog) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitIntervals:
     """Every stretch in which a job waited, as columns of equal length; a job that was preempted has several."""
 
     row: Ints
@@ -105,7 +105,7 @@ class Waits:
     """inf where it waits to the end."""
 
 
-def waits(log: SegmentLog) -> Waits:
+def waits(log: ExecutionLog) -> WaitIntervals:
     """When the jobs of the table waited: before they first started, and between their segments.
 
     One that has run, waits again and never goes on waits to the end. Where a segment follows the last at once, or a
@@ -118,14 +118,14 @@ def waits(log: SegmentLog) -> Waits:
     again = np.flatnonzero(job[1:] == job[:-1])
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     given_up = np.flatnonzero(last & (log.job_outcome[job] == Outcome.UNSTARTED))
-    return Waits(
+    return WaitIntervals(
         np.concatenate((queued, job[again], job[given_up])),
         np.concatenate((log.eligible_s[queued], end[again], end[given_up])),
         np.concatenate((left[queued], start[again + 1], np.full(len(given_up), np.inf))),
     )
 
 
-def capacity_at(log: SegmentLog, time_s: Floats) -> Ints:
+def capacity_at(log: ExecutionLog, time_s: Floats) -> Ints:
     """Nodes the machine had at these times; before the first step it has what that step says."""
     if len(log.capacity_s) == 0:
         raise InputError(

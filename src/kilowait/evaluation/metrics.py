@@ -19,7 +19,7 @@ from kilowait.evaluation.job_measures import (
     summary,
     waits,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
 __all__ = ["Metrics", "metrics"]
@@ -32,7 +32,7 @@ _STATISTICS = ("mean", "median", "p95", "p99", "max")
 
 
 def metrics(
-    log: SegmentLog,
+    log: ExecutionLog,
     *,
     horizon: tuple[float, float] | None = None,
     bound_s: float = 10.0,
@@ -120,7 +120,7 @@ def metrics(
     return found
 
 
-def _over_horizon(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float, float]) -> Metrics:
+def _over_horizon(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[float, float]) -> Metrics:
     span_s = horizon[1] - horizon[0]
     if not span_s > 0:  # no job started, or all of them ended at once
         names = ("utilization", "throughput_per_h", "mean_backlog_jobs", "mean_backlog_nodes")
@@ -139,7 +139,7 @@ def _over_horizon(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float
     }
 
 
-def _utilization(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float, float]) -> float:
+def _utilization(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[float, float]) -> float:
     if log.pieces is not None and cluster is not None:
         places = places_of(log, cluster)
         gpu_s = int(places.node_gpus.sum()) * (horizon[1] - horizon[0])
@@ -149,7 +149,7 @@ def _utilization(log: SegmentLog, cluster: Cluster | None, horizon: tuple[float,
     return _busy_node_s(log, np.arange(len(log)), horizon) / offered if offered > 0 else math.nan
 
 
-def _busy_node_s(log: SegmentLog, segments: Ints, horizon: tuple[float, float]) -> float:
+def _busy_node_s(log: ExecutionLog, segments: Ints, horizon: tuple[float, float]) -> float:
     """Node-seconds of these segments within the horizon; on placed nodes a node counts once, whoever shares it."""
     if log.pieces is None:
         nodes = log.jobs_table["nodes"].astype(np.float64)[log.job[segments]]
@@ -160,7 +160,7 @@ def _busy_node_s(log: SegmentLog, segments: Ints, horizon: tuple[float, float]) 
     return float(inside_s(time[change > 0], time[change < 0], horizon).sum())
 
 
-def _capacity_node_s(log: SegmentLog, from_s: float, to_s: float) -> float:
+def _capacity_node_s(log: ExecutionLog, from_s: float, to_s: float) -> float:
     """Node-seconds the machine had between the two times."""
     steps = log.capacity_s[(log.capacity_s > from_s) & (log.capacity_s < to_s)]
     edges = np.concatenate(([from_s], steps, [to_s]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["undominated"]
+__all__ = ["pareto_front"]
 
 
-def undominated(costs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+def pareto_front(costs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """(points,) whether no other point is at most as large in all costs, (points, costs), and smaller in one.
 
     >>> undominated([[1, 3], [2, 2], [2, 4], [2, 2]]).tolist()

@@ -15,10 +15,10 @@ import numpy as np
 
 from kilowait.evaluation.job_measures import Floats, started
 from kilowait.evaluation.timeline import timeline
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.synth.fidelity.distances import Shares, distance, shares
 
-__all__ = ["NEAR", "Likeness", "Series", "like_runs", "numbers_of_run", "series_of_run", "share_curves"]
+__all__ = ["NEAR", "RunSimilarity", "BinnedSeries", "compare_runs", "numbers_of_run", "series_of_run", "share_curves"]
 
 BOUND_S = 10.0
 HOUR_S = 3600.0
@@ -29,7 +29,7 @@ STEPS = 360
 
 
 @dataclass(frozen=True)
-class Likeness:
+class RunSimilarity:
     """One quantity of two runs."""
 
     name: str
@@ -61,14 +61,14 @@ class Likeness:
         return abs(self.ratio - 1.0) <= NEAR
 
 
-def like_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tuple[Likeness, ...]:
+def compare_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tuple[RunSimilarity, ...]:
     """Compare the numbers of two runs; a quantity of which one run has no value is left out."""
     found = []
     for name, values in real.items():
         if len(values) and len(made[name]):
             far = distance(name, values, made[name])
             found.append(
-                Likeness(
+                RunSimilarity(
                     name,
                     float(values.mean()),
                     float(made[name].mean()),
@@ -87,7 +87,7 @@ def share_curves(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> dict
     }
 
 
-def numbers_of_run(log: SegmentLog) -> dict[str, Floats]:
+def numbers_of_run(log: ExecutionLog) -> dict[str, Floats]:
     """Wait (s) and bounded slowdown of every job that started, backlog (nodes) and utilization of every hour."""
     ran = started(log, BOUND_S)
     hours = _steps(log, None)
@@ -100,7 +100,7 @@ def numbers_of_run(log: SegmentLog) -> dict[str, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class BinnedSeries:
     """A run over time, in equal steps."""
 
     step_s: float
@@ -109,17 +109,17 @@ class Series:
     utilization: Floats
 
 
-def series_of_run(log: SegmentLog, steps: int = STEPS) -> Series:
+def series_of_run(log: ExecutionLog, steps: int = STEPS) -> BinnedSeries:
     """Backlog and utilization from the first submission on, in so many steps; none for a log without length."""
     return _steps(log, steps)
 
 
-def _steps(log: SegmentLog, steps: int | None) -> Series:
+def _steps(log: ExecutionLog, steps: int | None) -> BinnedSeries:
     """In so many steps, or in steps of about an hour."""
     over = timeline(log)
     if len(over) < 2:
-        return Series(HOUR_S, np.empty(0), np.empty(0))
+        return BinnedSeries(HOUR_S, np.empty(0), np.empty(0))
     length_s = float(over.time_s[-1] - over.time_s[0])
     bins = over.sampled(max(1, round(length_s / HOUR_S)) if steps is None else steps)
     busy = bins.busy_nodes / np.maximum(bins.capacity_nodes, 1.0)
-    return Series(length_s / len(busy), bins.waiting_nodes, busy)
+    return BinnedSeries(length_s / len(busy), bins.waiting_nodes, busy)

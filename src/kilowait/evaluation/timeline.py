@@ -14,7 +14,7 @@ from kilowait.evaluation.job_measures import (
     capacity_at,
     waits,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["Timeline", "TimelineBins", "timeline"]
 
@@ -74,7 +74,7 @@ class Timeline:
         return np.diff(np.interp(edge, self.time_s, area)) / np.diff(edge)
 
 
-def timeline(log: SegmentLog) -> Timeline:
+def timeline(log: ExecutionLog) -> Timeline:
     """Waiting jobs, waiting nodes, busy nodes and the machine's size, exact at every event.
 
     It goes from the first to the last time at which a job joins or leaves the queue, starts or ends. Jobs
@@ -129,7 +129,7 @@ def timeline(log: SegmentLog) -> Timeline:
     return Timeline(time[changed], *(column[changed] for column in columns))
 
 
-def _busy(log: SegmentLog) -> tuple[Floats, Floats, Ints, Ints]:
+def _busy(log: ExecutionLog) -> tuple[Floats, Floats, Ints, Ints]:
     """When nodes become busy and free, and how many."""
     if log.pieces is None:
         used = log.jobs_table["nodes"][log.job]

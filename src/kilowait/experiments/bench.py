@@ -23,7 +23,7 @@ from kilowait.errors import InputError
 from kilowait.experiments import bench_gpu_engine, bench_peers
 from kilowait.jobs import JobTable
 
-__all__ = ["Measure", "measures"]
+__all__ = ["BenchResult", "measures"]
 
 RULES: dict[str, tuple[str, str, float]] = {
     "FCFS": ("fcfs", "none", 5e6),
@@ -70,7 +70,7 @@ print(json.dumps([seconds, peak]))
 
 
 @dataclass(frozen=True)
-class Measure:
+class BenchResult:
     """One number beside its target."""
 
     name: str
@@ -93,7 +93,7 @@ class Measure:
         return {**asdict(self), "met": self.met}
 
 
-def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) -> Iterator[Measure]:
+def measures(*, quick: bool = False, data: str | PathLike[str] | None = None) -> Iterator[BenchResult]:
     """Every measure, as soon as it is made.
 
     `data` is the folder of real logs (with ``swf/`` in it); the default is what KILOWAIT_DATA names. `quick` leaves
@@ -144,38 +144,38 @@ def _data(given: str | PathLike[str] | None) -> Path | None:
     return folder
 
 
-def _rules(name: str, jobs: JobTable, *, targets: bool, quick: bool) -> Iterator[Measure]:
+def _rules(name: str, jobs: JobTable, *, targets: bool, quick: bool) -> Iterator[BenchResult]:
     cluster = kw.Cluster.from_nodes(NODES)
     for rule, (policy, backfill, target) in RULES.items():
         seconds = best_s(partial(kw.simulate, jobs, cluster, policy, backfill), quick=quick)
-        yield Measure(f"{name}, {rule}", len(jobs) / seconds, "jobs/s", target if targets else None)
+        yield BenchResult(f"{name}, {rule}", len(jobs) / seconds, "jobs/s", target if targets else None)
 
 
-def _real_logs(folder: Path, quick: bool) -> Iterator[Measure]:
+def _real_logs(folder: Path, quick: bool) -> Iterator[BenchResult]:
     for name, file in REAL_LOGS.items():
         path = folder / "swf" / file
         if not path.exists():
-            yield Measure(f"{name}, FCFS + EASY", None, note=f"{path} is not there")
+            yield BenchResult(f"{name}, FCFS + EASY", None, note=f"{path} is not there")
             continue
         jobs = kw.read_trace(path)
         cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
         seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", oversized="reject"), quick=quick)
-        yield Measure(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
+        yield BenchResult(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
 
 
-def _levers(name: str, log: Path | None, quick: bool) -> Iterator[Measure]:
+def _levers(name: str, log: Path | None, quick: bool) -> Iterator[BenchResult]:
     """What levers cost on a log, or on the Lublin model's workload."""
     if log is not None and not log.exists():
-        yield Measure(f"{name}, levers", None, note=f"{log} is not there")
+        yield BenchResult(f"{name}, levers", None, note=f"{log} is not there")
         return
     words = ("-m", "kilowait.experiments.bench_power_controls", str(log or ""), "quick" if quick else "whole")
     ratios = json.loads(_python(*words, OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"))
     for what, ratio in zip(LEVERS, ratios, strict=True):
         note = "the plain run and its metrics"
-        yield Measure(f"{name}, {what}", ratio, "times", 1.5, less_is_better=True, note=note)
+        yield BenchResult(f"{name}, {what}", ratio, "times", 1.5, less_is_better=True, note=note)
 
 
-def by_turns(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -> float:
+def interleaved_ratio(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -> float:
     """Seconds of the other over seconds of the one; by turns, so that a change of the clock rate meets both."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
@@ -184,14 +184,14 @@ def by_turns(one: Callable[[], Any], other: Callable[[], Any], *, quick: bool) -
     return min(times[1]) / min(times[0])
 
 
-def _beside(jobs: JobTable) -> Iterator[Measure]:
+def _beside(jobs: JobTable) -> Iterator[BenchResult]:
     """Others on the first jobs of the same workload, and kilowait on just those."""
     few = jobs[: bench_peers.TWIN_JOBS]
     cluster = kw.Cluster.from_nodes(NODES)
     for rule, (policy, backfill, _) in RULES.items():
         seconds = bench_peers.twin_s(few, NODES, policy, backfill)
         if seconds is None:
-            yield Measure(
+            yield BenchResult(
                 "plain-Python twin", None, note="runs from a checkout only: tests/oracle is not there"
             )
             break
@@ -199,82 +199,82 @@ def _beside(jobs: JobTable) -> Iterator[Measure]:
         note = (
             f"first {len(few):,} jobs; kilowait on those: {len(few) / ours:,.0f}, {seconds / ours:,.0f} times"
         )
-        yield Measure(f"plain-Python twin, {rule}", len(few) / seconds, "jobs/s", note=note)
+        yield BenchResult(f"plain-Python twin, {rule}", len(few) / seconds, "jobs/s", note=note)
     few = jobs[: bench_peers.ACCASIM_JOBS]
     for rule in ("FCFS", "FCFS + EASY"):
         policy, backfill, _ = RULES[rule]
         answer = bench_peers.accasim_s(few, NODES, backfill)
         if isinstance(answer, str):
-            yield Measure("AccaSim", None, note=answer)
+            yield BenchResult("AccaSim", None, note=answer)
             break
         ours = best_s(partial(kw.simulate, few, cluster, policy, backfill), quick=True)
         note = f"first {len(few):,} jobs, reading included; {answer / ours:,.0f} times"
-        yield Measure(f"AccaSim, {rule}", len(few) / answer, "jobs/s", note=note)
+        yield BenchResult(f"AccaSim, {rule}", len(few) / answer, "jobs/s", note=note)
 
 
-def _machine_size(jobs: JobTable, quick: bool) -> Measure:
+def _machine_size(jobs: JobTable, quick: bool) -> BenchResult:
     """The same jobs 192 times larger on a machine 192 times larger: the same queue, so the same cost is due."""
     larger = jobs.with_columns(nodes=jobs["nodes"] * TIMES_LARGER)
     small, large = kw.Cluster.from_nodes(NODES), kw.Cluster.from_nodes(NODES * TIMES_LARGER)
-    ratio = by_turns(
+    ratio = interleaved_ratio(
         partial(kw.simulate, jobs, small, "fcfs", "easy"),
         partial(kw.simulate, larger, large, "fcfs", "easy"),
         quick=quick,
     )
-    return Measure("cost a job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
+    return BenchResult("cost a job, 49,152 nodes over 256", ratio, "times", 1.2, less_is_better=True)
 
 
-def _million(count: int) -> Iterator[Measure]:
+def _million(count: int) -> Iterator[BenchResult]:
     name = f"{count:,} jobs, 49,152 nodes, load 0.9, EASY"
     seconds, peak = json.loads(_python("-c", _MILLION, str(count)))
     whole = count == 1_000_000
-    yield Measure(name, seconds, "s", 10.0 if whole else None, less_is_better=True)
+    yield BenchResult(name, seconds, "s", 10.0 if whole else None, less_is_better=True)
     if peak is None:
-        yield Measure("their peak memory", None, note="this system has no /proc to say it")
+        yield BenchResult("their peak memory", None, note="this system has no /proc to say it")
     else:
-        yield Measure("their peak memory", peak / 1e9, "GB", 1.0 if whole else None, less_is_better=True)
+        yield BenchResult("their peak memory", peak / 1e9, "GB", 1.0 if whole else None, less_is_better=True)
 
 
-def _placed(count: int, folder: Path | None) -> Iterator[Measure]:
+def _placed(count: int, folder: Path | None) -> Iterator[BenchResult]:
     name = f"{count:,} jobs of one GPU, 6,212 GPUs, first fit"
     whole = count == 1_000_000
-    yield Measure(
+    yield BenchResult(
         name, bench_gpu_engine.first_fit_s(count), "s", 30.0 if whole else None, less_is_better=True
     )
     pods = bench_gpu_engine.pods_of(folder)
     whose = "openb's" if "workload" not in pods.meta else "made"
     seconds = best_s(bench_gpu_engine.fgd_run(pods), quick=True)
     note = f"{len(pods):,} pods"
-    yield Measure(f"{whose} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
+    yield BenchResult(f"{whose} pods, 6,212 GPUs, FGD", seconds, "s", 2.0, less_is_better=True, note=note)
 
 
-def _curie(folder: Path) -> Iterator[Measure]:
+def _curie(folder: Path) -> Iterator[BenchResult]:
     path = folder / "swf" / CURIE
     if not path.exists():
-        yield Measure("CEA-Curie", None, note=f"{path} is not there")
+        yield BenchResult("CEA-Curie", None, note=f"{path} is not there")
         return
     seconds = best_s(partial(kw.read_trace, path), quick=True, warm=False)
     jobs = kw.read_trace(path)
-    yield Measure("CEA-Curie, read", seconds, "s", 3.0, less_is_better=True, note=f"{len(jobs):,} jobs")
+    yield BenchResult("CEA-Curie, read", seconds, "s", 3.0, less_is_better=True, note=f"{len(jobs):,} jobs")
     cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
     seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", oversized="reject"), quick=True)
-    yield Measure("CEA-Curie, FCFS + EASY", seconds, "s", 3.0, less_is_better=True)
+    yield BenchResult("CEA-Curie, FCFS + EASY", seconds, "s", 3.0, less_is_better=True)
 
 
-def _start_up(quick: bool) -> Iterator[Measure]:
+def _start_up(quick: bool) -> Iterator[BenchResult]:
     clock = "import time; t = time.perf_counter(); import kilowait; print(time.perf_counter() - t)"
     seconds = min(float(_python("-c", clock)) for _ in range(3))
-    yield Measure("import kilowait", seconds, "s", 0.4, less_is_better=True)
+    yield BenchResult("import kilowait", seconds, "s", 0.4, less_is_better=True)
     words = ("-m", "kilowait.cli", "simulate", "lublin:1000:128")
     seconds = best_s(partial(_python, *words), quick=True)
-    yield Measure("from shell to table, cached", seconds, "s", 1.5, less_is_better=True)
+    yield BenchResult("from shell to table, cached", seconds, "s", 1.5, less_is_better=True)
     if quick:
         return
     with tempfile.TemporaryDirectory() as empty:
         began = time.perf_counter()
         _python(*words, KILOWAIT_CACHE_DIR=empty)
         seconds = time.perf_counter() - began
-    yield Measure("from shell to table, nothing compiled yet", seconds, "s", 20.0, less_is_better=True)
+    yield BenchResult("from shell to table, nothing compiled yet", seconds, "s", 20.0, less_is_better=True)
 
 
 def _python(*words: str, **environment: str) -> str:

@@ -34,6 +34,6 @@ def pods_of(folder: Path | None) -> kw.JobTable:
     return gpu_workload(PODS, kw.Cluster.preset("openb"), load=0.9, seed=0, shared=0.4)
 
 
-def fgd_run(pods: kw.JobTable) -> partial[kw.SegmentLog]:
+def fgd_run(pods: kw.JobTable) -> partial[kw.ExecutionLog]:
     """A run that puts every pod where the fewest fragments arise."""
     return partial(kw.simulate, pods, kw.Cluster.preset("openb"), "fcfs", placement="fgd", oversized="reject")

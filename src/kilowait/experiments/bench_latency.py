@@ -158,7 +158,7 @@ def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
     """Inside the engine, from the first decision to the start of the last small job."""
     from kilowait.agents.network_policies.batch import exported
     from kilowait.agents.networks import network
-    from kilowait.envs.kernels.inline_network import thought_for
+    from kilowait.envs.kernels.inline_network import inference_kernel
     from kilowait.envs.vector_env import BatchVectorEnv
 
     probes = max(8, 4096 // queue)
@@ -170,7 +170,7 @@ def _network_s(slots: int, queue: int, nodes: int, seconds: float) -> float:
     layers = exported(network(vec.seen, "kernel"))
     assert layers is not None
     arrays = (vec.board.stack, vec.board.scene, vec.board.source)
-    think = thought_for(*arrays, layers)
+    think = inference_kernel(*arrays, layers)
     best, spent, runs = np.inf, 0.0, 0
     while runs < 3 or spent < seconds:
         vec.reset(options={"first": 0})

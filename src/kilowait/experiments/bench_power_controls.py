@@ -12,9 +12,9 @@ import sys
 from functools import partial
 
 import kilowait as kw
-from kilowait.energy import PowerModel, account
-from kilowait.energy.controls import pull
-from kilowait.experiments.bench import LEVERS, NODES, SEED, by_turns
+from kilowait.energy import PowerModel, account_energy
+from kilowait.energy.controls import resolve_controls
+from kilowait.experiments.bench import LEVERS, NODES, SEED, interleaved_ratio
 from kilowait.jobs import JobTable
 
 __all__ = ["ratios"]
@@ -28,12 +28,12 @@ def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
         kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", oversized="reject"))
 
     def levered(text: str) -> None:
-        pulled = pull(text, jobs, cluster, model)
+        pulled = resolve_controls(text, jobs, cluster, model)
         log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", oversized="reject", levers=pulled.levers)
         kw.metrics(log)
-        account(log, cluster, model, tables=pulled.tables).metrics()
+        account_energy(log, cluster, model, tables=pulled.tables).metrics()
 
-    return [by_turns(plain, partial(levered, text), quick=quick) for text in LEVERS.values()]
+    return [interleaved_ratio(plain, partial(levered, text), quick=quick) for text in LEVERS.values()]
 
 
 def main(log: str, speed: str) -> None:

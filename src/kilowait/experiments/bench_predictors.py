@@ -8,11 +8,11 @@ from time import perf_counter
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.experiments.bench import Measure
+from kilowait.experiments.bench import BenchResult
 from kilowait.experiments.evaluate_predictors import world_of
 from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import case_of
-from kilowait.predict.models import Model
+from kilowait.predict.models import PredictionModel
 from kilowait.synth import lublin
 
 __all__ = ["ROW_MS", "predictor_speeds"]
@@ -25,21 +25,21 @@ SEED = 7
 
 def predictor_speeds(
     jobs: int = 12_000, *, rows: int = 500, models: tuple[str, ...] = ("forest", "boosting:median")
-) -> Iterator[Measure]:
+) -> Iterator[BenchResult]:
     """Every measure, as soon as it is made, on a made workload of so many jobs."""
     made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
     made, world, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()
     case = case_of(made, world, NODES)
-    yield Measure(f"features of {jobs:,} jobs", perf_counter() - began, "s")
+    yield BenchResult(f"features of {jobs:,} jobs", perf_counter() - began, "s")
     for name in models:
         began = perf_counter()
-        predictor = fit(case, Model.of(name), nodes=NODES, data="lublin")
-        yield Measure(f"{name}, fitted and calibrated", perf_counter() - began, "s")
+        predictor = fit(case, PredictionModel.of(name), nodes=NODES, data="lublin")
+        yield BenchResult(f"{name}, fitted and calibrated", perf_counter() - began, "s")
         values, anchor, most = predictor.rows(case), case.features.anchor, case.target.most
         began = perf_counter()
         predictor.of_rows(values, anchor, most)
-        yield Measure(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
+        yield BenchResult(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
         took = []
         for row in range(rows):
             one = slice(row, row + 1)
@@ -47,6 +47,6 @@ def predictor_speeds(
             predictor.of_rows(values[one], anchor[one], most[one])
             took.append(perf_counter() - began)
         words = f"99 % within {1e3 * float(np.quantile(took, 0.99)):.2f} ms"
-        yield Measure(
+        yield BenchResult(
             f"{name}, one job: value and 3 bounds", 1e3 * float(np.median(took)), "ms", ROW_MS, True, words
         )

@@ -24,15 +24,15 @@ import numpy as np
 
 import kilowait
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import Contender, Contest
-from kilowait.evaluation.storage import Comparison, load_comparison
+from kilowait.evaluation.comparison import PolicyConfig, Comparison
+from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
-from kilowait.experiments.run_matrix import Case, Cell
+from kilowait.experiments.run_matrix import ComparisonCase, Cell
 from kilowait.experiments.scenario import AGENT, PREFER, agent_and_preference
-from kilowait.jobs import SegmentLog
-from kilowait.jobs.execution_log import NodeStates, Pieces
+from kilowait.jobs import ExecutionLog
+from kilowait.jobs.execution_log import NodeStates, Allocations
 
-__all__ = ["Store"]
+__all__ = ["FolderCellCache"]
 
 _COLUMNS = (
     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s",
@@ -42,20 +42,20 @@ _STATES = ("time_s", "group", "falling", "asleep", "waking")
 _PIECES = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group")
 
 
-class Store:
+class FolderCellCache:
     """Finished cells, by content: in a folder beside the one the comparison is to be written to, and in that itself.
 
     The folder beside it is there only while a comparison is not finished.
     """
 
-    def __init__(self, out: Path, cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
+    def __init__(self, out: Path, cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> None:
         self.folder = out.with_name(f"{out.name}.cells")
         self.found = 0
         """Cells that did not have to be run."""
         self._cases, self._contenders = cases, contenders
         self._digests = [case.digest for case in cases]
         self._policies = [_policy_digest(contender.policy) for contender in contenders]
-        self._earlier: dict[str, tuple[Contest, int, int]] = {}
+        self._earlier: dict[str, tuple[Comparison, int, int]] = {}
         if (out / "manifest.json").exists():
             self._earlier = _cells_of(load_comparison(out))
 
@@ -71,7 +71,7 @@ class Store:
             what += [who.levers, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
-    def load(self, cell: Cell) -> SegmentLog | None:
+    def load(self, cell: Cell) -> ExecutionLog | None:
         """The log of a cell that was finished before; None where there is none that can be read."""
         key = self.key(cell)
         jobs = self._cases[cell[0]].windows[cell[2]].jobs
@@ -84,11 +84,11 @@ class Store:
                 columns = {name: held[name] for name in _COLUMNS}
                 note = json.loads(str(held["note"]))
                 states = NodeStates(*(held[f"states_{name}"] for name in _STATES)) if note["states"] else None
-                pieces = Pieces(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
+                pieces = Allocations(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self.found += 1
-        return SegmentLog(
+        return ExecutionLog(
             jobs_table=jobs,
             groups=tuple(note["groups"]),
             run=note["run"],
@@ -97,7 +97,7 @@ class Store:
             **columns,
         )
 
-    def save(self, cell: Cell, log: SegmentLog) -> None:
+    def save(self, cell: Cell, log: ExecutionLog) -> None:
         """Keep a finished cell; it is there whole or not at all."""
         path = self.folder / f"{self.key(cell)}.npz"
         part = path.with_suffix(f".{os.getpid()}.part")
@@ -147,7 +147,7 @@ def _undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _cells_of(earlier: Comparison) -> dict[str, tuple[Contest, int, int]]:
+def _cells_of(earlier: ComparisonFolder) -> dict[str, tuple[Comparison, int, int]]:
     places = [
         (contest, contender, window)
         for contest in earlier.contests

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.toml import described
-from kilowait.engine.interface import Rule
+from kilowait.cluster.toml import to_dict
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.evaluation.comparison import (
-    Contender,
-    Contest,
+    PolicyConfig,
+    Comparison,
     Windows,
-    whole,
+    single_window,
 )
 from kilowait.experiments.gpu_settings import usual_backfill
 from kilowait.experiments.run_matrix import run_cell
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import resolve
-from kilowait.policies.registry import Decider, Player
-from kilowait.policies.round_based import StepDecider
+from kilowait.policies.registry import HasRule, RunPolicy
+from kilowait.policies.round_based import StepPolicy
 
 __all__ = ["compare"]
 
@@ -28,14 +28,14 @@ __all__ = ["compare"]
 def compare(
     jobs: JobTable | Windows,
     cluster: Cluster,
-    policies: Sequence[str | Rule | Decider | Player] | Mapping[str, str | Rule | Decider | Player],
+    policies: Sequence[str | PriorityPolicy | HasRule | RunPolicy] | Mapping[str, str | PriorityPolicy | HasRule | RunPolicy],
     *,
     backfill: str | int | None = None,
     clairvoyant: bool = False,
     trace: str = "jobs",
     progress: Callable[[str], None] | None = None,
     **rules: Any,
-) -> Contest:
+) -> Comparison:
     """Run several policies on the same jobs, or on the same windows of a log (`kilowait.cut_windows`).
 
     The contest that comes back has the metrics of every contender in every window (`table`, `values`), says who is
@@ -58,43 +58,43 @@ def compare(
     (('fcfs', 'sjf'), (2, 4))
     """
     if backfill is None:
-        backfill = usual_backfill(cluster.placed)
-    cut = jobs if isinstance(jobs, Windows) else whole(jobs)
+        backfill = usual_backfill(cluster.node_level)
+    cut = jobs if isinstance(jobs, Windows) else single_window(jobs)
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
     who = [
-        (Contender(name, backfill, "rule" if isinstance(policy, str | Rule) else "agent"), _rule(policy))
+        (PolicyConfig(name, backfill, "rule" if isinstance(policy, str | PriorityPolicy) else "agent"), _rule(policy))
         for name, policy in named.items()
     ]
     if clairvoyant:
         who += [
-            (Contender(c.policy, c.backfill, "clairvoyant"), rule)
+            (PolicyConfig(c.policy, c.backfill, "clairvoyant"), rule)
             for c, rule in who
-            if c.kind == "rule" and not (isinstance(rule, Rule) and rule.predicts)
+            if c.kind == "rule" and not (isinstance(rule, PriorityPolicy) and rule.predicts)
         ]
-    logs: list[list[SegmentLog]] = []
+    logs: list[list[ExecutionLog]] = []
     for contender, rule in who:
         if progress is not None:
             progress(contender.label)
         logs.append([run_cell(window.jobs, cluster, contender, rule, rules) for window in cut])
-    return Contest(
+    return Comparison(
         trace=trace,
         nodes=cluster.nodes,
         windows=cut,
         contenders=tuple(contender for contender, _ in who),
         logs=lambda contender, window: logs[contender][window],
-        cluster=described(cluster),
+        cluster=to_dict(cluster),
     )
 
 
-def _name(policy: str | Rule | Decider | Player) -> str:
-    if isinstance(policy, str | Player):
+def _name(policy: str | PriorityPolicy | HasRule | RunPolicy) -> str:
+    if isinstance(policy, str | RunPolicy):
         return policy if isinstance(policy, str) else policy.name
     return resolve(policy).name
 
 
-def _rule(policy: str | Rule | Decider | Player) -> Rule | StepDecider | Player:
-    if isinstance(policy, Player):
+def _rule(policy: str | PriorityPolicy | HasRule | RunPolicy) -> PriorityPolicy | StepPolicy | RunPolicy:
+    if isinstance(policy, RunPolicy):
         return policy
     return resolve_policy(policy) if isinstance(policy, str) else resolve(policy)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.toml import described
+from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import JUDGED, Contender, Contest
+from kilowait.evaluation.comparison import METRIC_DIRECTION, PolicyConfig, Comparison
 from kilowait.evaluation.storage import save_comparison
-from kilowait.experiments.cell_cache import Store
+from kilowait.experiments.cell_cache import FolderCellCache
 from kilowait.experiments.energy_results import energy_record, lever_sets
 from kilowait.experiments.gpu_power_cap import check_levers_on
 from kilowait.experiments.gpu_results import gpu_table
@@ -22,19 +22,19 @@ from kilowait.experiments.gpu_settings import check_placement_on
 from kilowait.experiments.inputs import Workload
 from kilowait.experiments.policy_configs import contenders_of, policy_and_placement
 from kilowait.experiments.power import DRAWN, check_judged, meter_for
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.run_matrix import (
-    Case,
+    ComparisonCase,
     Cell,
     all_cells,
     run_cells,
     workers_for,
 )
-from kilowait.experiments.scenario import Scenario, check_power, prepared
-from kilowait.experiments.window_options import Protocol
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.scenario import Scenario, check_power, prepare_scenario
+from kilowait.experiments.window_options import WindowOptions
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["Plan", "Prepared", "gpu_means", "prepare", "prepare_levers", "run", "save", "usual_metric"]
+__all__ = ["ComparisonPlan", "PreparedComparison", "gpu_means", "prepare", "prepare_levers", "run", "save", "usual_metric"]
 
 
 def usual_metric(placed: bool) -> str:
@@ -43,17 +43,17 @@ def usual_metric(placed: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """What is to be compared, on what, and by what."""
 
     scenarios: tuple[Scenario, ...]
-    contenders: tuple[Contender, ...]
-    protocol: Protocol = field(default_factory=Protocol)
+    contenders: tuple[PolicyConfig, ...]
+    protocol: WindowOptions = field(default_factory=WindowOptions)
     metric: str = "mean_bsld"
 
     def __post_init__(self) -> None:
-        if self.metric not in JUDGED:
-            raise UnknownNameError("metric to judge by", self.metric, JUDGED)
+        if self.metric not in METRIC_DIRECTION:
+            raise UnknownNameError("metric to judge by", self.metric, METRIC_DIRECTION)
         for scenario in self.scenarios:
             for contender in self.contenders:
                 check_power(contender.levers, scenario.power)
@@ -71,15 +71,15 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedComparison:
     """Logs read and cut, machines made: ready to run."""
 
-    plan: Plan
-    cases: tuple[Case, ...]
+    plan: ComparisonPlan
+    cases: tuple[ComparisonCase, ...]
     workloads: tuple[Workload, ...]
     notes: tuple[tuple[str, ...], ...]
     """For each case: what had to be guessed, for people."""
-    contenders: tuple[Contender, ...]
+    contenders: tuple[PolicyConfig, ...]
     """Those of the plan; without the clairvoyant where all estimates are the run times anyway."""
 
     @property
@@ -87,20 +87,20 @@ class Prepared:
         """How many runs it takes."""
         return len(self.contenders) * sum(len(case.windows) for case in self.cases)
 
-    def store(self, out: Path) -> Store:
+    def store(self, out: Path) -> FolderCellCache:
         """Where finished cells of a comparison that goes to `out` are kept."""
-        return Store(out, self.cases, self.contenders)
+        return FolderCellCache(out, self.cases, self.contenders)
 
 
-def prepare(plan: Plan, progress: Callable[[Any], None] | None = None) -> Prepared:
+def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None) -> PreparedComparison:
     """Read every log and cut its windows; `progress` hears of every fit of a predictor."""
-    made = [prepared(scenario, progress) for scenario in plan.scenarios]
+    made = [prepare_scenario(scenario, progress) for scenario in plan.scenarios]
     for _, cluster, _ in made:
         for who in plan.contenders:
             check_levers_on(who.levers, cluster)
             check_placement_on(policy_and_placement(who.policy)[1], cluster)
     cases = tuple(
-        Case(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
+        ComparisonCase(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
     workloads = tuple(
@@ -108,12 +108,12 @@ def prepare(plan: Plan, progress: Callable[[Any], None] | None = None) -> Prepar
         for (workload, _, _), case in zip(made, cases, strict=True)
     )
     exact = all(_foreseen(workload.jobs) for workload in workloads)
-    placed = all(cluster.placed for _, cluster, _ in made)
+    placed = all(cluster.node_level for _, cluster, _ in made)
     contenders = tuple(
         replace(who, placed=placed) for who in plan.contenders if not (exact and who.kind == "clairvoyant")
     )
-    notes = tuple((*said, *own.hindsight) for (_, _, said), own in zip(made, workloads, strict=True))
-    return Prepared(plan, cases, workloads, notes, contenders)
+    notes = tuple((*said, *own.leakage_notes) for (_, _, said), own in zip(made, workloads, strict=True))
+    return PreparedComparison(plan, cases, workloads, notes, contenders)
 
 
 def _foreseen(jobs: JobTable) -> bool:
@@ -123,31 +123,31 @@ def _foreseen(jobs: JobTable) -> bool:
 
 def prepare_levers(
     scenario: Scenario, policy: str, backfill: str, levers: str | Sequence[str] | None = None
-) -> Prepared:
+) -> PreparedComparison:
     """One rule with several sets of levers over a whole log; by default none, each alone and all."""
     contenders_of(policy, backfill, levers or "none")  # names are looked at before a long read
-    found = prepare(Plan((scenario,), contenders_of(policy, backfill, clairvoyant=False)))
+    found = prepare(ComparisonPlan((scenario,), contenders_of(policy, backfill, clairvoyant=False)))
     meter = found.cases[0].meter
     if meter is None:
         raise InputError("levers are compared by a power model; name one with --power")
     asked = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
     for who in asked:
         check_levers_on(who.levers, meter.cluster)
-    placed = tuple(replace(who, placed=meter.cluster.placed) for who in asked)
+    placed = tuple(replace(who, placed=meter.cluster.node_level) for who in asked)
     return replace(found, plan=replace(found.plan, contenders=asked), contenders=placed)
 
 
-def _meter(scenario: Scenario, workload: Workload, cluster: Cluster) -> Meter | None:
+def _meter(scenario: Scenario, workload: Workload, cluster: Cluster) -> PowerContext | None:
     return None if scenario.power is None else meter_for(scenario.power, workload.jobs, cluster)
 
 
 def run(
-    ready: Prepared,
+    ready: PreparedComparison,
     *,
     workers: int | None = None,
-    store: Store | None = None,
+    store: FolderCellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
-) -> list[Contest]:
+) -> list[Comparison]:
     """Run every contender in every window of every log; a contest for each log.
 
     >>> plan = Plan(
@@ -164,14 +164,14 @@ def run(
         raise InputError(f"{many} processes; there must be at least 1")
     logs = run_cells(ready.cases, ready.contenders, workers=many, store=store, progress=progress)
     return [
-        Contest(
+        Comparison(
             trace=case.scenario.trace,
             nodes=case.cluster.nodes,
             windows=case.windows,
             contenders=ready.contenders,
             logs=_Logs(logs, number),
             ledger=None if workload.ledger is None else workload.ledger.to_dict(),
-            cluster=described(case.cluster),
+            cluster=to_dict(case.cluster),
             notes=notes,
             energy=None
             if case.meter is None
@@ -189,7 +189,7 @@ def run(
     ]
 
 
-def gpu_means(ready: Prepared, contests: Sequence[Contest]) -> list[dict[str, dict[str, float]]]:
+def gpu_means(ready: PreparedComparison, contests: Sequence[Comparison]) -> list[dict[str, dict[str, float]]]:
     """Of each contest of placed nodes: by contender the GPU metrics of its windows, on average."""
     return [
         gpu_table(contest, case.cluster, case.scenario.placed.speeds, case.meter)
@@ -201,19 +201,19 @@ def gpu_means(ready: Prepared, contests: Sequence[Contest]) -> list[dict[str, di
 class _Logs:
     """The logs of one case."""
 
-    logs: Mapping[Cell, SegmentLog]
+    logs: Mapping[Cell, ExecutionLog]
     case: int
 
-    def __call__(self, contender: int, window: int) -> SegmentLog:
+    def __call__(self, contender: int, window: int) -> ExecutionLog:
         return self.logs[self.case, contender, window]
 
 
 def save(
     out: Path,
-    ready: Prepared,
-    contests: Sequence[Contest],
+    ready: PreparedComparison,
+    contests: Sequence[Comparison],
     results: Mapping[str, Any],
-    store: Store,
+    store: FolderCellCache,
     *,
     command: Sequence[str],
     date: str,

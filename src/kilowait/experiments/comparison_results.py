@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kilowait.engine.job_times import times_of
+from kilowait.engine.job_times import resolve_job_times
 from kilowait.errors import InputError
 from kilowait.evaluation.bounds import lower_bounds
-from kilowait.evaluation.comparison import Contest, EnergyRecord
+from kilowait.evaluation.comparison import Comparison, EnergyResults
 
 __all__ = ["results_of"]
 
@@ -20,7 +20,7 @@ SAVED = ("energy_kwh", "facility_kwh", "co2_kg", "cost", "peak_kw")
 """Metrics of which it is said what share is saved against the first contender."""
 
 
-def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
+def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = True) -> dict[str, Any]:
     """What came out, as plain data: means with intervals, pairs with verdicts, sentences, limits."""
     judged = {name: contest.judge(name, seed=seed) for name in dict.fromkeys((metric, *INTERVALS))}
     main = judged[metric]
@@ -67,7 +67,7 @@ def results_of(contest: Contest, metric: str, *, seed: int, bounds: bool = True)
     }
 
 
-def _is_placed(contest: Contest) -> bool:
+def _is_placed(contest: Comparison) -> bool:
     return any(group.get("placed", False) for group in contest.cluster.get("group", ()))
 
 
@@ -80,7 +80,7 @@ def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, 
     }
 
 
-def _energy(contest: Contest, drew: EnergyRecord) -> dict[str, Any]:
+def _energy(contest: Comparison, drew: EnergyResults) -> dict[str, Any]:
     return {
         "kwh_by_state": dict(zip(contest.labels, map(dict, drew.states), strict=True)),
         "signals": {signal.name: {"unit": signal.unit, "words": signal.words} for signal in drew.signals},
@@ -88,7 +88,7 @@ def _energy(contest: Contest, drew: EnergyRecord) -> dict[str, Any]:
     }
 
 
-def _ours(contest: Contest) -> str | None:
+def _ours(contest: Comparison) -> str | None:
     """The agent, where there is one: what people ask is how it fares against the rules."""
     agents = [contender.label for contender in contest.contenders if contender.kind == "agent"]
     return agents[0] if len(agents) == 1 else None
@@ -105,7 +105,7 @@ def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float |
     return found
 
 
-def _bounds(contest: Contest) -> dict[str, float]:
+def _bounds(contest: Comparison) -> dict[str, float]:
     """Below which no schedule of these windows can come, on average; nothing where that is not known."""
     groups = contest.cluster.get("group", ())
     if any(group.get("shared", False) or group.get("placed", False) for group in groups):
@@ -115,7 +115,7 @@ def _bounds(contest: Contest) -> dict[str, float]:
     for window in contest.windows:
         jobs = window.jobs[window.warmup :]
         if kill:
-            jobs = jobs.with_columns(runtime_s=times_of(jobs, "kill").run_s)
+            jobs = jobs.with_columns(runtime_s=resolve_job_times(jobs, "kill").run_s)
         try:
             found.append(asdict(lower_bounds(jobs, contest.nodes)))
         except InputError:  # jobs that may be withdrawn, or are larger than the machine

@@ -9,14 +9,14 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["Best"]
+__all__ = ["BestModel"]
 
 
 class _TimeUp(Exception):
     """The training has lasted as long as it may."""
 
 
-class Best:
+class BestModel:
     """The network that validated best so far, and how the training went until then."""
 
     def __init__(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kilowait.energy.accounting import Accounts
+from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls.parse import ALL_HOLD, ALL_SLOWDOWN
 from kilowait.evaluation.comparison import (
-    Contender,
-    Curve,
-    EnergyRecord,
-    Signal,
+    PolicyConfig,
+    PowerCurve,
+    EnergyResults,
+    SignalCurve,
     Windows,
 )
 from kilowait.experiments.gpu_power_cap import CAPS, cap_of, caps_asked
 from kilowait.experiments.gpu_settings import speeds_for
-from kilowait.experiments.power_context import Meter
-from kilowait.jobs import SegmentLog
+from kilowait.experiments.power_context import PowerContext
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["accounts_as_data", "energy_record", "lever_sets"]
 
@@ -26,12 +26,12 @@ BINS = 480
 
 
 def energy_record(
-    meter: Meter,
+    meter: PowerContext,
     windows: Windows,
-    contenders: Sequence[Contender],
-    logs: Callable[[int, int], SegmentLog],
+    contenders: Sequence[PolicyConfig],
+    logs: Callable[[int, int], ExecutionLog],
     speeds: str = "auto",
-) -> EnergyRecord:
+) -> EnergyResults:
     """What every contender drew in every window.
 
     In each window all are accounted over the same time, from the first counted submission to the last end of any of
@@ -40,15 +40,15 @@ def energy_record(
     """
     metrics: list[list[dict[str, float]]] = [[] for _ in contenders]
     states: list[list[dict[str, float]]] = [[] for _ in contenders]
-    curves: list[Curve] = []
-    signals: tuple[Signal, ...] = ()
+    curves: list[PowerCurve] = []
+    signals: tuple[SignalCurve, ...] = ()
     notes: list[str] = []
     caps = {cap_of(contender.levers) for contender in contenders}
     for number, window in enumerate(windows):
         ran = [logs(contender, number) for contender in range(len(contenders))]
         first = float(window.jobs["submit_s"][window.warmup])
         counted = window.jobs[window.warmup :]
-        fast = speeds_for(speeds, counted, meter.cluster) if meter.cluster.placed else None
+        fast = speeds_for(speeds, counted, meter.cluster) if meter.cluster.node_level else None
         least = meter.least_kwh(counted, fast, caps)
         last = max((float(log.end_s.max()) for log in ran if len(log)), default=first)
         for contender, log in enumerate(ran):
@@ -58,9 +58,9 @@ def energy_record(
             notes += spent.notes
             if number == 0:
                 bins = spent.power(BINS)
-                curves.append(Curve(_tuple(bins.edge_s), _tuple(bins.it_w), _tuple(bins.facility_w)))
+                curves.append(PowerCurve(_tuple(bins.edge_s), _tuple(bins.it_w), _tuple(bins.facility_w)))
                 signals = signals or _signals(spent)
-    return EnergyRecord(
+    return EnergyResults(
         metrics=tuple(tuple(row) for row in metrics),
         states=tuple(_summed(row) for row in states),
         curves=tuple(curves),
@@ -69,9 +69,9 @@ def energy_record(
     )
 
 
-def lever_sets(meter: Meter) -> list[str]:
+def lever_sets(meter: PowerContext) -> list[str]:
     """Always on, each lever alone that this machine and these signals have, and all of them; on placed nodes caps."""
-    if meter.cluster.placed:
+    if meter.cluster.node_level:
         return ["none", *caps_asked(",".join(map(str, CAPS)))]
     sets = ["none"]
     if any(group.sleep is not None for group in meter.model.groups):
@@ -86,7 +86,7 @@ def lever_sets(meter: Meter) -> list[str]:
     return sets
 
 
-def accounts_as_data(spent: Accounts, levers: str) -> dict[str, Any]:
+def accounts_as_data(spent: EnergyAccounts, levers: str) -> dict[str, Any]:
     """What a run drew, as plain data: for JSON and for the run folder; `levers` in words."""
     return {
         "levers": levers,
@@ -100,7 +100,7 @@ def accounts_as_data(spent: Accounts, levers: str) -> dict[str, Any]:
     }
 
 
-def _signals(accounts: Accounts) -> tuple[Signal, ...]:
+def _signals(accounts: EnergyAccounts) -> tuple[SignalCurve, ...]:
     """Means over the bins of the curves."""
     bins = accounts.power(BINS)
     found = []
@@ -109,7 +109,7 @@ def _signals(accounts: Accounts) -> tuple[Signal, ...]:
         ("price", accounts.price, bins.price_per_mwh),
     ):
         if series is not None and mean is not None:
-            found.append(Signal(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean)))
+            found.append(SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean)))
     return tuple(found)
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.training_data import Laid, Mixture
+from kilowait.agents.training_data import TrainingTable, SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.experiments.train_power import Powering, power_of
+from kilowait.experiments.train_power import PowerTraining, power_of
 from kilowait.jobs import JobTable
 
 if TYPE_CHECKING:
-    from kilowait.experiments.train_rl import Learning
+    from kilowait.experiments.train_rl import RLTraining
 
-__all__ = ["Eased", "SyntheticFirst", "World", "world_for"]
+__all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "world_for"]
 
 GPU_PLACING: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
 GPU_ASKING: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
@@ -27,7 +27,7 @@ GPU_ASKING: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
 type that is free, and moves to a faster one when it can, as it does under the best rules."""
 
 
-class World(NamedTuple):
+class EnvFactory(NamedTuple):
     """Where a network is trained: how environments are made, and what plays with it afterwards."""
 
     name: str
@@ -39,14 +39,14 @@ class World(NamedTuple):
     """What else it is, and belongs into the file of the agent."""
 
 
-def world_for(cluster: Cluster, how: Learning, power: Powering | None = None) -> World:
+def world_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
     """Where networks for this machine are trained and tried."""
     if power is not None:
         return _energy_world(cluster, how, power)
-    return _gpu_world(cluster, how) if cluster.placed else _batch_world(cluster, how)
+    return _gpu_world(cluster, how) if cluster.node_level else _batch_world(cluster, how)
 
 
-def _asked(how: Learning) -> dict[str, Any]:
+def _asked(how: RLTraining) -> dict[str, Any]:
     """How networks are asked where nodes are alike."""
     return {
         "slots": how.slots,
@@ -58,16 +58,16 @@ def _asked(how: Learning) -> dict[str, Any]:
     }
 
 
-def _bound_s(how: Learning) -> float:
+def _bound_s(how: RLTraining) -> float:
     return math.inf if how.max_wait_s is None else how.max_wait_s
 
 
-def _batch_world(cluster: Cluster, how: Learning) -> World:
-    from kilowait.agents.network_policies.batch import NetworkAgent, asked_as
-    from kilowait.envs.batched_sim import Asking
+def _batch_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
+    from kilowait.agents.network_policies.batch import NetworkAgent, settings_to_dict
+    from kilowait.envs.batched_sim import DecisionSettings
     from kilowait.envs.vector_env import BatchVectorEnv
 
-    asking = Asking(**_asked(how))
+    asking = DecisionSettings(**_asked(how))
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return BatchVectorEnv(
@@ -75,13 +75,13 @@ def _batch_world(cluster: Cluster, how: Learning) -> World:
             autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
-    return World("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), asked_as(asking))
+    return EnvFactory("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), settings_to_dict(asking))
 
 
-def _gpu_world(cluster: Cluster, how: Learning) -> World:
+def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asked_as
-    from kilowait.engine.gpu.settings import Placing
-    from kilowait.envs.gpu.batched_sim import GpuAsking
+    from kilowait.engine.gpu.settings import GpuSettings
+    from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.experiments.gpu_settings import run_speeds
 
@@ -89,8 +89,8 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
         raise InputError(
             f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
         )
-    asking = GpuAsking(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
-    placing = Placing(blocking=False, **GPU_PLACING)
+    asking = GpuDecisionSettings(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
+    placing = GpuSettings(head_of_line_blocking=False, **GPU_PLACING)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return GpuVectorEnv(
@@ -99,18 +99,18 @@ def _gpu_world(cluster: Cluster, how: Learning) -> World:
             threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
-    return World(
+    return EnvFactory(
         "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, asking),
         gpu_asked_as(asking), {"placing": GPU_PLACING},
     )  # fmt: skip
 
 
-def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
+def _energy_world(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
     from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asked_as
-    from kilowait.envs.power.batched_sim import EnergyAsking
+    from kilowait.envs.power.batched_sim import EnergyDecisionSettings
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
-    asking = EnergyAsking(**_asked(how))
+    asking = EnergyDecisionSettings(**_asked(how))
     drawn = power_of(power.meter, power.levers)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
@@ -123,10 +123,10 @@ def _energy_world(cluster: Cluster, how: Learning, power: Powering) -> World:
     def agent(network: Any) -> Any:
         return EnergyNetworkAgent(network, asking, power.levers)
 
-    return World("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
+    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
 
 
-class Eased:
+class LoadCurriculum:
     """A vector env whose arrivals come faster, or slower, at first; its count of steps is kept with it."""
 
     def __init__(self, vec: Any, ease: float, steps: int) -> None:
@@ -161,10 +161,10 @@ class Eased:
         return self._vec.restore({name: array for name, array in kept.items() if name != "eased"})
 
 
-class SyntheticFirst:
+class SyntheticCurriculum:
     """A vector env that plays generated jobs at first; its count of steps is kept with it."""
 
-    def __init__(self, vec: Any, laid: Laid, mixture: Mixture, steps: int) -> None:
+    def __init__(self, vec: Any, laid: TrainingTable, mixture: SyntheticMix, steps: int) -> None:
         self._vec, self._laid, self._mixture, self._steps = vec, laid, mixture, max(1, steps)
         self._done = 0
         self._share = math.nan

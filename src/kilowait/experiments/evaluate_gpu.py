@@ -10,8 +10,8 @@ import numpy as np
 import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
-from kilowait.experiments.gpu_settings import PlacedSettings, arguments
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.gpu_settings import GpuOptions, arguments
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.rng import stream
 
 __all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
@@ -31,13 +31,13 @@ _FIXED: dict[str, Any] = {"walltime": "extend", "oversized": "reject", "dependen
 
 def played(
     policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
-) -> tuple[SegmentLog, dict[str, float]]:
+) -> tuple[ExecutionLog, dict[str, float]]:
     """The run of a policy, all jobs to their end, and its `gpu_metrics`; `way`: fields of `PlacedSettings`.
 
     Utilization is over the time in which jobs arrive, which is the same for everybody.
     """
     told = arguments(
-        {**_FIXED, "placement": placement, "placed": PlacedSettings(**way)}, jobs, cluster, policy, "skip"
+        {**_FIXED, "placement": placement, "placed": GpuOptions(**way)}, jobs, cluster, policy, "skip"
     )
     log = kw.simulate(jobs, cluster, policy, "skip", **told)
     first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())

@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting import Accounts
+from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.power import PowerModel
-from kilowait.experiments.power_context import Meter
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.power_context import PowerContext
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
 __all__ = [
-    "FIGURES", "RIVALS", "Beyond", "Rows", "beyond", "figures_of", "front", "hand_written", "judged_on_energy",
+    "FIGURES", "RIVALS", "ParetoMargin", "Rows", "beyond", "figures_of", "front", "hand_tuned_baselines", "judged_on_energy",
     "lever_grid", "run_on", "tuned",
 ]  # fmt: skip
 
@@ -45,7 +45,7 @@ LEAST_RUN_S = 10.0
 DRAWS = 2000
 
 
-def figures_of(log: SegmentLog, spent: Accounts) -> dict[str, float]:
+def figures_of(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
     """`FIGURES` of one run of all its jobs."""
     records, jobs = log.jobs(), log.jobs_table
     ran = ~np.isnan(records["start_s"])
@@ -63,7 +63,7 @@ def figures_of(log: SegmentLog, spent: Accounts) -> dict[str, float]:
 
 
 def run_on(
-    jobs: JobTable, cluster: Cluster, meter: Meter, policy: Any, backfill: str | int, levers: str
+    jobs: JobTable, cluster: Cluster, meter: PowerContext, policy: Any, backfill: str | int, levers: str
 ) -> dict[str, float]:
     """`FIGURES` of a window under a rule with these levers, or under an agent that pulls them."""
     pulled = meter.pull(levers, jobs)
@@ -95,10 +95,10 @@ def lever_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[s
     return [each or "none" for each in sets]
 
 
-def hand_written(
+def hand_tuned_baselines(
     windows: Sequence[JobTable],
     cluster: Cluster,
-    meter: Meter,
+    meter: PowerContext,
     rules: Iterable[str],
     levers: Iterable[str],
     *,
@@ -146,7 +146,7 @@ def tuned(points: Mapping[str, Rows], allowed: float, spent: str = "energy") -> 
     return min(within, key=lambda name: points[name][spent].mean())
 
 
-class Beyond(NamedTuple):
+class ParetoMargin(NamedTuple):
     """How a point lies to the front of others, each with a 95 % interval over windows."""
 
     spent: list[float]
@@ -159,7 +159,7 @@ class Beyond(NamedTuple):
 
 def beyond(
     point: Rows, others: Mapping[str, Rows], *, spent: str = "energy", waited: str = "slowdown", seed: int = 0
-) -> Beyond:
+) -> ParetoMargin:
     """Whether a point lies beyond the front of others, whose best is found anew in each draw of the windows.
 
     That favours the others: in every draw they are the best in hindsight. Where no other has as small a slowdown, the
@@ -187,7 +187,7 @@ def beyond(
     value = ratios(np.arange(count))
     again = [ratios(rows) for rows in drawn]
     low, high = np.percentile([row[:2] for row in again], [2.5, 97.5], axis=0)
-    return Beyond(
+    return ParetoMargin(
         [value[0], float(low[0]), float(high[0])],
         [value[1], float(low[1]), float(high[1])],
         float(np.mean([row[2] for row in again])),
@@ -198,7 +198,7 @@ def judged_on_energy(
     agent: Any,
     windows: Sequence[JobTable],
     cluster: Cluster,
-    meter: Meter,
+    meter: PowerContext,
     *,
     levers: str,
     backfill: str | int = "easy",
@@ -212,7 +212,7 @@ def judged_on_energy(
     `agent` is bound to its power already (`energy_learning.bound`). Without `sets` the usual ones are tried.
     """
     texts = list(dict.fromkeys(sets or _usual_sets(meter)))
-    points = hand_written(windows, cluster, meter, rules, texts, backfill=backfill)
+    points = hand_tuned_baselines(windows, cluster, meter, rules, texts, backfill=backfill)
     own = gathered([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
     lies = beyond(own, points, spent=spent, seed=seed)
     return {
@@ -232,7 +232,7 @@ def judged_on_energy(
     }
 
 
-def _usual_sets(meter: Meter) -> list[str]:
+def _usual_sets(meter: PowerContext) -> list[str]:
     """No levers, and those that are usual on such a machine."""
     found = ["none"]
     sleeps = any(group.sleep is not None for group in meter.model.groups)

@@ -16,18 +16,18 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.bootstrap import Bootstrap, Interval
+from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, Interval
 from kilowait.experiments.gpu_settings import usual_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
-from kilowait.predict.dataset import Case
-from kilowait.predict.known_times import World, recorded, simulated
-from kilowait.predict.models import Model, Said, predictions
-from kilowait.predict.scores import MEASURES, Scores, by_class, held, losses, score
-from kilowait.predict.walk_forward import Online, Refit
+from kilowait.predict.dataset import Dataset
+from kilowait.predict.known_times import KnownTimes, from_log, from_run
+from kilowait.predict.models import PredictionModel, ModelPredictions, predictions
+from kilowait.predict.scores import MEASURES, PredictionScores, by_class, coverage, losses, score
+from kilowait.predict.walk_forward import RefitSchedule, Refit
 from kilowait.rng import stream
 
-__all__ = ["LEVELS", "WORLDS", "Foresight", "Row", "foresight", "world_of"]
+__all__ = ["LEVELS", "WORLDS", "PredictorComparison", "PredictorRow", "foresight", "world_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,23 +45,23 @@ WORLDS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PredictorRow:
     """One model."""
 
     model: str
-    scores: Scores
+    scores: PredictionScores
     intervals: Mapping[str, Interval]
     """95 %, by measure."""
     ratio: Mapping[str, tuple[float, Interval]]
     """Of accuracy and of log_rmse to the best simple model's by that measure; empty for simple ones."""
     seconds: float
     """It took to fit and ask; models that share their fits have the same."""
-    classes: Mapping[str, Mapping[str, Scores]]
+    classes: Mapping[str, Mapping[str, PredictionScores]]
     """By kind of class and class, where asked for."""
 
 
 @dataclass(frozen=True)
-class Foresight:
+class PredictorComparison:
     """All models on one log."""
 
     target: str
@@ -72,12 +72,12 @@ class Foresight:
     judged: int
     """The later jobs that count, of which the truth is known."""
     weeks: int
-    rows: tuple[Row, ...]
+    rows: tuple[PredictorRow, ...]
     held: Mapping[float, tuple[float, float]]
     """Share of judged jobs within the forest's quantile, by its level: as they ran, and where a job that went beyond
     what its user asked for counts as that, which no quantile exceeds; empty without a forest."""
 
-    def row(self, model: str) -> Row:
+    def row(self, model: str) -> PredictorRow:
         """Of a model by name."""
         return next(row for row in self.rows if row.model == model)
 
@@ -86,7 +86,7 @@ class Foresight:
         return asdict(self)
 
 
-def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, World, tuple[str, ...]]:
+def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
     """The jobs, when they started and ended, and notes for people.
 
     Args:
@@ -108,32 +108,32 @@ def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobT
             note = (
                 f"the log does not say how long {int(unknown.sum()):,} of {len(jobs):,} jobs waited: left out"
             )
-            return left, recorded(left), (note,)
-        return jobs, recorded(jobs), ()
+            return left, from_log(left), (note,)
+        return jobs, from_log(jobs), ()
     notes = ("waits are not known: starts and ends are those of a simulation",) if kind == "auto" else ()
     log = simulate(
         jobs,
         cluster,
         "fcfs",
-        usual_backfill(cluster.placed),
+        usual_backfill(cluster.node_level),
         dependencies=False,
         oversized="reject",
     )
-    return jobs, simulated(log), notes
+    return jobs, from_run(log), notes
 
 
 def foresight(
-    case: Case,
-    models: Sequence[Model],
+    case: Dataset,
+    models: Sequence[PredictionModel],
     *,
     part: float = 0.3,
     classes: Sequence[str] = (),
     seed: int = 0,
-    online: Online | None = None,
+    online: RefitSchedule | None = None,
     threads: int = 1,
-    progress: Callable[[Model, Refit], None] | None = None,
+    progress: Callable[[PredictionModel, Refit], None] | None = None,
     **settings: Any,
-) -> Foresight:
+) -> PredictorComparison:
     """Judge models on the last `part` of the jobs, each predicted from what was known at its submission.
 
     Args:
@@ -151,7 +151,7 @@ def foresight(
         raise InputError(
             f"models are judged on a part of {part:g} of the jobs; it must be above 0 and at most 1"
         )
-    how = online or Online()
+    how = online or RefitSchedule()
     first = len(case) - round(len(case) * part)
     truth = case.target.values
     rows = (np.arange(len(case)) >= first) & np.isfinite(truth)
@@ -169,7 +169,7 @@ def foresight(
         progress=progress,
         **settings,
     )
-    told: list[tuple[Said, float]] = []
+    told: list[tuple[ModelPredictions, float]] = []
     began = perf_counter()
     for said in asked:
         took = perf_counter() - began
@@ -181,7 +181,7 @@ def foresight(
     sums = {said.model.text: weeks.sums(losses(said.values[rows], truth[rows])) for said, _ in told}
     simple = [sums[said.model.text] for said, _ in told if said.model.family == "simple"]
     forest = next((said.foreseen for said, _ in told if said.foreseen is not None), None)
-    return Foresight(
+    return PredictorComparison(
         target=case.target.name,
         unit=case.target.unit,
         labels=case.target.labels,
@@ -190,7 +190,7 @@ def foresight(
         judged=int(rows.sum()),
         weeks=weeks.count,
         rows=tuple(
-            Row(
+            PredictorRow(
                 said.model.text,
                 score(said.values[rows], truth[rows]),
                 weeks.intervals(sums[said.model.text]),
@@ -204,9 +204,9 @@ def foresight(
     )
 
 
-def _held(bound: Floats, case: Case, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def _held(bound: Floats, case: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
     truth = case.target.values[rows]
-    return held(bound[rows], truth), held(bound[rows], np.minimum(truth, case.target.most[rows]))
+    return coverage(bound[rows], truth), coverage(bound[rows], np.minimum(truth, case.target.most[rows]))
 
 
 class _Weeks:
@@ -217,7 +217,7 @@ class _Weeks:
         _, self._week = np.unique(week, return_inverse=True)
         self._jobs = np.bincount(self._week).astype(np.float64)
         self.count = len(self._jobs)
-        self._drawn = Bootstrap(self.count, random=stream(seed, "experiments.evaluate_predictors"))
+        self._drawn = WindowBootstrap(self.count, random=stream(seed, "experiments.evaluate_predictors"))
 
     def sums(self, by_measure: Mapping[str, Floats]) -> dict[str, Floats]:
         """What each week adds to each measure."""

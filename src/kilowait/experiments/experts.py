@@ -15,7 +15,7 @@ from kilowait.errors import InputError
 from kilowait.policies import resolve
 
 if TYPE_CHECKING:
-    from kilowait.agents.rl.behavior_cloning import WarmStart
+    from kilowait.agents.rl.behavior_cloning import BehaviorCloning
 
 __all__ = ["lessons_by", "warm_start"]
 
@@ -24,13 +24,13 @@ class _Watched:
     """Copies of a batch system, and look-ahead over them; of width 1 that is its base rule."""
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
-        from kilowait.envs.expert import Teacher
+        from kilowait.envs.expert import LookAheadExpert
         from kilowait.envs.lookahead import WORD, LookAhead
 
         looking = text.partition(":")[0] == WORD
         lookahead = LookAhead.from_text(text) if looking else LookAhead(resolve(text), width=1)
         self.vec = vec
-        self._teacher = Teacher(lookahead, vec.board, vec.jobs, cluster)
+        self._teacher = LookAheadExpert(lookahead, vec.board, vec.jobs, cluster)
 
     def choose(self) -> npt.NDArray[np.int64]:
         """As the teacher would."""
@@ -44,7 +44,7 @@ class _Watched:
 
 def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
     """A teacher beside these copies: a rule's name, or look-ahead as the command line writes it."""
-    from kilowait.envs.gpu.expert import GpuTeacher
+    from kilowait.envs.gpu.expert import GpuRuleExpert
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.envs.vector_env import BatchVectorEnv
 
@@ -53,7 +53,7 @@ def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
             raise InputError(
                 f"the teacher is {text!r}, and look-ahead rehearses no placed nodes; take a rule such as srtf"
             )
-        return GpuTeacher(resolve(text), vec)
+        return GpuRuleExpert(resolve(text), vec)
     if type(vec) is not BatchVectorEnv:
         raise InputError(
             f"the teacher is {text!r}, and in {type(vec).__name__} nobody can teach yet; leave --teacher out"
@@ -71,15 +71,15 @@ def warm_start(
     folder: str | PathLike[str],
     resume: bool,
     progress: Callable[[Any], None] | None,
-) -> WarmStart:
+) -> BehaviorCloning:
     """A warm start of so many choices by a teacher, in new environments; `settings` are those of what follows."""
-    from kilowait.agents.rl.behavior_cloning import ImitationSettings, WarmStart
+    from kilowait.agents.rl.behavior_cloning import ImitationSettings, BehaviorCloning
 
     first = envs()
     lessons_by(text, first, cluster).close()  # a teacher that cannot teach is told before anything is begun
-    return WarmStart(
+    return BehaviorCloning(
         ImitationSettings(
-            text, steps, discount=settings.discount, normalise_rewards=settings.normalise_rewards
+            text, steps, gamma=settings.discount, normalize_rewards=settings.normalise_rewards
         ),
         lambda: lessons_by(text, envs(), cluster),
         Path(folder),

@@ -10,12 +10,12 @@ from typing import Any
 
 from kilowait.errors import KilowaitError
 from kilowait.evaluation.storage import save_folder
-from kilowait.evaluation.storage.folder import check_free
+from kilowait.evaluation.storage.folder import check_writable
 from kilowait.experiments.resume import jobs_digest, mark_begun
 from kilowait.jobs import JobTable
 from kilowait.synth import Generator, fit_generator
 from kilowait.synth.fidelity import column_distances
-from kilowait.synth.generator import Told
+from kilowait.synth.generator import SampleProgress
 
 __all__ = ["Checkpoint", "fit_folder"]
 
@@ -58,7 +58,7 @@ def fit_folder(
     settings: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
     force: bool = False,
-    told: Told | None = None,
+    told: SampleProgress | None = None,
     device: str = "cpu",
     state: Path | None = None,
     resume: bool = False,
@@ -79,7 +79,7 @@ def fit_folder(
         state: folder in which the training is kept while it goes on, and which is removed when it is done.
         resume: go on with what is kept there.
     """
-    check_free(out, force=force or resume)
+    check_writable(out, force=force or resume)
     keep = None
     if state is not None:
         world = {

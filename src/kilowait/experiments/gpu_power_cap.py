@@ -53,12 +53,12 @@ def check_levers(levers: str) -> None:
 def check_levers_on(levers: str, cluster: Cluster) -> None:
     """Raise unless this machine knows these levers."""
     capped = cap_of(levers) is not None
-    if capped and not cluster.placed:
+    if capped and not cluster.node_level:
         raise InputError(
             f"--gpu-cap is for clusters of placed nodes; {cluster.name!r} has none, and caps are levels there: take "
             "--levers levels=1.1, or a preset such as gpu-mixed"
         )
-    if cluster.placed and not capped and levers.strip() != "none":
+    if cluster.node_level and not capped and levers.strip() != "none":
         raise InputError(
             f"levers are {levers!r}; placed nodes have none: they neither sleep nor slow down; cap their GPUs with "
             "--gpu-cap 60%, or leave --levers out"

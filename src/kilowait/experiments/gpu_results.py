@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
-from kilowait.evaluation.comparison import Contest
+from kilowait.evaluation.comparison import Comparison
 from kilowait.experiments.gpu_settings import run_speeds, source_words
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 
 if TYPE_CHECKING:
-    from kilowait.experiments.scenario import Done
+    from kilowait.experiments.scenario import ScenarioResult
 
 __all__ = ["gpu_table", "placed_results"]
 
 
-def placed_results(done: Done) -> dict[str, Any]:
+def placed_results(done: ScenarioResult) -> dict[str, Any]:
     """The GPU metrics of a run, tables by type and by priority, and where speeds come from."""
     log, cluster = done.log, done.cluster
     return {
@@ -29,7 +29,7 @@ def placed_results(done: Done) -> dict[str, Any]:
 
 
 def gpu_table(
-    contest: Contest, cluster: Cluster, speeds: str, meter: Meter | None = None
+    contest: Comparison, cluster: Cluster, speeds: str, meter: PowerContext | None = None
 ) -> dict[str, dict[str, float]]:
     """By contender: the GPU metrics of its windows, each the mean over those that have it."""
     rows: dict[str, list[dict[str, float]]] = {label: [] for label in contest.labels}
@@ -39,7 +39,7 @@ def gpu_table(
         for who, label in enumerate(contest.labels):
             log, table = contest.logs(who, number), tables[contest.contenders[who].levers]
             rows[label].append(
-                gpu_metrics(log, cluster, table, counted=window.counted, horizon_s=window.horizon)
+                gpu_metrics(log, cluster, table, counted=window.evaluated, horizon_s=window.horizon)
             )
     return {
         label: {name: _mean([row[name] for row in found]) for name in found[0]}

@@ -18,31 +18,31 @@ from kilowait.cluster.gpu_speeds import (
     SOURCES,
     Speeds,
     Throughputs,
-    combine,
-    given,
+    first_known,
+    constant_speeds,
     gpu_types,
-    measured,
+    measured_speeds,
     read_throughputs,
     roofline,
 )
 from kilowait.cluster.gpus import gpu
-from kilowait.energy.power import PowerModel, Profile, energy_by_type
+from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
 from kilowait.engine.gpu.demand import types_of
-from kilowait.engine.gpu.settings import PLACEMENTS, Placing
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import cap_of
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
-from kilowait.policies.registry import Player
-from kilowait.policies.round_based import StepDecider
-from kilowait.policies.simulation import placing_of
+from kilowait.policies.registry import RunPolicy
+from kilowait.policies.round_based import StepPolicy
+from kilowait.policies.simulation import default_gpu_settings
 from kilowait.units import parse_span
 
 __all__ = [
     "BACKFILLS",
     "TYPES",
-    "PlacedSettings",
+    "GpuOptions",
     "arguments",
     "check_placement",
     "check_placement_on",
@@ -69,7 +69,7 @@ NEVER = "never"
 
 
 @dataclass(frozen=True)
-class PlacedSettings:
+class GpuOptions:
     """What a command line says of placed nodes; None: the policy's own way. Spans as people write them: 5m, 90s."""
 
     types: str | None = None
@@ -107,7 +107,7 @@ class PlacedSettings:
     @property
     def unusual(self) -> list[str]:
         """Names of what was asked for."""
-        usual = asdict(PlacedSettings())
+        usual = asdict(GpuOptions())
         return [name for name, value in asdict(self).items() if value != usual[name]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,11 +116,11 @@ class PlacedSettings:
 
     def placing(
         self,
-        policy: str | Rule | StepDecider | Player,
+        policy: str | PriorityPolicy | StepPolicy | RunPolicy,
         backfill: str | int,
         placement: str | None,
         **rules: Any,
-    ) -> Placing:
+    ) -> GpuSettings:
         """The policy's own settings with what was asked for.
 
         >>> PlacedSettings(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
@@ -141,16 +141,16 @@ class PlacedSettings:
             asked["migrate"] = self.migrate
         if self.types is not None:
             asked["types"] = "given" if self.types == "least-energy" else self.types
-        return placing_of(policy, backfill, **asked)
+        return default_gpu_settings(policy, backfill, **asked)
 
 
 def arguments(
     rules: Mapping[str, Any],
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | StepDecider | Player,
+    policy: str | PriorityPolicy | StepPolicy | RunPolicy,
     backfill: str | int,
-    meter: Meter | None = None,
+    meter: PowerContext | None = None,
     levers: str = "none",
 ) -> dict[str, Any]:
     """What `simulate` takes on this machine, of the rules a scenario has; `placed` among them holds `PlacedSettings`.
@@ -158,9 +158,9 @@ def arguments(
     Of the levers only a cap of the GPUs is looked at. What the machine does not know is an error.
     """
     plain = {name: value for name, value in rules.items() if name != "placed"}
-    settings: PlacedSettings = rules["placed"]
+    settings: GpuOptions = rules["placed"]
     placement: str | None = plain.pop("placement")
-    if not cluster.placed:
+    if not cluster.node_level:
         if settings.unusual:
             raise InputError(
                 f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
@@ -200,7 +200,7 @@ def check_placement(name: str | None) -> None:
 
 def check_placement_on(name: str | None, cluster: Cluster) -> None:
     """Raise unless this machine knows this placement."""
-    known = tuple(PLACEMENTS) if cluster.placed else ("first", "balance")
+    known = tuple(PLACEMENTS) if cluster.node_level else ("first", "balance")
     if name is not None and name not in known:
         raise UnknownNameError(f"placement rule on {cluster.name!r}", name, known)
 
@@ -219,15 +219,15 @@ def speeds_for(text: str, jobs: JobTable, cluster: Cluster) -> Speeds | None:
         return None
     types = gpu_types(cluster)
     reference = str(jobs.meta.get("reference_gpu", "V100"))
-    guessed = [roofline(jobs, types, reference), given(jobs, types, 1.0)]
+    guessed = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
     if text.strip().lower() == "roofline":
-        return combine(*guessed)
+        return first_known(*guessed)
     table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
-    return combine(measured(jobs, types, table, reference), *guessed)
+    return first_known(measured_speeds(jobs, types, table, reference), *guessed)
 
 
 def run_speeds(
-    text: str, jobs: JobTable, cluster: Cluster, meter: Meter | None = None, levers: str = "none"
+    text: str, jobs: JobTable, cluster: Cluster, meter: PowerContext | None = None, levers: str = "none"
 ) -> Speeds | None:
     """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
     speeds, cap = speeds_for(text, jobs, cluster), cap_of(levers)
@@ -266,7 +266,7 @@ def types_by_energy(
     cluster: Cluster,
     speeds: Speeds | None,
     model: PowerModel | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """(types of the cluster, jobs): joules by the power model; without one, of a second of work by the catalogue's TDP.

@@ -28,7 +28,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from kilowait import agents
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.experiments.train_rl import ALGORITHMS, Learning
+from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
 
 __all__ = ["FoundSettings", "read_settings", "settings_toml"]
 
@@ -118,7 +118,7 @@ def _check(found: FoundSettings) -> None:
                 _check_type(size, count, int)
         else:
             _check_type(name, value, hints[name])
-    Learning(algo=found.algo, net=found.net, settings=found.settings).algorithm_settings()
+    RLTraining(algo=found.algo, net=found.net, settings=found.settings).algorithm_settings()
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:

@@ -18,11 +18,11 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.presets import PRESETS
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.saved_predictor import KeptPredictor
+from kilowait.experiments.saved_predictor import SavedPredictor
 from kilowait.jobs import JobTable
 from kilowait.synth import gavel_jobs, gpu_load, gpu_workload, lublin, offered_load, rescale_load
 from kilowait.synth.gpu_workload import counts_gpus
-from kilowait.traces import Ledger, read_nodes, read_trace_with_ledger, trace_sha256
+from kilowait.traces import CleaningReport, read_nodes, read_trace_with_ledger, trace_sha256
 
 __all__ = [
     "MADE",
@@ -59,11 +59,11 @@ class Workload:
     """Jobs and where they come from."""
 
     jobs: JobTable
-    ledger: Ledger | None = None
+    ledger: CleaningReport | None = None
     """Of the file; None for a workload that was made."""
     sha256: str | None = None
     """Of the file or folder as it lies on the disk."""
-    predictors: tuple[KeptPredictor, ...] = ()
+    predictors: tuple[SavedPredictor, ...] = ()
     """Kept ones that say something of these jobs."""
 
     def judged_from(self, first: int) -> Workload:
@@ -71,7 +71,7 @@ class Workload:
         return replace(self, predictors=tuple(one.judged_from(first) for one in self.predictors))
 
     @property
-    def hindsight(self) -> tuple[str, ...]:
+    def leakage_notes(self) -> tuple[str, ...]:
         """What people are told where a predictor may have seen the jobs that are judged."""
         return tuple(one.note for one in self.predictors if one.note is not None)
 
@@ -221,7 +221,7 @@ def is_placed(text: str, trace: str) -> bool:
     """
     if text.strip().lower() == "auto":
         return _is_made(trace) and trace.partition(":")[0].lower() in ("gpu", "gavel")
-    return named_cluster(text).placed
+    return named_cluster(text).node_level
 
 
 def all_placed(cluster: str, traces: Sequence[str]) -> bool:

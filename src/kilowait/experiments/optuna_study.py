@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.evaluation.storage import check_free, plain_json
+from kilowait.evaluation.storage import check_writable, plain_json
 
 __all__ = [
     "SCRATCH",
-    "Trial",
+    "TuningTrial",
     "begin",
     "best_of",
     "discard",
@@ -40,7 +40,7 @@ _BEGUN = "{} holds a search that was begun before; go on with --resume, or begin
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """One training with settings that were proposed."""
 
     number: int
@@ -53,7 +53,7 @@ class Trial:
     seconds: float
 
 
-def best_of(trials: Sequence[Trial]) -> Trial:
+def best_of(trials: Sequence[TuningTrial]) -> TuningTrial:
     """The finished trial with the least figure, the earliest of equals.
 
     >>> best_of([Trial(1, "finished", 3.0, {}, 1.0), Trial(2, "given up", 2.0, {}, 1.0)]).number
@@ -123,15 +123,15 @@ def _settle(study: Any, asked: Mapping[str, Any], place: Path) -> None:
         study.tell(trial.number, state=failed)
 
 
-def trials_in(study: Any) -> list[Trial]:
+def trials_in(study: Any) -> list[TuningTrial]:
     """What is over, in the order it came to its end; trials that were cut off are not there."""
     states = optuna_or_error().trial.TrialState
-    found: list[Trial] = []
+    found: list[TuningTrial] = []
     for trial in study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)):
         figures = [*trial.intermediate_values.values(), *([] if trial.value is None else [trial.value])]
         told = trial.user_attrs
         found.append(
-            Trial(
+            TuningTrial(
                 len(found) + 1,
                 told["outcome"],
                 min(figures, default=math.nan),
@@ -142,7 +142,7 @@ def trials_in(study: Any) -> list[Trial]:
     return found
 
 
-def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = False) -> list[Trial]:
+def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = False) -> list[TuningTrial]:
     """See that a search may begin, or go on, in a folder: asked before a long read. What is over in it comes back.
 
     With `force`, a search that was begun there before is removed.
@@ -155,7 +155,7 @@ def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = Fa
     elif begun:
         raise InputError(_BEGUN.format(folder))
     else:
-        check_free(folder)
+        check_writable(folder)
     return []
 
 
@@ -166,7 +166,7 @@ def discard(folder: str | PathLike[str]) -> None:
     shutil.rmtree(Path(folder) / SCRATCH, ignore_errors=True)
 
 
-def trials_of(folder: str | PathLike[str]) -> list[Trial]:
+def trials_of(folder: str | PathLike[str]) -> list[TuningTrial]:
     """The trials of a folder that are over, in their order."""
     with opened(Path(folder), None, resume=True) as study:
         return trials_in(study)

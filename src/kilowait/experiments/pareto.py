@@ -9,11 +9,11 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison.bootstrap import Bootstrap
-from kilowait.evaluation.pareto import undominated
+from kilowait.evaluation.comparison.bootstrap import WindowBootstrap
+from kilowait.evaluation.pareto import pareto_front
 from kilowait.experiments.env_factory import world_for
-from kilowait.experiments.train_power import Powering
-from kilowait.experiments.train_rl import Learning
+from kilowait.experiments.train_power import PowerTraining
+from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
@@ -30,7 +30,7 @@ def front(
     parts: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
-    power: Powering | None = None,
+    power: PowerTraining | None = None,
 ) -> dict[str, Any]:
     """The figures of every term under fixed preferences, with 95 % intervals over windows, as plain data.
 
@@ -64,7 +64,7 @@ def front(
     count = len(jobs) // window_jobs if windows is None else windows
     first = np.linspace(0, len(jobs) - window_jobs, count).astype(np.int64)
     learned = agent.provenance["learning"]
-    how = Learning(**{**learned, "preferences": tuple(learned["preferences"])})
+    how = RLTraining(**{**learned, "preferences": tuple(learned["preferences"])})
     vec = world_for(cluster, how, power).envs(jobs, count, window_jobs, False)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
     preferences = preferences_for(len(terms), parts)
@@ -74,8 +74,8 @@ def front(
             progress(", ".join(f"{name} {weight:g}" for name, weight in zip(terms, weights, strict=True)))
         figures.append(front_figures(agent.network, vec, first, weights[None])[0])
     block = max(1, -(-count * window_jobs // len(jobs)))  # windows that overlap are drawn together
-    again = Bootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
-    free = undominated([each.mean(axis=0) for each in figures])
+    again = WindowBootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
+    free = pareto_front([each.mean(axis=0) for each in figures])
     rule = figures_of(least_work_first(vec.spec_of_observation), vec, first)[:, places]
     units = agent.provenance["units"]
     return {

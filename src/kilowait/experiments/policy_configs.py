@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import Contender
+from kilowait.evaluation.comparison import PolicyConfig
 from kilowait.experiments.gpu_power_cap import check_levers
 from kilowait.experiments.gpu_settings import check_placement
 from kilowait.experiments.inputs import parse_backfill
@@ -28,7 +28,7 @@ def contenders_of(
     *,
     clairvoyant: bool = True,
     users: bool = False,
-) -> tuple[Contender, ...]:
+) -> tuple[PolicyConfig, ...]:
     """Every policy with every kind of backfilling, every placement and every set of levers.
 
     Without placements all have that of the scenario; a policy that is written with its own (las@fgd) keeps it. Each
@@ -52,7 +52,7 @@ def contenders_of(
         rule = resolve_policy(policy)
         if isinstance(rule, PowerAgent):
             pulling.add(text)
-        if isinstance(rule, Rule) and rule.predicts:
+        if isinstance(rule, PriorityPolicy) and rule.predicts:
             predicting.add(policy)
         names += [text] if own is not None or not placements else [text + AT + place for place in placements]
     if users:
@@ -66,7 +66,7 @@ def contenders_of(
     for text in sets:
         check_levers(text)
     found = [
-        Contender(name, depth, _kind(name), _short(name, written), text)
+        PolicyConfig(name, depth, _kind(name), _short(name, written), text)
         for name in dict.fromkeys(names)
         for depth in depths
         for text in sets
@@ -74,7 +74,7 @@ def contenders_of(
     ]
     if clairvoyant:
         found += [
-            Contender(who.policy, who.backfill, "clairvoyant", who.name)
+            PolicyConfig(who.policy, who.backfill, "clairvoyant", who.name)
             for who in found
             if who.kind == "rule"
             and who.levers == "none"

@@ -13,17 +13,17 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.energy.power import (
-    ConstantUse,
+    ConstantUtilization,
     PowerModel,
-    Profile,
+    UtilizationProfile,
     power_breakdown,
     with_measured_power,
 )
 from kilowait.energy.signals import Weather, read_carbon, read_price, read_weather
-from kilowait.energy.signals.align import Dated
+from kilowait.energy.signals.align import ClockOrigin
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.inputs import cluster_of
-from kilowait.experiments.power_context import Meter, as_options, foresight_of
+from kilowait.experiments.power_context import PowerContext, as_options, foresight_of
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
@@ -32,7 +32,7 @@ __all__ = [
     "PowerSettings",
     "check_judged",
     "described_power",
-    "dressed",
+    "with_power",
     "meter_for",
 ]
 
@@ -89,12 +89,12 @@ class PowerSettings:
 # -- from settings to a meter -------------------------------------------------------------------------
 
 
-def dressed(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[str, ...]]:
+def with_power(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[str, ...]]:
     """The jobs with their measured power and, where one was given, a date; and notes for people."""
     notes = []
     if settings.start is not None:
         with as_options():
-            dated = Dated.of(jobs, settings.start)
+            dated = ClockOrigin.of(jobs, settings.start)
         columns = {name: jobs[name] for name in jobs.columns}
         # A whole second, so that signals fall on the log's clock without rounding; not earlier than asked for.
         meta = {**jobs.meta, "unix_start_s": float(math.ceil(dated.unix_zero_s or 0.0))}
@@ -106,7 +106,7 @@ def dressed(settings: PowerSettings, jobs: JobTable) -> tuple[JobTable, tuple[st
     return jobs, tuple(notes)
 
 
-def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Meter:
+def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> PowerContext:
     """Read what the settings name, and lay it on the log's clock; jobs are those of `dressed`.
 
     >>> from kilowait.cluster import Cluster
@@ -128,7 +128,7 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Mete
             f"the cooling ({type(model.facility.cooling).__name__}) needs the weather ({', '.join(needs)}); give "
             "--weather FILE, or choose another with --cooling pue:1.2"
         )
-    dated = Dated.of(jobs)
+    dated = ClockOrigin.of(jobs)
     with as_options():
         if carbon is not None:
             carbon = _laid(carbon, dated, "the carbon intensity", jobs, settings.wrap)
@@ -137,7 +137,7 @@ def meter_for(settings: PowerSettings, jobs: JobTable, cluster: Cluster) -> Mete
         if weather is not None:
             parts = (weather.temperature, weather.humidity)
             weather = Weather(*(_laid(part, dated, "the weather", jobs, settings.wrap) for part in parts))
-    made = Meter(cluster, model, profile, carbon, price, weather, settings.forecast, settings.wrap, "")
+    made = PowerContext(cluster, model, profile, carbon, price, weather, settings.forecast, settings.wrap, "")
     return replace(made, digest=_digest(made, settings))
 
 
@@ -155,7 +155,7 @@ def _model(text: str, cluster: Cluster) -> PowerModel:
     return PowerModel.preset(name)
 
 
-def _profile(text: str | None, jobs: JobTable) -> Profile | None:
+def _profile(text: str | None, jobs: JobTable) -> UtilizationProfile | None:
     if text is None:
         return None
     if text == "columns":
@@ -174,10 +174,10 @@ def _profile(text: str | None, jobs: JobTable) -> Profile | None:
             values[name] = float(number)
         except ValueError:
             raise InputError(f"profile {text!r}: {part!r} is not written as cpu=0.8") from None
-    return ConstantUse(**values)
+    return ConstantUtilization(**values)
 
 
-def _laid(series: Series, dated: Dated, what: str, jobs: JobTable, wrap: bool) -> Series:
+def _laid(series: Series, dated: ClockOrigin, what: str, jobs: JobTable, wrap: bool) -> Series:
     """On the log's clock; that it is long enough for the submissions is looked at before anything runs."""
     found = series.shifted(dated.by_s(series, what))
     if not wrap and len(jobs):
@@ -185,7 +185,7 @@ def _laid(series: Series, dated: Dated, what: str, jobs: JobTable, wrap: bool) -
     return found
 
 
-def _digest(meter: Meter, settings: PowerSettings) -> str:
+def _digest(meter: PowerContext, settings: PowerSettings) -> str:
     found = hashlib.sha256(repr((meter.model, meter.profile)).encode())
     words = {"forecast": settings.forecast, "wrap": settings.wrap}
     found.update(json.dumps(words, sort_keys=True).encode())

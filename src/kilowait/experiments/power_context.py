@@ -11,21 +11,21 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.energy.accounting import Accounts, account, lower_bound_kwh
+from kilowait.energy.accounting import EnergyAccounts, account_energy, lower_bound_kwh
 from kilowait.energy.controls import (
-    Foresight,
-    Pulled,
-    pull,
+    ForecastFactory,
+    ResolvedControls,
+    resolve_controls,
     tables_of,
 )
-from kilowait.energy.power import GpuCaps, PowerModel, Profile, cap_gpus
+from kilowait.energy.power import GpuCaps, PowerModel, UtilizationProfile, cap_gpus
 from kilowait.energy.signals import Weather, forecast
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import cap_of
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["Meter", "as_options", "foresight_of"]
+__all__ = ["PowerContext", "as_options", "foresight_of"]
 
 FORECASTS = ("perfect", "persistence", "noisy")
 _DAY_S = 86400.0
@@ -38,12 +38,12 @@ _SAID_AS_OPTIONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Meter:
+class PowerContext:
     """Power, prices and weather for one log on one machine; all on the log's clock."""
 
     cluster: Cluster
     model: PowerModel
-    profile: Profile | None
+    profile: UtilizationProfile | None
     carbon: Series | None
     price: Series | None
     weather: Weather | None
@@ -52,10 +52,10 @@ class Meter:
     digest: str
     """Of all of it, by content."""
 
-    def pull(self, text: str, jobs: JobTable) -> Pulled:
+    def pull(self, text: str, jobs: JobTable) -> ResolvedControls:
         """What a run of these jobs with the levers of a text is made with."""
         with as_options():
-            return pull(
+            return resolve_controls(
                 text,
                 jobs,
                 self.cluster,
@@ -67,18 +67,18 @@ class Meter:
             )
 
     def account(
-        self, log: SegmentLog, levers: str | Pulled = "none", horizon: tuple[float, float] | None = None
-    ) -> Accounts:
+        self, log: ExecutionLog, levers: str | ResolvedControls = "none", horizon: tuple[float, float] | None = None
+    ) -> EnergyAccounts:
         """The accounts of a run that was made with these levers."""
-        cap = None if isinstance(levers, Pulled) else cap_of(levers)
-        if isinstance(levers, Pulled):
+        cap = None if isinstance(levers, ResolvedControls) else cap_of(levers)
+        if isinstance(levers, ResolvedControls):
             tables = levers.tables
         elif cap is not None:
             tables = None
         else:
             tables = tables_of(levers, log.jobs_table, self.cluster, self.model, self.profile)
         with as_options():
-            spent = account(
+            spent = account_energy(
                 log,
                 self.cluster,
                 self.model,
@@ -108,7 +108,7 @@ class Meter:
         Every job is at its level of least energy; on placed nodes on the type where it takes least at these `speeds`,
         under that of the `caps` under which all take least together (None: without one).
         """
-        if self.cluster.placed:
+        if self.cluster.node_level:
             return min(self._least_placed_kwh(jobs, speeds, cap) for cap in caps)
         several = any(len(group.levels) > 1 for group in self.model.groups)
         tables = tables_of("levels=1", jobs, self.cluster, self.model, self.profile) if several else None
@@ -136,7 +136,7 @@ class Meter:
         return signal if signal.covers(first, last) else signal.wrapped(first, last)
 
 
-def foresight_of(text: str) -> Foresight | None:
+def foresight_of(text: str) -> ForecastFactory | None:
     """What tells holds the future; None: the signal itself."""
     kind, _, grid = text.partition(":")
     if kind not in FORECASTS:

@@ -24,7 +24,7 @@ from kilowait.experiments.saved_predictor import check_kept
 from kilowait.jobs import JobTable
 from kilowait.predict.baselines import SIMPLE
 from kilowait.predict.dataset import case_of
-from kilowait.predict.models import FAMILIES, Model, predictions
+from kilowait.predict.models import FAMILIES, PredictionModel, predictions
 from kilowait.predict.predictor import load
 from kilowait.predict.targets import power
 
@@ -50,7 +50,7 @@ def check_power_predictor(predictor: str) -> None:
         raise UnknownNameError(
             "predictor of power (no folder of that name either)", predictor, (MODEL, *SIMPLE, *FAMILIES)
         )
-    if Model.of(predictor).way == "mean":
+    if PredictionModel.of(predictor).way == "mean":
         raise InputError(
             "the mean of the forest is of no use for power, which nothing bounds; take forest or boosting:mean"
         )
@@ -104,7 +104,7 @@ def with_planned_power(
     else:
         threads = min(2, os.cpu_count() or 1)
         (told,) = predictions(
-            [Model.of(predictor)],
+            [PredictionModel.of(predictor)],
             case,
             seed=seed,
             threads=threads,

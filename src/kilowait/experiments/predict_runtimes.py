@@ -20,10 +20,10 @@ from kilowait.experiments.saved_predictor import check_kept
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import case_of
-from kilowait.predict.known_times import World, request_s, simulated
-from kilowait.predict.past_events import Happened, keyed
+from kilowait.predict.known_times import KnownTimes, request_s, from_run
+from kilowait.predict.past_events import PastEvents, keyed
 from kilowait.predict.predictor import load
-from kilowait.predict.runtime import foresee
+from kilowait.predict.runtime import predict_runtimes
 
 __all__ = [
     "PREDICTORS",
@@ -63,11 +63,11 @@ def check_predictor(predictor: str) -> None:
         raise UnknownNameError("predictor (no folder of that name either)", predictor, PREDICTORS)
 
 
-def first_replay(jobs: JobTable, cluster: Cluster) -> World:
+def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
     """When jobs start and end, first come, first served, with the users' estimates."""
-    placed = cluster.placed
+    placed = cluster.node_level
     backfill = "skip" if placed else usual_backfill(placed)
-    return simulated(simulate(jobs, cluster, "fcfs", backfill, oversized="reject"))
+    return from_run(simulate(jobs, cluster, "fcfs", backfill, oversized="reject"))
 
 
 def foreseen(
@@ -102,7 +102,7 @@ def foreseen(
     elif is_kept(predictor):
         columns = load(predictor).columns(case_of(ordered, world, cluster.nodes))
     else:
-        found = foresee(
+        found = predict_runtimes(
             ordered, world, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
         )
         columns = found.columns()
@@ -129,10 +129,10 @@ def with_requests(jobs: JobTable) -> JobTable:
     return jobs.with_columns(estimate_s=asked, **dict.fromkeys(OWN))
 
 
-def last_two(jobs: JobTable, world: World) -> dict[str, Any]:
+def last_two(jobs: JobTable, world: KnownTimes) -> dict[str, Any]:
     """As EASY+ predicts: the mean of the last two ended jobs of the user, at most the request; else the request."""
     request = request_s(jobs)
-    ended = Happened(keyed(jobs.column("user")), world.end_s, jobs["submit_s"])
+    ended = PastEvents(keyed(jobs.column("user")), world.end_s, jobs["submit_s"])
     last, second = ended.several(np.maximum(jobs["runtime_s"], 1.0), 2)
     mean = np.where(np.isnan(second), last, (last + second) / 2.0)
     told = np.fmin(np.where(np.isnan(mean), request, mean), request)

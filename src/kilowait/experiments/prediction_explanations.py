@@ -20,12 +20,12 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.feature_text import value_words
 from kilowait.predict.features import meaning
 from kilowait.predict.forest import Forest, ForestSettings, grow
-from kilowait.predict.known_times import World, request_s
-from kilowait.predict.runtime import Foreseen
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.known_times import KnownTimes, request_s
+from kilowait.predict.runtime import RuntimePredictions
+from kilowait.predict.walk_forward import RefitSchedule
 from kilowait.rng import stream
 
-__all__ = ["Grounds", "explained_jobs", "importance"]
+__all__ = ["ForestData", "explained_jobs", "importance"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -39,13 +39,13 @@ WEIGHTIEST = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Grounds:
+class ForestData:
     """What the forests learned from; so that one of them can be grown again."""
 
     jobs: JobTable
-    world: World
-    found: Foreseen
-    online: Online
+    world: KnownTimes
+    found: RuntimePredictions
+    online: RefitSchedule
     settings: ForestSettings | None
     seed: int
 
@@ -70,7 +70,7 @@ class Grounds:
         return grow(values[rows], self.difference[rows], self.settings, seed=self.seed)
 
 
-def importance(grounds: Grounds, asked: Ints) -> dict[str, Any]:
+def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
     """Mean absolute contributions over some of the jobs that were asked of, by the forest of the first of them.
 
     ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where its value lies among the
@@ -102,7 +102,7 @@ def importance(grounds: Grounds, asked: Ints) -> dict[str, Any]:
 
 
 def explained_jobs(
-    grounds: Grounds, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
+    grounds: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
 ) -> list[dict[str, Any]]:
     """A typical job, the two that were predicted worst, and those that were named, by row."""
     error = np.log(told_s[asked]) - np.log(truth_s[asked])
@@ -116,7 +116,7 @@ def explained_jobs(
     return [_explained(grounds, which, row) for which, row in picked]
 
 
-def _explained(grounds: Grounds, which: str, row: int) -> dict[str, Any]:
+def _explained(grounds: ForestData, which: str, row: int) -> dict[str, Any]:
     jobs, found, features = grounds.jobs, grounds.found, grounds.found.features
     number = int(jobs["job_id"][row])
     if found.told.fit[row] < 0:
@@ -135,7 +135,7 @@ def _explained(grounds: Grounds, which: str, row: int) -> dict[str, Any]:
     others[np.arange(len(first)), first] = usual
     anchor, most_s = found.distribution.anchor[row], found.distribution.most_s[row]
     count = len(first)
-    changed_s = Distribution(forest.weights(others), np.full(count, anchor), np.full(count, most_s)).centre()
+    changed_s = Distribution(forest.weights(others), np.full(count, anchor), np.full(count, most_s)).geometric_mean()
     own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([most_s]))
     return {
         "which": which,
@@ -144,8 +144,8 @@ def _explained(grounds: Grounds, which: str, row: int) -> dict[str, Any]:
         "true_s": float(max(jobs["runtime_s"][row], 1.0)),
         "request_s": float(request_s(jobs)[row]),
         "anchor_s": float(np.exp(anchor)),
-        "likely_s": float(own.likely()[0]),
-        "centre_s": float(own.centre()[0]),
+        "likely_s": float(own.most_accurate()[0]),
+        "centre_s": float(own.geometric_mean()[0]),
         "quantiles_s": {f"{level:g}": float(found.quantile(level)[row]) for level in (0.1, 0.5, 0.9)},
         "start": start,
         "parts": [

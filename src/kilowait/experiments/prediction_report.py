@@ -21,14 +21,14 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.predict_runtimes import PREDICTORS, first_replay, last_two
-from kilowait.experiments.prediction_explanations import Grounds, explained_jobs, importance
+from kilowait.experiments.prediction_explanations import ForestData, explained_jobs, importance
 from kilowait.jobs import JobTable
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.known_times import request_s
-from kilowait.predict.runtime import Foreseen, foresee
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
+from kilowait.predict.walk_forward import RefitSchedule
 
-__all__ = ["JUDGED", "foretold", "save_foretold", "scores"]
+__all__ = ["JUDGED", "prediction_report", "save_foretold", "scores"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,14 +51,14 @@ WORDS = {
 }
 
 
-def foretold(
+def prediction_report(
     jobs: JobTable,
     cluster: Cluster,
     *,
     trace: str = "log",
     ids: Sequence[int] = (),
     seed: int = 0,
-    online: Online | None = None,
+    online: RefitSchedule | None = None,
     forest: ForestSettings | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -75,12 +75,12 @@ def foretold(
         progress: told in words what is being done.
     """
     say = progress if progress is not None else _silent
-    ordered, how = jobs.sorted(), online or Online()
+    ordered, how = jobs.sorted(), online or RefitSchedule()
     rows_of_ids = _rows_of(ordered, ids)  # told before minutes are spent
     say("replaying the log to learn when jobs end ...")
     world = first_replay(ordered, cluster)
     threads = min(2, os.cpu_count() or 1)
-    found = foresee(
+    found = predict_runtimes(
         ordered,
         world,
         cluster.nodes,
@@ -99,13 +99,13 @@ def foretold(
         )
     truth_s = np.maximum(ordered["runtime_s"], 1.0)
     told_s = {
-        "forest": found.distribution.likely(),
+        "forest": found.distribution.most_accurate(),
         "last2": last_two(ordered, world)["estimate_s"],
         "anchor": np.exp(found.features.anchor),
         "request": request_s(ordered),
     }
     say("asking the forests for their reasons ...")
-    grounds = Grounds(ordered, world, found, how, forest, seed)
+    grounds = ForestData(ordered, world, found, how, forest, seed)
     submit_s = ordered["submit_s"]
     return {
         "trace": trace,
@@ -190,7 +190,7 @@ def _rows_of(jobs: JobTable, ids: Sequence[int]) -> list[int]:
     return rows
 
 
-def _calibration(found: Foreseen, truth_s: Floats, rows: Ints) -> list[dict[str, float]]:
+def _calibration(found: RuntimePredictions, truth_s: Floats, rows: Ints) -> list[dict[str, float]]:
     return [
         {
             "level": level,
@@ -208,7 +208,7 @@ def _held(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
 Labelled = tuple[Ints, Sequence[str]]
 
 
-def _classes(jobs: JobTable, found: Foreseen, asked_s: Floats) -> dict[str, Labelled]:
+def _classes(jobs: JobTable, found: RuntimePredictions, asked_s: Floats) -> dict[str, Labelled]:
     """The class of every job, by its size, the length of its request, and how much is known of its user."""
     powers = np.ceil(np.log2(np.maximum(jobs["nodes"], 1)) / 2).astype(np.int64)  # 1, 2-4, 5-16, 17-64, ...
     sizes = ["1", *(f"{4**power // 4 + 1:,}-{4**power:,}" for power in range(1, int(powers.max()) + 1))]

@@ -16,20 +16,20 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import save_folder
 from kilowait.experiments.evaluate_predictors import world_of
 from kilowait.experiments.inputs import Workload, cluster_of, workload_of
-from kilowait.experiments.optuna_study import Trial
+from kilowait.experiments.optuna_study import TuningTrial
 from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.tune_predictor import tune_predictor
 from kilowait.predict.conformal import CALIBRATION, fit
-from kilowait.predict.dataset import Case, case_of
+from kilowait.predict.dataset import Dataset, case_of
 from kilowait.predict.explanation import Explanation, explain
-from kilowait.predict.model_card import Card
-from kilowait.predict.models import USUAL, Model
+from kilowait.predict.model_card import ModelCard
+from kilowait.predict.models import USUAL, PredictionModel
 from kilowait.predict.predictor import Predictor
 from kilowait.predict.targets import TARGETS, target_of
 
 __all__ = [
-    "Asked",
-    "Prepared",
+    "PredictionTask",
+    "PredictionData",
     "asked_again",
     "check_table_name",
     "explained",
@@ -46,7 +46,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictionTask:
     """What to predict of which jobs, as people write it."""
 
     trace: str
@@ -72,10 +72,10 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PredictionData:
     """Jobs that a model can be asked of."""
 
-    case: Case
+    case: Dataset
     cluster: Cluster
     workload: Workload
     notes: tuple[str, ...]
@@ -83,7 +83,7 @@ class Prepared:
     """Where watts come from, for the card."""
 
 
-def prepared_case(asked: Asked) -> Prepared:
+def prepared_case(asked: PredictionTask) -> PredictionData:
     """Read the log, find out when its jobs started and ended, and what was known at each submission.
 
     >>> prepared_case(Asked("lublin:60:16")).case.target.name
@@ -110,10 +110,10 @@ def prepared_case(asked: Asked) -> Prepared:
             watts |= {"model": meter.model, "profile": meter.profile}
         case = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)
-    return Prepared(case, cluster, workload, notes, power)
+    return PredictionData(case, cluster, workload, notes, power)
 
 
-def asked_again(card: Card, asked: Asked) -> Asked:
+def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
     """The question that a predictor answers, of other jobs."""
     return replace(
         asked,
@@ -125,26 +125,26 @@ def asked_again(card: Card, asked: Asked) -> Asked:
     )
 
 
-def models_for(text: str | None, case: Case) -> tuple[list[Model], tuple[str, ...]]:
+def models_for(text: str | None, case: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
     """The models people name, with commas between; else the usual ones that this log can have, and notes."""
     if text is not None:
-        return [Model.of(one) for one in text.split(",")], ()
+        return [PredictionModel.of(one) for one in text.split(",")], ()
     names = USUAL[case.target.name]
     if "request" in names and np.isnan(case.target.asked).any():
-        kept = [Model.of(name) for name in names if name != "request"]
+        kept = [PredictionModel.of(name) for name in names if name != "request"]
         return kept, ("not every job says what its user asked for: the request is left out",)
-    return [Model.of(name) for name in names], ()
+    return [PredictionModel.of(name) for name in names], ()
 
 
 def fit_predictor(
-    prepared: Prepared,
-    model: Model,
+    prepared: PredictionData,
+    model: PredictionModel,
     *,
     data: str,
     tune: int = 0,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Trial], None] | None = None,
+    progress: Callable[[TuningTrial], None] | None = None,
 ) -> Predictor:
     """Fit a predictor, with settings that were searched for on the jobs before its last tenth where `tune` says."""
     case, settings = prepared.case, None
@@ -170,7 +170,7 @@ def save_predictor(
     return save_folder(folder, predictor.save, kind="predictor", manifest=manifest, force=force)
 
 
-def explained(predictor: Predictor, case: Case, job: str) -> Explanation:
+def explained(predictor: Predictor, case: Dataset, job: str) -> Explanation:
     """What a predictor says of the job of this number, and why."""
     ids = case.jobs["job_id"]
     try:
@@ -184,7 +184,7 @@ def explained(predictor: Predictor, case: Case, job: str) -> Explanation:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def table_columns(case: Case) -> dict[str, npt.NDArray[Any]]:
+def table_columns(case: Dataset) -> dict[str, npt.NDArray[Any]]:
     """A row a job: its number, what was known at its submission, and what came out where it is known."""
     features, jobs = case.features, case.jobs
     columns: dict[str, npt.NDArray[Any]] = {"job_id": jobs["job_id"]}
@@ -197,7 +197,7 @@ def table_columns(case: Case) -> dict[str, npt.NDArray[Any]]:
     return columns
 
 
-def predicted_columns(predictor: Predictor, case: Case) -> dict[str, npt.NDArray[Any]]:
+def predicted_columns(predictor: Predictor, case: Dataset) -> dict[str, npt.NDArray[Any]]:
     """A row a job: its number, what is predicted with its bounds, and the truth where it is known."""
     said, unit = predictor.predict(case), case.target.unit.lower()
     return {

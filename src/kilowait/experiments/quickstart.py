@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.toml import described
+from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError
-from kilowait.evaluation.storage import check_free, save_comparison
+from kilowait.evaluation.storage import check_writable, save_comparison
 from kilowait.experiments import train_batch
 from kilowait.experiments.comparison_results import results_of
 from kilowait.report import check_page, need_matplotlib, write_report
 from kilowait.synth import lublin
 
-__all__ = ["FAST", "FULL", "Made", "Size", "quickstart"]
+__all__ = ["FAST", "FULL", "QuickstartResult", "QuickstartSize", "quickstart"]
 
 NODES, LOAD = 256, 0.95
 RULES = ("fcfs", "sjf", "saf", "smallest", "f1", "lxf", "wfp3", "unicef")
@@ -28,7 +28,7 @@ Steps = Callable[[int], AbstractContextManager[Callable[[str, bool], None]]]
 
 
 @dataclass(frozen=True)
-class Size:
+class QuickstartSize:
     """How much is done."""
 
     jobs: int
@@ -38,12 +38,12 @@ class Size:
     window_jobs: int
 
 
-FULL = Size(jobs=300_000, generations=40, population=16, windows=32, window_jobs=1024)
-FAST = Size(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
+FULL = QuickstartSize(jobs=300_000, generations=40, population=16, windows=32, window_jobs=1024)
+FAST = QuickstartSize(jobs=12_000, generations=6, population=8, windows=4, window_jobs=256)
 
 
 @dataclass(frozen=True)
-class Made:
+class QuickstartResult:
     """What a quickstart leaves behind."""
 
     report: Path
@@ -55,14 +55,14 @@ class Made:
 
 def quickstart(
     out: Path,
-    size: Size,
+    size: QuickstartSize,
     *,
     seed: int,
     command: list[str],
     date: str,
     say: Callable[[str], None],
     steps: Steps,
-) -> Made:
+) -> QuickstartResult:
     """Make a workload, train an agent on its first 80 %, compare it with rules on the rest, write the report.
 
     Folders of an earlier quickstart in `out` are replaced, other files are left alone.
@@ -72,13 +72,13 @@ def quickstart(
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a folder with --out")
     for folder in folders.values():
-        check_free(folder, force=True)
+        check_writable(folder, force=True)
     check_page(out / "report.html")
     say(f"1/4  making {size.jobs:,} jobs for {NODES} nodes at a load of {LOAD} (seed {seed})")
     jobs = lublin(size.jobs, NODES, load=LOAD, seed=seed, estimates="rounded")
     cluster = Cluster.from_nodes(NODES)
     trace = f"Lublin-Feitelson model, {size.jobs:,} jobs, {NODES} nodes, load {LOAD}, rounded estimates, seed {seed}"
-    how = train_batch.Training(
+    how = train_batch.BatchTraining(
         seed=seed,
         generations=size.generations,
         population=size.population,
@@ -116,7 +116,7 @@ def quickstart(
         "date": date,
         "seeds": {"workload": seed, "training": seed, "comparison": seed},
     }
-    scenario = {"trace": trace, "cluster": described(cluster), "size": asdict(size)}
+    scenario = {"trace": trace, "cluster": to_dict(cluster), "size": asdict(size)}
     train_batch.save_agent(
         folders["agent"],
         agent,
@@ -135,6 +135,6 @@ def quickstart(
         force=True,
     )
     say("4/4  writing the page")
-    made = Made(out / "report.html", out / "figures", folders["agent"], folders["comparison"], found)
+    made = QuickstartResult(out / "report.html", out / "figures", folders["agent"], folders["comparison"], found)
     write_report([made.comparison, made.agent], made.report, figures=made.figures, title=TITLE, seed=seed)
     return made

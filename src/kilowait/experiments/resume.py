@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.agents.evolution.checkpoint import FILE, Keeping
+from kilowait.agents.evolution.checkpoint import FILE, CheckpointDir
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json
@@ -85,12 +85,12 @@ def search_in(
     *,
     resume: bool,
     more: Mapping[str, Any] | None = None,
-) -> Keeping | None:
+) -> CheckpointDir | None:
     """Where an evolution strategy is kept, in the world it was begun in; None, without a folder, is nowhere."""
     if folder is None:
         return None
     world = {"environment": "none (es, a search of weights)", **_seen(parts, cluster), **(more or {})}
-    return Keeping(folder, resume, lambda: mark_begun(folder, world, resume=resume))
+    return CheckpointDir(folder, resume, lambda: mark_begun(folder, world, resume=resume))
 
 
 def _seen(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:

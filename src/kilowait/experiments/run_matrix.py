@@ -19,23 +19,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.bounds import with_perfect_estimates
-from kilowait.evaluation.comparison import Contender, Windows
+from kilowait.evaluation.comparison import PolicyConfig, Windows
 from kilowait.experiments.gpu_power_cap import cap_of
 from kilowait.experiments.gpu_settings import arguments
 from kilowait.experiments.policy_configs import policy_and_placement
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.predict_runtimes import USERS, with_requests
 from kilowait.experiments.scenario import Scenario, resolve_policy
-from kilowait.experiments.train_power import bound
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.train_power import bind_agent_power
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import simulate
-from kilowait.policies.registry import Player
-from kilowait.policies.round_based import StepDecider
+from kilowait.policies.registry import RunPolicy
+from kilowait.policies.round_based import StepPolicy
 
-__all__ = ["Case", "Cell", "Keeps", "all_cells", "run_cell", "run_cells", "workers_for"]
+__all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "workers_for"]
 
 Cell = tuple[int, int, int]
 """Numbers of the case, the contender and the window."""
@@ -47,13 +47,13 @@ CHUNK_JOBS = 50_000
 
 
 @dataclass(frozen=True)
-class Case:
+class ComparisonCase:
     """A log on a machine, cut into windows."""
 
     scenario: Scenario
     cluster: Cluster
     windows: Windows
-    meter: Meter | None = None
+    meter: PowerContext | None = None
     """What power it is judged with; None: none."""
 
     @property
@@ -75,11 +75,11 @@ class Case:
 def run_cell(
     jobs: JobTable,
     cluster: Cluster,
-    contender: Contender,
-    rule: Rule | StepDecider | Player,
+    contender: PolicyConfig,
+    rule: PriorityPolicy | StepPolicy | RunPolicy,
     rules: Mapping[str, Any],
-    meter: Meter | None = None,
-) -> SegmentLog:
+    meter: PowerContext | None = None,
+) -> ExecutionLog:
     """Simulate one window; `rules` are those of a scenario, or what `simulate` takes.
 
     A clairvoyant knows the run times, one of the users' knows no predictions; the log is of the jobs as they are.
@@ -87,7 +87,7 @@ def run_cell(
     seen = with_perfect_estimates(jobs) if contender.kind == "clairvoyant" else jobs
     if contender.policy.startswith(USERS):
         seen = with_requests(jobs)
-    rule = bound(rule, meter, contender.levers)
+    rule = bind_agent_power(rule, meter, contender.levers)
     levers = None
     if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:
         pulled = meter.pull(contender.levers, seen)
@@ -98,17 +98,17 @@ def run_cell(
     return log if seen is jobs else replace(log, jobs_table=jobs)
 
 
-class Keeps(Protocol):
+class CellCache(Protocol):
     """Somewhere finished cells are kept."""
 
-    def load(self, cell: Cell) -> SegmentLog | None:
+    def load(self, cell: Cell) -> ExecutionLog | None:
         """The log of a finished cell, or None."""
 
-    def save(self, cell: Cell, log: SegmentLog) -> None:
+    def save(self, cell: Cell, log: ExecutionLog) -> None:
         """Keep one."""
 
 
-def workers_for(cases: Sequence[Case], contenders: Sequence[Contender]) -> int:
+def workers_for(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> int:
     """As many processes as there are cores and enough work for."""
     jobs = sum(int(case.windows.size.sum() + case.windows.warmup.sum()) for case in cases) * len(contenders)
     return max(1, min(_cores(), jobs // ENOUGH_JOBS + 1))
@@ -119,21 +119,21 @@ def _cores() -> int:
 
 
 def run_cells(
-    cases: Sequence[Case],
-    contenders: Sequence[Contender],
+    cases: Sequence[ComparisonCase],
+    contenders: Sequence[PolicyConfig],
     *,
     workers: int,
-    store: Keeps | None = None,
+    store: CellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
-) -> dict[Cell, SegmentLog]:
+) -> dict[Cell, ExecutionLog]:
     """Every contender in every window of every case; the same logs on any number of processes.
 
     `progress` hears of every cell when it is there, and whether it had to be run. With a store, finished cells are
     taken from it and put into it.
     """
-    found: dict[Cell, SegmentLog] = {}
+    found: dict[Cell, ExecutionLog] = {}
 
-    def there(cell: Cell, log: SegmentLog, ran: bool) -> None:
+    def there(cell: Cell, log: ExecutionLog, ran: bool) -> None:
         found[cell] = log
         if ran and store is not None:
             store.save(cell, log)
@@ -159,10 +159,10 @@ def run_cells(
 
 def _run(
     cell: Cell,
-    cases: Sequence[Case],
-    contenders: Sequence[Contender],
-    rules: Sequence[Rule | StepDecider | Player],
-) -> SegmentLog:
+    cases: Sequence[ComparisonCase],
+    contenders: Sequence[PolicyConfig],
+    rules: Sequence[PriorityPolicy | StepPolicy | RunPolicy],
+) -> ExecutionLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
     jobs, settings = case.windows[window].jobs, case.scenario.rules
     placement = policy_and_placement(contenders[who].policy)[1]
@@ -171,11 +171,11 @@ def _run(
     return run_cell(jobs, case.cluster, contenders[who], rules[who], settings, case.meter)
 
 
-def _rules(contenders: Sequence[Contender]) -> list[Rule | StepDecider | Player]:
+def _rules(contenders: Sequence[PolicyConfig]) -> list[PriorityPolicy | StepPolicy | RunPolicy]:
     return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in contenders]
 
 
-def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterator[Cell]:
+def all_cells(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> Iterator[Cell]:
     """In the order in which a comparison folder counts them."""
     for number, case in enumerate(cases):
         for contender in range(len(contenders)):
@@ -185,17 +185,17 @@ def all_cells(cases: Sequence[Case], contenders: Sequence[Contender]) -> Iterato
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[Sequence[Case], Sequence[Contender], Sequence[Rule | StepDecider | Player]] = ((), (), ())
+_given: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[PriorityPolicy | StepPolicy | RunPolicy]] = ((), (), ())
 """In a worker: what it was started with."""
 
 
-def _begin(cases: Sequence[Case], contenders: Sequence[Contender]) -> None:
+def _begin(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> None:
     global _given  # noqa: PLW0603 - a worker process is handed its work once
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     _given = (cases, contenders, _rules(contenders))
 
 
-def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, SegmentLog]] | str:
+def _run_chunk(cells: Sequence[Cell]) -> list[tuple[Cell, ExecutionLog]] | str:
     """Logs without their jobs, which the parent has; or what went wrong, in words."""
     cases, contenders, rules = _given
     try:
@@ -220,8 +220,8 @@ def _deaf() -> Iterator[None]:
 
 
 def _in_processes(
-    cases: Sequence[Case], contenders: Sequence[Contender], wanted: Sequence[Cell], workers: int
-) -> Iterator[tuple[Cell, SegmentLog]]:
+    cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig], wanted: Sequence[Cell], workers: int
+) -> Iterator[tuple[Cell, ExecutionLog]]:
     # Not forked: a child forked from a process with threads may hang.
     context = multiprocessing.get_context("spawn")
     others = multiprocessing.active_children()
@@ -248,7 +248,7 @@ def _in_processes(
             raise
 
 
-def _chunks(cases: Sequence[Case], wanted: Sequence[Cell]) -> Iterator[list[Cell]]:
+def _chunks(cases: Sequence[ComparisonCase], wanted: Sequence[Cell]) -> Iterator[list[Cell]]:
     chunk: list[Cell] = []
     jobs = 0
     for cell in wanted:

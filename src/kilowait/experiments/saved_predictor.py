@@ -15,13 +15,13 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
-from kilowait.predict.model_card import CARD, Card, read_card
+from kilowait.predict.model_card import CARD, ModelCard, read_card
 
-__all__ = ["KeptPredictor", "check_kept", "kept_predictor"]
+__all__ = ["SavedPredictor", "check_kept", "kept_predictor"]
 
 
 @dataclass(frozen=True)
-class KeptPredictor:
+class SavedPredictor:
     """Who predicts, and how far its own jobs reach into those it predicts."""
 
     folder: str
@@ -37,7 +37,7 @@ class KeptPredictor:
     judged: int = 0
     """Place of the first job, by submission, that is judged."""
 
-    def judged_from(self, first: int) -> KeptPredictor:
+    def judged_from(self, first: int) -> SavedPredictor:
         """The same where only jobs from a place on, by submission, are judged."""
         return replace(self, judged=first)
 
@@ -71,7 +71,7 @@ submitted: of these it knows more than a prediction may; judge later ones')
         return {**{name: getattr(self, name) for name in own}, "judged_jobs_seen": seen, "note": self.note}
 
 
-def check_kept(folder: str, target: str) -> Card:
+def check_kept(folder: str, target: str) -> ModelCard:
     """The card of a folder; an InputError where there is none, or it predicts something else."""
     place = Path(folder)
     if not place.is_dir():
@@ -88,7 +88,7 @@ def check_kept(folder: str, target: str) -> Card:
     return card
 
 
-def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> KeptPredictor:
+def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> SavedPredictor:
     """What is known of a predictor before it is asked of jobs.
 
     Args:
@@ -101,10 +101,10 @@ def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> Kept
     sha256 = hashlib.sha256((Path(folder) / CARD).read_bytes()).hexdigest()
     end_s = _end_s(card, jobs, trace)
     seen = None if end_s is None else int(np.count_nonzero(jobs["submit_s"] <= end_s))
-    return KeptPredictor(folder, sha256, target, card.model, card.data, seen)
+    return SavedPredictor(folder, sha256, target, card.model, card.data, seen)
 
 
-def _end_s(card: Card, jobs: JobTable, trace: str) -> float | None:
+def _end_s(card: ModelCard, jobs: JobTable, trace: str) -> float | None:
     """The last submission the predictor knows of on the clock of these jobs, seconds; None: clocks cannot be told."""
     zero = jobs.meta.get("unix_start_s")
     if card.unix_zero_s is not None and zero is not None:

@@ -12,10 +12,10 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.cluster.toml import described
-from kilowait.energy.accounting import Accounts
-from kilowait.energy.controls import Exceeded, exceeded
-from kilowait.engine.interface import Rule
+from kilowait.cluster.toml import to_dict
+from kilowait.energy.accounting import EnergyAccounts
+from kilowait.energy.controls import BudgetViolation, exceeded
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import (
@@ -26,13 +26,13 @@ from kilowait.experiments.gpu_power_cap import (
 )
 from kilowait.experiments.gpu_settings import (
     BACKFILLS,
-    PlacedSettings,
+    GpuOptions,
     arguments,
     check_placement,
     usual_backfill,
 )
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
-from kilowait.experiments.power import PowerSettings, dressed, meter_for
+from kilowait.experiments.power import PowerSettings, with_power, meter_for
 from kilowait.experiments.predict_power import check_power_predictor, is_kept_power, planned
 from kilowait.experiments.predict_runtimes import (
     USERS,
@@ -40,22 +40,22 @@ from kilowait.experiments.predict_runtimes import (
     foreseen,
     is_kept,
 )
-from kilowait.experiments.saved_predictor import KeptPredictor, kept_predictor
-from kilowait.experiments.train_power import bound
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.experiments.saved_predictor import SavedPredictor, kept_predictor
+from kilowait.experiments.train_power import bind_agent_power
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import POLICIES, resolve, simulate
-from kilowait.policies.registry import Decider, Player
-from kilowait.policies.round_based import ROUNDS, StepDecider, step_decider
+from kilowait.policies.registry import HasRule, RunPolicy
+from kilowait.policies.round_based import ROUNDS, StepPolicy, step_decider
 
 __all__ = [
-    "Done",
+    "ScenarioResult",
     "Scenario",
     "agent_and_preference",
     "check_backfill",
     "check_power",
     "parse_preference",
-    "preferring",
-    "prepared",
+    "with_preference",
+    "prepare_scenario",
     "resolve_policy",
     "run_scenario",
 ]
@@ -101,7 +101,7 @@ class Scenario:
     """What power the run is judged with; None: none."""
     levers: str = "none"
     """What is pulled besides the order of jobs; see `kilowait.energy.controls`, and for placed nodes `capping`."""
-    placed: PlacedSettings = field(default_factory=PlacedSettings)
+    placed: GpuOptions = field(default_factory=GpuOptions)
     """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
 
     def __post_init__(self) -> None:
@@ -110,10 +110,10 @@ class Scenario:
         check_placement(self.placement)
         Settings(
             walltime=self.walltime,
-            outlived=self.outlived or "double",
-            passes=self.passes,
+            overrun=self.outlived or "double",
+            schedule_per=self.passes,
             dependencies=self.dependencies,
-            oversized=self.oversized,
+            on_oversized=self.oversized,
         )
         if self.predict is not None:
             check_predictor(self.predict)
@@ -155,48 +155,48 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Done:
+class ScenarioResult:
     """A scenario that was run."""
 
     scenario: Scenario
     workload: Workload
     cluster: Cluster
-    log: SegmentLog
+    log: ExecutionLog
     notes: tuple[str, ...] = ()
     """What had to be guessed, for people."""
-    accounts: Accounts | None = None
+    accounts: EnergyAccounts | None = None
     """What it drew, where a power model was given."""
     pulled: str = ""
     """The levers, in words."""
-    exceeded: Exceeded | None = None
+    exceeded: BudgetViolation | None = None
     """How far it went above its budget of power, where it had one."""
     speeds: Speeds | None = None
     """How fast jobs ran on each GPU type, on placed nodes; None: alike."""
 
     def resolved(self) -> dict[str, Any]:
         """The scenario with the machine written out, for scenario.toml."""
-        return {**self.scenario.to_dict(), "cluster": described(self.cluster)}
+        return {**self.scenario.to_dict(), "cluster": to_dict(self.cluster)}
 
 
-def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = None) -> Done:
+def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = None) -> ScenarioResult:
     """Read, prepare, simulate; `progress` hears of every fit of a predictor.
 
     >>> run_scenario(Scenario("lublin:20:8", policy="sjf")).log.run["policy"]
     'sjf'
     """
     rule, rules = resolve_policy(scenario.policy), scenario.rules  # names are looked at before a long read
-    workload, cluster, notes = prepared(scenario, progress)
-    notes += workload.hindsight
+    workload, cluster, notes = prepare_scenario(scenario, progress)
+    notes += workload.leakage_notes
     jobs = workload.jobs
-    backfill = usual_backfill(cluster.placed) if scenario.backfill is None else scenario.backfill
+    backfill = usual_backfill(cluster.node_level) if scenario.backfill is None else scenario.backfill
     if scenario.power is None:
-        rule = bound(rule, None, scenario.levers)
+        rule = bind_agent_power(rule, None, scenario.levers)
         given = arguments(rules, jobs, cluster, rule, backfill)
         log = simulate(jobs, cluster, rule, backfill, **given)
         accounts, words, above = None, "", None
     else:
         meter = meter_for(scenario.power, jobs, cluster)
-        rule = bound(rule, meter, scenario.levers)
+        rule = bind_agent_power(rule, meter, scenario.levers)
         cap = cap_of(scenario.levers)
         pulled = meter.pull(scenario.levers if cap is None else "none", jobs)
         given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.levers)
@@ -206,7 +206,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         words = pulled.words if cap is None else cap_words(cap)
         above = None if pulled.budget_w is None else exceeded(accounts, pulled.budget_w)
     whole = replace(scenario, backfill=backfill, placement=log.run["placement"])
-    return Done(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
+    return ScenarioResult(whole, workload, cluster, log, notes, accounts, words, above, given.get("speeds"))
 
 
 def check_backfill(backfill: str | int) -> None:
@@ -222,7 +222,7 @@ def check_power(levers: str, power: PowerSettings | None) -> None:
         raise InputError(f"{what} a power model; name one with --power")
 
 
-def prepared(
+def prepare_scenario(
     scenario: Scenario, progress: Callable[[Any], None] | None = None
 ) -> tuple[Workload, Cluster, tuple[str, ...]]:
     """Jobs at the load asked for, with predictions where those are, the machine, and notes for people.
@@ -241,12 +241,12 @@ def prepared(
     check_levers_on(scenario.levers, cluster)
     jobs: JobTable = brought_to_load(workload.jobs, cluster, scenario.load)
     notes = [note] if note is not None else []
-    predictors: tuple[KeptPredictor, ...] = ()
-    if cluster.placed:
+    predictors: tuple[SavedPredictor, ...] = ()
+    if cluster.node_level:
         jobs, more = _independent(jobs, scenario.dependencies)
         notes += more
     if scenario.power is not None:
-        jobs, more = dressed(scenario.power, jobs)
+        jobs, more = with_power(scenario.power, jobs)
         notes += more
         if scenario.predict_power is not None:
             if is_kept_power(scenario.predict_power):
@@ -264,7 +264,7 @@ def prepared(
         )
     load = load_of(jobs, cluster)
     if load > OVERLOAD:
-        size = f"{cluster.nodes:,} nodes" if not cluster.placed else f"the GPUs of {cluster.name}"
+        size = f"{cluster.nodes:,} nodes" if not cluster.node_level else f"the GPUs of {cluster.name}"
         notes.append(
             f"these jobs offer {load:.2g} times the work {size} can do while they arrive, so the "
             "queue only grows; take a larger --cluster or a lower --load"
@@ -286,7 +286,7 @@ def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[st
     return JobTable(labels=jobs.labels, meta=jobs.meta, **kept), (f"{count}: submitted when the log says",)
 
 
-def resolve_policy(text: str) -> Rule | StepDecider | Player:
+def resolve_policy(text: str) -> PriorityPolicy | StepPolicy | RunPolicy:
     """A rule by name with its parameters, one that plays in rounds, look-ahead, or a trained one from ``agent:PATH``.
 
     That one is told of no predictions (``users:saf``) is for `cells.run_cell` to see to.
@@ -296,7 +296,7 @@ def resolve_policy(text: str) -> Rule | StepDecider | Player:
     """
     text = text.removeprefix(USERS)
     if text.partition(":")[0].strip() == LOOKAHEAD:  # loaded when asked for, as envs want an extra
-        ahead: Player = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
+        ahead: RunPolicy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
         return ahead
     if not text.startswith(AGENT):
         decider = step_decider(text)
@@ -308,12 +308,12 @@ def resolve_policy(text: str) -> Rule | StepDecider | Player:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
     if find_spec("kilowait.agents") is None:
         raise InputError(f"policy {text!r}: this kilowait has no trained policies; take a rule by name")
-    agent: Decider | Player = import_module("kilowait.agents").load_agent(path)
-    agent = preferring(agent, preference)
-    return agent.rule if isinstance(agent, Decider) else agent
+    agent: HasRule | RunPolicy = import_module("kilowait.agents").load_agent(path)
+    agent = with_preference(agent, preference)
+    return agent.rule if isinstance(agent, HasRule) else agent
 
 
-def preferring(agent: Any, preference: str) -> Any:
+def with_preference(agent: Any, preference: str) -> Any:
     """An agent with the preference it is told, as written; an error where it needs one, or takes none."""
     prefer = getattr(agent, "prefer", None)
     if prefer is None:

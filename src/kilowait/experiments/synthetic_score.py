@@ -15,8 +15,8 @@ import numpy as np
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation.run_similarity import (
-    Likeness,
-    like_runs,
+    RunSimilarity,
+    compare_runs,
     numbers_of_run,
     series_of_run,
     share_curves,
@@ -37,18 +37,18 @@ from kilowait.synth.fidelity.arrivals import (
 )
 from kilowait.synth.fidelity.distances import column_shares, shares
 from kilowait.synth.fidelity.users import has_users, user_numbers
-from kilowait.synth.generator import Told
+from kilowait.synth.generator import SampleProgress
 from kilowait.synth.log_schema import DAY_S, WEEK_S
 from kilowait.synth.privacy_metrics import (
     Anonymity,
-    Leaks,
+    PrivacyMetrics,
     anonymity,
     anonymity_by_k,
     leaks,
 )
-from kilowait.synth.record_distances import Closeness, closeness, roc
+from kilowait.synth.record_distances import RecordDistances, closeness, roc
 
-__all__ = ["POLICIES", "Outcome", "Score", "Wait", "save_score", "score"]
+__all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_score", "score"]
 
 POLICIES = ("fcfs", "sjf")
 TOLD_OF = ("user", "account", "queue", "status", "gpus", "energy_j")
@@ -56,7 +56,7 @@ TOLD_OF = ("user", "account", "queue", "status", "gpus", "energy_j")
 
 
 @dataclass(frozen=True)
-class Wait:
+class PolicyWait:
     """What people would wait under one rule with EASY backfilling, seconds on average."""
 
     policy: str
@@ -70,13 +70,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PolicyOutcome:
     """What becomes of both workloads under one rule with EASY backfilling."""
 
     policy: str
-    measures: tuple[Likeness, ...]
+    measures: tuple[RunSimilarity, ...]
 
-    def measure(self, name: str) -> Likeness | None:
+    def measure(self, name: str) -> RunSimilarity | None:
         """One of them by name; None where one of the two runs has no value of it."""
         return next((one for one in self.measures if one.name == name), None)
 
@@ -87,7 +87,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Score:
+class SyntheticScore:
     """How like a generated workload is to a real one, and what it gives away."""
 
     jobs: tuple[int, int]
@@ -96,10 +96,10 @@ class Score:
     """From the first submission to the last."""
     loads: tuple[float, float]
     fidelity: Fidelity
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[PolicyOutcome, ...]
     anonymity: tuple[Anonymity, Anonymity] | None
     """None where one of the two does not say whose jobs they are."""
-    leaks: Leaks | None
+    leaks: PrivacyMetrics | None
     """None where no held-out jobs were given."""
     calendar: float | None = None
     """Whether jobs come in the very hours of the real log (see `calendar_kept`); None where that cannot be said."""
@@ -109,10 +109,10 @@ class Score:
     """What a page is drawn from besides, as plain data."""
 
     @property
-    def waits(self) -> tuple[Wait, ...]:
+    def waits(self) -> tuple[PolicyWait, ...]:
         """Mean waits by rule; of rules under which jobs of both started."""
         found = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
-        return tuple(Wait(policy, one.real, one.made) for policy, one in found if one is not None)
+        return tuple(PolicyWait(policy, one.real, one.made) for policy, one in found if one is not None)
 
     def document(self) -> dict[str, Any]:
         """All numbers as plain data; the curves are left out."""
@@ -136,8 +136,8 @@ def score(
     cluster: str = "auto",
     policies: Sequence[str] = POLICIES,
     seed: int = 0,
-    told: Told | None = None,
-) -> Score:
+    told: SampleProgress | None = None,
+) -> SyntheticScore:
     """Compare generated jobs with real ones.
 
     Args:
@@ -163,7 +163,7 @@ def score(
         one, curves = _simulated(real, made, machine, policy)
         outcomes.append(one)
         drawn.append(curves)
-    return Score(
+    return SyntheticScore(
         (len(real), len(made)),
         (float(np.ptp(real["submit_s"])), float(np.ptp(made["submit_s"]))),
         (load_of(real, machine), load_of(made, machine)),
@@ -179,7 +179,7 @@ def score(
 
 def save_score(
     path: str | PathLike[str],
-    found: Score,
+    found: SyntheticScore,
     *,
     scenario: Mapping[str, Any],
     manifest: Mapping[str, Any],
@@ -201,7 +201,7 @@ def save_score(
 
 def _simulated(
     real: JobTable, made: JobTable, machine: Cluster, policy: str
-) -> tuple[Outcome, dict[str, Any]]:
+) -> tuple[PolicyOutcome, dict[str, Any]]:
     """Both workloads on one machine under one rule, with EASY backfilling; and the curves of it."""
     logs = [
         simulate(jobs, machine, policy=policy, backfill="easy", oversized="reject") for jobs in (real, made)
@@ -209,7 +209,7 @@ def _simulated(
     numbers = [numbers_of_run(log) for log in logs]
     series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "made"), logs, strict=True)}
     curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
-    return Outcome(policy, like_runs(*numbers)), {"policy": policy, "shares": curves, "series": series}
+    return PolicyOutcome(policy, compare_runs(*numbers)), {"policy": policy, "shares": curves, "series": series}
 
 
 def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _both(measured: Callable[[JobTable], Any], real: JobTable, made: JobTable) -
     return {"real": measured(real), "made": measured(made)}
 
 
-def _closeness_curves(close: Closeness | None) -> dict[str, Any]:
+def _closeness_curves(close: RecordDistances | None) -> dict[str, Any]:
     if close is None:
         return {"closest": None, "membership": None}
     return {

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.agents.training_data import Mixture
+from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, TableError
 from kilowait.evaluation.comparison import split
@@ -21,13 +21,13 @@ from kilowait.experiments.inputs import Workload, brought_to_load
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.synth import Generator, load_generator
-from kilowait.synth.log_schema import LogFacts, clock_zero_s
+from kilowait.synth.log_schema import LogSchema, clock_zero_s
 
-__all__ = ["Drawn", "Synthetic", "check_mixed", "drawn_for", "reach"]
+__all__ = ["GeneratedJobs", "SyntheticTraining", "check_mixed", "drawn_for", "data_overlap"]
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class SyntheticTraining:
     """Which generated jobs an agent is trained on, and how many of its windows they are."""
 
     folders: tuple[str, ...]
@@ -42,7 +42,7 @@ class Synthetic:
     @classmethod
     def asked(
         cls, folders: str | None, share: float | None, curriculum: str | None, jobs: int | None
-    ) -> Synthetic | None:
+    ) -> SyntheticTraining | None:
         """As people write it, with commas between folders; None where no generator is named.
 
         >>> Synthetic.asked("models/a, models/b", None, None, None).folders
@@ -65,10 +65,10 @@ class Synthetic:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class GeneratedJobs:
     """Generated jobs, and where they come from."""
 
-    mixture: Mixture
+    mixture: SyntheticMix
     record: dict[str, Any]
     """For the manifest."""
     warnings: tuple[str, ...]
@@ -77,7 +77,7 @@ class Drawn:
 
 def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> None:
     """An error where no generated jobs can be mixed in."""
-    if cluster.placed:
+    if cluster.node_level:
         raise InputError(
             f"generated jobs are for queues of whole nodes, and {cluster.name} gives out single nodes and GPUs; leave "
             "--synthetic out"
@@ -91,7 +91,7 @@ def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> 
 
 
 def drawn_for(
-    asked: Synthetic,
+    asked: SyntheticTraining,
     log: Workload,
     cluster: Cluster,
     *,
@@ -99,7 +99,7 @@ def drawn_for(
     trace: str,
     load: float | None = None,
     as_logged: JobTable | None = None,
-) -> Drawn:
+) -> GeneratedJobs:
     """Jobs of every generator that is asked for, for a training on the first 60 % of a log.
 
     Args:
@@ -114,7 +114,7 @@ def drawn_for(
     check_mixed(cluster, powered=False)
     count = len(split(log.jobs).train) if asked.jobs is None else asked.jobs
     generators = [load_generator(folder) for folder in asked.folders]
-    Mixture(
+    SyntheticMix(
         (log.jobs,), asked.share, asked.curriculum
     )  # what is wrong with these is told before jobs are drawn
     tables, records, warnings = [], [], []
@@ -122,7 +122,7 @@ def drawn_for(
         made = generator.sample(count, seed=seed)
         _check_fits(made, cluster, folder)
         tables.append(brought_to_load(made, cluster, load))
-        seen = reach(
+        seen = data_overlap(
             generator.facts,
             log.jobs if as_logged is None else as_logged,
             same=_same(folder, generator, log, trace),
@@ -130,10 +130,10 @@ def drawn_for(
         records.append({"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **seen})
         warnings += _warned(folder, seen, trace, len(split(log.jobs).train))
     record = {"share": asked.share, "curriculum": asked.curriculum, "generators": records}
-    return Drawn(Mixture(tuple(tables), asked.share, asked.curriculum), record, tuple(warnings))
+    return GeneratedJobs(SyntheticMix(tuple(tables), asked.share, asked.curriculum), record, tuple(warnings))
 
 
-def reach(facts: LogFacts, jobs: JobTable, *, same: bool) -> dict[str, Any]:
+def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, Any]:
     """From when to when a generator has seen its log; and, if that is this one, which of its later parts it has seen.
 
     >>> from kilowait.synth import lublin

@@ -13,15 +13,15 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.inputs import named_cluster
-from kilowait.experiments.synthetic_score import Score, Wait, score
+from kilowait.experiments.synthetic_score import SyntheticScore, PolicyWait, score
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
 from kilowait.synth.conditions import Wanted
-from kilowait.synth.generator import Told, joined
+from kilowait.synth.generator import SampleProgress, joined
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.traces import write_parts, write_trace, written_format
 
-__all__ = ["Score", "Wait", "Written", "parse_settings", "sample_file", "score"]
+__all__ = ["SyntheticScore", "PolicyWait", "WrittenSample", "parse_settings", "sample_file", "score"]
 
 
 def parse_settings(text: str) -> dict[str, float | str]:
@@ -49,7 +49,7 @@ def parse_settings(text: str) -> dict[str, float | str]:
 
 
 @dataclass
-class Written:
+class WrittenSample:
     """What was written of a sample."""
 
     machine: Cluster
@@ -92,13 +92,13 @@ def sample_file(
     cluster: str = "auto",
     format: str | None = None,
     trust: str | None = None,
-    told: Told | None = None,
-) -> Written:
+    told: SampleProgress | None = None,
+) -> WrittenSample:
     """Write a file of generated jobs; Parquet is written part by part, in bounded memory, the rest at once."""
     generator, form = load_generator(folder, trust=trust), written_format(out, format)
     given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes
-    written = Written(given or Cluster.from_nodes(size))
+    written = WrittenSample(given or Cluster.from_nodes(size))
     tables = written.counted(
         generator.tables(
             jobs, days=days, seed=seed, conditions=conditions, what_if=what_if, cluster=given, told=told

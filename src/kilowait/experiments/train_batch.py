@@ -13,11 +13,11 @@ from kilowait import agents
 from kilowait.agents import FEATURES, Generation, LinearAgent
 from kilowait.agents.evolution.objectives import OBJECTIVES
 from kilowait.agents.explanations import explained_weights
-from kilowait.agents.training_data import Mixture
+from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import (
-    Contest,
+    Comparison,
     Windows,
     cut_windows,
     split,
@@ -29,13 +29,13 @@ from kilowait.experiments.inputs import Workload
 from kilowait.experiments.resume import search_in
 from kilowait.jobs import JobTable
 
-__all__ = ["ALGORITHMS", "Training", "judged", "judged_last", "save_agent", "test_windows", "train"]
+__all__ = ["ALGORITHMS", "BatchTraining", "judged", "judged_last", "save_agent", "test_windows", "train"]
 
 ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
 
 
 @dataclass(frozen=True)
-class Training:
+class BatchTraining:
     """How to train."""
 
     algo: str = "es"
@@ -59,13 +59,13 @@ class Training:
 def train(
     jobs: JobTable,
     cluster: Cluster,
-    how: Training,
+    how: BatchTraining,
     *,
     trace: str,
     progress: Callable[[Generation], None] | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    mixture: Mixture | None = None,
+    mixture: SyntheticMix | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
 
@@ -125,12 +125,12 @@ def judged(
     rules: Sequence[str],
     jobs: JobTable,
     cluster: Cluster,
-    how: Training,
+    how: BatchTraining,
     *,
     trace: str,
     clairvoyant: bool = False,
     progress: Callable[[str], None] | None = None,
-) -> Contest:
+) -> Comparison:
     """The agent and the rules on the same windows of jobs later than any it was trained on."""
     return compare(
         test_windows(jobs, how.window_jobs, seed=how.seed),

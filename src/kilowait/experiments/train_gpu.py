@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kilowait.agents.evolution.checkpoint import Generation
-from kilowait.agents.linear_gpu.agent import FEATURES, TYPE_FEATURES, PlacedLinearAgent
+from kilowait.agents.linear_gpu.agent import FEATURES, TYPE_FEATURES, LinearGpuAgent
 from kilowait.agents.linear_gpu.train import OBJECTIVES, train_placed
 from kilowait.cluster import Cluster
 from kilowait.errors import UnknownNameError
@@ -48,7 +48,7 @@ def search_on_gpus(
     progress: Callable[[Generation], None] | None = None,
     folder: Path | None = None,
     resume: bool = False,
-) -> tuple[PlacedLinearAgent, list[Generation]]:
+) -> tuple[LinearGpuAgent, list[Generation]]:
     """Search on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
 
     In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
@@ -69,7 +69,7 @@ def search_on_gpus(
     )
 
 
-def rule_words(agent: PlacedLinearAgent) -> str:
+def rule_words(agent: LinearGpuAgent) -> str:
     """The rule a search began with, in words.
 
     >>> from kilowait.agents.linear_gpu.agent import rule_agent

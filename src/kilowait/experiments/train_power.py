@@ -10,15 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.power import PowerSettings, meter_for
-from kilowait.experiments.power_context import Meter
+from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.resume import search_in
 from kilowait.jobs import JobTable
 
 __all__ = [
     "LEVERS",
     "PowerAgent",
-    "Powering",
-    "bound",
+    "PowerTraining",
+    "bind_agent_power",
     "check_reward",
     "power_of",
     "spent_in",
@@ -42,15 +42,15 @@ class PowerAgent(Protocol):
 
 
 @dataclass(frozen=True)
-class Powering:
+class PowerTraining:
     """What an agent is trained with besides jobs and nodes."""
 
-    meter: Meter
+    meter: PowerContext
     levers: str = LEVERS
     settings: PowerSettings = field(default_factory=PowerSettings)
 
     @classmethod
-    def of(cls, settings: PowerSettings, levers: str, jobs: JobTable, cluster: Cluster) -> Powering:
+    def of(cls, settings: PowerSettings, levers: str, jobs: JobTable, cluster: Cluster) -> PowerTraining:
         """Everything the settings name, read and laid on the log's clock."""
         return cls(meter_for(settings, jobs, cluster), levers, settings)
 
@@ -65,12 +65,12 @@ class Powering:
         return {**self.words, "content of power and signals": f"digest {self.meter.digest[:12]}"}
 
 
-def power_of(meter: Meter, levers: str) -> Any:
+def power_of(meter: PowerContext, levers: str) -> Any:
     """The power of a meter as `kilowait/Energy-v0` takes it; jobs are held by whoever decides, so hold is left out."""
-    from kilowait.envs.power.power_setup import Power
+    from kilowait.envs.power.power_setup import PowerConfig
 
     kept = [part for part in levers.split("+") if not part.strip().startswith("hold")]
-    return Power(
+    return PowerConfig(
         meter.model,
         meter.carbon,
         meter.price,
@@ -81,7 +81,7 @@ def power_of(meter: Meter, levers: str) -> Any:
     )
 
 
-def bound(policy: Any, meter: Meter | None, levers: str) -> Any:
+def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> Any:
     """A policy as it enters a run: an agent that steers power is told of it; all others are as they were."""
     if not isinstance(policy, PowerAgent):
         return policy
@@ -120,7 +120,7 @@ def train_es(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    powering: Powering,
+    powering: PowerTraining,
     *,
     spent: str,
     times: float,
@@ -134,7 +134,7 @@ def train_es(
 
     In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
     """
-    from kilowait.agents.linear_power.train import Sla, train_steered
+    from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
 
     return train_steered(
         jobs,
@@ -142,7 +142,7 @@ def train_es(
         cluster,
         power_of(powering.meter, powering.levers),
         spent=spent,
-        sla=Sla(times, rule),
+        sla=SlowdownLimit(times, rule),
         progress=progress,
         keeping=search_in(
             folder,

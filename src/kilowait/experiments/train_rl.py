@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from kilowait import agents
-from kilowait.agents.training_data import Mixture, laid_out
+from kilowait.agents.training_data import SyntheticMix, laid_out
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.storage import plain_json, save_folder
 from kilowait.evaluation.storage.folder import read_json
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.experiments.early_stopping import Best
+from kilowait.experiments.early_stopping import BestModel
 from kilowait.experiments.env_factory import (
-    Eased,
-    SyntheticFirst,
-    World,
+    LoadCurriculum,
+    SyntheticCurriculum,
+    EnvFactory,
     world_for,
 )
 from kilowait.experiments.resume import (
@@ -34,12 +34,12 @@ from kilowait.experiments.resume import (
     world_of,
 )
 from kilowait.experiments.synthetic_training import check_mixed
-from kilowait.experiments.train_power import Powering
+from kilowait.experiments.train_power import PowerTraining
 from kilowait.jobs import JobTable
 
 __all__ = [
     "ALGORITHMS",
-    "Learning",
+    "RLTraining",
     "learn",
     "save_learned",
     "warm_updates",
@@ -59,7 +59,7 @@ WARM = "warm.json"
 
 
 @dataclass(frozen=True)
-class Learning:
+class RLTraining:
     """How to train a network. What is None is the algorithm's own default."""
 
     algo: str = "ppo"
@@ -155,13 +155,13 @@ def learn(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: Learning,
+    how: RLTraining,
     *,
     folder: str | PathLike[str],
     resume: bool = False,
     progress: Callable[[Any], None] | None = None,
-    power: Powering | None = None,
-    mixture: Mixture | None = None,
+    power: PowerTraining | None = None,
+    mixture: SyntheticMix | None = None,
 ) -> tuple[Any, list[Any]]:
     """A `NetworkAgent` trained on `jobs` and chosen on `validation`, later jobs of the same log; and its history.
 
@@ -172,7 +172,7 @@ def learn(
     from kilowait.agents.networks.preference import preferred
     from kilowait.agents.pareto import weighed
     from kilowait.agents.rl.agent_file import save_network
-    from kilowait.agents.rl.device import computing
+    from kilowait.agents.rl.device import use_device
     from kilowait.agents.rl.integrated_gradients import explained
     from kilowait.agents.rl.training_state import LAST
     from kilowait.agents.rl.validation import figures
@@ -194,7 +194,7 @@ def learn(
             )
     world = world_for(cluster, how, power)
     settings = how.algorithm_settings()
-    with computing(how.device, None):
+    with use_device(how.device, None):
         pass  # a device that is not there is told before anything is begun
     few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
     kept = getattr(settings, "capacity", settings.rollout * how.envs)
@@ -218,9 +218,9 @@ def learn(
     keeping = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
     vec = played(copied=keeping)
     if laid is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticFirst(vec, laid, mixture, how.steps)
+        vec = SyntheticCurriculum(vec, laid, mixture, how.steps)
     if how.ease != 1.0:
-        vec = Eased(vec, how.ease, how.steps)
+        vec = LoadCurriculum(vec, how.ease, how.steps)
     train = getattr(agents, f"train_{how.algo}")
     begun = resume and (Path(folder) / LAST).exists()
     warm = None
@@ -240,7 +240,7 @@ def learn(
             return weighed(network, checks, first, units)
         return float(figures(network, checks, first).mean())
 
-    best = Best(judge, how.seconds, progress)
+    best = BestModel(judge, how.seconds, progress)
     trained = best.of(
         train,
         vec,
@@ -265,7 +265,7 @@ def learn(
     return world.agent(trained.network), trained.history
 
 
-def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
+def _units(world: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
     """The units of the terms between which preferences are drawn, measured on windows of the training jobs."""
     from kilowait.agents.pareto import units_of
 
@@ -276,7 +276,7 @@ def _units(world: World, jobs: JobTable, how: Learning) -> dict[str, float]:
     return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
 
 
-def warm_updates(how: Learning) -> int:
+def warm_updates(how: RLTraining) -> int:
     """Updates of the warm start, 0 without a teacher."""
     if how.teacher is None:
         return 0
@@ -319,7 +319,7 @@ def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "sizes": sizes}
 
 
-def _plain(how: Learning) -> dict[str, Any]:
+def _plain(how: RLTraining) -> dict[str, Any]:
     """The settings as numbers and words."""
     told = asdict(how)
     told |= {name: dict(getattr(how, name)) for name in ("limit", "settings")}

@@ -10,10 +10,10 @@ from typing import Any
 
 from kilowait.errors import MissingExtraError
 
-__all__ = ["Curves"]
+__all__ = ["TrainingLogger"]
 
 
-class Curves:
+class TrainingLogger:
     """Figures of a training for TensorBoard, and for Weights & Biases where that is asked for and installed."""
 
     def __init__(

@@ -34,18 +34,18 @@ from kilowait.experiments import train_rl
 from kilowait.experiments.hyperparameters import FoundSettings, settings_toml
 from kilowait.experiments.optuna_study import (
     SCRATCH,
-    Trial,
+    TuningTrial,
     best_of,
     discard,
     opened,
     optuna_or_error,
     trials_in,
 )
-from kilowait.experiments.train_rl import Learning
+from kilowait.experiments.train_rl import RLTraining
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["SPACES", "Span", "defaults", "tune"]
+__all__ = ["SPACES", "SearchRange", "defaults", "tune"]
 
 PARTS = 10
 """Validations of a trial, in equal parts of its training, so that trials can be compared on the way."""
@@ -54,7 +54,7 @@ RANDOM = 8
 
 
 @dataclass(frozen=True)
-class Span:
+class SearchRange:
     """Numbers from `low` to `high`, both included."""
 
     low: float
@@ -63,13 +63,13 @@ class Span:
     """Whether equal ratios are equally likely, not equal differences."""
 
 
-_SIZES: dict[str, Span | tuple[float, ...]] = {"width": (32, 64, 128), "depth": (1, 2, 3)}
-_RATE = Span(1e-4, 3e-3, log=True)
-_ENTROPY = Span(1e-4, 3e-2, log=True)
+_SIZES: dict[str, SearchRange | tuple[float, ...]] = {"width": (32, 64, 128), "depth": (1, 2, 3)}
+_RATE = SearchRange(1e-4, 3e-3, log=True)
+_ENTROPY = SearchRange(1e-4, 3e-2, log=True)
 _FAR = (0.99, 0.997, 0.999, 1.0)
 _NEAR = (0.95, 0.99, 0.997, 0.999)
 
-SPACES: dict[str, dict[str, Span | tuple[float, ...]]] = {
+SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
     "ppo": {
         "learning_rate": _RATE,
         "entropy": _ENTROPY,
@@ -77,7 +77,7 @@ SPACES: dict[str, dict[str, Span | tuple[float, ...]]] = {
         "rollout": (16, 32, 64, 128),
         "minibatches": (4, 8, 16),
         "epochs": (1, 2, 3, 4, 6),
-        "clip": Span(0.1, 0.3),
+        "clip": SearchRange(0.1, 0.3),
         **_SIZES,
     },
     "a2c": {
@@ -95,8 +95,8 @@ SPACES: dict[str, dict[str, Span | tuple[float, ...]]] = {
         "gradient_steps": (4, 8, 16),
         "batch": (128, 256, 512),
         "target_every": (50, 200, 1000),
-        "priority": Span(0.0, 0.8),
-        "exploration": Span(0.1, 0.5),
+        "priority": SearchRange(0.0, 0.8),
+        "exploration": SearchRange(0.1, 0.5),
         **_SIZES,
     },
     "sac": {
@@ -104,9 +104,9 @@ SPACES: dict[str, dict[str, Span | tuple[float, ...]]] = {
         "discount": _NEAR,
         "gradient_steps": (4, 8, 16),
         "batch": (128, 256, 512),
-        "mixing": Span(0.002, 0.05, log=True),
-        "target_entropy": Span(0.05, 0.5),
-        "temperature": Span(0.02, 1.0, log=True),
+        "mixing": SearchRange(0.002, 0.05, log=True),
+        "target_entropy": SearchRange(0.05, 0.5),
+        "temperature": SearchRange(0.02, 1.0, log=True),
         **_SIZES,
     },
 }
@@ -123,7 +123,7 @@ def defaults(algo: str) -> dict[str, float]:
     """
     if algo not in SPACES:
         raise UnknownNameError("algorithm that can be tuned", algo, SPACES)
-    own = Learning(algo=algo).algorithm_settings()
+    own = RLTraining(algo=algo).algorithm_settings()
     return {name: getattr(own.sizes if name in _SIZES else own, name) for name in SPACES[algo]}
 
 
@@ -131,14 +131,14 @@ def tune(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: Learning,
+    how: RLTraining,
     *,
     trials: int,
     folder: str | PathLike[str],
     resume: bool = False,
     told: Mapping[str, Any] | None = None,
-    progress: Callable[[Trial], None] | None = None,
-) -> list[Trial]:
+    progress: Callable[[TuningTrial], None] | None = None,
+) -> list[TuningTrial]:
     """Try settings until there are `trials` trials, those of before counting where it is resumed.
 
     Args:
@@ -180,11 +180,11 @@ def tune(
 
 def _try(
     study: Any,
-    space: Mapping[str, Span | tuple[float, ...]],
+    space: Mapping[str, SearchRange | tuple[float, ...]],
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    how: Learning,
+    how: RLTraining,
     scratch: Path,
     *,
     number: int,
@@ -238,7 +238,7 @@ def _try(
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
-def _with(how: Learning, proposed: Mapping[str, Any]) -> Learning:
+def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
     """The training with what was proposed, validated at every tenth of it."""
     settings = {**how.settings, **_nested(proposed)}
     rollout = replace(how, settings=settings).algorithm_settings().rollout
@@ -254,8 +254,8 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "sizes": sizes} if sizes else plain
 
 
-def _distribution(optuna: Any, one: Span | tuple[float, ...]) -> Any:
-    if isinstance(one, Span):
+def _distribution(optuna: Any, one: SearchRange | tuple[float, ...]) -> Any:
+    if isinstance(one, SearchRange):
         return optuna.distributions.FloatDistribution(one.low, one.high, log=one.log)
     return optuna.distributions.CategoricalDistribution(one)
 
@@ -272,7 +272,7 @@ def _digest(*tables: JobTable) -> str:
     return found.hexdigest()
 
 
-def _write(place: Path, how: Learning, trials: Sequence[Trial], told: Mapping[str, Any]) -> None:
+def _write(place: Path, how: RLTraining, trials: Sequence[TuningTrial], told: Mapping[str, Any]) -> None:
     """results.json, and best.toml once there is a best; each whole or as it was."""
     results = {**told, "algo": how.algo, "net": how.net, "trials": [asdict(trial) for trial in trials]}
     if any(trial.outcome == "finished" for trial in trials):

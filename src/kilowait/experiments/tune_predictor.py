@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.experiments.optuna_study import Trial, best_of, optuna_or_error
-from kilowait.predict.dataset import Case
+from kilowait.experiments.optuna_study import TuningTrial, best_of, optuna_or_error
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.fit import Settings, fit_by, usual_settings
-from kilowait.predict.models import Model
+from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.rng import stream
 
@@ -49,13 +49,13 @@ SPACES: dict[str, dict[str, tuple[float, float]]] = {
 
 
 def tune_predictor(
-    case: Case,
-    model: Model,
+    case: Dataset,
+    model: PredictionModel,
     *,
     trials: int,
     seed: int = 0,
-    progress: Callable[[Trial], None] | None = None,
-) -> tuple[Settings, list[Trial]]:
+    progress: Callable[[TuningTrial], None] | None = None,
+) -> tuple[Settings, list[TuningTrial]]:
     """The best settings of some, and all that were tried.
 
     Args:
@@ -79,7 +79,7 @@ def tune_predictor(
     ranges = {name: _distribution(optuna, kinds[name], *ends) for name, ends in space.items()}
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    done: list[Trial] = []
+    done: list[TuningTrial] = []
     try:
         number = int(stream(seed, "experiments.tune_predictor").integers(2**31))
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=number, n_startup_trials=RANDOM))
@@ -89,7 +89,7 @@ def tune_predictor(
             trial = study.ask(ranges)
             figure = _figure(case, model, replace(usual, **trial.params), spans, seed)
             study.tell(trial, figure)
-            done.append(Trial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began))
+            done.append(TuningTrial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began))
             if progress is not None:
                 progress(done[-1])
     finally:
@@ -104,7 +104,7 @@ def _distribution(optuna: Any, kind: Any, low: float, high: float) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=high >= 10 * low)
 
 
-def _folds(case: Case) -> list[tuple[int, int]]:
+def _folds(case: Dataset) -> list[tuple[int, int]]:
     """Rows of each fold, from and to."""
     ends = np.linspace(len(case) // 2, len(case), FOLDS + 1).astype(int).tolist()
     spans = list(pairwise(ends))
@@ -118,7 +118,7 @@ def _folds(case: Case) -> list[tuple[int, int]]:
     return spans
 
 
-def _figure(case: Case, model: Model, settings: Settings, spans: list[tuple[int, int]], seed: int) -> float:
+def _figure(case: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int) -> float:
     """What the model itself makes small, mean over the folds."""
     figures = []
     features, target = case.features, case.target
@@ -130,7 +130,7 @@ def _figure(case: Case, model: Model, settings: Settings, spans: list[tuple[int,
     return float(np.mean(figures))
 
 
-def cost(model: Model, said: Floats, truth: Floats) -> float:
+def cost(model: PredictionModel, said: Floats, truth: Floats) -> float:
     """What a model is ranked by, smaller is better: the loss it was made for, in logarithms.
 
     >>> cost(Model.of("forest:likely"), np.array([60.0]), np.array([120.0]))

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import (
-    Contender,
+    PolicyConfig,
     Windows,
     cut_windows,
     split,
-    whole,
+    single_window,
 )
 from kilowait.jobs import JobTable
 from kilowait.units import parse_span
 
-__all__ = ["Protocol", "parse_length", "protocol_of"]
+__all__ = ["WindowOptions", "parse_length", "protocol_of"]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class WindowOptions:
     """On which jobs contenders meet."""
 
     windows: int | None = None
@@ -37,15 +37,15 @@ class Protocol:
         """The windows of a log."""
         within = None if self.part == "all" else split(jobs).places(self.part)
         if self.windows is None:
-            return whole(jobs, within=within)
+            return single_window(jobs, within=within)
         length = {"window_jobs": self.window_jobs, "window_s": self.window_s}
         warmup = {"warmup_jobs": self.warmup_jobs, "warmup_s": self.warmup_s}
         return cut_windows(jobs, self.windows, seed=self.seed, within=within, **length, **warmup)  # type: ignore[arg-type]
 
 
 def protocol_of(
-    windows: int | None, length: str, warmup: str, part: str, seed: int, contenders: Sequence[Contender]
-) -> Protocol:
+    windows: int | None, length: str, warmup: str, part: str, seed: int, contenders: Sequence[PolicyConfig]
+) -> WindowOptions:
     """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
 
     >>> protocol_of(3, "7d", "100", "auto", 0, [Contender("fcfs", "easy")]).window_s
@@ -57,7 +57,7 @@ def protocol_of(
         part = "test" if any(contender.kind == "agent" for contender in contenders) else "all"
     if windows is None and (warm_jobs or warm_s):
         raise InputError("a warm-up goes before windows; say how many with --windows")
-    return Protocol(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, part, seed)
+    return WindowOptions(windows, None if seconds else jobs, seconds or None, warm_jobs, warm_s, part, seed)
 
 
 def parse_length(text: str, what: str) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from kilowait.jobs import conversion
 from kilowait.jobs.columns import ColumnArray
 from kilowait.jobs.table import JobTable
 
-__all__ = ["JobRecords", "NodeStates", "Outcome", "Pieces", "SegmentLog", "node_states"]
+__all__ = ["JobRecords", "NodeStates", "Outcome", "Allocations", "ExecutionLog", "node_states"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class NodeStates:
 
     time_s: Floats
     group: npt.NDArray[np.int16]
-    falling: Ints
+    shutting_down: Ints
     asleep: Ints
     waking: Ints
 
@@ -86,7 +86,7 @@ def node_states(time_s: Floats, group: Ints, falling: Ints, asleep: Ints, waking
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Allocations:
     """Where segments lay, on clusters whose jobs are placed on single nodes: a row per segment and node."""
 
     segment: Ints
@@ -110,7 +110,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentLog:
+class ExecutionLog:
     """Segments in the order in which jobs were given their nodes, which with sleeping nodes need not be that of their
     starts. A job that was never started has none.
 
@@ -139,7 +139,7 @@ class SegmentLog:
     run: Mapping[str, Any] = field(default_factory=dict)
     states: NodeStates | None = None
     """What the nodes did that slept; None where none could."""
-    pieces: Pieces | None = None
+    pieces: Allocations | None = None
     """Where jobs lay; None where they were not placed on single nodes."""
 
     def __len__(self) -> int:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.sparse import coo_array, csr_array, vstack
 
-__all__ = ["Crowd", "allox", "finish_time_fair", "max_min"]
+__all__ = ["ActiveJobs", "allox", "finish_time_fair", "max_min"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class ActiveJobs:
     """The jobs that are there now, n of them, and T types of GPUs."""
 
     now_s: float
@@ -44,7 +44,7 @@ class Crowd:
         return np.asarray((self.speed * share / np.where(total > 0, total, 1.0)).sum(1))
 
 
-def max_min(crowd: Crowd) -> Floats:
+def max_min(crowd: ActiveJobs) -> Floats:
     """Shares under which the job that is worst off, for its weight, is as well off as can be (Gavel).
 
     >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
@@ -57,7 +57,7 @@ def max_min(crowd: Crowd) -> Floats:
     return _worst_off(crowd, crowd.speed * (crowd.gpus / (crowd.weight * usual))[:, None])
 
 
-def finish_time_fair(crowd: Crowd) -> Floats:
+def finish_time_fair(crowd: ActiveJobs) -> Floats:
     """Shares under which the largest ratio of finish time to that in an isolated 1/n share is smallest (Themis).
 
     Minimising max (t + left / rate) / ideal is, for a bound rho, a linear program; rho is found by bisection.
@@ -89,7 +89,7 @@ def finish_time_fair(crowd: Crowd) -> Floats:
     return best
 
 
-def allox(crowd: Crowd) -> Floats:
+def allox(crowd: ActiveJobs) -> Floats:
     """Who runs where and when so that the sum of completion times is least, jobs of one GPU each (AlloX).
 
     Matching jobs to places in the line of each GPU, from the last backwards: the k-th from the end of a line delays k
@@ -117,7 +117,7 @@ def allox(crowd: Crowd) -> Floats:
     return shares
 
 
-def _limits(crowd: Crowd, further: int) -> tuple[csr_array, Floats]:
+def _limits(crowd: ActiveJobs, further: int) -> tuple[csr_array, Floats]:
     """Rows: a job runs at most all the time; no type is given out more than once. `further` columns follow."""
     n, types = crowd.speed.shape
     jobs, kinds = np.divmod(np.arange(n * types), types)
@@ -128,7 +128,7 @@ def _limits(crowd: Crowd, further: int) -> tuple[csr_array, Floats]:
     return table.tocsr(), np.concatenate([np.ones(n), crowd.capacity])
 
 
-def _solved(crowd: Crowd, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
+def _solved(crowd: ActiveJobs, goal: Floats, gains: Floats, needed: Floats | None) -> Floats | None:
     """Shares with the least `goal` whose gains are at least `needed`, or a last variable; None: there are none."""
     n, types = crowd.speed.shape
     further = len(goal) - n * types
@@ -151,7 +151,7 @@ def _solved(crowd: Crowd, goal: Floats, gains: Floats, needed: Floats | None) ->
     return None if found.x is None else np.clip(found.x[: n * types].reshape(n, types), 0.0, 1.0) + 0.0
 
 
-def _worst_off(crowd: Crowd, gains: Floats) -> Floats:
+def _worst_off(crowd: ActiveJobs, gains: Floats) -> Floats:
     """Shares that make the least of gains @ shares as large as possible, and then give out what is left."""
     n, types = crowd.speed.shape
     goal = np.zeros(n * types + 1)
@@ -163,6 +163,6 @@ def _worst_off(crowd: Crowd, gains: Floats) -> Floats:
     return found
 
 
-def _at_least(crowd: Crowd, needed: Floats) -> Floats | None:
+def _at_least(crowd: ActiveJobs, needed: Floats) -> Floats | None:
     """Shares under which every job goes at least so fast; None: there are none."""
     return _solved(crowd, np.zeros(crowd.speed.size), crowd.speed, needed)

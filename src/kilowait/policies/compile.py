@@ -13,9 +13,9 @@ from typing import Any, overload
 import numba
 from numba.core.errors import NumbaError
 
-from kilowait.engine.interface import JOB, Rule
+from kilowait.engine.interface import JOB, PriorityPolicy
 from kilowait.engine.jit_entry import SCORE
-from kilowait.engine.kernels.jit import signed_kernel
+from kilowait.engine.kernels.jit import compile_entry
 from kilowait.errors import InputError
 
 __all__ = ["compiled_score", "policy"]
@@ -29,22 +29,22 @@ KNOWN = tuple(name for name in JOB.names or () if name != "ran_s")
 @cache
 def compiled_score(function: Callable[..., float]) -> Any:
     """A built-in rule's score, compiled once and kept in the cache on disk."""
-    return signed_kernel(function, SCORE)
+    return compile_entry(function, SCORE)
 
 
 @overload
-def policy(function: OwnScore) -> Rule: ...
+def policy(function: OwnScore) -> PriorityPolicy: ...
 @overload
 def policy(
     *, moving: bool | None = None, half_life_s: float = 0.0, name: str | None = None
-) -> Callable[[OwnScore], Rule]: ...
+) -> Callable[[OwnScore], PriorityPolicy]: ...
 def policy(
     function: OwnScore | None = None,
     *,
     moving: bool | None = None,
     half_life_s: float = 0.0,
     name: str | None = None,
-) -> Rule | Callable[[OwnScore], Rule]:
+) -> PriorityPolicy | Callable[[OwnScore], PriorityPolicy]:
     """A user's own rule, ``score(job, now)``, smaller first; compiled into the engine.
 
     `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
@@ -63,7 +63,7 @@ def policy(
     return _made(function, moving, half_life_s, name)
 
 
-def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> Rule:
+def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> PriorityPolicy:
     name = name or str(getattr(function, "__name__", "own"))
     if not inspect.isfunction(function):
         raise InputError(f"policy {name!r} is {function!r}; write a plain function of (job, now)")
@@ -88,10 +88,10 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
 
     if numba.config.DISABLE_JIT:
         own = function
-        return Rule(name, score, moving=moving, half_life_s=half_life_s)
+        return PriorityPolicy(name, score, time_dependent=moving, half_life_s=half_life_s)
     own = numba.njit(error_model="numpy")(function)
     try:
-        return Rule(name, numba.njit(SCORE, nogil=True)(score), moving=moving, half_life_s=half_life_s)
+        return PriorityPolicy(name, numba.njit(SCORE, nogil=True)(score), time_dependent=moving, half_life_s=half_life_s)
     except KeyError as problem:  # how Numba answers for a field that a record does not have
         raise _unknown_attribute(name, str(problem.args[0])) from None
     except (NumbaError, TypeError, NotImplementedError) as problem:
@@ -104,7 +104,7 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
     def slow_score(job: Any, now: float, parameters: Any) -> float:
         return float(function(job, now))
 
-    return Rule(name, slow_score, moving=moving, half_life_s=half_life_s, compiled=False)
+    return PriorityPolicy(name, slow_score, time_dependent=moving, half_life_s=half_life_s, compiled=False)
 
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:

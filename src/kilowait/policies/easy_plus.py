@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 from kilowait.policies import priority
 from kilowait.policies.compile import compiled_score
@@ -44,12 +44,12 @@ def _nobody_yet(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
     return np.zeros(2 * (int(jobs.column("user").max(initial=-1)) + 1))
 
 
-def easy_plus() -> Rule:
+def easy_plus() -> PriorityPolicy:
     """First come, first served, planned with the mean of what the user's last two jobs took (EASY+)."""
     score = compiled_score(last_two)
-    return Rule("easy+", score, remembers=True, predicts=True, outlived="steps", prepare=_nobody_yet)
+    return PriorityPolicy("easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_nobody_yet)
 
 
-def easy_plus_plus() -> Rule:
+def easy_plus_plus() -> PriorityPolicy:
     """As easy+, and whoever is predicted to take shortest is tried first in backfilling (EASY++)."""
-    return replace(easy_plus(), name="easy++", backfill_order=Rule("sjf", compiled_score(priority.sjf)))
+    return replace(easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf)))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.compile import compiled_score
@@ -56,7 +56,7 @@ def multifactor(
     half_life_s: float | str = WEEK_S,
     qos_factor: Mapping[str, float] | None = None,
     queue_factor: Mapping[str, float] | None = None,
-) -> Rule:
+) -> PriorityPolicy:
     """Slurm's multifactor priority: the weighted sum of age, size, fair share, QOS and partition, each 0 to 1.
 
     Age grows to 1 in `max_age_s`; size is the share of the machine; fair share is 2^(-usage share / equal share)
@@ -78,22 +78,22 @@ def multifactor(
         head = [age, max_age, size, cluster.nodes, fair_share, 1 / users, qos, len(qos_factors), queue]
         return np.concatenate([head, qos_factors, queue_factors]).astype(np.float64)
 
-    return Rule(
-        "multifactor", compiled_score(_multifactor), moving=True, half_life_s=half_life, prepare=prepare
+    return PriorityPolicy(
+        "multifactor", compiled_score(_multifactor), time_dependent=True, half_life_s=half_life, prepare=prepare
     )
 
 
-def fair_share(*, half_life_s: float | str = WEEK_S) -> Rule:
+def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
     """Users who used least lately go first; usage halves in `half_life_s`."""
-    return Rule(
+    return PriorityPolicy(
         "fair_share",
         compiled_score(_fair_share),
-        moving=True,
+        time_dependent=True,
         half_life_s=_seconds("half_life_s", half_life_s),
     )
 
 
-def capability(*, share: float = 0.2, favour: float = 10.0) -> Rule:
+def capability(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
     if not 0 < share <= 1 or not favour > 0:
         raise InputError(
@@ -103,7 +103,7 @@ def capability(*, share: float = 0.2, favour: float = 10.0) -> Rule:
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])
 
-    return Rule("capability", compiled_score(_capability), moving=True, prepare=prepare)
+    return PriorityPolicy("capability", compiled_score(_capability), time_dependent=True, prepare=prepare)
 
 
 def _seconds(name: str, value: float | str) -> float:

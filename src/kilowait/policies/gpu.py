@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 
 PREEMPTING = (("preempt", True),)
@@ -53,32 +53,32 @@ def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
     return queue * 1e10 + job.submit_s
 
 
-def priority() -> Rule:
+def priority() -> PriorityPolicy:
     """The largest priority first; running jobs of lower priority make room."""
-    return Rule("priority", _by_priority, placed=True, placing=PREEMPTING)
+    return PriorityPolicy("priority", _by_priority, placed=True, placing=PREEMPTING)
 
 
-def srtf() -> Rule:
+def srtf() -> PriorityPolicy:
     """Shortest remaining time first."""
-    return Rule("srtf", _remaining, moving=True, placed=True, placing=PREEMPTING)
+    return PriorityPolicy("srtf", _remaining, time_dependent=True, placed=True, placing=PREEMPTING)
 
 
-def srsf() -> Rule:
+def srsf() -> PriorityPolicy:
     """Shortest remaining service (time times GPUs) first."""
-    return Rule("srsf", _remaining_service, moving=True, placed=True, placing=PREEMPTING)
+    return PriorityPolicy("srsf", _remaining_service, time_dependent=True, placed=True, placing=PREEMPTING)
 
 
-def las() -> Rule:
+def las() -> PriorityPolicy:
     """Least attained service (GPU-seconds so far) first."""
-    return Rule("las", _attained_service, moving=True, placed=True, placing=SLICED)
+    return PriorityPolicy("las", _attained_service, time_dependent=True, placed=True, placing=SLICED)
 
 
-def qssf() -> Rule:
+def qssf() -> PriorityPolicy:
     """Smallest service (estimate times GPUs) first; with predicted estimates this is Helios' QSSF."""
-    return Rule("qssf", _whole_service, placed=True)
+    return PriorityPolicy("qssf", _whole_service, placed=True)
 
 
-def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Rule:
+def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> PriorityPolicy:
     """Queues by attained service, first come first served in each; `limits` in GPU-seconds.
 
     A job that has waited `patience` times as long as it has run goes back to the first queue; 0: never.
@@ -89,11 +89,11 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Rule:
         raise InputError(
             f"limits of tiresias are {limits!r}; write GPU-seconds such as 3250,7200,18000"
         ) from None
-    return Rule(
+    return PriorityPolicy(
         "tiresias",
         _queue_of_service,
         np.array([float(patience), *values]),
-        moving=True,
+        time_dependent=True,
         placed=True,
         placing=SLICED,
     )

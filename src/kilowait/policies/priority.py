@@ -33,7 +33,7 @@ def saf(job: Any, now: float, parameters: Any) -> float:
     return job.estimate_s * job.nodes
 
 
-def quick_area(job: Any, now: float, parameters: Any) -> float:
+def saf_short(job: Any, now: float, parameters: Any) -> float:
     """Smallest area, over the root of how quick such jobs are, first."""
     return job.estimate_s * job.nodes / sqrt(max(job.quickness, 1e-6))
 
@@ -93,7 +93,7 @@ def random(job: Any, now: float, parameters: Any) -> float:
     return parameters[job.number]
 
 
-FIXED = (fcfs, sjf, ljf, saf, quick_area, laf, smallest, largest, f1, f2, f3, f4)
+FIXED = (fcfs, sjf, ljf, saf, saf_short, laf, smallest, largest, f1, f2, f3, f4)
 """Rules whose order is settled when a job arrives."""
 
 MOVING = (lxf, wfp3, unicef)

@@ -11,13 +11,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import (
     easy_plus,
     fair_share,
@@ -27,37 +27,37 @@ from kilowait.policies import (
 from kilowait.policies.compile import compiled_score
 from kilowait.rng import stream
 
-__all__ = ["POLICIES", "Decider", "PlacedPlayer", "Player", "describe_policies", "resolve"]
+__all__ = ["POLICIES", "HasRule", "GpuRunPolicy", "RunPolicy", "describe_policies", "resolve"]
 
 
-def random(*, seed: int = 0) -> Rule:
+def random(*, seed: int = 0) -> PriorityPolicy:
     """In an order drawn with a seed."""
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return stream(int(seed), "random policy").random(len(jobs))
 
-    return Rule("random", compiled_score(priority.random), prepare=prepare)
+    return PriorityPolicy("random", compiled_score(priority.random), prepare=prepare)
 
 
-def balance() -> Rule:
+def balance() -> PriorityPolicy:
     """First come, first served; of several groups the emptiest is taken."""
     return replace(_plain(priority.fcfs, False), name="balance", placement="balance")
 
 
 @cache
-def _plain(score: Callable[..., float], moving: bool) -> Rule:
-    return Rule(score.__name__, compiled_score(score), moving=moving)
+def _plain(score: Callable[..., float], moving: bool) -> PriorityPolicy:
+    return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=moving)
 
 
-def _maker(score: Callable[..., float], moving: bool) -> Callable[[], Rule]:
-    def made() -> Rule:
+def _maker(score: Callable[..., float], moving: bool) -> Callable[[], PriorityPolicy]:
+    def made() -> PriorityPolicy:
         return _plain(score, moving)
 
     made.__doc__ = score.__doc__
     return made
 
 
-POLICIES: dict[str, Callable[..., Rule]] = {
+POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
     **{score.__name__: _maker(score, False) for score in priority.FIXED},
     **{score.__name__: _maker(score, True) for score in priority.MOVING},
     "multifactor": fair_share.multifactor,
@@ -78,16 +78,16 @@ POLICIES: dict[str, Callable[..., Rule]] = {
 
 
 @runtime_checkable
-class Decider(Protocol):
+class HasRule(Protocol):
     """Anything that brings a rule, such as a learned agent."""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> PriorityPolicy:
         """The order it gives to waiting jobs."""
 
 
 @runtime_checkable
-class Player(Protocol):
+class RunPolicy(Protocol):
     """Anyone who plays a whole run, such as a network that looks at the queue as a whole."""
 
     @property
@@ -95,13 +95,13 @@ class Player(Protocol):
         """What logs call it."""
 
     def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None
-    ) -> SegmentLog:
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None
+    ) -> ExecutionLog:
         """The run under its decisions."""
 
 
 @runtime_checkable
-class PlacedPlayer(Protocol):
+class GpuRunPolicy(Protocol):
     """As `Player`, on a cluster of placed nodes."""
 
     @property
@@ -112,22 +112,22 @@ class PlacedPlayer(Protocol):
         self,
         jobs: JobTable,
         cluster: Cluster,
-        placing: Placing,
+        placing: GpuSettings,
         speeds: Speeds | None,
         preference: npt.NDArray[np.float64] | None,
-    ) -> SegmentLog:
+    ) -> ExecutionLog:
         """The run under its decisions."""
 
 
-def resolve(policy: str | Rule | Decider) -> Rule:
+def resolve(policy: str | PriorityPolicy | HasRule) -> PriorityPolicy:
     """The rule of that name, its parameters after colons; or of that agent.
 
     >>> resolve("sjf").name, resolve("random:seed=3").name
     ('sjf', 'random:seed=3')
     """
-    if isinstance(policy, Rule):
+    if isinstance(policy, PriorityPolicy):
         return policy
-    if isinstance(policy, Decider):
+    if isinstance(policy, HasRule):
         return policy.rule
     if not isinstance(policy, str):
         raise InputError(

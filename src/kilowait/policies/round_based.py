@@ -13,17 +13,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.gpu.simulator import PlacedSimulator, PlacedView
-from kilowait.policies.allocation import Crowd, allox, finish_time_fair, max_min
+from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
+from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
 
-__all__ = ["ROUNDS", "Rounds", "StepDecider", "step_decider"]
+__all__ = ["ROUNDS", "Rounds", "StepPolicy", "step_decider"]
 
 Floats = npt.NDArray[np.float64]
 ROUND_S = 360.0
 
 
 @runtime_checkable
-class StepDecider(Protocol):
+class StepPolicy(Protocol):
     """Whoever decides a run on placed nodes step by step."""
 
     @property
@@ -34,7 +34,7 @@ class StepDecider(Protocol):
     def placing(self) -> tuple[tuple[str, Any], ...]:
         """How it is meant to run, as settings that differ from the usual."""
 
-    def play(self, simulator: PlacedSimulator) -> None:
+    def play(self, simulator: GpuSimulator) -> None:
         """Take the run to its end."""
 
 
@@ -43,7 +43,7 @@ class Rounds:
     """Shares by a policy, kept round by round."""
 
     name: str
-    shares: Callable[[Crowd], Floats]
+    shares: Callable[[ActiveJobs], Floats]
     """(jobs, types): for which part of the time each job should run on each type."""
     placing: tuple[tuple[str, Any], ...] = (
         ("tick_s", ROUND_S),
@@ -51,7 +51,7 @@ class Rounds:
         ("placement", "consolidate"),
     )
 
-    def play(self, simulator: PlacedSimulator) -> None:
+    def play(self, simulator: GpuSimulator) -> None:
         """At every round: preempt who has to go, move who changes type, start who comes."""
         had: dict[int, Floats] = {}
         known: tuple[int, ...] = ()
@@ -78,12 +78,12 @@ class Rounds:
             where = dict(zip(running.running["number"].tolist(), running.running_type.tolist(), strict=True))
 
 
-def _crowd(simulator: PlacedSimulator, view: PlacedView) -> Crowd:
+def _crowd(simulator: GpuSimulator, view: GpuView) -> ActiveJobs:
     """Everyone who waits or runs, by number."""
     jobs = np.concatenate([view.waiting, view.running])
     jobs = jobs[np.argsort(jobs["number"], kind="stable")]
     numbers = jobs["number"]
-    return Crowd(
+    return ActiveJobs(
         now_s=view.now_s,
         number=numbers,
         speed=simulator.speeds(numbers),
@@ -97,7 +97,7 @@ def _crowd(simulator: PlacedSimulator, view: PlacedView) -> Crowd:
     )
 
 
-def _chosen(crowd: Crowd, wanted: Floats, received: Floats) -> dict[int, int]:
+def _chosen(crowd: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, int]:
     """The type each job gets in this round: those furthest behind their share first, while there is room."""
     total = received.sum(0)
     part = received / np.where(total > 0, total, 1.0)
@@ -124,7 +124,7 @@ def _chosen(crowd: Crowd, wanted: Floats, received: Floats) -> dict[int, int]:
     return chosen
 
 
-def _carry_out(simulator: PlacedSimulator, view: PlacedView, chosen: dict[int, int]) -> None:
+def _carry_out(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
     """Bring what runs in line with what was chosen; where fragments leave no room a job waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
     moving = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
@@ -145,8 +145,8 @@ ROUNDS: dict[str, Rounds] = {
 """Names of the policies that play in rounds."""
 
 
-def step_decider(policy: object) -> StepDecider | None:
+def step_decider(policy: object) -> StepPolicy | None:
     """The policy if it decides step by step; None: it is a rule."""
     if isinstance(policy, str):
         return ROUNDS.get(policy.strip().lower())
-    return policy if isinstance(policy, StepDecider) else None
+    return policy if isinstance(policy, StepPolicy) else None

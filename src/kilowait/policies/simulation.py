@@ -8,39 +8,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
-from kilowait.engine.simulator import replay
+from kilowait.engine.simulator import run_simulation
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.policies.registry import Decider, PlacedPlayer, Player, resolve
-from kilowait.policies.round_based import StepDecider, step_decider
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.policies.registry import HasRule, GpuRunPolicy, RunPolicy, resolve
+from kilowait.policies.round_based import StepPolicy, step_decider
 
-__all__ = ["placing_of", "simulate"]
+__all__ = ["default_gpu_settings", "simulate"]
 
 
 def simulate(
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | Rule | Decider | Player | PlacedPlayer | StepDecider = "fcfs",
+    policy: str | PriorityPolicy | HasRule | RunPolicy | GpuRunPolicy | StepPolicy = "fcfs",
     backfill: str | int = "none",
     *,
-    backfill_order: str | Rule | None = None,
+    backfill_order: str | PriorityPolicy | None = None,
     walltime: str = "extend",
     passes: str = "instant",
     placement: str | None = None,
     dependencies: bool = True,
     oversized: str = "error",
     outlived: str | None = None,
-    levers: Levers | None = None,
-    placing: Placing | None = None,
+    levers: PowerControls | None = None,
+    placing: GpuSettings | None = None,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
-) -> SegmentLog:
+) -> ExecutionLog:
     """Replay `jobs` on `cluster` under a policy: its name, a rule of one's own, or an agent.
 
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
@@ -60,7 +60,7 @@ def simulate(
     >>> simulate(jobs, Cluster.from_nodes(4)).jobs()["start_s"].tolist()
     [0.0, 60.0]
     """
-    if cluster.placed:
+    if cluster.node_level:
         for name, value, usual in (
             ("backfill_order", backfill_order, None),
             ("passes", passes, "instant"),
@@ -72,17 +72,17 @@ def simulate(
                     f"{name} is {value!r}; a cluster of placed nodes has no such thing: leave it out"
                 )
         own: dict[str, Any] = {} if placement is None else {"placement": placement}
-        settings = placing or placing_of(policy, backfill, **own, walltime=walltime, oversized=oversized)
-        if isinstance(policy, PlacedPlayer):
+        settings = placing or default_gpu_settings(policy, backfill, **own, walltime=walltime, oversized=oversized)
+        if isinstance(policy, GpuRunPolicy):
             return policy.played_on(jobs, cluster, settings, speeds, preference)
         decider = step_decider(policy)
         rule = None if decider is not None else resolve(policy)  # type: ignore[arg-type]
-        if rule is not None and rule.remembers:
+        if rule is not None and rule.observes_jobs:
             raise InputError(
                 f"policy {rule.name!r} remembers jobs that have ended, and placed nodes tell it of none; "
                 "take it on a cluster of whole nodes"
             )
-        simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
+        simulator = GpuSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
         if decider is None:
             simulator.run()
         else:
@@ -101,13 +101,13 @@ def simulate(
     plain = Settings(
         backfill=backfill,
         walltime=walltime,
-        passes=passes,
+        schedule_per=passes,
         placement="first" if placement is None else placement,
         dependencies=dependencies,
-        oversized=oversized,
-        outlived=outlived or "double",
+        on_oversized=oversized,
+        overrun=outlived or "double",
     )
-    if isinstance(policy, Player):
+    if isinstance(policy, RunPolicy):
         if backfill_order is not None:
             raise InputError(
                 f"backfill_order is {backfill_order!r}, but agent {policy.name!r} brings its own: leave it out"
@@ -122,16 +122,16 @@ def simulate(
     order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
-    if rule.outlived is not None and outlived is None:
-        plain = replace(plain, outlived=rule.outlived)
-    return replay(jobs, cluster, rule, plain, order, levers)
+    if rule.overrun is not None and outlived is None:
+        plain = replace(plain, outlived=rule.overrun)
+    return run_simulation(jobs, cluster, rule, plain, order, levers)
 
 
-def placing_of(
-    policy: str | Rule | Decider | Player | PlacedPlayer | StepDecider,
+def default_gpu_settings(
+    policy: str | PriorityPolicy | HasRule | RunPolicy | GpuRunPolicy | StepPolicy,
     backfill: str | int = "none",
     **settings: object,
-) -> Placing:
+) -> GpuSettings:
     """How a policy is meant to run on placed nodes, with these settings besides.
 
     >>> placing_of("srtf").preempt, placing_of("fcfs", "skip").blocking
@@ -142,10 +142,10 @@ def placing_of(
             f"backfill is {backfill!r}; placed nodes know no reservations: take none (the first job that does not fit "
             "keeps the others waiting) or skip (the next are tried)"
         )
-    if isinstance(policy, PlacedPlayer):
+    if isinstance(policy, GpuRunPolicy):
         # It chooses whoever fits; what else it is meant to have it may bring as rules do.
         free: Any = {**dict(getattr(policy, "placing", ())), **settings, "blocking": False}
-        return Placing(**free)
+        return GpuSettings(**free)
     decider = step_decider(policy)
     own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]
-    return Placing(**{**own, "blocking": backfill == "none", **settings})
+    return GpuSettings(**{**own, "blocking": backfill == "none", **settings})

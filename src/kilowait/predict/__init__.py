@@ -1,43 +1,43 @@
 """Guesses before the clock starts: how long a job will take, what it will draw, how sure that is."""
 
 from kilowait.predict.conformal import fit
-from kilowait.predict.dataset import Case, case_of
+from kilowait.predict.dataset import Dataset, case_of
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.features import Features, feature_table
-from kilowait.predict.known_times import World, recorded, simulated
-from kilowait.predict.models import Model, Said, predictions
-from kilowait.predict.predictor import Forecast, Predictor, load
-from kilowait.predict.runtime import Foreseen, foresee
-from kilowait.predict.scores import Scores, score
+from kilowait.predict.known_times import KnownTimes, from_log, from_run
+from kilowait.predict.models import PredictionModel, ModelPredictions, predictions
+from kilowait.predict.predictor import Prediction, Predictor, load
+from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
+from kilowait.predict.scores import PredictionScores, score
 from kilowait.predict.target_features import meaning
 from kilowait.predict.targets import Target, target_of
-from kilowait.predict.walk_forward import Online
+from kilowait.predict.walk_forward import RefitSchedule
 
 __all__ = [
-    "Case",
+    "Dataset",
     "Distribution",
     "Explanation",
     "Features",
-    "Forecast",
-    "Foreseen",
-    "Model",
-    "Online",
+    "Prediction",
+    "RuntimePredictions",
+    "PredictionModel",
+    "RefitSchedule",
     "Predictor",
-    "Said",
-    "Scores",
+    "ModelPredictions",
+    "PredictionScores",
     "Target",
-    "World",
+    "KnownTimes",
     "case_of",
     "explain",
     "feature_table",
     "fit",
-    "foresee",
+    "predict_runtimes",
     "load",
     "meaning",
     "predictions",
-    "recorded",
+    "from_log",
     "score",
-    "simulated",
+    "from_run",
     "target_of",
 ]

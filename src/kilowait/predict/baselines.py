@@ -13,7 +13,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import first_known, nearest_middle
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, request_s
-from kilowait.predict.past_events import Happened, middle
+from kilowait.predict.past_events import PastEvents, middle
 from kilowait.predict.target_features import kinds_of
 from kilowait.predict.targets import USUAL_W, Target
 
@@ -69,7 +69,7 @@ def simple(name: str, jobs: JobTable, target: Target) -> Floats:
     keys = kinds_of(jobs)
     values = target.values / target.scale
     wanted = {"user", "user_request", "everyone", *target.nearest} & set(keys)
-    known = {kind: Happened(keys[kind], target.known_s, jobs["submit_s"]) for kind in wanted}
+    known = {kind: PastEvents(keys[kind], target.known_s, jobs["submit_s"]) for kind in wanted}
     if name == "last2":
         two = known["user"].several(values, 2)
         found = np.where(np.isnan(two[1]), two[0], (two[0] + two[1]) / 2)
@@ -94,7 +94,7 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
         )
     nodes: Floats = jobs["nodes"].astype(np.float64)
     submit_s: Floats = jobs["submit_s"]
-    known = Happened(np.zeros(len(jobs), np.int64), target.known_s, submit_s)
+    known = PastEvents(np.zeros(len(jobs), np.int64), target.known_s, submit_s)
     node_h = np.where(np.isfinite(target.values), nodes * jobs["runtime_s"] / 3600.0, 0.0)
     watt_h = target.values / 3600.0 if target.name == "energy" else target.values * jobs["runtime_s"] / 3600.0
     spent_h = known.sum(node_h)
@@ -103,7 +103,7 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
         return nodes * watts
     keys = kinds_of(jobs)
     ended = {
-        kind: Happened(keys[kind], target.known_s, submit_s) for kind in ("user_same", "user_request", "user")
+        kind: PastEvents(keys[kind], target.known_s, submit_s) for kind in ("user_same", "user_request", "user")
     }
     took = nearest_middle(ended, np.log(np.maximum(jobs["runtime_s"], 1.0)))
     request = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S)

@@ -19,7 +19,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.forest import LARGEST, ForestSettings, tree_parameters
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["LOSSES", "Boosted", "BoostingSettings", "Loss", "boost", "plain_forest"]
+__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "boost", "plain_forest"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,7 +82,7 @@ class BoostingSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Boosted:
+class BoostedTrees:
     """Trees that say one number a job."""
 
     booster: Any
@@ -105,7 +105,7 @@ class Boosted:
         (folder / "trees.txt").write_text(self.booster.model_to_string(), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> Boosted:
+    def load(cls, folder: str | PathLike[str]) -> BoostedTrees:
         """What `save` wrote."""
         path = Path(folder) / "trees.txt"
         try:
@@ -125,7 +125,7 @@ def boost(
     *,
     seed: int,
     threads: int = 1,
-) -> Boosted:
+) -> BoostedTrees:
     """Trees boosted on rows of features and ln(value) less the anchor.
 
     The same arguments give the same trees on any number of threads.
@@ -144,7 +144,7 @@ def boost(
     }
     if loss.name == "quantile":
         parameters["alpha"] = loss.number
-    return Boosted(_trained(features, difference, parameters, how.trees))
+    return BoostedTrees(_trained(features, difference, parameters, how.trees))
 
 
 def plain_forest(
@@ -154,7 +154,7 @@ def plain_forest(
     *,
     seed: int,
     threads: int = 1,
-) -> Boosted:
+) -> BoostedTrees:
     """A random forest that says the mean of ln(value) less the anchor: the usual baseline."""
     how = settings or ForestSettings()
     parameters = {
@@ -163,7 +163,7 @@ def plain_forest(
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
     }
-    return Boosted(_trained(features, difference, parameters, how.trees))
+    return BoostedTrees(_trained(features, difference, parameters, how.trees))
 
 
 def _trained(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:

@@ -16,19 +16,19 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.predict.baselines import simple
-from kilowait.predict.dataset import Case
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import chosen
 from kilowait.predict.fit import (
-    Fitted,
+    FittedModel,
     Settings,
     fit_by,
     usual_settings,
 )
 from kilowait.predict.forest import Forest
-from kilowait.predict.model_card import Card
-from kilowait.predict.models import Model, check_model
+from kilowait.predict.model_card import ModelCard
+from kilowait.predict.models import PredictionModel, check_model
 from kilowait.predict.predictor import BOUNDS, Predictor
-from kilowait.predict.scores import held, score
+from kilowait.predict.scores import coverage, score
 
 __all__ = ["CALIBRATION", "fit"]
 
@@ -51,8 +51,8 @@ POSITION = ("everyone_count", "request_count")
 
 
 def fit(
-    case: Case,
-    model: Model,
+    case: Dataset,
+    model: PredictionModel,
     *,
     nodes: int,
     data: str,
@@ -97,7 +97,7 @@ def fit(
             errors[name] = asdict(score(simple(name, jobs, target)[late], truth))
     codes = {name: jobs.labels[name] for name in LABELLED if name in jobs.labels and name in features.names}
     how = settings or (None if fitted is None else usual_settings(model))
-    card = Card(
+    card = ModelCard(
         model=model.text,
         target=target.name,
         unit=target.unit,
@@ -126,13 +126,13 @@ def fit(
     return Predictor(card, model, None if fitted is None else fitted.trees, levels)
 
 
-def _without_position(case: Case) -> Case:
+def _without_position(case: Dataset) -> Dataset:
     table = case.features
     names = tuple(name for name in table.names if name not in POSITION)
     return replace(case, features=replace(table, names=names, values=chosen(table, names)))
 
 
-def _levels(case: Case, model: Model, fitted: Fitted | None, late: Ints) -> tuple[Floats, Floats]:
+def _levels(case: Dataset, model: PredictionModel, fitted: FittedModel | None, late: Ints) -> tuple[Floats, Floats]:
     """What is said of the calibration part, and where the truth lay."""
     target, features = case.target, case.features
     truth, most = target.values[late], target.most[late]
@@ -146,23 +146,23 @@ def _levels(case: Case, model: Model, fitted: Fitted | None, late: Ints) -> tupl
     return bare, np.sort(np.log(np.maximum(truth, 1.0)) - np.log(np.maximum(bare, 1.0)))
 
 
-def _held(case: Case, fitted: Fitted, late: Ints) -> dict[str, float]:
+def _held(case: Dataset, fitted: FittedModel, late: Ints) -> dict[str, float]:
     if not isinstance(fitted.trees, Forest):
         return {}
     found = fitted.distribution(
         case.features.values[late], case.features.anchor[late], case.target.most[late]
     )
-    return {str(level): held(found.quantile(level), case.target.values[late]) for level in BOUNDS}
+    return {str(level): coverage(found.quantile(level), case.target.values[late]) for level in BOUNDS}
 
 
-def _importance(fitted: Fitted, names: tuple[str, ...]) -> dict[str, float]:
+def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]:
     gain = np.asarray(fitted.trees.booster.feature_importance("gain"), np.float64)
     share = gain / gain.sum() if gain.sum() > 0 else gain
     return {names[at]: float(share[at]) for at in np.argsort(-share, kind="stable") if share[at] > 0}
 
 
 def _drift(
-    case: Case, model: Model, settings: Settings | None, seed: int, threads: int
+    case: Dataset, model: PredictionModel, settings: Settings | None, seed: int, threads: int
 ) -> list[dict[str, float]]:
     """How a model ages: fitted on the first half, asked of each month of the second."""
     middle = len(case) // 2
@@ -186,7 +186,7 @@ def _drift(
                 "accuracy": scores.accuracy,
                 "log_rmse": scores.log_rmse,
                 "mae": scores.mae,
-                "under": scores.under,
+                "under": scores.underprediction_rate,
             }
         )
     return found

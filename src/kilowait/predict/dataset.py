@@ -9,21 +9,21 @@ import numpy.typing as npt
 
 from kilowait.jobs import JobTable
 from kilowait.predict.features import Features
-from kilowait.predict.known_times import World
+from kilowait.predict.known_times import KnownTimes
 from kilowait.predict.target_features import features_for
 from kilowait.predict.targets import Target, runtime
 
-__all__ = ["Case", "case_of"]
+__all__ = ["Dataset", "case_of"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Dataset:
     """All of it in the order of the jobs."""
 
     jobs: JobTable
-    world: World
+    world: KnownTimes
     target: Target
     features: Features
 
@@ -35,11 +35,11 @@ class Case:
         """(n,) what models learn: ln(value) less the anchor; NaN where it is not known."""
         return np.log(np.maximum(self.target.values, 1.0)) - self.features.anchor
 
-    def first(self, count: int) -> Case:
+    def first(self, count: int) -> Dataset:
         """The first so many jobs; what was known of them does not depend on the others."""
         target, features, rows = self.target, self.features, slice(0, count)
         arrays = ("values", "known_s", "asked", "most", "scale")
-        return Case(
+        return Dataset(
             self.jobs[rows],
             self.world[rows],
             replace(target, **{name: getattr(target, name)[rows] for name in arrays}),
@@ -52,7 +52,7 @@ class Case:
         )
 
 
-def case_of(jobs: JobTable, world: World, nodes: int, target: Target | None = None) -> Case:
+def case_of(jobs: JobTable, world: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
     """What is known of these jobs, and what is asked.
 
     Args:
@@ -67,4 +67,4 @@ def case_of(jobs: JobTable, world: World, nodes: int, target: Target | None = No
     'runtime'
     """
     asked = runtime(jobs, world) if target is None else target
-    return Case(jobs, world, asked, features_for(jobs, world, nodes, asked))
+    return Dataset(jobs, world, asked, features_for(jobs, world, nodes, asked))

@@ -67,11 +67,11 @@ class Distribution:
         at = np.minimum((cumulated < wanted - 1e-9).sum(axis=1), BINS - 1)
         return self._time(at)
 
-    def middle(self) -> Floats:
+    def median(self) -> Floats:
         """As often below as above."""
         return self.quantile(0.5)
 
-    def likely(self) -> Floats:
+    def most_accurate(self) -> Floats:
         """The time with the highest expected accuracy, the shorter of guess and truth over the longer."""
         return self._time((self.weights @ _NEAR).argmax(axis=1))
 
@@ -79,7 +79,7 @@ class Distribution:
         """The expected time."""
         return np.asarray((self.weights * self._times()).sum(axis=1), np.float64)
 
-    def centre(self) -> Floats:
+    def geometric_mean(self) -> Floats:
         """The geometric mean: least squares of logarithms."""
         logarithms = np.log(np.maximum(self._times(), 1e-9))
         return np.asarray(np.exp((self.weights * logarithms).sum(axis=1)), np.float64)

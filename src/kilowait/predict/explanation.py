@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.predict.dataset import Case
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import KINDS
-from kilowait.predict.past_events import Happened
-from kilowait.predict.predictor import Forecast, Predictor
+from kilowait.predict.past_events import PastEvents
+from kilowait.predict.predictor import Prediction, Predictor
 from kilowait.predict.target_features import OTHER_KINDS, kinds_of, meaning
 
-__all__ = ["Explanation", "Part", "explain"]
+__all__ = ["Explanation", "FeatureEffect", "explain"]
 
 
 @dataclass(frozen=True)
-class Part:
+class FeatureEffect:
     """One feature of one job."""
 
     name: str
@@ -33,7 +33,7 @@ class Explanation:
     """Of one job, in the target's unit."""
 
     job_id: int
-    forecast: Forecast
+    forecast: Prediction
     """Of this job alone."""
     truth: float
     """NaN: not known."""
@@ -43,11 +43,11 @@ class Explanation:
     """Where that comes from, in words."""
     start: float
     """Factor of the mean of all jobs it learned from, before any feature is looked at."""
-    parts: tuple[Part, ...]
+    parts: tuple[FeatureEffect, ...]
     """The weightiest first; empty for simple predictions."""
 
 
-def explain(predictor: Predictor, case: Case, row: int) -> Explanation:
+def explain(predictor: Predictor, case: Dataset, row: int) -> Explanation:
     """What is said of the job of a row, and why.
 
     The anchor times `start` times the factors of all parts is the geometric mean of what is expected (of boosted trees:
@@ -55,10 +55,10 @@ def explain(predictor: Predictor, case: Case, row: int) -> Explanation:
     """
     everything = predictor.predict(case)
     one = slice(row, row + 1)
-    forecast = Forecast(
+    forecast = Prediction(
         everything.value[one], everything.low[one], everything.middle[one], everything.high[one]
     )
-    parts: list[Part] = []
+    parts: list[FeatureEffect] = []
     start = 1.0
     if predictor.trees is not None:
         values = predictor.rows(case)[one]
@@ -66,7 +66,7 @@ def explain(predictor: Predictor, case: Case, row: int) -> Explanation:
         start = math.exp(adds[-1])
         for at in np.argsort(-np.abs(adds[:-1]), kind="stable"):
             name = predictor.card.features[at]
-            parts.append(Part(name, meaning(name), float(values[0, at]), math.exp(adds[at])))
+            parts.append(FeatureEffect(name, meaning(name), float(values[0, at]), math.exp(adds[at])))
     return Explanation(
         job_id=int(case.jobs["job_id"][row]),
         forecast=forecast,
@@ -78,13 +78,13 @@ def explain(predictor: Predictor, case: Case, row: int) -> Explanation:
     )
 
 
-def _anchored(case: Case, row: int) -> str:
+def _anchored(case: Dataset, row: int) -> str:
     """Which jobs the anchor is the middle of."""
     keys, target = kinds_of(case.jobs), case.target
     words = {**KINDS, **OTHER_KINDS}
     for kind in target.nearest:
         if kind in keys:
-            count = int(Happened(keys[kind], target.known_s, case.jobs["submit_s"]).count[row])
+            count = int(PastEvents(keys[kind], target.known_s, case.jobs["submit_s"]).count[row])
             if count:
                 which = f"the middle of the last {min(count, 5)}" if count > 1 else "the only one before"
                 return f"{which} {words[kind]}"

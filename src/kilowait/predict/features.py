@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import (
-    Happened,
+    PastEvents,
     Ints,
     keyed,
     middle,
@@ -114,7 +114,7 @@ def meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=KINDS[kind])
 
 
-def feature_table(jobs: JobTable, world: World, nodes: int) -> Features:
+def feature_table(jobs: JobTable, world: KnownTimes, nodes: int) -> Features:
     """What was known of each job when it was submitted, in the world that is given.
 
     Args:
@@ -141,7 +141,7 @@ def feature_table(jobs: JobTable, world: World, nodes: int) -> Features:
     request = np.log(request_s(jobs))
     took = np.log(np.maximum(jobs["runtime_s"], 1.0))
     keys = keys_of(jobs)
-    ended = {kind: Happened(key, world.end_s, submit_s) for kind, key in keys.items()}
+    ended = {kind: PastEvents(key, world.end_s, submit_s) for kind, key in keys.items()}
     guess = np.where(np.isnan(request), np.log(UNKNOWN_REQUEST_S), request - 1.0)
     anchor = np.fmin(first_known(nearest_middle(ended, took), guess), request)
     columns = _of_itself(jobs, request, anchor)
@@ -165,7 +165,7 @@ def first_known(first: Floats, *others: Floats) -> Floats:
     return first
 
 
-def nearest_middle(known: Mapping[str, Happened], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
+def nearest_middle(known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
     """The middle of the last five values of the nearest kind of jobs that has any; NaN where none has."""
     return first_known(*(middle(known[kind].several(values, 5)) for kind in kinds if kind in known))
 
@@ -222,7 +222,7 @@ def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Flo
 
 
 def _of_kind(
-    jobs: JobTable, world: World, kind: str, key: Ints, ended: Happened, took: Floats, anchor: Floats
+    jobs: JobTable, world: KnownTimes, kind: str, key: Ints, ended: PastEvents, took: Floats, anchor: Floats
 ) -> Mapping[str, Floats]:
     """What became of jobs of a kind."""
     submit_s, many = jobs["submit_s"], MANY.get(kind, 30)
@@ -238,8 +238,8 @@ def _of_kind(
     found["middle"] = middle(five) - anchor
     if kind not in CLOSE:
         return found
-    started = Happened(key, world.start_s, submit_s)
-    submitted = Happened(key, submit_s, submit_s)
+    started = PastEvents(key, world.start_s, submit_s)
+    submitted = PastEvents(key, submit_s, submit_s)
     runs = started.latest(world.end_s) > submit_s
     since_start = np.log1p(np.maximum(submit_s - started.latest(world.start_s), 0.0))
     found |= {
@@ -259,16 +259,16 @@ def _of_kind(
 
 
 def _of_queue(
-    jobs: JobTable, world: World, request: Floats, size: Floats, nodes: int
+    jobs: JobTable, world: KnownTimes, request: Floats, size: Floats, nodes: int
 ) -> Mapping[str, Floats]:
     """How full the machine and its queue were, and whether the user did the same again."""
     submit_s = jobs["submit_s"]
     everyone = np.zeros(len(jobs), np.int64)
     submitted, started, ended = (
-        Happened(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
+        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
     )
     node_hours = np.exp(np.nan_to_num(request, nan=np.log(UNKNOWN_REQUEST_S))) * size / 3600.0
-    before = Happened(keyed(jobs.column("user")), submit_s, submit_s)
+    before = PastEvents(keyed(jobs.column("user")), submit_s, submit_s)
     return {
         "busy": (started.sum(size) - ended.sum(size)) / nodes,
         "backlog": np.log1p(np.maximum(submitted.sum(node_hours) - started.sum(node_hours), 0.0) / nodes),

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.predict.boosting import Boosted, BoostingSettings, boost, plain_forest
-from kilowait.predict.dataset import Case
+from kilowait.predict.boosting import BoostedTrees, BoostingSettings, boost, plain_forest
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.forest import Forest, ForestSettings, grow
-from kilowait.predict.models import Model
+from kilowait.predict.models import PredictionModel
 
-__all__ = ["FEWEST", "Fitted", "Settings", "fit_by", "usual_settings"]
+__all__ = ["FEWEST", "FittedModel", "Settings", "fit_by", "usual_settings"]
 
 Floats = npt.NDArray[np.float64]
 Settings: TypeAlias = ForestSettings | BoostingSettings
@@ -25,11 +25,11 @@ FEWEST = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedModel:
     """A model that has learned."""
 
-    model: Model
-    trees: Forest | Boosted
+    model: PredictionModel
+    trees: Forest | BoostedTrees
     jobs: int
     """It learned from."""
 
@@ -47,7 +47,7 @@ class Fitted:
             anchor: (n,) of these rows, ln(value).
             most: (n,) what the value cannot be beyond.
         """
-        if isinstance(self.trees, Boosted):
+        if isinstance(self.trees, BoostedTrees):
             return np.minimum(np.exp(anchor + self.trees.difference(values)), most)
         found = self.distribution(values, anchor, most)
         if self.model.level is not None:
@@ -56,20 +56,20 @@ class Fitted:
         return said
 
 
-def usual_settings(model: Model) -> Settings:
+def usual_settings(model: PredictionModel) -> Settings:
     """The settings of a model that learns, where nobody says otherwise."""
     return BoostingSettings() if model.family == "boosting" else ForestSettings()
 
 
 def fit_by(
-    case: Case,
-    model: Model,
+    case: Dataset,
+    model: PredictionModel,
     until_s: float,
     settings: Settings | None = None,
     *,
     seed: int = 0,
     threads: int = 1,
-) -> Fitted:
+) -> FittedModel:
     """The model fitted on all jobs whose value was known by `until_s`, seconds on the log's clock."""
     difference = case.difference
     rows = np.flatnonzero(np.isfinite(difference) & (case.target.known_s <= until_s))
@@ -81,9 +81,9 @@ def fit_by(
     values, came = case.features.values[rows], difference[rows]
     how = settings or usual_settings(model)
     if model.loss is not None and isinstance(how, BoostingSettings):
-        return Fitted(model, boost(values, came, model.loss, how, seed=seed, threads=threads), len(rows))
+        return FittedModel(model, boost(values, came, model.loss, how, seed=seed, threads=threads), len(rows))
     if model.family == "forest" and isinstance(how, ForestSettings):
-        return Fitted(model, grow(values, came, how, seed=seed, threads=threads), len(rows))
+        return FittedModel(model, grow(values, came, how, seed=seed, threads=threads), len(rows))
     if model.family == "random-forest" and isinstance(how, ForestSettings):
-        return Fitted(model, plain_forest(values, came, how, seed=seed, threads=threads), len(rows))
+        return FittedModel(model, plain_forest(values, came, how, seed=seed, threads=threads), len(rows))
     raise InputError(f"{model.text} does not learn with {type(how).__name__}; take forest or boosting:LOSS")

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["UNKNOWN_REQUEST_S", "World", "recorded", "request_s", "simulated"]
+__all__ = ["UNKNOWN_REQUEST_S", "KnownTimes", "from_log", "request_s", "from_run"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,7 +19,7 @@ UNKNOWN_REQUEST_S = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class KnownTimes:
     """Starts and ends of the jobs of a table, in its order, seconds on the log's clock; inf: never."""
 
     name: str
@@ -27,12 +27,12 @@ class World:
     start_s: Floats
     end_s: Floats
 
-    def __getitem__(self, rows: slice) -> World:
+    def __getitem__(self, rows: slice) -> KnownTimes:
         """The world of some of the jobs."""
-        return World(self.name, self.start_s[rows], self.end_s[rows])
+        return KnownTimes(self.name, self.start_s[rows], self.end_s[rows])
 
 
-def recorded(jobs: JobTable) -> World:
+def from_log(jobs: JobTable) -> KnownTimes:
     """The world as the log says it was: jobs start after the wait it recorded.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], nodes=[1], wait_s=[10])
@@ -47,10 +47,10 @@ def recorded(jobs: JobTable) -> World:
             "take the world of a simulation instead"
         )
     start_s = jobs["submit_s"] + wait_s
-    return World("recorded", start_s, start_s + jobs["runtime_s"])
+    return KnownTimes("recorded", start_s, start_s + jobs["runtime_s"])
 
 
-def simulated(log: SegmentLog) -> World:
+def from_run(log: ExecutionLog) -> KnownTimes:
     """The world as a simulation had it.
 
     Jobs that never started neither start nor end.
@@ -60,7 +60,7 @@ def simulated(log: SegmentLog) -> World:
         np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
     )
     backfill = f", backfill {log.run['backfill']}" if "backfill" in log.run else ""  # placed nodes know none
-    return World(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
+    return KnownTimes(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
 
 
 def request_s(jobs: JobTable) -> Floats:

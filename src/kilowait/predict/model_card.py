@@ -12,7 +12,7 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["CARD", "FORMAT", "Card", "read_card", "write_card"]
+__all__ = ["CARD", "FORMAT", "ModelCard", "read_card", "write_card"]
 
 CARD = "card.json"
 FORMAT = 1
@@ -22,7 +22,7 @@ _AGAIN = "fit it again with kilowait predict fit"
 
 
 @dataclass(frozen=True)
-class Card:
+class ModelCard:
     """All of it is plain data. Times are seconds on the log's clock."""
 
     model: str
@@ -68,7 +68,7 @@ class Card:
     """Power model and profile, where labels are not all measured."""
 
 
-def write_card(card: Card, folder: Path) -> None:
+def write_card(card: ModelCard, folder: Path) -> None:
     """Write card.json, with the sha256 of every other file of the folder."""
     files = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != CARD}
     said = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
@@ -76,7 +76,7 @@ def write_card(card: Card, folder: Path) -> None:
     (folder / CARD).write_text(text + "\n", encoding="utf-8")
 
 
-def read_card(folder: Path) -> Card:
+def read_card(folder: Path) -> ModelCard:
     """The card of a folder, its other files having been seen to be as they were written."""
     path = folder / CARD
     try:
@@ -94,7 +94,7 @@ def read_card(folder: Path) -> Card:
             f"{folder} is of format {said.get('format')}, written by kilowait {said.get('version')}; this one reads "
             f"format {FORMAT}: {_AGAIN}"
         )
-    wanted = {one.name for one in fields(Card)}
+    wanted = {one.name for one in fields(ModelCard)}
     absent = sorted(wanted - said.keys())
     if absent or not isinstance(said.get("files"), dict):
         raise InputError(f"{path} is damaged (it lacks {', '.join(absent) or 'files'}); {_AGAIN}")
@@ -103,7 +103,7 @@ def read_card(folder: Path) -> Card:
             raise InputError(f"{folder / name} is not there or is not what was written; {_AGAIN}")
     own = {name: said[name] for name in wanted}
     codes = {name: tuple(names) for name, names in own["codes"].items()}
-    return Card(**{**own, "features": tuple(own["features"]), "codes": codes, "drift": tuple(own["drift"])})
+    return ModelCard(**{**own, "features": tuple(own["features"]), "codes": codes, "drift": tuple(own["drift"])})
 
 
 def _sha256(path: Path) -> str:

@@ -11,22 +11,22 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.baselines import SIMPLE, simple
 from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, boost, plain_forest
-from kilowait.predict.dataset import Case
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.runtime import Foreseen, foresee_case
+from kilowait.predict.runtime import RuntimePredictions, foresee_case
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import (
     Learn,
-    Online,
+    RefitSchedule,
     Refit,
-    through_time,
+    walk_forward,
 )
 
-__all__ = ["FAMILIES", "USUAL", "WAYS", "Model", "Said", "predictions"]
+__all__ = ["FAMILIES", "USUAL", "POINT_ESTIMATES", "PredictionModel", "ModelPredictions", "predictions"]
 
 Floats = npt.NDArray[np.float64]
 
-WAYS = {
+POINT_ESTIMATES = {
     "likely": "the value with the highest expected accuracy",
     "middle": "as often below as above",
     "centre": "the geometric mean",
@@ -64,7 +64,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class Model:
+class PredictionModel:
     """A model by name."""
 
     text: str
@@ -78,7 +78,7 @@ class Model:
     """Of boosted trees."""
 
     @classmethod
-    def of(cls, text: str) -> Model:
+    def of(cls, text: str) -> PredictionModel:
         """As people write it.
 
         >>> Model.of("forest").way, Model.of("boosting:quantile:0.9").loss.number, Model.of("last2").family
@@ -98,8 +98,8 @@ class Model:
             return cls(text, family)
         if family == "forest":
             way, _, number = rest.partition(":")
-            if (way or "likely") not in WAYS:
-                raise UnknownNameError("way to ask the forest", way, WAYS)
+            if (way or "likely") not in POINT_ESTIMATES:
+                raise UnknownNameError("way to ask the forest", way, POINT_ESTIMATES)
             level = Loss.of(rest).number if way == "quantile" else None
             if number and way != "quantile":
                 raise InputError(f"the model is {text!r}; write forest:{way}")
@@ -108,49 +108,49 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class ModelPredictions:
     """What a model said of every job, in the target's unit."""
 
-    model: Model
+    model: PredictionModel
     values: Floats
-    foreseen: Foreseen | None = None
+    foreseen: RuntimePredictions | None = None
     """The distributions, of the forest."""
 
 
 def predictions(
-    models: Sequence[Model],
-    case: Case,
+    models: Sequence[PredictionModel],
+    case: Dataset,
     *,
     seed: int = 0,
-    online: Online | None = None,
+    online: RefitSchedule | None = None,
     forest: ForestSettings | None = None,
     boosting: BoostingSettings | None = None,
     since: int = 0,
     threads: int = 1,
-    progress: Callable[[Model, Refit], None] | None = None,
-) -> Iterator[Said]:
+    progress: Callable[[PredictionModel, Refit], None] | None = None,
+) -> Iterator[ModelPredictions]:
     """Let each model predict every job from what was known at its submission, in turn.
 
     What is said of the forest in several ways is computed once. `since` is the first row that is of interest.
     """
     for model in models:
         check_model(model, case.target)
-    foreseen: Foreseen | None = None
+    foreseen: RuntimePredictions | None = None
     for model in models:
 
-        def heard(refit: Refit, model: Model = model) -> None:
+        def heard(refit: Refit, model: PredictionModel = model) -> None:
             if progress is not None:
                 progress(model, refit)
 
         if model.family == "simple":
-            yield Said(model, simple(model.text, case.jobs, case.target))
+            yield ModelPredictions(model, simple(model.text, case.jobs, case.target))
         elif model.family == "forest":
             foreseen = foreseen or foresee_case(
                 case, seed=seed, online=online, forest=forest, since=since, threads=threads, progress=heard
             )
-            yield Said(model, answer(model, foreseen), foreseen)
+            yield ModelPredictions(model, answer(model, foreseen), foreseen)
         else:
-            told = through_time(
+            told = walk_forward(
                 case.features,
                 case.difference,
                 case.jobs["submit_s"],
@@ -163,10 +163,10 @@ def predictions(
                 progress=heard,
             )
             values = np.exp(case.features.anchor + told.values[:, 0])
-            yield Said(model, np.minimum(values, case.target.most))
+            yield ModelPredictions(model, np.minimum(values, case.target.most))
 
 
-def check_model(model: Model, target: Target) -> None:
+def check_model(model: PredictionModel, target: Target) -> None:
     """Raise where a model is of no use for a target.
 
     The forest mixes differences of jobs from their anchors. A job that waited a thousand times as long as usual is then
@@ -180,7 +180,7 @@ def check_model(model: Model, target: Target) -> None:
 
 
 def learner(
-    model: Model, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
+    model: PredictionModel, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
 ) -> Learn:
     """How a model that says one number learns."""
 
@@ -194,7 +194,7 @@ def learner(
     return learn
 
 
-def answer(model: Model, foreseen: Foreseen) -> Floats:
+def answer(model: PredictionModel, foreseen: RuntimePredictions) -> Floats:
     """The number that is asked of the forest's distributions."""
     if model.level is not None:
         return foreseen.quantile(model.level)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Happened", "keyed"]
+__all__ = ["PastEvents", "keyed"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ def keyed(*columns: npt.ArrayLike) -> Ints:
     return key.astype(np.int64)
 
 
-class Happened:
+class PastEvents:
     """Events of jobs with the same key that came before each job's submission.
 
     An event at the very time of a submission has happened if its job stands before the other in the table's order.

@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.predict.baselines import simple
-from kilowait.predict.boosting import Boosted
-from kilowait.predict.dataset import Case
+from kilowait.predict.boosting import BoostedTrees
+from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.features import chosen
-from kilowait.predict.fit import Fitted
+from kilowait.predict.fit import FittedModel
 from kilowait.predict.forest import Forest
-from kilowait.predict.model_card import Card, read_card, write_card
-from kilowait.predict.models import Model
+from kilowait.predict.model_card import ModelCard, read_card, write_card
+from kilowait.predict.models import PredictionModel
 from kilowait.predict.runtime import LATER, PLANNED
 
-__all__ = ["BOUNDS", "Forecast", "Predictor", "load"]
+__all__ = ["BOUNDS", "Prediction", "Predictor", "load"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ BOUNDS = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
+class Prediction:
     """What is said of n jobs, in the target's unit."""
 
     value: Floats
@@ -50,15 +50,15 @@ class Forecast:
 class Predictor:
     """A model, how far its levels can be trusted, and its card."""
 
-    card: Card
-    model: Model
-    trees: Forest | Boosted | None
+    card: ModelCard
+    model: PredictionModel
+    trees: Forest | BoostedTrees | None
     """None: a simple prediction, which has learned nothing."""
     levels: Floats
     """Of the calibration part, in order: the level of its distribution at which the truth lay (the forest), or
     ln(truth) - ln(prediction) (all others)."""
 
-    def predict(self, case: Case) -> Forecast:
+    def predict(self, case: Dataset) -> Prediction:
         """What is said of every job, from what was known at its submission; history is that of the jobs handed in."""
         self.check(case)
         target, features = case.target, case.features
@@ -66,7 +66,7 @@ class Predictor:
             return self._around(simple(self.model.text, case.jobs, target), target.most)
         return self.of_rows(self.rows(case), features.anchor, target.most)
 
-    def of_rows(self, values: Floats, anchor: Floats, most: Floats) -> Forecast:
+    def of_rows(self, values: Floats, anchor: Floats, most: Floats) -> Prediction:
         """The same from ready rows of features, whose columns are those of the card.
 
         Args:
@@ -76,13 +76,13 @@ class Predictor:
         """
         if self.trees is None:
             raise InputError(f"{self.model.text} looks at no features; ask it of jobs")
-        fitted = Fitted(self.model, self.trees, self.card.jobs)
-        if isinstance(self.trees, Boosted):
+        fitted = FittedModel(self.model, self.trees, self.card.jobs)
+        if isinstance(self.trees, BoostedTrees):
             return self._around(fitted.answer(values, anchor, most), most)
         found = fitted.distribution(values, anchor, most)
-        return Forecast(self._answer(found), *(found.quantile(level) for level in self.bounds))
+        return Prediction(self._answer(found), *(found.quantile(level) for level in self.bounds))
 
-    def columns(self, case: Case) -> dict[str, Floats]:
+    def columns(self, case: Dataset) -> dict[str, Floats]:
         """Predicted run times as columns of a job table, seconds; as `Foreseen.columns`, of one fit.
 
         ``estimate_s``, which rules order by, is what the predictor says; ``planned_s`` and ``later_s``, which
@@ -93,7 +93,7 @@ class Predictor:
         most = case.target.most
         own: dict[str, Floats] = {}
         if isinstance(self.trees, Forest):
-            fitted = Fitted(self.model, self.trees, self.card.jobs)
+            fitted = FittedModel(self.model, self.trees, self.card.jobs)
             found = fitted.distribution(self.rows(case), case.features.anchor, most)
             value = self._answer(found)
             planned, later = (found.quantile(self.level(one)) for one in (PLANNED, LATER))
@@ -114,7 +114,7 @@ class Predictor:
         rank = min(1.0, wanted * (len(self.levels) + 1) / len(self.levels))
         return float(np.quantile(self.levels, rank))
 
-    def rows(self, case: Case) -> Floats:
+    def rows(self, case: Dataset) -> Floats:
         """(n, features) in the order of the card; queues and qualities of service by name, NaN where unheard of."""
         values = chosen(case.features, self.card.features)
         for name, names in self.card.codes.items():
@@ -129,7 +129,7 @@ class Predictor:
             values[:, self.card.features.index(name)] = found
         return values
 
-    def check(self, case: Case) -> None:
+    def check(self, case: Dataset) -> None:
         """Raise unless these jobs tell what the predictor looks at."""
         card = self.card
         if case.target.name != card.target:
@@ -164,9 +164,9 @@ class Predictor:
         value: Floats = getattr(found, self.model.way)()
         return value
 
-    def _around(self, value: Floats, most: Floats) -> Forecast:
+    def _around(self, value: Floats, most: Floats) -> Prediction:
         """With bounds from how far such predictions were off."""
-        return Forecast(value, *(self._off(value, level, most) for level in self.bounds))
+        return Prediction(value, *(self._off(value, level, most) for level in self.bounds))
 
     @staticmethod
     def _off(value: Floats, level: float, most: Floats) -> Floats:
@@ -181,12 +181,12 @@ def load(folder: str | PathLike[str]) -> Predictor:
             f"there is no folder {place}; make a predictor with kilowait predict fit TRACE --out {place}"
         )
     card = read_card(place)
-    model = Model.of(card.model)
-    trees: Forest | Boosted | None = None
+    model = PredictionModel.of(card.model)
+    trees: Forest | BoostedTrees | None = None
     if model.family == "forest":
         trees = Forest.load(place)
     elif model.family != "simple":
-        trees = Boosted.load(place)
+        trees = BoostedTrees.load(place)
     if trees is not None and trees.booster.num_feature() != len(card.features):
         raise InputError(
             f"{place} has trees of {trees.booster.num_feature()} features and a card of {len(card.features)}; fit it "

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.jobs import JobTable
-from kilowait.predict.dataset import Case, case_of
+from kilowait.predict.dataset import Dataset, case_of
 from kilowait.predict.distribution import BINS, Distribution, bin_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, grow
-from kilowait.predict.known_times import World
+from kilowait.predict.known_times import KnownTimes
 from kilowait.predict.walk_forward import (
-    Online,
+    RefitSchedule,
     Refit,
-    Told,
-    through_time,
+    WalkForwardResult,
+    walk_forward,
 )
 
-__all__ = ["Foreseen", "foresee", "foresee_case"]
+__all__ = ["RuntimePredictions", "predict_runtimes", "foresee_case"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,11 +33,11 @@ matters (docs/foresight.md)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Foreseen:
+class RuntimePredictions:
     """What is expected of every job's run time."""
 
     distribution: Distribution
-    told: Told
+    told: WalkForwardResult
     features: Features
     place: Floats
     """(n,) level of its distribution at which the truth lay."""
@@ -67,7 +67,7 @@ class Foreseen:
         """
         limit_s = self.distribution.most_s
         return {
-            "estimate_s": self.distribution.centre(),
+            "estimate_s": self.distribution.geometric_mean(),
             "planned_s": self.quantile(PLANNED),
             "later_s": self.quantile(LATER),
             "quickness": self.distribution.quickness(),
@@ -75,17 +75,17 @@ class Foreseen:
         }
 
 
-def foresee(
+def predict_runtimes(
     jobs: JobTable,
-    world: World,
+    world: KnownTimes,
     nodes: int,
     *,
     seed: int = 0,
-    online: Online | None = None,
+    online: RefitSchedule | None = None,
     forest: ForestSettings | None = None,
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
-) -> Foreseen:
+) -> RuntimePredictions:
     """Predict the run time of every job by a forest that is fitted anew every week.
 
     Args:
@@ -103,22 +103,22 @@ def foresee(
 
 
 def foresee_case(
-    case: Case,
+    case: Dataset,
     *,
     seed: int = 0,
-    online: Online | None = None,
+    online: RefitSchedule | None = None,
     forest: ForestSettings | None = None,
     since: int = 0,
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
-) -> Foreseen:
+) -> RuntimePredictions:
     """The same for any target; `since` is the first row that is of interest (see `through_time`)."""
 
     def learn(values: Floats, came: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
         return grow(values, came, forest, seed=seed).weights
 
     target, features = case.target, case.features
-    told = through_time(
+    told = walk_forward(
         features,
         case.difference,
         case.jobs["submit_s"],
@@ -132,4 +132,4 @@ def foresee_case(
     )
     told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: as always
     distribution = Distribution(told.values, features.anchor, target.most)
-    return Foreseen(distribution, told, features, distribution.place_of(target.values))
+    return RuntimePredictions(distribution, told, features, distribution.place_of(target.values))

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.past_events import Happened, Ints, keyed
+from kilowait.predict.past_events import PastEvents, Ints, keyed
 
-__all__ = ["CLASSES", "MEASURES", "Scores", "by_class", "classes", "held", "losses", "score"]
+__all__ = ["CLASSES", "MEASURES", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ _SIZE_TOPS = [4**power for power in range(32)]
 
 
 @dataclass(frozen=True)
-class Scores:
+class PredictionScores:
     """Of predictions, over jobs whose truth is known; NaN where there are none."""
 
     jobs: int
@@ -50,7 +50,7 @@ class Scores:
     log_rmse: float
     mae: float
     median_ae: float
-    under: float
+    underprediction_rate: float
     mape: float
     """Mean absolute error over the truth, as a share. Not to be ranked by: a few jobs that failed within a second make
     it thousands of per cent, and it rewards predictions that are too short."""
@@ -73,7 +73,7 @@ def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
     }
 
 
-def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Scores:
+def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
     """Judge predictions by the truth; jobs whose truth is NaN are left out.
 
     >>> found = score([60, 60], [120, 60])
@@ -90,21 +90,21 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Scores:
     if wrong:
         raise InputError(f"{wrong:,} of {len(said):,} predictions are no numbers; leave these jobs out")
     if len(said) == 0:
-        return Scores(0, *[float("nan")] * 6)
+        return PredictionScores(0, *[float("nan")] * 6)
     means = {name: float(value.mean()) for name, value in losses(said, true).items()}
     error, positive = np.abs(said - true), true > 0
-    return Scores(
+    return PredictionScores(
         jobs=len(said),
         accuracy=means["accuracy"],
         log_rmse=means["log_rmse"] ** 0.5,
         mae=means["mae"],
         median_ae=float(np.median(error)),
-        under=means["under"],
+        underprediction_rate=means["under"],
         mape=float((error[positive] / true[positive]).mean()) if positive.any() else float("nan"),
     )
 
 
-def held(bound: Floats, truth: Floats) -> float:
+def coverage(bound: Floats, truth: Floats) -> float:
     """The share of jobs that were not beyond their bound; of a quantile it should be the level.
 
     >>> held(np.array([60.0, 60.0]), np.array([59.0, 61.0]))
@@ -128,14 +128,14 @@ def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
     if kind == "length":
         return np.searchsorted(_LENGTH_EDGES_S, jobs["runtime_s"], side="right").astype(np.int64), _LENGTHS
     if kind == "volume":
-        before = Happened(keyed(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
+        before = PastEvents(keyed(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
         return np.searchsorted(_VOLUME_EDGES, before, side="right").astype(np.int64), _VOLUMES
     raise UnknownNameError("class of jobs", kind, CLASSES)
 
 
 def by_class(
     jobs: JobTable, kind: str, predicted: Floats, truth: Floats, rows: npt.NDArray[np.bool_] | None = None
-) -> Iterator[tuple[str, Scores]]:
+) -> Iterator[tuple[str, PredictionScores]]:
     """Scores of each class that has jobs; of the jobs where `rows` is true, or of all."""
     code, names = classes(jobs, kind)
     counted = np.isfinite(truth) if rows is None else rows & np.isfinite(truth)

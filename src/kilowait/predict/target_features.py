@@ -16,9 +16,9 @@ from kilowait.errors import UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.features import KINDS, Features, feature_table, first_known, keys_of, nearest_middle
 from kilowait.predict.features import meaning as meaning_of_job
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import (
-    Happened,
+    PastEvents,
     Ints,
     keyed,
     middle,
@@ -70,7 +70,7 @@ def meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=kinds[kind])
 
 
-def features_for(jobs: JobTable, world: World, nodes: int, target: Target) -> Features:
+def features_for(jobs: JobTable, world: KnownTimes, nodes: int, target: Target) -> Features:
     """What was known of each job when it was submitted, for this target.
 
     Args:
@@ -84,7 +84,7 @@ def features_for(jobs: JobTable, world: World, nodes: int, target: Target) -> Fe
         return table
     submit_s, logarithm = jobs["submit_s"], target.logarithm()
     keys = kinds_of(jobs)
-    known = {kind: Happened(key, target.known_s, submit_s) for kind, key in keys.items()}
+    known = {kind: PastEvents(key, target.known_s, submit_s) for kind, key in keys.items()}
     usual = np.full(len(jobs), np.log(target.usual))
     anchor = first_known(nearest_middle(known, logarithm, target.nearest), usual)
     columns: dict[str, Floats] = {"target_anchor": anchor}
@@ -120,14 +120,14 @@ def kinds_of(jobs: JobTable) -> dict[str, Ints]:
     return keys
 
 
-def _of_the_queue(jobs: JobTable, world: World, nodes: int, size: Ints) -> Mapping[str, Floats]:
+def _of_the_queue(jobs: JobTable, world: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
     """How long the queue is, how old, and how much running jobs may still take."""
     submit_s, everyone = jobs["submit_s"], np.zeros(len(jobs), np.int64)
     first_s = submit_s[0] if len(jobs) else 0.0
     submitted, started, ended = (
-        Happened(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
+        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
     )
-    same = [Happened(size, at_s, submit_s).count for at_s in (submit_s, world.start_s)]
+    same = [PastEvents(size, at_s, submit_s).count for at_s in (submit_s, world.start_s)]
     # The first job that has not started is found by the largest start up to it, which only grows.
     front = np.searchsorted(np.maximum.accumulate(world.start_s), submit_s, side="right")
     row = np.arange(len(jobs))

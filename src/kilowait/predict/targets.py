@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power import ConstantUse, PowerModel, Profile, job_power_w, with_measured_power
+from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.known_times import UNKNOWN_REQUEST_S, World, request_s
+from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 
 __all__ = ["LABELS", "TARGETS", "Target", "energy", "power", "runtime", "target_of", "wait"]
 
@@ -58,7 +58,7 @@ class Target:
         return np.asarray(np.log(np.maximum(self.values, 1.0) / self.scale), np.float64)
 
 
-def runtime(jobs: JobTable, world: World) -> Target:
+def runtime(jobs: JobTable, world: KnownTimes) -> Target:
     """The run time, seconds: known when a job has ended, asked for by its user, who is held to it.
 
     >>> from kilowait.predict.known_times import recorded
@@ -82,7 +82,7 @@ def runtime(jobs: JobTable, world: World) -> Target:
     )
 
 
-def wait(jobs: JobTable, world: World) -> Target:
+def wait(jobs: JobTable, world: KnownTimes) -> Target:
     """The time between submission and start in the world that is given, seconds; below 1 s it counts as 1 s.
 
     It is known when a job has started, so jobs that still run tell of it too.
@@ -109,11 +109,11 @@ def wait(jobs: JobTable, world: World) -> Target:
 
 def power(
     jobs: JobTable,
-    world: World,
+    world: KnownTimes,
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     least_w: float = 1.0,
     most_w: float = 20_000.0,
 ) -> Target:
@@ -158,11 +158,11 @@ def power(
 
 def energy(
     jobs: JobTable,
-    world: World,
+    world: KnownTimes,
     *,
     labels: str = "measured",
     model: PowerModel | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     most_w: float = 20_000.0,
 ) -> Target:
     """The energy of all nodes of a job together, joules, known when it has ended; arguments as in `power`.
@@ -201,7 +201,7 @@ TARGETS: dict[str, Callable[..., Target]] = {
 """What can be predicted."""
 
 
-def target_of(name: str, jobs: JobTable, world: World, **more: object) -> Target:
+def target_of(name: str, jobs: JobTable, world: KnownTimes, **more: object) -> Target:
     """A target by name; `more` is what `power` and `energy` take besides."""
     if name not in TARGETS:
         raise UnknownNameError("target", name, TARGETS)
@@ -231,7 +231,7 @@ def _measured_w(jobs: JobTable, labels: str, least_w: float, most_w: float) -> t
 
 
 def _modelled(
-    jobs: JobTable, measured: Floats, labels: str, model: PowerModel | None, profile: Profile | None
+    jobs: JobTable, measured: Floats, labels: str, model: PowerModel | None, profile: UtilizationProfile | None
 ) -> Floats:
     """The measured watts, and the model's where they are wanted."""
     if labels == "measured":
@@ -240,7 +240,7 @@ def _modelled(
         raise InputError(
             f"labels are {labels!r}, which needs a power model; name one, or take measured labels"
         )
-    return job_power_w(jobs.with_columns(power_w=measured), model, profile or ConstantUse())
+    return job_power_w(jobs.with_columns(power_w=measured), model, profile or ConstantUtilization())
 
 
 def _words(labels: str, report: str, model: PowerModel | None) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.predict.features import Features
 
-__all__ = ["Online", "Refit", "Told", "through_time"]
+__all__ = ["RefitSchedule", "Refit", "WalkForwardResult", "walk_forward"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ Learn = Callable[[Floats, Floats], Learned]
 
 
 @dataclass(frozen=True)
-class Online:
+class RefitSchedule:
     """How a predictor is kept up to date."""
 
     every_s: float = 7 * 86400.0
@@ -60,7 +60,7 @@ class Refit:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class WalkForwardResult:
     """What the models said of all jobs."""
 
     values: npt.NDArray[Any]
@@ -71,19 +71,19 @@ class Told:
     """Of each fit: the jobs of which the truth was known by its date, the latest last."""
 
 
-def through_time(
+def walk_forward(
     features: Features,
     difference: Floats,
     submit_s: Floats,
     known_s: Floats,
     learn: Learn,
     width: int,
-    how: Online | None = None,
+    how: RefitSchedule | None = None,
     *,
     since: int = 0,
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
-) -> Told:
+) -> WalkForwardResult:
     """Let every job be predicted by the latest model before its submission.
 
     Args:
@@ -99,7 +99,7 @@ def through_time(
         threads: fits at a time; they do not change the result.
         progress: hears of every fit.
     """
-    how = how or Online()
+    how = how or RefitSchedule()
     jobs = len(features)
     values = np.zeros((jobs, width), np.float32)
     fit = np.full(jobs, -1, np.int64)
@@ -118,10 +118,10 @@ def through_time(
             fit[begin:end] = number
             if progress is not None:
                 progress(Refit(number + 1, len(plan), min(known, how.jobs)))
-    return Told(values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan))
+    return WalkForwardResult(values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan))
 
 
-def _plan(submit_s: Floats, ends: Floats, how: Online) -> Iterator[tuple[int, int, int]]:
+def _plan(submit_s: Floats, ends: Floats, how: RefitSchedule) -> Iterator[tuple[int, int, int]]:
     """For every fit: the jobs it is asked of (from, to), and how many had ended by its date."""
     if len(submit_s) == 0:
         return

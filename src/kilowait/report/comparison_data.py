@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 from kilowait.evaluation.breakdown import ClassRow, by_class, joined_classes
-from kilowait.evaluation.comparison import Contest, Judgement, Pair
+from kilowait.evaluation.comparison import Comparison, ComparisonResult, PairwiseResult
 from kilowait.evaluation.job_measures import started
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.report.format import number, short_name
 from kilowait.units import format_span
 
-__all__ = ["SHOWN", "Class", "Findings", "Lead", "pairs_against"]
+__all__ = ["SHOWN", "JobClass", "ComparisonData", "LeadMetric", "pairs_against"]
 
 Floats = npt.NDArray[np.float64]
 SHOWN = 6
@@ -30,7 +30,7 @@ BOUND_S = 10.0
 
 
 @dataclass(frozen=True)
-class Class:
+class JobClass:
     """One class of jobs under each contender that is drawn."""
 
     label: str
@@ -42,7 +42,7 @@ class Class:
 
 
 @dataclass(frozen=True)
-class Lead:
+class LeadMetric:
     """What a page leads with, and contenders are ranked by."""
 
     metric: str
@@ -58,16 +58,16 @@ class Lead:
         return format_span if self.timed else number
 
 
-SLOWDOWN = Lead("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
-COMPLETION = Lead("mean_turnaround_s", "mean completion time (JCT)", "completion time", True)
+SLOWDOWN = LeadMetric("mean_bsld", "mean bounded slowdown", "bounded slowdown", False)
+COMPLETION = LeadMetric("mean_turnaround_s", "mean completion time (JCT)", "completion time", True)
 """On placed nodes a job runs faster or slower by where it lies, which its slowdown does not show."""
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class ComparisonData:
     """A contest, judged."""
 
-    contest: Contest
+    contest: Comparison
     seed: int
     bounds: Mapping[str, float] = field(default_factory=dict)
     """By metric: what no schedule can go below, where that is known."""
@@ -83,7 +83,7 @@ class Findings:
         return self.contest.machine is not None
 
     @property
-    def lead(self) -> Lead:
+    def lead(self) -> LeadMetric:
         """What contenders are ranked by."""
         return COMPLETION if self.placed else SLOWDOWN
 
@@ -93,16 +93,16 @@ class Findings:
         return "GPUs held" if self.placed else "nodes busy"
 
     @cached_property
-    def judged(self) -> Judgement | None:
+    def judged(self) -> ComparisonResult | None:
         """Rules and agents by what the page leads with; None where one of them started no job in some window."""
         return self._judged(self.lead.metric)
 
     @cached_property
-    def wait(self) -> Judgement | None:
+    def wait(self) -> ComparisonResult | None:
         """By mean wait."""
         return self._judged("mean_wait_s")
 
-    def _judged(self, metric: str) -> Judgement | None:
+    def _judged(self, metric: str) -> ComparisonResult | None:
         try:
             return self.contest.judge(metric, seed=self.seed)
         except InputError:  # a mean that does not exist
@@ -179,7 +179,7 @@ class Findings:
         values = self.contest.values(self.lead.metric)[0]
         return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
-    def log(self, contender: int) -> SegmentLog:
+    def log(self, contender: int) -> ExecutionLog:
         """What happened in the typical window."""
         return self.contest.logs(contender, self.typical)
 
@@ -190,7 +190,7 @@ class Findings:
         found = []
         for contender in self.shown:
             parts = [
-                started(self.contest.logs(contender, number), BOUND_S, window.counted)
+                started(self.contest.logs(contender, number), BOUND_S, window.evaluated)
                 for number, window in enumerate(self.contest.windows)
             ]
             found.append(
@@ -201,7 +201,7 @@ class Findings:
             )
         return tuple(found)
 
-    def by_class(self, kind: str, *, most: int = 1000) -> list[Class]:
+    def by_class(self, kind: str, *, most: int = 1000) -> list[JobClass]:
         """Classes of jobs over all windows, at most so many (see `kilowait.evaluation.by_class`)."""
         columns = [self._class_rows(contender, kind) for contender in self.shown]
         labels = list(dict.fromkeys(label for column in columns for label in column))
@@ -209,7 +209,7 @@ class Findings:
             labels.sort(key=lambda label: -self._hours(columns[0][label]) if label in columns[0] else 0.0)
         first = {label: next(c[label] for c in columns if label in c) for label in labels}
         return [
-            Class(
+            JobClass(
                 label,
                 first[label].jobs,
                 self._hours(first[label]),
@@ -224,13 +224,13 @@ class Findings:
 
     def _class_rows(self, contender: int, kind: str) -> dict[str, ClassRow]:
         windows = [
-            by_class(self.contest.logs(contender, number), kind, counted=window.counted)
+            by_class(self.contest.logs(contender, number), kind, counted=window.evaluated)
             for number, window in enumerate(self.contest.windows)
         ]
         return {row.label: row for row in joined_classes(windows, kind)}
 
 
-def pairs_against(found: Findings, reference: str) -> Mapping[str, Pair]:
+def pairs_against(found: ComparisonData, reference: str) -> Mapping[str, PairwiseResult]:
     """Every other contender against one, by label."""
     judged = found.judged
     if judged is None:

@@ -7,8 +7,8 @@ from html import escape
 
 import numpy as np
 
-from kilowait.evaluation.comparison import Pair
-from kilowait.report.comparison_data import Findings, pairs_against
+from kilowait.evaluation.comparison import PairwiseResult
+from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.format import count, number, share
 from kilowait.report.html import (
     Cell,
@@ -30,7 +30,7 @@ _DEFINED = {
 }
 
 
-def comparison_table(found: Findings) -> str:
+def comparison_table(found: ComparisonData) -> str:
     """Every contender with every number that counts, best first; the best of each column marked."""
     contest, order = found.contest, (*found.real, *found.of_kind("clairvoyant"))
     judged_ones = list(found.real)
@@ -113,11 +113,11 @@ def comparison_table(found: Findings) -> str:
     return f'{made}<p class="note">{text(note)}</p>'
 
 
-def _won(pair: Pair | None) -> str:
+def _won(pair: PairwiseResult | None) -> str:
     return "–" if pair is None else f"{pair.wins} of {pair.windows}"
 
 
-def _verdict(pair: Pair | None) -> str:
+def _verdict(pair: PairwiseResult | None) -> str:
     if pair is None:
         return "–"
     ratio = f"<small>× {number(pair.ratio)}</small>" if math.isfinite(pair.ratio) else ""

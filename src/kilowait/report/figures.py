@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import MissingExtraError
-from kilowait.evaluation.comparison import Judgement, Pair
-from kilowait.report.comparison_data import Findings
+from kilowait.evaluation.comparison import ComparisonResult, PairwiseResult
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import capital, number
 
 __all__ = [
-    "Drawn",
+    "ReportFigure",
     "as_svg",
-    "drawing",
+    "new_figure",
     "learning",
     "legend_columns",
     "line_numbers",
@@ -74,7 +74,7 @@ STYLE: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ReportFigure:
     """A figure with its caption and the words for those who cannot see it."""
 
     figure: Any
@@ -95,7 +95,7 @@ def need_matplotlib() -> Any:
     return matplotlib
 
 
-def line_numbers(found: Findings) -> dict[int, int]:
+def line_numbers(found: ComparisonData) -> dict[int, int]:
     """The number of the colour of each contender that is drawn; agents and clairvoyant rules have their own."""
     kinds = [found.contest.contenders[who].kind for who in found.shown]
     own = {"agent": AGENT, "clairvoyant": CLAIRVOYANT}
@@ -118,7 +118,7 @@ def line_style(line: int) -> dict[str, Any]:
     }
 
 
-def means(found: Findings, judged: Judgement) -> Drawn:
+def means(found: ComparisonData, judged: ComparisonResult) -> ReportFigure:
     """What the page leads with, of every contender with its interval, best on top."""
     lead = found.lead
     labels, values = found.contest.labels, found.contest.means(lead.metric).tolist()
@@ -127,7 +127,7 @@ def means(found: Findings, judged: Judgement) -> Drawn:
     rows = [who for who in reversed(found.real) if math.isfinite(values[who])]
     edges: list[float] = []
     gained = []
-    with drawing(height_in=0.9 + 0.34 * len(rows)) as (figure, axes):
+    with new_figure(height_in=0.9 + 0.34 * len(rows)) as (figure, axes):
         for place, who in enumerate(rows):
             colour = LINES[AGENT if found.contest.contenders[who].kind == "agent" else 0]
             mean, twin = spread[labels[who]], found.twin(who)
@@ -152,19 +152,19 @@ def means(found: Findings, judged: Judgement) -> Drawn:
             axes.legend(gained[:1], ["the same rule with perfect estimates"], **legend)
     told = "; ".join(f"{labels[who]} {lead.told(values[who])}" for who in reversed(rows))
     of = f"{judged.windows} {'batches of one run' if found.contest.batched else 'windows'}"
-    return Drawn(
+    return ReportFigure(
         figure,
         f"{capital(lead.words)} over {of}, with bootstrap intervals. Logarithmic.",
         f"{capital(lead.words)}, best first: {told}.",
     )
 
 
-def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
+def ratios(found: ComparisonData, pairs: Mapping[str, PairwiseResult], reference: str) -> ReportFigure:
     """Every contender's mean over that of the reference, with its interval: left of 1 is better."""
     rows = [pair for pair in pairs.values() if math.isfinite(pair.ratio)]
     rows.sort(key=lambda pair: -pair.ratio)
     colours = {"better": LINES[2], "worse": LINES[AGENT], "undecided": FAINT, "same": FAINT}
-    with drawing(height_in=0.9 + 0.34 * max(len(rows), 1)) as (figure, axes):
+    with new_figure(height_in=0.9 + 0.34 * max(len(rows), 1)) as (figure, axes):
         axes.axvline(1.0, color=INK, linewidth=1.2)
         edges = [1.0]
         for place, pair in enumerate(rows):
@@ -194,7 +194,7 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
         f"{pair.ours} {number(pair.ratio)}, from {number(pair.low)} to {number(pair.high)}, {pair.verdict}"
         for pair in reversed(rows)
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Against {reference}, the best rule, pair by pair: ratio of the means with its 95 % interval. Hollow: not "
         "told apart, after correction for all pairs.",
@@ -202,13 +202,13 @@ def ratios(found: Findings, pairs: Mapping[str, Pair], reference: str) -> Drawn:
     )
 
 
-def learning(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
+def learning(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure:
     """The agent's score over the generations of a search, relative to the rule it started from."""
     steps = [int(row["number"]) for row in history]
     training = np.array([_value(row, "training") for row in history])
     validation = np.array([_value(row, "validation") for row in history])
     known = np.isfinite(validation)
-    with drawing(height_in=3.2) as (figure, axes):
+    with new_figure(height_in=3.2) as (figure, axes):
         axes.axhline(1.0, color=INK, linewidth=1.2)
         axes.plot(steps, training, color=LINES[0], linewidth=1.4, label="training")
         chosen = {"color": LINES[AGENT], "linewidth": 1.8, "markersize": 5, "label": "validation"}
@@ -218,7 +218,7 @@ def learning(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handlelength=1.8)
         axes.margins(x=0.02)
     last = validation[known][-1] if known.any() else math.nan
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Objective: {objective}. Training: mean of the candidates, every generation on other windows, hence noisy. "
         "Validation: jobs it was not searched on. 1 is the rule it started from; below 1 is better.",
@@ -260,7 +260,7 @@ def _bytes(figure: Any, kind: str) -> bytes:
     return out.getvalue()
 
 
-class drawing:
+class new_figure:
     """A figure with its axes, in our style, without pyplot."""
 
     def __init__(
@@ -304,12 +304,12 @@ def log_axis(axes: Any, low: float, high: float, *, room: float = 1.5) -> None:
     axes.minorticks_off()
 
 
-def _under(found: Findings, words: str) -> str:
+def _under(found: ComparisonData, words: str) -> str:
     """The label of an axis; in two lines where long names of levers leave it little room."""
     return words.replace(" (", "\n(") if found.levered else words
 
 
-def legend_columns(found: Findings, most: int, *, width_in: float = 2 * WIDTH_IN) -> int:
+def legend_columns(found: ComparisonData, most: int, *, width_in: float = 2 * WIDTH_IN) -> int:
     """Names of those drawn that fit beside one another, at most so many."""
     longest = max((len(found.names[who]) for who in found.shown), default=0)
     fit = int(width_in / (0.085 * longest + 0.6)) if found.levered else most

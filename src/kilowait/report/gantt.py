@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
-__all__ = ["Lanes", "lanes", "outages"]
+__all__ = ["GanttRows", "lanes", "outages"]
 
 Ints = npt.NDArray[np.int64]
 _SHIFT = 41
@@ -25,7 +25,7 @@ _SHIFT = 41
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class GanttRows:
     """Rectangles: which rows each segment lies on. The segments stay in the log's order."""
 
     segment: Ints
@@ -50,7 +50,7 @@ class Lanes:
         return any(rows > size for rows, size in zip(self.group_rows, self.nodes, strict=True))
 
 
-def lanes(log: SegmentLog, nodes: Sequence[int] | None = None) -> Lanes:
+def lanes(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttRows:
     """Rows for every segment of a log.
 
     `nodes` gives the size of each group; by default one group has all the nodes the log says the machine had, and
@@ -93,10 +93,10 @@ def lanes(log: SegmentLog, nodes: Sequence[int] | None = None) -> Lanes:
     segment, first, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(segment, kind="stable")
     known = tuple(int(size) or rows for size, rows in zip(nodes, group_rows, strict=True))
-    return Lanes(segment[order], first[order], count[order], tuple(group_rows), known)
+    return GanttRows(segment[order], first[order], count[order], tuple(group_rows), known)
 
 
-def outages(log: SegmentLog) -> list[tuple[float, float, int]]:
+def outages(log: ExecutionLog) -> list[tuple[float, float, int]]:
     """From when to when how many nodes were out or reserved, seconds on the log's clock, while anything happened.
 
     Empty where there are several groups: the log has the size of the whole machine over time, not of its groups.

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kilowait.evaluation.comparison import Mean
-from kilowait.report.comparison_data import Class, Findings
+from kilowait.evaluation.comparison import PolicyMean
+from kilowait.report.comparison_data import JobClass, ComparisonData
 from kilowait.report.energy.data import (
-    Drew,
+    EnergyData,
     change,
     scaled,
     sentences,
 )
-from kilowait.report.figures import Drawn, as_svg
+from kilowait.report.figures import ReportFigure, as_svg
 from kilowait.report.format import number, share
-from kilowait.report.summary import doubts, summary
+from kilowait.report.summary import caveats, summary
 from kilowait.units import format_span
 
 __all__ = [
@@ -96,14 +96,14 @@ def marked_cell(cell: str, best: bool) -> str:
     return f'<b class="best">{text(cell)}<span class="unseen"> (best)</span></b>' if best else text(cell)
 
 
-def interval(mean: Mean | None, cell: Cell) -> str:
+def interval(mean: PolicyMean | None, cell: Cell) -> str:
     """From where to where a mean may lie, small; nothing where that is not known."""
     if mean is None or not math.isfinite(mean.low):
         return ""
     return f"<small>{text(cell(mean.low))} – {text(cell(mean.high))}</small>"
 
 
-def figure(drawn: Drawn, name: str) -> str:
+def figure(drawn: ReportFigure, name: str) -> str:
     """An inline SVG with its caption."""
     svg = as_svg(drawn.figure, name).replace("<svg", f'<svg role="img" aria-label="{escape(drawn.alt)}"', 1)
     wide = " wide" if drawn.figure.get_size_inches()[0] > 8 else ""
@@ -116,16 +116,16 @@ def figure(drawn: Drawn, name: str) -> str:
 # -- 1. in words -----------------------------------------------------------------------------------
 
 
-def summary_block(found: Findings) -> str:
+def summary_block(found: ComparisonData) -> str:
     """Key numbers, sentences, and what to keep in mind."""
     said = "".join(f"<p>{text(sentence)}</p>" for sentence in [*summary(found), *sentences(found)])
-    kept = doubts(found)
+    kept = caveats(found)
     notes = "".join(f"<li>{text(note)}</li>" for note in kept)
     caution = f'<aside class="doubts"><p>Keep in mind</p><ul>{notes}</ul></aside>' if kept else ""
     return f'{_tiles(found)}<div class="lead">{said}</div>{caution}'
 
 
-def _tiles(found: Findings) -> str:
+def _tiles(found: ComparisonData) -> str:
     contest = found.contest
     best = (found.real or found.ranked)[0]
     label = contest.labels[best]
@@ -159,9 +159,9 @@ def tile_row(tiles: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="tiles">{items}</dl>'
 
 
-def _saved(found: Findings) -> list[tuple[str, str, str]]:
+def _saved(found: ComparisonData) -> list[tuple[str, str, str]]:
     """Energy and CO2 of who draws least of them, as tiles."""
-    drew, tiles = Drew.of(found), []
+    drew, tiles = EnergyData.of(found), []
     if drew is None:
         return []
     labels = found.contest.labels
@@ -185,7 +185,7 @@ def _change(ratio: float) -> str:
     return f"{'−' if ratio < 1 else '+'}{100 * abs(ratio - 1):.0f} %"
 
 
-def drawn_note(found: Findings) -> str:
+def drawn_note(found: ComparisonData) -> str:
     """Who is drawn, where not all are."""
     labels = found.contest.labels
     if len(found.shown) == len(labels):
@@ -198,7 +198,7 @@ def drawn_note(found: Findings) -> str:
 # -- 5. classes ------------------------------------------------------------------------------------
 
 
-def class_tables(found: Findings, by: Mapping[str, Sequence[Class]]) -> str:
+def class_tables(found: ComparisonData, by: Mapping[str, Sequence[JobClass]]) -> str:
     """Classes of jobs, contenders side by side."""
     hours = "GPU-hours" if found.placed else "node-hours"
     titles = {

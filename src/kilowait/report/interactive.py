@@ -19,11 +19,11 @@ from kilowait.cluster import Cluster
 from kilowait.evaluation.breakdown import by_class
 from kilowait.evaluation.job_measures import started
 from kilowait.evaluation.timeline import timeline
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.columns import ColumnArray
-from kilowait.report.comparison_data import BOUND_S, Findings
+from kilowait.report.comparison_data import BOUND_S, ComparisonData
 from kilowait.report.figures import line_numbers
-from kilowait.report.gantt import Lanes, lanes, outages
+from kilowait.report.gantt import GanttRows, lanes, outages
 from kilowait.report.html import text
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_span
@@ -59,7 +59,7 @@ _OUT = "Hatched, from the top: as many nodes as were out or reserved; which ones
 _ROW_BUTTONS = (("taller", "Fewer nodes", "↕"), ("flatter", "More nodes", "≡"))
 
 
-def time_chart(found: Findings, name: str) -> str:
+def time_chart(found: ComparisonData, name: str) -> str:
     """Backlog and busy nodes, or GPUs where they are given out singly, interactive."""
     unit = "GPUs" if found.placed else "nodes"
     logs = [found.log(who) for who in found.shown]
@@ -105,14 +105,14 @@ def time_chart(found: Findings, name: str) -> str:
     )
 
 
-def gantt_runs(found: Findings) -> tuple[int, ...]:
+def gantt_runs(found: ComparisonData) -> tuple[int, ...]:
     """Contenders whose schedules are drawn node by node: those one wants to see first, as many as fit."""
     segments = max(len(found.log(found.wanted[0])), 1)
     most = max(GANTT_SEGMENTS // segments, 1)
     return tuple(sorted(found.wanted[: min(most, len(found.shown))]))
 
 
-def rows_of(found: Findings, who: int) -> Lanes:
+def rows_of(found: ComparisonData, who: int) -> GanttRows:
     """Rows for one schedule, with the sizes of the groups where the machine's description gives them."""
     log = found.log(who)
     sizes = {row.get("name"): int(row.get("nodes", 0)) for row in found.contest.cluster.get("group", ())}
@@ -120,13 +120,13 @@ def rows_of(found: Findings, who: int) -> Lanes:
     return lanes(log, known)
 
 
-def size_classes(found: Findings) -> list[tuple[int, str]]:
+def size_classes(found: ComparisonData) -> list[tuple[int, str]]:
     """Classes of sizes among the jobs drawn: the most nodes of each, and its name."""
     labels = [row.label for row in by_class(found.log(found.shown[0]), "size")]
     return [(int(label.rpartition("-")[2].lstrip("> ")), label) for label in labels]
 
 
-def gantt_chart(found: Findings, name: str, given: Mapping[int, Lanes]) -> str:
+def gantt_chart(found: ComparisonData, name: str, given: Mapping[int, GanttRows]) -> str:
     """Every job as a rectangle, interactive; `given` has the rows of each schedule."""
     logs = {who: found.log(who) for who in given}
     first = next(iter(logs.values()))
@@ -240,13 +240,13 @@ def tick(label: str, line: int) -> str:
     )
 
 
-def unix_of(found: Findings, zero_s: float) -> float | None:
+def unix_of(found: ComparisonData, zero_s: float) -> float | None:
     """The moment of a second of the log's clock, since 1970; None where the log does not say."""
     start = found.contest.windows.jobs.meta.get("unix_start_s")
     return None if start is None else float(start) + zero_s
 
 
-def clock_words(found: Findings, drawn: int | None = None) -> str:
+def clock_words(found: ComparisonData, drawn: int | None = None) -> str:
     """Which window is drawn (where it is not the typical one, its number), and on what clock."""
     windows = len(found.contest.windows)
     dated = found.contest.windows.jobs.meta.get("unix_start_s") is not None
@@ -293,7 +293,7 @@ def data(value: Any) -> str:
 class Ticks:
     """Times as whole numbers of ticks since `zero_s`: seconds where they are whole, else as fine as 32 bits allow."""
 
-    def __init__(self, logs: list[SegmentLog]) -> None:
+    def __init__(self, logs: list[ExecutionLog]) -> None:
         table = logs[0].jobs_table
         times = [table["submit_s"], *(log.start_s for log in logs), *(log.end_s for log in logs)]
         self.zero_s = min((float(part.min()) for part in times if len(part)), default=0.0)
@@ -313,7 +313,7 @@ class Ticks:
         return self.of(seconds - self.zero_s)
 
 
-def jobs_columns(log: SegmentLog, ticks: Ticks) -> dict[str, ColumnArray]:
+def jobs_columns(log: ExecutionLog, ticks: Ticks) -> dict[str, ColumnArray]:
     """What all contenders share: id, user, nodes, submission and run time of every job of the table."""
     table = log.jobs_table
     return {
@@ -325,7 +325,7 @@ def jobs_columns(log: SegmentLog, ticks: Ticks) -> dict[str, ColumnArray]:
     }
 
 
-def run_columns(log: SegmentLog, given: Lanes, ticks: Ticks, bound_s: float) -> dict[str, ColumnArray]:
+def run_columns(log: ExecutionLog, given: GanttRows, ticks: Ticks, bound_s: float) -> dict[str, ColumnArray]:
     """One contender's segments and rectangles, by start. What the shared columns give is kept as the difference.
 
     Of each segment: `job` (row), `start`, `over` (run less the job's run time), `late` (start less submission, less
@@ -357,7 +357,7 @@ def run_columns(log: SegmentLog, given: Lanes, ticks: Ticks, bound_s: float) -> 
 
 
 def time_columns(
-    log: SegmentLog, zero_s: float, machine: Cluster | None = None
+    log: ExecutionLog, zero_s: float, machine: Cluster | None = None
 ) -> tuple[dict[str, Any], dict[str, ColumnArray]] | None:
     """Backlog and busy nodes (of a machine whose nodes are placed: GPUs) in equal bins, and from when to when; None
     where nothing happened."""

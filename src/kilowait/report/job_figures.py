@@ -10,21 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.evaluation.timeline import timeline
-from kilowait.jobs import SegmentLog
-from kilowait.report.comparison_data import Class, Findings
+from kilowait.jobs import ExecutionLog
+from kilowait.report.comparison_data import JobClass, ComparisonData
 from kilowait.report.figures import (
     FAINT,
     LINES,
     WIDTH_IN,
-    Drawn,
-    drawing,
+    ReportFigure,
+    new_figure,
     legend_columns,
     line_numbers,
     line_style,
     plain,
 )
 from kilowait.report.format import share
-from kilowait.report.gantt import Lanes, outages
+from kilowait.report.gantt import GanttRows, outages
 from kilowait.report.load_over_time import load_over_time
 from kilowait.units import format_span
 
@@ -44,10 +44,10 @@ _DONE = {True: "were done no later", False: "were slowed down no more"}
 VIRIDIS = ("#fde725", "#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#3f6db5", "#6a51b8", "#8e2f8f")
 
 
-def shares(found: Findings) -> Drawn:
+def shares(found: ComparisonData) -> ReportFigure:
     """Which share of the jobs waited, or was slowed down, no more than ...; one line a contender."""
     numbers = line_numbers(found)
-    with drawing(height_in=3.5, columns=2) as (figure, (left, right)):
+    with new_figure(height_in=3.5, columns=2) as (figure, (left, right)):
         for place, contender in enumerate(found.shown):
             label = plain(found.names[contender])
             style = line_style(numbers[contender])
@@ -74,7 +74,7 @@ def shares(found: Findings) -> Drawn:
                 handlelength=2.6,
             )
     names = ", ".join(found.contest.labels[who] for who in found.shown)
-    return Drawn(
+    return ReportFigure(
         figure,
         f"The share of jobs that waited no longer (left) and {_DONE[found.lead.timed]} (right) than what is below. "
         "Further up and to the left is better.",
@@ -82,11 +82,11 @@ def shares(found: Findings) -> Drawn:
     )
 
 
-def violins(found: Findings) -> Drawn:
+def violins(found: ComparisonData) -> ReportFigure:
     """How waits and slowdowns are spread: a shape a contender, its median and the middle half marked."""
     numbers = line_numbers(found)
     rows = len(found.shown)
-    with drawing(height_in=1.1 + 0.62 * rows, columns=2) as (figure, (left, right)):
+    with new_figure(height_in=1.1 + 0.62 * rows, columns=2) as (figure, (left, right)):
         told, names = [], []
         for place, contender in enumerate(found.shown):
             at = rows - 1 - place
@@ -109,7 +109,7 @@ def violins(found: Findings) -> Drawn:
             axes.set_yticks(range(rows), shown)
             axes.set_ylim(-0.6, rows - 0.35)
             axes.grid(axis="y", visible=False)
-    return Drawn(
+    return ReportFigure(
         figure,
         "The wider, the more jobs. The line is the median, the bar the middle half. Logarithmic; jobs that waited less "
         "than a second are counted at the left.",
@@ -117,11 +117,11 @@ def violins(found: Findings) -> Drawn:
     )
 
 
-def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Class]) -> Drawn:
+def classes(found: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]) -> ReportFigure:
     """Mean bounded slowdown by size and by run time, a line a contender."""
     numbers = line_numbers(found)
     sizes = "GPUs" if found.placed else "nodes"
-    with drawing(height_in=3.2, columns=2) as (figure, panels):
+    with new_figure(height_in=3.2, columns=2) as (figure, panels):
         for axes, rows, words in zip(panels, (by_size, by_runtime), (sizes, "true run time"), strict=True):
             for place, contender in enumerate(found.shown):
                 values = [row.mean_bsld[place] for row in rows]
@@ -146,18 +146,18 @@ def classes(found: Findings, by_size: Sequence[Class], by_runtime: Sequence[Clas
                 handlelength=2.6,
             )
     names = ", ".join(found.contest.labels[who] for who in found.shown)
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Who is slowed down: jobs by {sizes} and by true run time. Logarithmic.",
         f"Mean bounded slowdown by class of job for {names}; the numbers are in the tables.",
     )
 
 
-def over_time(found: Findings, *, bins: int = 400) -> Drawn:
+def over_time(found: ComparisonData, *, bins: int = 400) -> ReportFigure:
     """Jobs waiting, nodes (or GPUs) they ask for and nodes busy (or GPUs held), in the typical window; for files."""
     unit = "GPUs" if found.placed else "nodes"
     numbers = line_numbers(found)
-    with drawing(height_in=6.0, rows=3, share_x=True) as (figure, panels):
+    with new_figure(height_in=6.0, rows=3, share_x=True) as (figure, panels):
         for contender in found.shown:
             steps = timeline(found.log(contender))
             if len(steps) < 2:
@@ -181,15 +181,15 @@ def over_time(found: Findings, *, bins: int = 400) -> Drawn:
         if panels[0].lines:
             panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, handlelength=2.6)
     said = f"Backlog and {found.busy_words} over time."
-    return Drawn(figure, said, said)
+    return ReportFigure(figure, said, said)
 
 
-def gantt(found: Findings, contender: int, given: Lanes, sizes: Sequence[tuple[int, str]]) -> Drawn:
+def gantt(found: ComparisonData, contender: int, given: GanttRows, sizes: Sequence[tuple[int, str]]) -> ReportFigure:
     """Which nodes were busy when, by size of job; for files. Each pixel is the mix of what covers it."""
     log = found.log(contender)
     width, height = 1160, 420
     picture, span_days = _mixed(log, given, sizes, width, height)
-    with drawing(height_in=3.4, columns=2) as (figure, panels):
+    with new_figure(height_in=3.4, columns=2) as (figure, panels):
         panels[1].remove()
         axes = panels[0]
         axes.set_subplotspec(axes.get_gridspec()[:])
@@ -213,7 +213,7 @@ def gantt(found: Findings, contender: int, given: Lanes, sizes: Sequence[tuple[i
             axes.plot([], [], "s", color=colour, label=words, markersize=7)
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=8, handletextpad=0.2, columnspacing=1)
     label = found.contest.labels[contender]
-    return Drawn(figure, f"Who ran where and when under {label}.", f"Gantt chart of {label}.")
+    return ReportFigure(figure, f"Who ran where and when under {label}.", f"Gantt chart of {label}.")
 
 
 def size_colours(count: int) -> list[str]:
@@ -224,7 +224,7 @@ def size_colours(count: int) -> list[str]:
 
 
 def _mixed(
-    log: SegmentLog, given: Lanes, sizes: Sequence[tuple[int, str]], width: int, height: int
+    log: ExecutionLog, given: GanttRows, sizes: Sequence[tuple[int, str]], width: int, height: int
 ) -> tuple[npt.NDArray[np.float64], tuple[float, float]]:
     """The part of each pixel that jobs cover, mixed from their colours; and from which day to which."""
     picture = np.ones((height, width, 4))
@@ -290,7 +290,7 @@ def _violin(axes: Any, values: Floats, at: int, colour: str) -> None:
     axes.plot([max(median, 1.0)] * 2, [at - 0.3, at + 0.3], color=colour, linewidth=1.8)
 
 
-def _longest(found: Findings, which: int) -> float:
+def _longest(found: ComparisonData, which: int) -> float:
     return max((float(parts[which].max()) for parts in found.spread if len(parts[which])), default=2.0)
 
 
@@ -304,7 +304,7 @@ def wait_axis(axes: Any, longest: float) -> None:
     axes.minorticks_off()
 
 
-def _lead_axis(axes: Any, found: Findings) -> None:
+def _lead_axis(axes: Any, found: ComparisonData) -> None:
     """Of what the page leads with."""
     (wait_axis if found.lead.timed else slowdown_axis)(axes, _longest(found, 1))
 

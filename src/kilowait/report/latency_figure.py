@@ -15,7 +15,7 @@ __all__ = ["draw_latencies"]
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-class Measured(Protocol):
+class LatencyMeasurement(Protocol):
     """One figure, as `kilowait.experiments.bench_latency` gives it."""
 
     @property
@@ -36,7 +36,7 @@ class Measured(Protocol):
 
 
 def draw_latencies(
-    found: Sequence[Measured], slopes: dict[str, tuple[float, float]], path: str | PathLike[str]
+    found: Sequence[LatencyMeasurement], slopes: dict[str, tuple[float, float]], path: str | PathLike[str]
 ) -> Path:
     """Write the figure as PNG or SVG, by the ending of `path`; `slopes` by decider: along the queue and the nodes."""
     matplotlib: Any = need_matplotlib()

@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import WORDS, Contest
+from kilowait.evaluation.comparison import WORDS, Comparison
 from kilowait.evaluation.storage import (
-    Comparison,
-    Foretold,
-    Run,
-    Scored,
-    Trained,
+    ComparisonFolder,
+    PredictionFolder,
+    RunFolder,
+    SyntheticScoreFolder,
+    AgentFolder,
     contest_of_runs,
     open_folder,
 )
-from kilowait.report.predictions.data import Foresight
-from kilowait.report.synthetic.data import Likened
-from kilowait.report.training.data import Training
+from kilowait.report.predictions.data import PredictionReportData
+from kilowait.report.synthetic.data import SyntheticScoreData
+from kilowait.report.training.data import TrainingData
 
-__all__ = ["Opened", "Source", "opened"]
+__all__ = ["LoadedRuns", "RunSource", "opened"]
 
-Bounded = tuple[Contest, Mapping[str, float]]
+Bounded = tuple[Comparison, Mapping[str, float]]
 """A contest, and what no schedule can go below."""
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """A folder the numbers come from."""
 
     folder: str
@@ -41,39 +41,39 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedRuns:
     """What the folders hold, kind by kind, each in the order in which it was given."""
 
     contests: list[Bounded] = field(default_factory=list)
     """All single runs together are the first."""
-    training: list[Training] = field(default_factory=list)
-    foretold: list[Foresight] = field(default_factory=list)
-    likened: list[Likened] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    training: list[TrainingData] = field(default_factory=list)
+    foretold: list[PredictionReportData] = field(default_factory=list)
+    likened: list[SyntheticScoreData] = field(default_factory=list)
+    sources: list[RunSource] = field(default_factory=list)
 
 
-def opened(folders: Sequence[str | PathLike[str]], say: Callable[[str], None]) -> Opened:
+def opened(folders: Sequence[str | PathLike[str]], say: Callable[[str], None]) -> LoadedRuns:
     """Open the folders; `say` is told which."""
     if not folders:
         raise InputError(
             "no folder to report on; give what simulate, compare, train, predict report or synth score wrote"
         )
-    runs: list[Run] = []
-    found = Opened()
+    runs: list[RunFolder] = []
+    found = LoadedRuns()
     for folder in folders:
         say(f"opening {os.fspath(folder)}")
         _check_finished(Path(folder))
         one = open_folder(folder)
         kind = str(one.manifest.get("kind", "run"))
-        found.sources.append(Source(os.fspath(folder), kind, one.manifest, one.scenario))
-        if isinstance(one, Run):
+        found.sources.append(RunSource(os.fspath(folder), kind, one.manifest, one.scenario))
+        if isinstance(one, RunFolder):
             runs.append(one)
-        elif isinstance(one, Comparison):
+        elif isinstance(one, ComparisonFolder):
             found.contests.extend(zip(one.contests, _bounds(one), strict=True))
-        elif isinstance(one, Foretold):
-            found.foretold.append(Foresight(one.path.name, one.results["foresight"]))
-        elif isinstance(one, Scored):
-            found.likened.append(Likened(one.path.name, one.results["synthetic"]))
+        elif isinstance(one, PredictionFolder):
+            found.foretold.append(PredictionReportData(one.path.name, one.results["foresight"]))
+        elif isinstance(one, SyntheticScoreFolder):
+            found.likened.append(SyntheticScoreData(one.path.name, one.results["synthetic"]))
         else:
             found.training.append(_trained(one))
     if runs:
@@ -90,7 +90,7 @@ def _check_finished(folder: Path) -> None:
         )
 
 
-def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
+def _bounds(opened: ComparisonFolder) -> list[Mapping[str, float]]:
     """Of each trace: what no schedule can go below, where the comparison worked it out."""
     traces = opened.results.get("traces") or [{}] * len(opened.contests)
     return [
@@ -99,10 +99,10 @@ def _bounds(opened: Comparison) -> list[Mapping[str, float]]:
     ]
 
 
-def _trained(opened: Trained) -> Training:
+def _trained(opened: AgentFolder) -> TrainingData:
     results = opened.results
     objective = str(results.get("objective") or "objective")
-    return Training(
+    return TrainingData(
         opened.path.name,
         WORDS.get(objective, objective),
         results.get("training") or (),

@@ -13,43 +13,43 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import Contest
+from kilowait.evaluation.comparison import Comparison
 from kilowait.report import (
     figures,
     html,
     interactive,
     job_figures,
 )
-from kilowait.report.comparison_data import Findings, pairs_against
+from kilowait.report.comparison_data import ComparisonData, pairs_against
 from kilowait.report.comparison_table import comparison_table
 from kilowait.report.energy import figures as energy_pictures
 from kilowait.report.energy import interactive as energy_charts
 from kilowait.report.energy import tables as energy_sections
-from kilowait.report.energy.data import Drew
-from kilowait.report.figures import Drawn
+from kilowait.report.energy.data import EnergyData
+from kilowait.report.figures import ReportFigure
 from kilowait.report.gantt import outages
 from kilowait.report.gpu import figures as gpu_pictures
 from kilowait.report.gpu import interactive as gpu_charts
 from kilowait.report.gpu import tables as gpu_sections
-from kilowait.report.gpu.data import Held, lacking
-from kilowait.report.load import Opened, Source, opened
+from kilowait.report.gpu.data import GpuData, lacking
+from kilowait.report.load import LoadedRuns, RunSource, opened
 from kilowait.report.page_file import MARK, check_page, write_page
-from kilowait.report.predictions.data import Foresight
+from kilowait.report.predictions.data import PredictionReportData
 from kilowait.report.predictions.tables import foresight_parts
-from kilowait.report.synthetic.data import Likened
+from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.tables import likened_parts
 from kilowait.report.training import figures as learning_pictures
 from kilowait.report.training import pareto as learning_fronts
 from kilowait.report.training import tables as learning_sections
-from kilowait.report.training.data import Judged, Training
+from kilowait.report.training.data import AgentEvaluation, TrainingData
 
-__all__ = ["Source", "Training", "check_page", "page", "write_report"]
+__all__ = ["RunSource", "TrainingData", "check_page", "page", "write_report"]
 
 _SCRIPTS = ("packed.js", "axis.js", "view.js", "series.js", "gantt.js", "page.js")
 _OUTAGES, _POWER, _ENERGY_STYLE = "outages.js", "power.js", "energy.css"
 """For the pages that need them only."""
 Progress = Callable[[str], None]
-Figures = dict[str, Callable[[], Drawn]]
+Figures = dict[str, Callable[[], ReportFigure]]
 """By name of their files; those that only files have are drawn when they are asked for."""
 
 
@@ -83,7 +83,7 @@ def write_report(
     check_page(target)
     say = progress if progress is not None else _silent
     given = opened(folders, say)
-    found = [Findings(contest, seed, bounds) for contest, bounds in given.contests]
+    found = [ComparisonData(contest, seed, bounds) for contest, bounds in given.contests]
     drawn: Figures = {}
     text = _page(found, given, title, say, drawn)
     if figures is not None:
@@ -95,24 +95,24 @@ def write_report(
 
 
 def page(
-    contests: Sequence[Contest],
+    contests: Sequence[Comparison],
     *,
-    training: Sequence[Training] = (),
-    sources: Sequence[Source] = (),
+    training: Sequence[TrainingData] = (),
+    sources: Sequence[RunSource] = (),
     title: str | None = None,
     seed: int = 0,
 ) -> str:
     """The page as HTML."""
-    given = Opened(training=list(training), sources=list(sources))
-    return _page([Findings(contest, seed) for contest in contests], given, title, _silent, {})
+    given = LoadedRuns(training=list(training), sources=list(sources))
+    return _page([ComparisonData(contest, seed) for contest in contests], given, title, _silent, {})
 
 
 # -- the page ----------------------------------------------------------------------------------------
 
 
 def _page(
-    found: Sequence[Findings],
-    given: Opened,
+    found: Sequence[ComparisonData],
+    given: LoadedRuns,
     title: str | None,
     say: Progress,
     drawn: Figures,
@@ -176,12 +176,12 @@ def _page(
     )
 
 
-def _style(found: Sequence[Findings]) -> str:
+def _style(found: Sequence[ComparisonData]) -> str:
     drawn = any(each.contest.energy is not None for each in found)
     return _asset("page.css") + (_asset(_ENERGY_STYLE) if drawn else "")
 
 
-def _scripts(found: Sequence[Findings]) -> list[str]:
+def _scripts(found: Sequence[ComparisonData]) -> list[str]:
     """In the order in which they run: what changes a chart before the charts are started."""
     scripts = list(_SCRIPTS)
     if any(outages(each.log(each.shown[0])) for each in found):
@@ -191,7 +191,7 @@ def _scripts(found: Sequence[Findings]) -> list[str]:
     return scripts
 
 
-def _title(found: Sequence[Findings], given: Opened) -> str:
+def _title(found: Sequence[ComparisonData], given: LoadedRuns) -> str:
     if not found and given.training:
         return f"Training of {given.training[0].name}"
     if not found and given.foretold:
@@ -205,14 +205,14 @@ def _title(found: Sequence[Findings], given: Opened) -> str:
     return f"Schedulers compared on {traces}"
 
 
-def _summary(found: Sequence[Findings]) -> str:
+def _summary(found: Sequence[ComparisonData]) -> str:
     if len(found) == 1:
         return html.summary_block(found[0])
     return "".join(f"<h3>{escape(each.trace)}</h3>{html.summary_block(each)}" for each in found)
 
 
-def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Iterator[str]:
-    def add(name: str, figure: Drawn) -> str:
+def _contest(found: ComparisonData, number: int, prefix: str, drawn: Figures) -> Iterator[str]:
+    def add(name: str, figure: ReportFigure) -> str:
         drawn[f"{prefix}{name}"] = partial(_same, figure)
         return html.figure(figure, f"f{number}-{name}")
 
@@ -224,17 +224,17 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
         yield add("means", figures.means(found, found.judged))
         yield add("ratios", figures.ratios(found, pairs_against(found, reference), reference))
         yield "</div>"
-    held = Held.of(found)
+    held = GpuData.of(found)
     if held is not None:
         yield "<h3>GPUs</h3>"
         yield gpu_sections.gpu_words(held)
         yield gpu_sections.gpu_table(held)
-        yield gpu_sections.put_out_table(held)
+        yield gpu_sections.preemption_table(held)
         yield gpu_sections.type_table(held)
         yield gpu_sections.priority_table(held)
     elif (why := lacking(found)) is not None:
         yield f"<h3>GPUs</h3><p>{escape(why)}</p>"
-    drew = Drew.of(found)
+    drew = EnergyData.of(found)
     if drew is not None:
         yield from _energy(drew, add)
     yield f"<h3>How waits and {'completion times' if found.lead.timed else 'slowdowns'} are spread</h3>"
@@ -268,10 +268,10 @@ def _contest(found: Findings, number: int, prefix: str, drawn: Figures) -> Itera
         drawn[name] = partial(job_figures.gantt, found, who, rows, sizes)
 
 
-def _energy(drew: Drew, add: Callable[[str, Drawn], str]) -> Iterator[str]:
+def _energy(drew: EnergyData, add: Callable[[str, ReportFigure], str]) -> Iterator[str]:
     yield "<h3>Energy, CO2 and cost</h3>"
     yield energy_sections.energy_table(drew)
-    yield energy_sections.under_table(drew)
+    yield energy_sections.assumptions(drew)
     if len(drew.contenders) > 1:
         yield add("pareto", energy_pictures.pareto(drew))
     yield add("energy-by-state", energy_pictures.spent(drew))
@@ -279,7 +279,7 @@ def _energy(drew: Drew, add: Callable[[str, Drawn], str]) -> Iterator[str]:
         yield energy_sections.lever_table(drew, group)
 
 
-def _training(training: Sequence[Training], drawn: Figures) -> Iterator[str]:
+def _training(training: Sequence[TrainingData], drawn: Figures) -> Iterator[str]:
     for number, each in enumerate(training):
         prefix = f"{number + 1}-{_slug(each.name)}-" if len(training) > 1 else ""
         add = partial(_added, drawn, prefix, f"t{number}")
@@ -288,7 +288,7 @@ def _training(training: Sequence[Training], drawn: Figures) -> Iterator[str]:
         yield from _agent(each, add, 4 if len(training) > 1 else 3)
 
 
-def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iterator[str]:
+def _agent(each: TrainingData, add: Callable[[str, ReportFigure], str], level: int) -> Iterator[str]:
     def heading(words: str) -> str:
         return f"<h{level}>{words}</h{level}>"
 
@@ -299,7 +299,7 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
         yield heading("On later jobs")
         yield learning_sections.gpu_judged_table(each.judged)
     elif each.judged:
-        found = Judged(each.judged)
+        found = AgentEvaluation(each.judged)
         yield heading("On later jobs")
         yield learning_sections.verdict_block(found)
         yield learning_sections.judged_table(found)
@@ -332,7 +332,7 @@ def _agent(each: Training, add: Callable[[str, Drawn], str], level: int) -> Iter
                 yield add(f"attention-{place + 1}", learning_pictures.attention(case["attention"]))
 
 
-def _foresight(foretold: Sequence[Foresight], drawn: Figures) -> Iterator[str]:
+def _foresight(foretold: Sequence[PredictionReportData], drawn: Figures) -> Iterator[str]:
     several = len(foretold) > 1
     for number, each in enumerate(foretold):
         prefix = f"{number + 1}-{_slug(each.name)}-" if several else ""
@@ -342,7 +342,7 @@ def _foresight(foretold: Sequence[Foresight], drawn: Figures) -> Iterator[str]:
         yield from foresight_parts(each, add, 4 if several else 3)
 
 
-def _likened(found: Likened, number: int, several: bool, drawn: Figures) -> list[tuple[str, str, str]]:
+def _likened(found: SyntheticScoreData, number: int, several: bool, drawn: Figures) -> list[tuple[str, str, str]]:
     """Sections of the page; where there are several scores, one section for each."""
     prefix = f"{number + 1}-{_slug(found.name)}-" if several else ""
     add = partial(_added, drawn, f"{prefix}synthetic-", f"s{number}")
@@ -353,7 +353,7 @@ def _likened(found: Likened, number: int, several: bool, drawn: Figures) -> list
     return [(f"synthetic-{number}", found.name, whole)]
 
 
-def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: Drawn) -> str:
+def _added(drawn: Figures, prefix: str, ids: str, name: str, figure: ReportFigure) -> str:
     """The figure in the page, and by name for files."""
     drawn[f"{prefix}{name}"] = partial(_same, figure)
     return html.figure(figure, f"{ids}-{name}")
@@ -378,7 +378,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower() or "x"
 
 
-def _same(figure: Drawn) -> Drawn:
+def _same(figure: ReportFigure) -> ReportFigure:
     return figure
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from kilowait.evaluation.comparison import Judgement
-from kilowait.report.comparison_data import Findings
+from kilowait.evaluation.comparison import ComparisonResult
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import (
     capital,
     count,
@@ -15,10 +15,10 @@ from kilowait.report.format import (
 )
 from kilowait.units import format_span
 
-__all__ = ["doubts", "summary"]
+__all__ = ["caveats", "summary"]
 
 
-def summary(found: Findings) -> list[str]:
+def summary(found: ComparisonData) -> list[str]:
     """The findings in sentences, most important first; what is not decided is said to be so."""
     contest = found.contest
     sentences = [_what(found)]
@@ -31,7 +31,7 @@ def summary(found: Findings) -> list[str]:
     return sentences
 
 
-def doubts(found: Findings) -> list[str]:
+def caveats(found: ComparisonData) -> list[str]:
     """What a reader should know before believing it."""
     said = [_sentence(note) for note in found.contest.notes]
     if len(found.real) < 2:
@@ -48,7 +48,7 @@ def doubts(found: Findings) -> list[str]:
     ]
 
 
-def _what(found: Findings) -> str:
+def _what(found: ComparisonData) -> str:
     contest, windows = found.contest, found.contest.windows
     jobs = len(windows.jobs)
     several, knowing = len(found.real), len(found.of_kind("clairvoyant"))
@@ -61,7 +61,7 @@ def _what(found: Findings) -> str:
     return f"{who} on {found.trace}: {jobs:,} jobs on {machine}{cut}."
 
 
-def _alone(found: Findings) -> str:
+def _alone(found: ComparisonData) -> str:
     """The only run."""
     names = ("mean_bsld", "mean_wait_s", "mean_turnaround_s", "utilization")
     means = {name: float(found.contest.means(name)[0]) for name in names}
@@ -77,7 +77,7 @@ def _alone(found: Findings) -> str:
     )
 
 
-def _winner(found: Findings, judged: Judgement) -> list[str]:
+def _winner(found: ComparisonData, judged: ComparisonResult) -> list[str]:
     """Best against the next, and against first come, first served."""
     labels = found.contest.labels
     best, second = labels[found.real[0]], labels[found.real[1]]
@@ -92,7 +92,7 @@ def _winner(found: Findings, judged: Judgement) -> list[str]:
     return said + [pair.sentence(found.lead.words) for pair in pairs]
 
 
-def _agents(found: Findings, judged: Judgement) -> list[str]:
+def _agents(found: ComparisonData, judged: ComparisonResult) -> list[str]:
     """Whether each agent beats the best rule, and how much of what could be gained it gained."""
     labels, rules = found.contest.labels, found.of_kind("rule")
     if not rules:
@@ -121,7 +121,7 @@ def _agents(found: Findings, judged: Judgement) -> list[str]:
     return said
 
 
-def _price(found: Findings) -> list[str]:
+def _price(found: ComparisonData) -> list[str]:
     """What the better mean costs others, held against first come, first served."""
     contest = found.contest
     first, other = found.real[0], found.plain

@@ -13,10 +13,10 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.generator import Generator, Part, State, SampleProgress
 from kilowait.synth.log_schema import DAY_S, Columns
 
-__all__ = ["Bootstrap", "BootstrapSettings"]
+__all__ = ["BootstrapGenerator", "BootstrapSettings"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class BootstrapSettings:
             raise InputError(f"blocks of {self.days} days; they must have at least 1")
 
 
-class Bootstrap(Generator):
+class BootstrapGenerator(Generator):
     """Blocks of days, drawn again."""
 
     name = "bootstrap"
@@ -39,10 +39,10 @@ class Bootstrap(Generator):
     holds = "whole weeks of jobs of the log, copied, under new numbers of users and accounts"
     _rows: Columns
 
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         self._rows = rows
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         rows, days = self._rows, self.settings.days
         zero_s = self.facts.zero_s
         day = ((rows["submit_s"] + zero_s) // DAY_S).astype(np.int64)

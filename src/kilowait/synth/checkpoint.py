@@ -15,13 +15,13 @@ from kilowait.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Keep", "Stateful", "kept_steps"]
+__all__ = ["CheckpointStore", "HasStateDict", "checkpointed_steps"]
 
 KEPT_EVERY = 200
 """Steps."""
 
 
-class Keep(Protocol):
+class CheckpointStore(Protocol):
     """Where the state of a training is kept, so that a killed one can be gone on with."""
 
     def read(self) -> dict[str, Any] | None:
@@ -31,7 +31,7 @@ class Keep(Protocol):
         """Keep a state in place of the one before."""
 
 
-class Stateful(Protocol):
+class HasStateDict(Protocol):
     """What changes from step to step, in the form that torch's own have."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Stateful(Protocol):
         """Be as a state was."""
 
 
-def kept_steps(steps: int, keep: Keep | None, device: torch.device, **parts: Stateful) -> Iterator[int]:
+def checkpointed_steps(steps: int, keep: CheckpointStore | None, device: torch.device, **parts: HasStateDict) -> Iterator[int]:
     """Numbers of the steps that a training has yet to take: all, from 0 on, where no state of it is kept.
 
     Between steps the state is kept, so the training must have taken a step when it asks for the next.
@@ -61,7 +61,7 @@ def kept_steps(steps: int, keep: Keep | None, device: torch.device, **parts: Sta
             keep.write(_state(step, device, parts))
 
 
-def _state(step: int, device: torch.device, parts: Mapping[str, Stateful]) -> dict[str, Any]:
+def _state(step: int, device: torch.device, parts: Mapping[str, HasStateDict]) -> dict[str, Any]:
     import torch
 
     state: dict[str, Any] = {name: part.state_dict() for name, part in parts.items()}
@@ -72,7 +72,7 @@ def _state(step: int, device: torch.device, parts: Mapping[str, Stateful]) -> di
 
 
 def _gone_on(
-    state: Mapping[str, Any], steps: int, device: torch.device, parts: Mapping[str, Stateful]
+    state: Mapping[str, Any], steps: int, device: torch.device, parts: Mapping[str, HasStateDict]
 ) -> int:
     """Put all back as it was, and say after how many steps that was."""
     import torch

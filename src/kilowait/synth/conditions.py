@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.synth.log_schema import DAY_S, Columns, LogFacts
+from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 
 __all__ = ["Conditions", "parse_conditions"]
 
@@ -37,7 +37,7 @@ class Conditions:
     kilowait.errors.InputError: condition nodes=65:128: no job of the log has that; its values are 1 to ...
     """
 
-    def __init__(self, wanted: Mapping[str, Wanted], facts: LogFacts, *, what: str = "condition") -> None:
+    def __init__(self, wanted: Mapping[str, Wanted], facts: LogSchema, *, what: str = "condition") -> None:
         self._zero_s = facts.zero_s
         self._tests = {name: _checked(name, value, facts, what) for name, value in wanted.items()}
         self._words = {name: f"{name}={_words(value)}" for name, value in wanted.items()}
@@ -70,7 +70,7 @@ Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
 """Values wanted, or the least and the most."""
 
 
-def _checked(name: str, value: Wanted, facts: LogFacts, what: str) -> Test:
+def _checked(name: str, value: Wanted, facts: LogSchema, what: str) -> Test:
     """The test of a condition; `what` it is called in errors."""
     if name not in COLUMNS and name not in CLOCK:
         raise UnknownNameError(what, name, (*COLUMNS, *CLOCK))
@@ -100,7 +100,7 @@ def _checked(name: str, value: Wanted, facts: LogFacts, what: str) -> Test:
     return numbers, between
 
 
-def _number(name: str, value: float | str, facts: LogFacts) -> float:
+def _number(name: str, value: float | str, facts: LogSchema) -> float:
     """A value as the number that stands for it in the table."""
     if isinstance(value, str):
         names = facts.labels.get(name, ())

@@ -16,10 +16,10 @@ from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.generator import Generator, Part, State, SampleProgress
 from kilowait.synth.log_schema import Columns
 
-__all__ = ["Copula", "CopulaSettings"]
+__all__ = ["CopulaGenerator", "CopulaSettings"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class CopulaSettings:
             raise InputError(f"a margin of {self.margin} values; it must have at least 2")
 
 
-class Copula(Generator):
+class CopulaGenerator(Generator):
     """Margins and a correlation."""
 
     name = "copula"
@@ -51,7 +51,7 @@ class Copula(Generator):
     _root: Floats
     """A square root of the correlation of the normal scores."""
 
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         columns = {GAP: np.diff(rows["submit_s"])} | {
             name: rows[name][1:].astype(np.float64) for name in self.facts.columns
         }
@@ -73,7 +73,7 @@ class Copula(Generator):
         weight, vectors = np.linalg.eigh(np.corrcoef(np.stack(scores)))
         self._root = vectors * np.sqrt(np.maximum(weight, 0.0))
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         rng = stream(seed, f"synth.copula.draw.{layer}")
         now_s, begins = self.facts.first_s, True
         while True:

@@ -25,19 +25,19 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
-from kilowait.synth.checkpoint import Keep
+from kilowait.synth.checkpoint import CheckpointStore
 from kilowait.synth.conditions import Conditions, Wanted
 from kilowait.synth.gpu_workload import counts_gpus, gpus_of
 from kilowait.synth.log_schema import (
     Columns,
-    LogFacts,
+    LogSchema,
     facts_of,
     rows_of,
 )
 from kilowait.synth.sampler import (
-    Asked,
+    SampleRequest,
     Part,
-    Told,
+    SampleProgress,
     drawn,
     expected_jobs,
 )
@@ -47,7 +47,7 @@ __all__ = [
     "Generator",
     "Part",
     "State",
-    "Told",
+    "SampleProgress",
     "joined",
     "settings_from",
 ]
@@ -75,10 +75,10 @@ class Generator(ABC):
     holds_code: ClassVar[bool] = False
     """Whether what it keeps in its folder runs code when it is opened, as pickles do."""
 
-    def __init__(self, facts: LogFacts, settings: Any, seed: int) -> None:
+    def __init__(self, facts: LogSchema, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
         self.device = "cpu"
-        self.keep: Keep | None = None
+        self.keep: CheckpointStore | None = None
         self.privacy: dict[str, Any] | None = None
         """What is promised of the people in the log, where anything is: epsilon, delta, of whom, and what is not."""
         self.likeness: dict[str, float] | None = None
@@ -87,11 +87,11 @@ class Generator(ABC):
     # -- what each kind brings ---------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         """Learn from the log's rows."""
 
     @abstractmethod
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         """The workload without end, part after part, with the columns of the log and from its first submission on.
 
         Each part comes with a moment before which no later part submits anything; within it rows need no order. About
@@ -116,9 +116,9 @@ class Generator(ABC):
         *,
         seed: int = 0,
         names: bool = False,
-        told: Told | None = None,
+        told: SampleProgress | None = None,
         device: str = "cpu",
-        keep: Keep | None = None,
+        keep: CheckpointStore | None = None,
         **settings: Any,
     ) -> Self:
         """A generator of workloads like `jobs`.
@@ -150,7 +150,7 @@ class Generator(ABC):
         grow: Kinds | None = None,
         nodes: int | None = None,
         cluster: Cluster | None = None,
-        told: Told | None = None,
+        told: SampleProgress | None = None,
     ) -> JobTable:
         """Generated jobs, from about the log's first submission on; what-ifs can be combined.
 
@@ -189,7 +189,7 @@ class Generator(ABC):
         conditions: Mapping[str, Wanted] | None = None,
         what_if: WhatIf | None = None,
         cluster: Cluster | None = None,
-        told: Told | None = None,
+        told: SampleProgress | None = None,
     ) -> Iterator[JobTable]:
         """The jobs of `sample`, part after part, for samples that should not be in memory as a whole."""
         facts = self.facts
@@ -199,7 +199,7 @@ class Generator(ABC):
             raise InputError(
                 "a cluster and another number of nodes are given; name the machine by one of them"
             )
-        asked = Asked(
+        asked = SampleRequest(
             jobs,
             days,
             seed,

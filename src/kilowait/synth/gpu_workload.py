@@ -166,7 +166,7 @@ def _count(jobs: int) -> int:
 
 def counts_gpus(cluster: Cluster) -> bool:
     """Whether the load of a machine is that of its GPUs."""
-    return cluster.placed and any(group.gpus and group.nodes for group in cluster.groups)
+    return cluster.node_level and any(group.gpus and group.nodes for group in cluster.groups)
 
 
 def gpus_of(cluster: Cluster) -> int:

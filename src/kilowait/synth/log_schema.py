@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["DAY_S", "WEEK_S", "Columns", "LogFacts", "clock_zero_s", "facts_of", "rows_of"]
+__all__ = ["DAY_S", "WEEK_S", "Columns", "LogSchema", "clock_zero_s", "facts_of", "rows_of"]
 
 Columns = dict[str, npt.NDArray[Any]]
 """Columns of jobs in order of submission; users and accounts are numbered by rank, 0 is who used most."""
@@ -29,7 +29,7 @@ KEPT_META = ("max_procs", "max_nodes", "unix_start_s", "time_zone")
 
 
 @dataclass(frozen=True)
-class LogFacts:
+class LogSchema:
     """The facts of one log."""
 
     source: str
@@ -75,7 +75,7 @@ def clock_zero_s(jobs: JobTable) -> float:
     return float(jobs.meta.get("unix_start_s") or 0.0)
 
 
-def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
+def facts_of(jobs: JobTable, *, names: bool = False) -> LogSchema:
     """The facts of a log; an error where it is too small or too short to learn from.
 
     Args:
@@ -99,7 +99,7 @@ def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
         for name in columns
         if name not in ("runtime_s", "energy_j") and (names or name not in NUMBERED)
     }
-    return LogFacts(
+    return LogSchema(
         source=str(jobs.meta.get("source") or jobs.meta.get("model") or "jobs"),
         jobs=len(jobs),
         first_s=float(submit.min()),
@@ -119,7 +119,7 @@ def facts_of(jobs: JobTable, *, names: bool = False) -> LogFacts:
     )
 
 
-def rows_of(jobs: JobTable, facts: LogFacts) -> Columns:
+def rows_of(jobs: JobTable, facts: LogSchema) -> Columns:
     """The modelled columns and `submit_s`, in order of submission; users and accounts by rank, 0 for the largest."""
     ordered = jobs.sorted()
     rows: Columns = {name: ordered[name] for name in ("submit_s", *facts.columns)}

@@ -101,7 +101,7 @@ def lublin(
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _JobArrays:
     """The jobs of one kind, in order of arrival."""
 
     cycle: DailyCycle
@@ -111,7 +111,7 @@ class _Drawn:
     runtime_s: Floats
 
 
-def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _Drawn:
+def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobArrays:
     arrivals = stream(seed, f"lublin.{kind.name}.arrivals")
     shape = kind.gap_shape * kind.gap_rush_ratio
     gaps_log = _below(
@@ -122,7 +122,7 @@ def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _Drawn:
     )
     size = _sizes(kind, count, nodes, stream(seed, f"lublin.{kind.name}.sizes"))
     runtime = _runtimes(kind, size, stream(seed, f"lublin.{kind.name}.runtimes"))
-    return _Drawn(DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime)
+    return _JobArrays(DailyCycle(kind.cycle_shape, kind.cycle_scale), np.cumsum(np.exp(gaps_log)), size, runtime)
 
 
 def _sizes(kind: LublinParameters, count: int, nodes: int, rng: np.random.Generator) -> Ints:
@@ -167,7 +167,7 @@ def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) 
     raise InputError(f"{what} is {limit:g}, and nearly every value drawn lies above it; raise it")
 
 
-def _merged(drawn: Sequence[_Drawn], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
+def _merged(drawn: Sequence[_JobArrays], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
     """The first `count` arrivals of all kinds: their times, kinds, and rows within the kind."""
     clocks = [each.cycle.clock_s(each.model_s * scale) for each in drawn]
     if len(clocks) == 1:
@@ -183,7 +183,7 @@ def _picked(columns: Sequence[npt.NDArray[T]], kind: Ints, row: Ints) -> npt.NDA
     return columns[0] if len(columns) == 1 else np.stack(columns)[kind, row]
 
 
-def _fitted_scale(drawn: Sequence[_Drawn], count: int, nodes: int, load: float) -> float:
+def _fitted_scale(drawn: Sequence[_JobArrays], count: int, nodes: int, load: float) -> float:
     """The factor on the model's clock that brings the offered load near `load`.
 
     Found by regula falsi (Illinois) on the logarithms. The load need not fall smoothly with the factor:

@@ -17,14 +17,14 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import job_before, job_rows, same_numbers
 from kilowait.synth.record_distances import (
-    Closeness,
+    RecordDistances,
     advantage,
     closeness,
     compared_numbers,
     nearer_auc,
 )
 
-__all__ = ["Anonymity", "Leaks", "anonymity", "anonymity_by_k", "leaks"]
+__all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "leaks"]
 
 KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
 """What an outsider may know of a job, unless said otherwise."""
@@ -37,7 +37,7 @@ CLASSES = (2, 3, 5, 10, 20)
 
 
 @dataclass(frozen=True)
-class Leaks:
+class PrivacyMetrics:
     """What a generated workload gives away of the jobs it was learned from."""
 
     nearer_to_seen: float
@@ -71,8 +71,8 @@ class Leaks:
 
 
 def leaks(
-    made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: Closeness | None = None
-) -> Leaks:
+    made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: RecordDistances | None = None
+) -> PrivacyMetrics:
     """Compare generated jobs with those they were learned from and with others of the same kind.
 
     Args:
@@ -86,7 +86,7 @@ def leaks(
     near = closeness(made, seen, held_out, seed=seed) if close is None else close
     copies, pairs = (_copies(*tables, before=before) for before in (False, True))
     level = near.made_to_seen == near.made_to_held_out
-    return Leaks(
+    return PrivacyMetrics(
         nearer_to_seen=float((near.made_to_seen < near.made_to_held_out).mean() + 0.5 * level.mean()),
         closest_seen=float(np.median(near.made_to_seen)),
         closest_held_out=float(np.median(near.made_to_held_out)),

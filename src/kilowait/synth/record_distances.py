@@ -20,7 +20,7 @@ from kilowait.synth.job_features import (
     some_rows,
 )
 
-__all__ = ["COMPARED", "Closeness", "Roc", "advantage", "closeness", "compared_numbers", "nearer_auc", "roc"]
+__all__ = ["COMPARED", "RecordDistances", "Roc", "advantage", "closeness", "compared_numbers", "nearer_auc", "roc"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ POINTS = 160
 
 
 @dataclass(frozen=True, eq=False)
-class Closeness:
+class RecordDistances:
     """Distances to the closest record, in standard deviations of the seen jobs' logarithms; 0 is a copy."""
 
     made_to_seen: Floats
@@ -58,7 +58,7 @@ class Closeness:
         return {name: tuple(values.tolist()) for name, values in {"at": at, **curves}.items()}
 
 
-def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> Closeness:
+def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0) -> RecordDistances:
     """Distances between generated, seen and held-out jobs; as many seen as held-out ones, at most 20,000 of each."""
     tables = [table.sorted() for table in (made, seen, held_out)]
     check_jobs(tables, LEAST_JOBS)
@@ -71,7 +71,7 @@ def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int =
     ]
     generated, known, unknown = (space[chosen] for space, chosen in zip(_space(*tables), rows, strict=True))
     trees = {"made": KDTree(generated), "seen": KDTree(known), "held_out": KDTree(unknown)}
-    return Closeness(
+    return RecordDistances(
         made_to_seen=trees["seen"].query(generated)[0],
         made_to_held_out=trees["held_out"].query(generated)[0],
         held_out_to_seen=trees["seen"].query(unknown)[0],

@@ -14,9 +14,9 @@ import numpy as np
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.synth.checkpoint import Keep
-from kilowait.synth.generator import CARD, STATE, VERSION, Generator, Told, settings_from
-from kilowait.synth.log_schema import LogFacts
+from kilowait.synth.checkpoint import CheckpointStore
+from kilowait.synth.generator import CARD, STATE, VERSION, Generator, SampleProgress, settings_from
+from kilowait.synth.log_schema import LogSchema
 
 __all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings_of"]
 
@@ -61,9 +61,9 @@ def fit_generator(
     *,
     seed: int = 0,
     names: bool = False,
-    told: Told | None = None,
+    told: SampleProgress | None = None,
     device: str = "cpu",
-    keep: Keep | None = None,
+    keep: CheckpointStore | None = None,
     **settings: Any,
 ) -> Generator:
     """A generator by name, fitted to a log; see `Generator.fit`.
@@ -112,7 +112,7 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
             "labels": {column: tuple(words) for column, words in card["log"]["labels"].items()},
         }
         settings = card["settings"] | ({"python": trust} if kind.holds_code else {})
-        made = kind(LogFacts(**log, seen=seen), settings_from(kind, settings), int(card["seed"]))
+        made = kind(LogSchema(**log, seen=seen), settings_from(kind, settings), int(card["seed"]))
         made.privacy, made.likeness = card.get("privacy"), card.get("likeness_ks")
         made._restore(state)
     except (OSError, ValueError, KeyError, TypeError, BadZipFile) as problem:

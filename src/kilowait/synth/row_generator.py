@@ -10,22 +10,22 @@ import numpy as np
 from kilowait.rng import stream
 from kilowait.synth.generator import Generator
 from kilowait.synth.log_schema import Columns
-from kilowait.synth.sampler import Part, Told
+from kilowait.synth.sampler import Part, SampleProgress
 
-__all__ = ["GROUP", "RowWise"]
+__all__ = ["GROUP", "RowGenerator"]
 
 GROUP = 50_000
 """Jobs of a group at most. It is part of what a seed means: other groups are other jobs."""
 
 
-class RowWise(Generator):
+class RowGenerator(Generator):
     """A generator that draws groups of rows."""
 
     @abstractmethod
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
         """`jobs` rows in order of submission, the first of them at `first_s` on the log's clock."""
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         now_s, number = self.facts.first_s, 0
         while True:
             rng = stream(seed, f"synth.{self.name}.draw.{layer}.{number}")

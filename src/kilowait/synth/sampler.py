@@ -21,18 +21,18 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.conditions import Conditions
-from kilowait.synth.log_schema import DAY_S, Columns, LogFacts
+from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
 from kilowait.synth.what_if import Changes, Weights
 
-__all__ = ["Asked", "Layers", "Part", "Told", "drawn", "expected_jobs"]
+__all__ = ["SampleRequest", "Layers", "Part", "SampleProgress", "drawn", "expected_jobs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Part = tuple[Columns, float]
 """Jobs, and a moment before which no later part of the stream has any."""
-Told = Callable[[str, float], None]
+SampleProgress = Callable[[str, float], None]
 """Progress: what is being done, and which share of it is done."""
-Layers = Callable[[int, Told], Iterator[Part]]
+Layers = Callable[[int, SampleProgress], Iterator[Part]]
 """A layer by its number; what it is told is the share of the part in the making."""
 
 MOST_DRAWN = 50
@@ -49,7 +49,7 @@ SCORE = "score"
 
 
 @dataclass(frozen=True)
-class Asked:
+class SampleRequest:
     """What is asked of a generator."""
 
     jobs: int | None
@@ -75,7 +75,7 @@ class Asked:
             raise InputError(f"the number of days is {days}; it must be above 0")
 
 
-def drawn(layers: Layers, facts: LogFacts, asked: Asked, told: Told) -> Iterator[Columns]:
+def drawn(layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> Iterator[Columns]:
     """The jobs asked for, in order of submission, part after part."""
     drawing = _Drawing(layers, facts, asked, told)
     changes = asked.changes
@@ -95,7 +95,7 @@ def drawn(layers: Layers, facts: LogFacts, asked: Asked, told: Told) -> Iterator
     yield from drawing.at_rate(weights, goal, goal / drawing.rate(changes.resized(ahead), weights))
 
 
-def expected_jobs(facts: LogFacts, asked: Asked) -> int:
+def expected_jobs(facts: LogSchema, asked: SampleRequest) -> int:
     """About how many jobs a sample has."""
     if asked.jobs is not None:
         return int(asked.jobs)
@@ -106,7 +106,7 @@ def expected_jobs(facts: LogFacts, asked: Asked) -> int:
 class _Drawing:
     """One sample in the making."""
 
-    def __init__(self, layers: Layers, facts: LogFacts, asked: Asked, told: Told) -> None:
+    def __init__(self, layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> None:
         self._layers, self._facts, self._asked, self._told = layers, facts, asked, told
         self._drawn = self._met = 0
         """Jobs of the first layer, and those of them that are wanted."""

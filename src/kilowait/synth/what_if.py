@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth.conditions import Conditions
-from kilowait.synth.log_schema import NUMBERED, Columns, LogFacts
+from kilowait.synth.log_schema import NUMBERED, Columns, LogSchema
 from kilowait.synth.rescale import check_load
 
 __all__ = ["MOST_LOAD", "Changes", "Weights", "WhatIf", "new_sizes", "parse_changes"]
@@ -104,7 +104,7 @@ class Weights:
 class Changes:
     """What-ifs that were checked against the log's facts."""
 
-    def __init__(self, what: WhatIf, facts: LogFacts) -> None:
+    def __init__(self, what: WhatIf, facts: LogSchema) -> None:
         self.load, self.nodes = what.load, what.nodes
         self._facts = facts
         self._words: list[str] = []
@@ -305,7 +305,7 @@ def _share(what: str, wanted: Any) -> float:
     return share
 
 
-def _group(column: str, value: Any, facts: LogFacts) -> Callable[[Columns], Bools]:
+def _group(column: str, value: Any, facts: LogSchema) -> Callable[[Columns], Bools]:
     """Whether jobs are those of one user or account."""
     if column not in facts.columns:
         raise InputError(f"growth {column}={value}: the log has no column {column}; leave it out")

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import Words
 
-__all__ = ["LONGEST_S", "Draft", "NeverRan", "finish"]
+__all__ = ["LONGEST_S", "RawColumns", "NeverRan", "build_table"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ _MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "spread": 0.0, "priority": 
 
 
 @dataclass
-class Draft:
+class RawColumns:
     """Rows as a reader found them: one array per column, NaN where the log does not say."""
 
     line: npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ class Draft:
 class _Book:
     """The ledger seen from rows: counts those that are still alive."""
 
-    def __init__(self, draft: Draft, ledger: Ledger) -> None:
+    def __init__(self, draft: RawColumns, ledger: CleaningReport) -> None:
         self.line, self.ledger = draft.line, ledger
         self.alive: Flags = np.ones(len(draft), np.bool_)
 
@@ -104,8 +104,8 @@ class _Book:
             self.ledger.add(kind, reason, count, int(self.line[int(np.argmax(rows))]))
 
 
-def finish(
-    draft: Draft, ledger: Ledger, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
+def build_table(
+    draft: RawColumns, ledger: CleaningReport, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
 ) -> JobTable:
     """Apply the rules and make the table, sorted by (submit_s, job_id)."""
     if never_ran not in ("drop", "keep"):
@@ -158,7 +158,7 @@ def finish(
     return JobTable(labels=labels, meta={**meta, "ledger": ledger.to_dict()}, **columns)
 
 
-def _submissions(draft: Draft, book: _Book) -> Floats:
+def _submissions(draft: RawColumns, book: _Book) -> Floats:
     submit = draft.get("submit_s").copy()
     with np.errstate(invalid="ignore"):
         book.drop(
@@ -177,7 +177,7 @@ def _submissions(draft: Draft, book: _Book) -> Floats:
     return submit
 
 
-def _keep_unrun(draft: Draft, book: _Book, submit: Floats) -> None:
+def _keep_unrun(draft: RawColumns, book: _Book, submit: Floats) -> None:
     """Give jobs that never ran no run time, and the moment they were withdrawn: after the wait the log tells."""
     wait, cancel, runtime = (draft.get(name).copy() for name in ("wait_s", "cancel_s", "runtime_s"))
     with np.errstate(invalid="ignore"):
@@ -192,7 +192,7 @@ def _keep_unrun(draft: Draft, book: _Book, submit: Floats) -> None:
     draft.numbers |= {"cancel_s": cancel, "runtime_s": runtime}
 
 
-def _needed(draft: Draft, book: _Book, name: str, said: str, *, least: int, whole: bool = False) -> Floats:
+def _needed(draft: RawColumns, book: _Book, name: str, said: str, *, least: int, whole: bool = False) -> Floats:
     values = draft.get(name)
     book.drop(f"{said} not known", np.isnan(values))
     with np.errstate(invalid="ignore"):
@@ -203,7 +203,7 @@ def _needed(draft: Draft, book: _Book, name: str, said: str, *, least: int, whol
     return values
 
 
-def _estimates(draft: Draft, book: _Book, runtime: Floats) -> Floats:
+def _estimates(draft: RawColumns, book: _Book, runtime: Floats) -> Floats:
     estimate = draft.get("estimate_s")
     with np.errstate(invalid="ignore"):
         broken = (estimate < 0) | (estimate > LONGEST_S)
@@ -217,7 +217,7 @@ def _estimates(draft: Draft, book: _Book, runtime: Floats) -> Floats:
     return np.where(unknown, runtime, estimate)
 
 
-def _optional(draft: Draft, book: _Book, name: str) -> Floats | None:
+def _optional(draft: RawColumns, book: _Book, name: str) -> Floats | None:
     """A column that need not be there; None when no row knows it."""
     if name not in draft.numbers:
         return None
@@ -252,7 +252,7 @@ def _whole_gpus(columns: dict[str, Any], book: _Book) -> None:
         columns["gpu_milli"] = np.where(parted, 1000.0, columns["gpu_milli"])
 
 
-def _ids(draft: Draft, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _ids(draft: RawColumns, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The log's own job numbers where they are whole and unique; fresh ones after the largest elsewhere."""
     given = draft.get("job_id")[kept]
     if np.isnan(given).all():
@@ -277,7 +277,7 @@ def _ids(draft: Draft, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDArray[
 
 
 def _dependencies(
-    draft: Draft, book: _Book, kept: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
+    draft: RawColumns, book: _Book, kept: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
     """after_id and think_s where they make sense: on a job that stands earlier, so there are no circles."""
     after = draft.get("after_id")[kept]

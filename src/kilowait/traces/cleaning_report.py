@@ -10,7 +10,7 @@ import numpy as np
 from kilowait.errors import InputError, TraceError
 from kilowait.jobs import JobTable
 
-__all__ = ["Entry", "Kind", "Ledger", "describe"]
+__all__ = ["Entry", "Kind", "CleaningReport", "describe"]
 
 Kind = Literal["dropped", "mended", "note"]
 
@@ -33,7 +33,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Ledger:
+class CleaningReport:
     """What happened to the rows of one file; ``rows_read == jobs + dropped + folded`` always.
 
     >>> ledger = Ledger(rows_read=3, jobs=2)
@@ -98,12 +98,12 @@ class Ledger:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Ledger:
+    def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
         """Back from `to_dict`."""
         return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
 
 
-def describe(jobs: JobTable, ledger: Ledger | None = None, *, nodes: int | None = None) -> dict[str, Any]:
+def describe(jobs: JobTable, ledger: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:
     """A log in numbers, as plain data: counts, span, sizes, times, users, quality of the estimates, the ledger.
 
     `nodes` is the size of the machine, for the offered load (node-seconds asked for over node-seconds there
@@ -119,7 +119,7 @@ def describe(jobs: JobTable, ledger: Ledger | None = None, *, nodes: int | None 
     if nodes is not None and nodes < 1:
         raise InputError(f"a machine of {nodes} nodes; give at least 1")
     if ledger is None and "ledger" in jobs.meta:
-        ledger = Ledger.from_dict(jobs.meta["ledger"])
+        ledger = CleaningReport.from_dict(jobs.meta["ledger"])
     size = nodes if nodes is not None else jobs.meta.get("max_procs", jobs.meta.get("max_nodes"))
     facts: dict[str, Any] = {
         "format": jobs.meta.get("format"),

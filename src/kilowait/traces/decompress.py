@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.cleaning_report import CleaningReport
 
 __all__ = ["as_text", "as_utf8", "file_bytes", "refuse_binary", "unpack"]
 
@@ -38,7 +38,7 @@ def file_bytes(path: Path) -> bytes:
     return data
 
 
-def unpack(data: bytes, source: str, ledger: Ledger | None = None) -> bytes:
+def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> bytes:
     """The bytes behind gzip, zstd, bzip2 or xz; whatever else comes back as it is.
 
     >>> import gzip
@@ -62,7 +62,7 @@ def unpack(data: bytes, source: str, ledger: Ledger | None = None) -> bytes:
     return data
 
 
-def _gunzip(data: bytes, source: str, ledger: Ledger | None) -> bytes:
+def _gunzip(data: bytes, source: str, ledger: CleaningReport | None) -> bytes:
     parts: list[bytes] = []
     rest = data
     while rest[:2] == b"\x1f\x8b":
@@ -103,7 +103,7 @@ def _unzstd(data: bytes, source: str) -> bytes:
     return b"".join(parts)
 
 
-def as_utf8(data: bytes, ledger: Ledger) -> bytes:
+def as_utf8(data: bytes, ledger: CleaningReport) -> bytes:
     """UTF-8 bytes without a mark; UTF-16 is told by its mark."""
     if data[:3] == b"\xef\xbb\xbf":
         return data[3:]
@@ -131,7 +131,7 @@ def refuse_binary(data: bytes) -> None:
         )
 
 
-def as_text(data: bytes, ledger: Ledger) -> str:
+def as_text(data: bytes, ledger: CleaningReport) -> str:
     """The text in UTF-8; other bytes are replaced and noted."""
     try:
         return data.decode("utf-8")

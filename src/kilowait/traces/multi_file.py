@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import (
     as_text,
     as_utf8,
@@ -17,14 +17,14 @@ from kilowait.traces.decompress import (
     unpack,
 )
 from kilowait.traces.detect import find_format
-from kilowait.traces.gpu import GPU_READERS, Part
+from kilowait.traces.gpu import GPU_READERS, TracePart
 
 __all__ = ["folder_parts", "trace_sha256"]
 
 _HEAD_BYTES = 1 << 18
 
 
-def folder_parts(path: Path, format: str | None, ledger: Ledger) -> tuple[str, list[Part]]:
+def folder_parts(path: Path, format: str | None, ledger: CleaningReport) -> tuple[str, list[TracePart]]:
     """The format of the trace in this folder, or one folder deeper, and its files by name.
 
     Files of another kind beside them (utilisation, machines) are left out, with a note.
@@ -44,7 +44,7 @@ def folder_parts(path: Path, format: str | None, ledger: Ledger) -> tuple[str, l
     chosen = found[kinds[0]]
     if len(chosen) < len(files):
         ledger.add("note", f"{len(files) - len(chosen)} other files in the folder left out")
-    return kinds[0], [Part(file.name, _text_of(file, ledger)) for file in chosen]
+    return kinds[0], [TracePart(file.name, _text_of(file, ledger)) for file in chosen]
 
 
 def trace_sha256(path: str | PathLike[str]) -> str:
@@ -70,7 +70,7 @@ def _files(path: Path) -> list[Path]:
     return [file for file in files if not any(x.startswith(".") for x in file.relative_to(path).parts)]
 
 
-def _text_of(file: Path, ledger: Ledger) -> str:
+def _text_of(file: Path, ledger: CleaningReport) -> str:
     data = as_utf8(unpack(file_bytes(file), str(file), ledger), ledger)
     refuse_binary(data)
     return as_text(data, ledger)
@@ -83,6 +83,6 @@ def _format_of(file: Path) -> str:
             head = opened.read(_HEAD_BYTES)
         if head[:2] == b"\x1f\x8b":
             head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
-        return find_format(as_utf8(head, Ledger()))
+        return find_format(as_utf8(head, CleaningReport()))
     except (TraceError, OSError, zlib.error):
         return ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import ClusterError, TraceError
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import (
     as_text,
     as_utf8,
@@ -18,7 +18,7 @@ from kilowait.traces.decompress import (
     unpack,
 )
 from kilowait.traces.gpu.counts import MIB_MB
-from kilowait.traces.gpu.csv import Rows, read_rows
+from kilowait.traces.gpu.csv import CsvRows, read_rows
 from kilowait.traces.gpu.detect import node_list
 from kilowait.traces.gpu.pai import PAI_TABLES
 
@@ -44,7 +44,7 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
     (['P100', 'cpu'], (0, 1))
     """
     path = Path(path)
-    ledger = Ledger()
+    ledger = CleaningReport()
     data = as_utf8(unpack(file_bytes(path), str(path), ledger), ledger)
     try:
         refuse_binary(data)
@@ -56,14 +56,14 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
     sizes = np.bincount(layout)
     groups = tuple(
         NodeGroup(
-            name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], placed=True
+            name, int(size), cores=kind[0], memory_gb=kind[1], gpus=kind[2], gpu_type=kind[3], node_level=True
         )
         for name, kind, size in zip(_named(list(numbered)), numbered, sizes, strict=True)
     )
-    return Cluster(groups, name=path.name.split(".")[0], layout=layout)
+    return Cluster(groups, name=path.name.split(".")[0], node_groups=layout)
 
 
-def _kinds(text: str, ledger: Ledger) -> list[_Kind]:
+def _kinds(text: str, ledger: CleaningReport) -> list[_Kind]:
     """What each node is, in the order of the file."""
     whose = node_list([line for line in text[:65536].splitlines() if line.strip()])
     if whose is None:
@@ -92,7 +92,7 @@ def _kinds(text: str, ledger: Ledger) -> list[_Kind]:
     return list(zip(*columns, strict=True))
 
 
-def _check(rows: Rows, *columns: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+def _check(rows: CsvRows, *columns: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
     cores, memory, gpus = columns
     fine = (cores >= 1) & (cores % 1 == 0) & (memory >= 0) & (gpus >= 0) & (gpus % 1 == 0)
     if not fine.all():

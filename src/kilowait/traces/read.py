@@ -10,8 +10,8 @@ from typing import Any
 from kilowait.errors import TableError, TraceError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces import slurm, swf, tables
-from kilowait.traces.clean import NeverRan, finish
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import NeverRan, build_table
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.decompress import (
     as_text,
     as_utf8,
@@ -20,7 +20,7 @@ from kilowait.traces.decompress import (
     unpack,
 )
 from kilowait.traces.detect import FORMATS, find_format
-from kilowait.traces.gpu import GPU_READERS, Part
+from kilowait.traces.gpu import GPU_READERS, TracePart
 from kilowait.traces.multi_file import folder_parts
 
 __all__ = ["FORMATS", "find_format", "read_trace", "read_trace_with_ledger", "unpack"]
@@ -61,12 +61,12 @@ def read_trace_with_ledger(
     columns: Mapping[str, Any] | None = None,
     strict: bool = False,
     never_ran: NeverRan = "drop",
-) -> tuple[JobTable, Ledger]:
+) -> tuple[JobTable, CleaningReport]:
     """`read_trace`, and the ledger as an object."""
     if format is not None and format not in FORMATS:
         raise UnknownNameError("trace format", format, FORMATS)
     path = Path(path)
-    ledger = Ledger()
+    ledger = CleaningReport()
     try:
         if path.is_dir():
             jobs = _of_folder(path, format, columns, never_ran, ledger)
@@ -90,7 +90,7 @@ def _parsed(
     columns: Mapping[str, Any] | None,
     never_ran: NeverRan,
     path: Path,
-    ledger: Ledger,
+    ledger: CleaningReport,
 ) -> JobTable:
     if data.startswith(b"PAR1") and format in (None, "parquet"):
         own = None if columns else tables.own_parquet(data, ledger)
@@ -113,7 +113,7 @@ def _parsed(
         else:
             text = as_text(data, ledger)
             if found in GPU_READERS:
-                draft, meta = GPU_READERS[found]([Part(path.name, text)], ledger)
+                draft, meta = GPU_READERS[found]([TracePart(path.name, text)], ledger)
             elif found == "sacct":
                 draft, meta = slurm.read_sacct(text, ledger)
             elif found == "events":
@@ -121,7 +121,7 @@ def _parsed(
             else:
                 draft, meta = tables.read_csv(text, columns, ledger)
     meta = {"format": meta.pop("format", found), "source": path.name, **meta}
-    return finish(draft, ledger, never_ran=never_ran, source=str(path), meta=meta)
+    return build_table(draft, ledger, never_ran=never_ran, source=str(path), meta=meta)
 
 
 def _of_folder(
@@ -129,13 +129,13 @@ def _of_folder(
     format: str | None,
     columns: Mapping[str, Any] | None,
     never_ran: NeverRan,
-    ledger: Ledger,
+    ledger: CleaningReport,
 ) -> JobTable:
     if columns:
         raise TraceError(f"{path} is a directory, and a column map is for one file; name the file")
     found, parts = folder_parts(path, format, ledger)
     draft, meta = GPU_READERS[found](parts, ledger)
-    return finish(
+    return build_table(
         draft,
         ledger,
         never_ran=never_ran,

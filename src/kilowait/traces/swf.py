@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import Words, coded
 
 __all__ = ["FIELDS", "HEADER_KEYS", "read_swf"]
@@ -39,7 +39,7 @@ _CLASS[48:58] = _DIGIT
 _CLASS[[45, 46, 10]] = _MINUS, _DOT, _NEWLINE
 
 
-def read_swf(data: bytes, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """The rows and what the header says; times stay on the log's own clock."""
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")
@@ -63,7 +63,7 @@ def read_swf(data: bytes, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
         ledger.add(
             "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", queue apart" * alea
         )
-    draft = Draft(line, {}, mend_submit=True)
+    draft = RawColumns(line, {}, mend_submit=True)
     known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
     draft.numbers |= {
         "job_id": fields[:, 0],
@@ -92,7 +92,7 @@ def read_swf(data: bytes, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
 # -- lines to numbers ----------------------------------------------------------------------------
 
 
-def _rows(data: bytes, ledger: Ledger) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
+def _rows(data: bytes, ledger: CleaningReport) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
     """Numbers (rows x 18), their line numbers, fields per line, the queue words of the 21-field form, comments."""
     buffer = np.frombuffer(data, np.uint8)
     kind = _CLASS[buffer]
@@ -217,7 +217,7 @@ def _header(comments: list[str]) -> dict[str, str]:
     return header
 
 
-def _processors(draft: Draft, fields: Floats, ledger: Ledger) -> None:
+def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> None:
     """Processors allocated (field 5), else requested (8); and the jobs that never ran."""
     runtime, allocated, requested, status = fields[:, 3], fields[:, 4], fields[:, 7], fields[:, 10]
     given, asked = allocated > 0, requested > 0
@@ -238,7 +238,7 @@ def _processors(draft: Draft, fields: Floats, ledger: Ledger) -> None:
         ledger.add("mended" if given.any() else "note", said, *where)
 
 
-def _status(draft: Draft, status: Floats, ledger: Ledger) -> None:
+def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
     outside = ~np.isnan(status) & ((status < -1) | (status > 5) | (status != np.floor(status)))
     if outside.mean() >= 0.01:
         ledger.add("note", "field 11 holds exit codes: 0 read as ok, any other as failed")
@@ -260,14 +260,14 @@ def _status(draft: Draft, status: Floats, ledger: Ledger) -> None:
         _keep_rows(draft, ~part)
 
 
-def _keep_rows(draft: Draft, rows: Flags) -> None:
+def _keep_rows(draft: RawColumns, rows: Flags) -> None:
     draft.line = draft.line[rows]
     draft.numbers = {name: values[rows] for name, values in draft.numbers.items()}
     draft.never = {name: values[rows] for name, values in draft.never.items()}
     draft.words = {name: (codes[rows], names) for name, (codes, names) in draft.words.items()}
 
 
-def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Ledger) -> Words:
+def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: CleaningReport) -> Words:
     """A column of identities: whole numbers stay; too large ones become names; nonsense becomes unknown."""
     broken = ~np.isnan(values) & (
         ((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53)
@@ -282,7 +282,7 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Le
     return whole.astype(np.int32), None
 
 
-def _queues(draft: Draft, fields: Floats, words: list[str], header: dict[str, str], ledger: Ledger) -> None:
+def _queues(draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], ledger: CleaningReport) -> None:
     """The queue: field 15 where any job has one, else the partition (16); named as the header names them."""
     if words:
         draft.words["queue"] = coded(words)

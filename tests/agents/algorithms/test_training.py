@@ -30,20 +30,20 @@ from tests.agents.support.two_job_env import Spec, TwoJobs, excess
 
 SMALL = Sizes(width=32)
 TINY = Sizes(width=8, depth=1, heads=2)
-PPO = PPOSettings(total_steps=30_000, rollout=16, minibatches=4, learning_rate=2e-3, sizes=SMALL)
+PPO = PPOSettings(total_timesteps=30_000, n_steps=16, n_minibatches=4, learning_rate=2e-3, sizes=SMALL)
 OFF_POLICY = {"total_steps": 16_000, "learning_starts": 1000, "learning_rate": 2e-3, "sizes": SMALL}
 SOLVED = {
     "ppo": (train_ppo, PPO),
     "ppo, attention": (train_ppo, replace(PPO, total_steps=20_000, network="attention")),
     "ppo, gat": (train_ppo, replace(PPO, total_steps=20_000, network="gat")),
     "ppo, bf16": (train_ppo, replace(PPO, precision="bf16")),
-    "a2c": (train_a2c, A2CSettings(total_steps=60_000, rollout=8, learning_rate=3e-3, sizes=SMALL)),
-    "d3qn": (train_d3qn, D3QNSettings(target_every=100, **OFF_POLICY)),
+    "a2c": (train_a2c, A2CSettings(total_timesteps=60_000, n_steps=8, learning_rate=3e-3, sizes=SMALL)),
+    "d3qn": (train_d3qn, D3QNSettings(target_update_interval=100, **OFF_POLICY)),
     "rainbow": (
         train_d3qn,
-        D3QNSettings(target_every=100, noisy=True, atoms=21, span=(-5.0, 2.0), **OFF_POLICY),
+        D3QNSettings(target_update_interval=100, noisy=True, n_atoms=21, v_range=(-5.0, 2.0), **OFF_POLICY),
     ),
-    "sac": (train_sac, SACSettings(mixing=0.05, **OFF_POLICY)),
+    "sac": (train_sac, SACSettings(tau=0.05, **OFF_POLICY)),
 }
 
 
@@ -78,27 +78,27 @@ def test_a_constraint_is_kept_at_the_price_of_the_reward():
 
 
 QUICK = {
-    "ppo": (train_ppo, PPOSettings(rollout=4, minibatches=2, epochs=2, cost="short_first", sizes=TINY)),
-    "ppo, target_kl": (train_ppo, PPOSettings(rollout=4, minibatches=2, target_kl=1e-4, sizes=TINY)),
-    "ppo, attention": (train_ppo, PPOSettings(rollout=4, minibatches=2, network="attention", sizes=TINY)),
-    "ppo, gat": (train_ppo, PPOSettings(rollout=4, minibatches=2, network="gat", sizes=TINY)),
-    "a2c": (train_a2c, A2CSettings(rollout=4, sizes=TINY)),
+    "ppo": (train_ppo, PPOSettings(n_steps=4, n_minibatches=2, n_epochs=2, cost="short_first", sizes=TINY)),
+    "ppo, target_kl": (train_ppo, PPOSettings(n_steps=4, n_minibatches=2, target_kl=1e-4, sizes=TINY)),
+    "ppo, attention": (train_ppo, PPOSettings(n_steps=4, n_minibatches=2, network="attention", sizes=TINY)),
+    "ppo, gat": (train_ppo, PPOSettings(n_steps=4, n_minibatches=2, network="gat", sizes=TINY)),
+    "a2c": (train_a2c, A2CSettings(n_steps=4, sizes=TINY)),
     "d3qn": (
         train_d3qn,
         D3QNSettings(
-            rollout=4, gradient_steps=2, batch=16, capacity=80, learning_starts=16, target_every=3, sizes=TINY
+            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, target_update_interval=3, sizes=TINY
         ),
     ),
     "rainbow": (
         train_d3qn,
         D3QNSettings(
-            rollout=4, gradient_steps=2, batch=16, capacity=200, learning_starts=16, target_every=3,
-            noisy=True, atoms=5, sizes=TINY,
+            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=200, learning_starts=16, target_update_interval=3,
+            noisy=True, n_atoms=5, sizes=TINY,
         ),
     ),
     "sac": (
         train_sac,
-        SACSettings(rollout=4, gradient_steps=2, batch=16, capacity=80, learning_starts=16, sizes=TINY),
+        SACSettings(train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, sizes=TINY),
     ),
 }  # fmt: skip
 ENVS, UPDATES = 4, 6
@@ -254,4 +254,4 @@ def test_more_steps_may_be_asked_for(tmp_path):
 
 def test_a_rollout_too_small_to_cut():
     with pytest.raises(InputError, match="a rollout of 4 steps cannot be cut into 8 minibatches"):
-        train_ppo(TwoJobs(1), PPOSettings(rollout=4), seed=0)
+        train_ppo(TwoJobs(1), PPOSettings(n_steps=4), seed=0)

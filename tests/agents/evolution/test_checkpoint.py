@@ -10,13 +10,13 @@ import kilowait as kw
 from kilowait.agents import EvolutionStrategy, train
 from kilowait.agents.evolution.checkpoint import (
     FILE,
-    Course,
+    SearchCheckpoint,
     Generation,
-    Keeping,
+    CheckpointDir,
 )
 from kilowait.agents.linear_gpu.train import train_placed
-from kilowait.agents.linear_power.train import Sla, train_steered
-from kilowait.envs.power.power_setup import Power
+from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError
 from kilowait.experiments.gpu_settings import run_speeds
 from kilowait.synth import gpu_workload
@@ -34,7 +34,7 @@ def score(**how):
 
 
 def levers(**how):
-    return train_steered(*PARTS, MACHINE, Power("taurus", levers="sleep=timeout:600"), **{**QUICK, **how})
+    return train_steered(*PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how})
 
 
 def placed(**how):
@@ -74,13 +74,13 @@ def killed_at(moment, monkeypatch, run, folder):
 
     monkeypatch.setattr(os, "replace", replace_or_die)
     with pytest.raises(Killed):
-        run(keeping=Keeping(folder))
+        run(keeping=CheckpointDir(folder))
     monkeypatch.setattr(os, "replace", replaced)
 
 
 def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_path, monkeypatch):
     run, whole, history = search
-    agent, told = run(keeping=Keeping(tmp_path / "never"))
+    agent, told = run(keeping=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
     last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
     starts = -(-len(last["tried"]) // 4)
@@ -89,7 +89,7 @@ def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_
         folder = tmp_path / str(moment)
         killed_at(moment, monkeypatch, run, folder)
         heard = []
-        agent, told = run(keeping=Keeping(folder, resume=True), progress=heard.append)
+        agent, told = run(keeping=CheckpointDir(folder, resume=True), progress=heard.append)
         assert agent.save(folder / "agent.json").read_bytes() == whole
         assert [str(one) for one in told] == history
         done = max(0, moment - 2 - starts)
@@ -108,18 +108,18 @@ def test_killed_twice(search, tmp_path):
 
     for number, resume in ((1, False), (2, True)):
         with pytest.raises(Killed):
-            run(keeping=Keeping(tmp_path, resume), progress=kill_at(number))
-    agent, _ = run(keeping=Keeping(tmp_path, resume=True), threads=2)
+            run(keeping=CheckpointDir(tmp_path, resume), progress=kill_at(number))
+    agent, _ = run(keeping=CheckpointDir(tmp_path, resume=True), threads=2)
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
 
 
 def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
-    first, _ = score(keeping=Keeping(tmp_path))
+    first, _ = score(keeping=CheckpointDir(tmp_path))
     heard = []
-    again, history = score(keeping=Keeping(tmp_path, resume=True), progress=heard.append)
+    again, history = score(keeping=CheckpointDir(tmp_path, resume=True), progress=heard.append)
     assert np.array_equal(first.weights, again.weights) and first.provenance == again.provenance
     assert heard == history[-1:]  # what was found is validated again, and no generation done
-    longer, history = score(keeping=Keeping(tmp_path, resume=True), generations=5)
+    longer, history = score(keeping=CheckpointDir(tmp_path, resume=True), generations=5)
     fresh, straight = score(generations=5)
     assert np.array_equal(longer.weights, fresh.weights) and longer.provenance == fresh.provenance
     assert [str(one) for one in history] == [str(one) for one in straight]
@@ -128,7 +128,7 @@ def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
-    score(keeping=Keeping(folder), generations=1)
+    score(keeping=CheckpointDir(folder), generations=1)
     return folder
 
 
@@ -146,17 +146,17 @@ def begun(tmp_path_factory):
 def test_other_settings_are_refused_and_the_file_stays(begun, run, changes, words):
     kept = (begun / FILE).read_bytes()
     with pytest.raises(InputError, match=words):
-        run(keeping=Keeping(begun, resume=True), **changes)
+        run(keeping=CheckpointDir(begun, resume=True), **changes)
     assert (begun / FILE).read_bytes() == kept
 
 
 def test_promises_and_placements_are_settings(tmp_path):
-    levers(keeping=Keeping(tmp_path / "levers"), generations=1)
+    levers(keeping=CheckpointDir(tmp_path / "levers"), generations=1)
     with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
-        levers(keeping=Keeping(tmp_path / "levers", resume=True), sla=Sla(1.3))
-    placed(keeping=Keeping(tmp_path / "placed"), generations=1)
+        levers(keeping=CheckpointDir(tmp_path / "levers", resume=True), sla=SlowdownLimit(1.3))
+    placed(keeping=CheckpointDir(tmp_path / "placed"), generations=1)
     with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
-        placed(keeping=Keeping(tmp_path / "placed", resume=True), placements=("best",))
+        placed(keeping=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
 
 
 def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
@@ -169,18 +169,18 @@ def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
         (placed, {"window_jobs": 900}),
     ):
         with pytest.raises(InputError):
-            run(keeping=Keeping(tmp_path, begin=begin), **wrong)
+            run(keeping=CheckpointDir(tmp_path, begin=begin), **wrong)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_number_is_kept_too(tmp_path):
-    course = Course({"seed": 0}, 2, Keeping(tmp_path))
+    course = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
     course.starts([0, 1], lambda some: values)
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
     assert next(course.rest(search, np.random.default_rng(0))) == 1
     course.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
-    again = Course({"seed": 0}, 2, Keeping(tmp_path, resume=True))
+    again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
     assert np.array_equal(again.starts([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
     assert str(again.history) == str(course.history)
 
@@ -199,15 +199,15 @@ def test_what_is_no_number_is_kept_too(tmp_path):
     ],
 )
 def test_a_damaged_file_says_so(tmp_path, damage, words):
-    Course({"seed": 0}, 2, Keeping(tmp_path))
+    SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
     with pytest.raises(InputError, match=words):
-        Course({"seed": 0}, 2, Keeping(tmp_path, resume=True))
+        SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
 
 
 def test_places_that_cannot_be_written_or_hold_nothing(tmp_path):
     with pytest.raises(InputError, match="holds no search to resume; begin one without --resume"):
-        Course({}, 2, Keeping(tmp_path, resume=True))
+        SearchCheckpoint({}, 2, CheckpointDir(tmp_path, resume=True))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
-        Course({}, 2, Keeping(tmp_path / "file" / "x"))
+        SearchCheckpoint({}, 2, CheckpointDir(tmp_path / "file" / "x"))

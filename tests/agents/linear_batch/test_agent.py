@@ -10,7 +10,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents import FEATURES, LinearAgent, features, load_agent
 from kilowait.agents.linear_batch.agent import saf_weights, usual_weights
-from kilowait.agents.user_history import Memory, memories
+from kilowait.agents.user_history import UserHistory, memories
 from kilowait.engine.interface import JOB
 from kilowait.errors import InputError, UnknownNameError
 
@@ -136,13 +136,13 @@ def test_nobody_waits_much_longer_than_the_bound():
 
 
 def test_a_rule_that_was_kept_is_played():
-    agent = LinearAgent(usual_weights(), kept="f2")
+    agent = LinearAgent(usual_weights(), fallback_rule="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
     ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.rule, "f2"))
     assert np.array_equal(ours, theirs)
     assert agent.rule.name == "agent"
     with pytest.raises(UnknownNameError, match="policy"):
-        LinearAgent(usual_weights(), kept="f22")
+        LinearAgent(usual_weights(), fallback_rule="f22")
 
 
 def test_saf_weights_give_the_order_of_saf():
@@ -187,7 +187,7 @@ def test_saved_and_loaded_to_the_bit(tmp_path):
     assert np.array_equal(again.weights, weights)
     assert np.array_equal(again.parameters(jobs, CLUSTER), agent.parameters(jobs, CLUSTER))
     assert sorted(again.memory.users) == ["ann", 'bob "b"']
-    assert (again.trust, again.kept) == (0.3, "f1")
+    assert (again.prior_weight, again.fallback_rule) == (0.3, "f1")
     assert (again.name, again.provenance, again.rule.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
 
 
@@ -208,7 +208,7 @@ def damaged(**changes):
         "trust": 0.25,
         "kept": None,
         "provenance": {},
-        "memory": Memory().to_dict(),
+        "memory": UserHistory().to_dict(),
     }
     return json.dumps({**good, **changes})
 

@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.agents import LinearAgent
 from kilowait.agents.linear_batch import usual_weights
 from kilowait.agents.linear_batch.score import FORETOLD, SHRINK, recalled
-from kilowait.agents.user_history import Memory, memories, parameters_for
+from kilowait.agents.user_history import UserHistory, memories, parameters_for
 from kilowait.engine.interface import JOB
 from kilowait.jobs import JobTable
 
@@ -62,7 +62,7 @@ def test_what_ended_since_outweighs_a_prediction():
 
 def test_a_prediction_counts_as_so_many_ended_jobs():
     jobs = waiting([36.0, 3600.0])
-    parameters = parameters_for(usual_weights(), jobs, 1, Memory(), 0.0)
+    parameters = parameters_for(usual_weights(), jobs, 1, UserHistory(), 0.0)
 
     def told(estimate_s, quickness):
         job = np.zeros(1, JOB)[0]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents import Keeping, train
-from kilowait.agents.evolution.training_windows import Ground
-from kilowait.agents.training_data import Mixture
+from kilowait.agents import CheckpointDir, train
+from kilowait.agents.evolution.training_windows import WindowSampler
+from kilowait.agents.training_data import SyntheticMix
 from kilowait.rng import stream
 
 CLUSTER = kw.Cluster.from_nodes(32)
@@ -27,14 +27,14 @@ def searched(jobs=REAL[:600], mixture=None, **more):
 
 
 def test_the_same_seed_gives_the_same_agent_and_generated_jobs_another():
-    mixed = searched(mixture=Mixture((MADE,), 0.5)).provenance
-    assert mixed == searched(mixture=Mixture((MADE,), 0.5), threads=2).provenance
+    mixed = searched(mixture=SyntheticMix((MADE,), 0.5)).provenance
+    assert mixed == searched(mixture=SyntheticMix((MADE,), 0.5), threads=2).provenance
     assert mixed["found"] != searched().provenance["found"]
     assert mixed["synthetic_share"] == 0.5 and mixed["generated_jobs"] == [400]
 
 
 def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
-    alone = Mixture((MADE,), 1.0)
+    alone = SyntheticMix((MADE,), 1.0)
     one, other = searched(mixture=alone), searched(OTHER, mixture=alone)
     assert one.weights.tolist() == other.weights.tolist()
     assert one.memory.to_dict() == other.memory.to_dict()
@@ -43,10 +43,10 @@ def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
 
 
 def test_users_of_generated_jobs_are_nobody_of_the_log():
-    alone = Ground(REAL[:600], Mixture((MADE,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
+    alone = WindowSampler(REAL[:600], SyntheticMix((MADE,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
     assert not alone.at_the_end.users and alone.at_the_end.usual[:, 0].sum() > 0
-    mixed = Ground(REAL[:600], Mixture((MADE,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
-    real = Ground(REAL[:600], None, CLUSTER, 100, np.inf, until_s=1e6)
+    mixed = WindowSampler(REAL[:600], SyntheticMix((MADE,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
+    real = WindowSampler(REAL[:600], None, CLUSTER, 100, np.inf, until_s=1e6)
     assert mixed.and_later(REAL[600:]).to_dict() == real.and_later(REAL[600:]).to_dict()
 
 
@@ -56,8 +56,8 @@ def made(window):
 
 
 def test_synthetic_first_is_all_of_one_and_then_all_of_the_other():
-    mixture = Mixture((MADE,), 0.5, "synthetic-first")
-    ground = Ground(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
+    mixture = SyntheticMix((MADE,), 0.5, "synthetic-first")
+    ground = WindowSampler(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
     random = stream(0, "test")
     for done, all_made in ((0.0, True), (0.49, True), (0.5, False), (0.9, False)):
         windows = ground.drawn(20, random, mixture.share_at(done))
@@ -71,16 +71,16 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("curriculum", ["mixed", "synthetic-first"])
 def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, curriculum):
-    mixture = Mixture((MADE,), 0.5, curriculum)
+    mixture = SyntheticMix((MADE,), 0.5, curriculum)
 
     def kill(done):
         if done.number == 2:
             raise Killed
 
     with pytest.raises(Killed):
-        searched(mixture=mixture, keeping=Keeping(tmp_path), progress=kill)
-    resumed = searched(mixture=mixture, keeping=Keeping(tmp_path, resume=True))
+        searched(mixture=mixture, keeping=CheckpointDir(tmp_path), progress=kill)
+    resumed = searched(mixture=mixture, keeping=CheckpointDir(tmp_path, resume=True))
     whole = searched(mixture=mixture)
     assert resumed.weights.tolist() == whole.weights.tolist() and resumed.provenance == whole.provenance
     with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
-        searched(mixture=Mixture((MADE,), 0.25, curriculum), keeping=Keeping(tmp_path, resume=True))
+        searched(mixture=SyntheticMix((MADE,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True))

@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents import mean_bsld, train
 from kilowait.agents.evolution.objectives import mean_wait_s
-from kilowait.agents.evolution.training_windows import Known
+from kilowait.agents.evolution.training_windows import LogPart
 from kilowait.agents.linear_batch.train import _relative
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import split
@@ -90,10 +90,10 @@ def test_a_window_knows_nothing_of_what_comes_later(parts):
     jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
-        one, other = (Known(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
+        one, other = (LogPart(table, CLUSTER, 150).lagging(600, lag).parameters for table in (jobs, changed))
         assert np.array_equal(one, other)
-    later = Known(changed, CLUSTER, 150).lagging(900, 0).parameters
-    assert not np.array_equal(later, Known(jobs, CLUSTER, 150).lagging(900, 0).parameters)
+    later = LogPart(changed, CLUSTER, 150).lagging(900, 0).parameters
+    assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagging(900, 0).parameters)
 
 
 def test_training_reports_and_records(parts):

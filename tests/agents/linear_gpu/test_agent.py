@@ -10,12 +10,12 @@ from kilowait.agents.linear_gpu.agent import (
     FEATURES,
     RULES,
     TYPE_FEATURES,
-    PlacedLinearAgent,
+    LinearGpuAgent,
     rule_agent,
 )
 from kilowait.agents.linear_gpu.train import best_rule, train_placed
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.experiments.gpu_settings import PlacedSettings, arguments, run_speeds
+from kilowait.experiments.gpu_settings import GpuOptions, arguments, run_speeds
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
@@ -26,7 +26,7 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 def run(policy, jobs=JOBS, **way):
     fixed = {"walltime": "extend", "oversized": "reject", "dependencies": False, "placement": None}
-    told = arguments({**fixed, "placed": PlacedSettings(**way)}, jobs, CLUSTER, policy, "skip")
+    told = arguments({**fixed, "placed": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
 
 
@@ -45,15 +45,15 @@ def test_rules_with_moves_and_a_placement():
     settings = {"placement": "best", "types": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
-    from kilowait.policies.simulation import placing_of
+    from kilowait.policies.simulation import default_gpu_settings
 
-    placing = placing_of("las", "skip", migrate=True, **settings)
+    placing = default_gpu_settings("las", "skip", migrate=True, **settings)
     assert same(log, kw.simulate(JOBS, CLUSTER, "las", "skip", placing=placing, speeds=speeds))
 
 
 def test_jobs_in_another_order_are_scored_by_their_own_numbers():
     weights = np.random.default_rng(0).normal(size=COUNT)
-    agent = PlacedLinearAgent(weights, {"preempt": True})
+    agent = LinearGpuAgent(weights, {"preempt": True})
     shuffled = np.random.default_rng(1).permutation(len(JOBS))
     back = run(agent, JOBS[shuffled]).jobs()["end_s"]
     assert np.array_equal(run(agent).jobs()["end_s"][shuffled], back)
@@ -70,10 +70,10 @@ def test_what_is_asked_for_goes_before_the_agents_own_way():
 
 def test_its_file_gives_it_back_to_the_bit(tmp_path):
     weights = np.random.default_rng(2).normal(size=COUNT)
-    agent = PlacedLinearAgent(weights, {"preempt": True, "tick_s": 60.0}, provenance={"seed": 2})
+    agent = LinearGpuAgent(weights, {"preempt": True, "tick_s": 60.0}, provenance={"seed": 2})
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
-    assert isinstance(again, PlacedLinearAgent) and np.array_equal(again.weights, weights)
-    assert again.way == agent.way and again.provenance == {"seed": 2}
+    assert isinstance(again, LinearGpuAgent) and np.array_equal(again.weights, weights)
+    assert again.gpu_settings == agent.gpu_settings and again.provenance == {"seed": 2}
     assert same(run(agent), run(again))
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_file_says_what_is_wrong(tmp_path, change, words):
 
 def test_weights_and_rules_that_are_none():
     with pytest.raises(InputError, match="finite"):
-        PlacedLinearAgent([1.0])
+        LinearGpuAgent([1.0])
     with pytest.raises(UnknownNameError, match="srtf"):
         rule_agent("srtff", GPUS)
 
@@ -128,7 +128,7 @@ def test_the_start_is_the_best_rule_and_is_kept_unless_surely_beaten():
     )  # fmt: skip
     assert start == dict(best.provenance)
     if agent.provenance["kept_the_rule"]:
-        assert np.array_equal(agent.weights, best.weights) and agent.way == best.way
+        assert np.array_equal(agent.weights, best.weights) and agent.gpu_settings == best.gpu_settings
     else:
         assert agent.provenance["validation_relative_to_the_rule"] < 1
 

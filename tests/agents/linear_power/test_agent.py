@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.agents.linear_power.agent import WEIGHTS, SteeredAgent, by_hand
-from kilowait.agents.linear_power.train import Sla, train_steered
-from kilowait.envs.power.power_setup import Power
+from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
+from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.evaluate_power import run_on
 from kilowait.experiments.power import PowerSettings, meter_for
@@ -14,7 +14,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 JOBS = kw.lublin(jobs=900, nodes=32, seed=3, load=0.5)
 MACHINE = kw.Cluster.from_nodes(32)
 LEVERS = "sleep=timeout:600+levels=2"
-POWER = Power("taurus", levers=LEVERS)
+POWER = PowerConfig("taurus", levers=LEVERS)
 QUICK = {"seed": 1, "generations": 3, "population": 6, "windows": 3, "window_jobs": 100}
 
 
@@ -24,7 +24,7 @@ def trained():
 
 
 def test_a_file_gives_the_agent_back(tmp_path):
-    agent = SteeredAgent(
+    agent = LinearPowerAgent(
         np.random.default_rng(0).normal(size=len(WEIGHTS)), LEVERS, "carbon", "green", {"seed": 1}
     )
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
@@ -46,7 +46,7 @@ def test_a_file_gives_the_agent_back(tmp_path):
     ],
 )
 def test_a_damaged_file_is_told(tmp_path, old, new, words):
-    path = by_hand(8, longer=0.5).save(tmp_path / "agent.json")
+    path = from_controls(8, longer=0.5).save(tmp_path / "agent.json")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=words):
         kw.load_agent(path)
@@ -54,9 +54,9 @@ def test_a_damaged_file_is_told(tmp_path, old, new, words):
 
 def test_it_does_not_run_without_power():
     with pytest.raises(InputError, match="--power and --levers all"):
-        kw.simulate(JOBS[:10], MACHINE, by_hand(32), "easy")
+        kw.simulate(JOBS[:10], MACHINE, from_controls(32), "easy")
     with pytest.raises(InputError, match="finite numbers"):
-        SteeredAgent(np.zeros(3))
+        LinearPowerAgent(np.zeros(3))
 
 
 def test_training_is_the_same_on_any_number_of_threads(trained):
@@ -69,10 +69,10 @@ def test_training_is_the_same_on_any_number_of_threads(trained):
 
 def test_what_the_search_sees_is_what_is_judged(trained):
     """The engine's own account of a window equals that of a run that is played and accounted."""
-    from kilowait.agents.linear_power.objective import Windows
+    from kilowait.agents.linear_power.objective import EvaluationWindows
 
     agent = trained[0]
-    seen = Windows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried([agent], np.array([100, 400]), 1)
+    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried([agent], np.array([100, 400]), 1)
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
         told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.powered(POWER), "easy", LEVERS)
@@ -88,4 +88,4 @@ def test_what_is_missing_is_told():
     with pytest.raises(InputError, match="does not fit"):
         train_steered(JOBS[:540], JOBS[540:620], MACHINE, POWER, **QUICK)
     with pytest.raises(InputError, match="above 0"):
-        Sla(0.0)
+        SlowdownLimit(0.0)

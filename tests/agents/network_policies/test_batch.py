@@ -6,7 +6,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    asked_as,
+    settings_to_dict,
     exported,
     network_agent,
 )
@@ -15,8 +15,8 @@ from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.agents.rl.validation import figures
 from kilowait.engine.settings import Settings
-from kilowait.envs.batched_sim import Asking
-from kilowait.envs.rollout import play
+from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.rollout import run_policy
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from tests.envs.workloads import crowded
@@ -28,11 +28,11 @@ MACHINE = kw.Cluster.from_nodes(16)
 @pytest.mark.parametrize("order", ["agent", "saf"])
 @pytest.mark.parametrize("seed", range(3))
 def test_inside_the_engine_it_decides_as_outside(make, order, seed):
-    asking = Asking(slots=24, backfill_order=order)
+    asking = DecisionSettings(slots=24, backfill_order=order)
     net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
     jobs = crowded(120, seed)
     inside = NetworkAgent(net, asking).played(jobs, MACHINE, Settings("easy"))
-    outside = play(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    outside = run_policy(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
     assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
     assert (
         inside.jobs()["start_s"].tolist()
@@ -41,7 +41,7 @@ def test_inside_the_engine_it_decides_as_outside(make, order, seed):
 
 
 def test_simulate_takes_it_as_any_policy():
-    asking = Asking(slots=16)
+    asking = DecisionSettings(slots=16)
     agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
     assert log.run["policy"] == "mine" and np.isfinite(log.jobs()["start_s"]).all()
@@ -50,9 +50,9 @@ def test_simulate_takes_it_as_any_policy():
 
 
 def test_a_file_brings_back_the_same_decisions(tmp_path):
-    asking = Asking(slots=16, backfill_order="agent", max_wait_s=4000.0)
+    asking = DecisionSettings(slots=16, backfill_order="agent", max_wait_s=4000.0)
     net = network(asking.seen, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
     jobs = crowded(90, 2)
     assert agent.asking == asking
@@ -66,8 +66,8 @@ def test_a_file_brings_back_the_same_decisions(tmp_path):
 
 
 def test_what_does_not_fit_into_the_engine_is_not_exported():
-    assert exported(network(Asking(hold=True).seen, "kernel")) is None
-    assert exported(network(Asking().seen, "attention")) is None
+    assert exported(network(DecisionSettings(hold=True).seen, "kernel")) is None
+    assert exported(network(DecisionSettings().seen, "attention")) is None
 
 
 def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
@@ -86,13 +86,13 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
 
 
 def test_a_network_that_is_told_what_predictions_know(tmp_path):
-    asking = Asking(slots=16, backfill_order="agent", told=True)
+    asking = DecisionSettings(slots=16, backfill_order="agent", prediction_features=True)
     net = network(asking.seen, "kernel", seed=3, width=16)
-    save_network(net, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     agent = network_agent(tmp_path / "agent.pt")
-    assert agent.asking.told and exported(agent.network) is not None
+    assert agent.asking.prediction_features and exported(agent.network) is not None
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
-    outside = play(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
+    outside = run_policy(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
     assert np.array_equal(inside, outside.jobs()["start_s"])
     quicker = predicted().with_columns(quickness=np.linspace(0.01, 1, 60))
     assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
@@ -114,11 +114,11 @@ def test_agents_from_before_predictions_were_shown_still_play(tmp_path):
         "graph": False,
     }
     names = ("length", "width", "share", "area", "hour", "day", "patience", "fits", "spare", "place")
-    asking = Asking(slots=16, backfill_order="agent")
-    assert asking.seen.features == names and asked_as(asking) == asked
+    asking = DecisionSettings(slots=16, backfill_order="agent")
+    assert asking.seen.features == names and settings_to_dict(asking) == asked
     net = network(asking.seen, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": asked})
     agent = network_agent(tmp_path / "agent.pt")
-    assert not agent.asking.told
+    assert not agent.asking.prediction_features
     for jobs in (crowded(60, 1), predicted()):
         assert np.isfinite(kw.simulate(jobs, MACHINE, agent, "easy").jobs()["start_s"]).all()

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from kilowait.agents.networks import KINDS, network, q_network
-from kilowait.agents.networks.spec import SeenBefore, described, seen_from
+from kilowait.agents.networks.spec import LoadedSpec, described, seen_from
 from kilowait.errors import InputError, UnknownNameError
 
-SPEC = SeenBefore(("length", "wait_h", "nodes"), ("hour", "load"), slots=6, choices=3, extra=2, graph=True)
+SPEC = LoadedSpec(("length", "wait_h", "nodes"), ("hour", "load"), slots=6, choices=3, extra=2, graph=True)
 ACTIONS = SPEC.slots * SPEC.choices + SPEC.extra
 
 
@@ -168,6 +168,6 @@ def test_names_and_sizes_that_cannot_be():
         network(SPEC, "kernel", width=20, heads=3)
     with pytest.raises(InputError, match="each must be at least 1"):
         network(SPEC, "kernel", depth=0)
-    flat = SeenBefore(("length",), ("hour",), 4, 1, 0, graph=False)
+    flat = LoadedSpec(("length",), ("hour",), 4, 1, 0, graph=False)
     with pytest.raises(InputError, match="'gat' needs edges.*graph=True"):
         network(flat, "gat")

@@ -7,7 +7,7 @@ import kilowait as kw
 from kilowait.agents import PPOSettings, Sizes, train_ppo
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    asked_as,
+    settings_to_dict,
     exported,
     network_agent,
 )
@@ -18,13 +18,13 @@ from kilowait.agents.pareto import front_figures, units_of, weighed
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.agents.rl.validation import figures_of
-from kilowait.envs.batched_sim import Asking
-from kilowait.envs.gpu.batched_sim import GpuAsking
-from kilowait.envs.preferences import lattice
-from kilowait.envs.rollout import play
+from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
+from kilowait.envs.preferences import preference_grid
+from kilowait.envs.rollout import run_policy
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.pareto import undominated
+from kilowait.evaluation.pareto import pareto_front
 from tests.agents.support.two_user_env import best_figures, two_users
 from tests.envs.workloads import crowded
 
@@ -47,7 +47,7 @@ def test_a_fixed_preference_decides_as_one_that_is_told(make, kind):
     plain = batch(graph=kind == "gat")
     first = np.arange(6) * 30
     choices = []
-    for weights in lattice(3, 1):
+    for weights in preference_grid(3, 1):
         fixed = preferred(told, dict(zip(UNITS, weights, strict=True)))
         seen, _ = vec.reset(options={"first": first, "preference": weights})
         without, _ = plain.reset(options={"first": first})
@@ -60,12 +60,12 @@ def test_a_fixed_preference_decides_as_one_that_is_told(make, kind):
 
 
 def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_way():
-    asking = Asking(slots=16, backfill_order="agent")
+    asking = DecisionSettings(slots=16, backfill_order="agent")
     vec = batch(preferences=UNITS)
     told = network(vec.seen, "kernel", seed=2, width=16)
     agent, jobs, logs = NetworkAgent(told, asking), crowded(150, 4), []
     assert agent.preferences == tuple(UNITS)
-    for weights in lattice(3, 1):
+    for weights in preference_grid(3, 1):
         mine = agent.prefer(**dict(zip(UNITS, weights, strict=True)))
         assert exported(mine.network) is not None and mine.preferences == ()
         inside = kw.simulate(jobs, MACHINE, mine, "easy").jobs()["start_s"]
@@ -74,7 +74,7 @@ def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_wa
             summary = np.concatenate([seen["summary"], weights.astype(np.float32)[None]], axis=1)
             return greedy_actions(told, {**seen, "summary": summary})
 
-        assert np.array_equal(inside, play(jobs, MACHINE, outside, asking=asking).jobs()["start_s"])
+        assert np.array_equal(inside, run_policy(jobs, MACHINE, outside, asking=asking).jobs()["start_s"])
         logs.append(tuple(inside))
     assert len(set(logs)) > 1
     assert np.array_equal(
@@ -84,7 +84,7 @@ def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_wa
 
 
 def test_errors_name_what_is_missing(tmp_path):
-    asking = Asking(slots=16)
+    asking = DecisionSettings(slots=16)
     told = network(batch(preferences=UNITS).seen, "kernel", width=16)
     agent = NetworkAgent(told, asking, "mine")
     with pytest.raises(
@@ -97,10 +97,10 @@ def test_errors_name_what_is_missing(tmp_path):
         agent.prefer(wait=1).prefer(sla=1)
     with pytest.raises(InputError, match="no term is preferred"):
         agent.prefer()
-    save_network(told, tmp_path / "agent.pt", provenance={"asking": asked_as(asking)})
+    save_network(told, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
     again = network_agent(tmp_path / "agent.pt")
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
-    gpu = GpuNetworkAgent(told, GpuAsking(slots=16))
+    gpu = GpuNetworkAgent(told, GpuDecisionSettings(slots=16))
     with pytest.raises(InputError, match="has been told nothing"):
         gpu.played_on(crowded(30, 1), MACHINE, None, None, None)
 
@@ -124,14 +124,14 @@ def test_one_network_learns_the_best_choice_under_every_preference():
     units = {"slowdown": 1.0, "fairness": 1.0}
     vec = BatchVectorEnv(64, autoreset_mode="SameStep", preferences=units, **how)
     settings = PPOSettings(
-        total_steps=80_000, rollout=16, epochs=4, minibatches=4, learning_rate=3e-3, discount=1.0, trace=1.0,
-        entropy=0.01, sizes=Sizes(width=32), validate_every=10,
+        total_timesteps=80_000, n_steps=16, n_epochs=4, n_minibatches=4, learning_rate=3e-3, gamma=1.0, gae_lambda=1.0,
+        ent_coef=0.01, sizes=Sizes(width=32), validate_every=10,
     )  # fmt: skip
     checks = BatchVectorEnv(len(first), autoreset_mode="SameStep", **how)
     trained = train_ppo(
         vec, settings, seed=1, threads=1, validate=lambda net: weighed(net, checks, first, units)
     ).network
-    preferences = lattice(2, 10)
+    preferences = preference_grid(2, 10)
     figures = front_figures(trained, checks, first, preferences)
     best = best_figures(jobs, first, preferences)
     for end in (0, -1):  # the right choice, in all episodes or all but one
@@ -141,6 +141,6 @@ def test_one_network_learns_the_best_choice_under_every_preference():
     lost = (means * preferences).sum(axis=1) / (least * preferences).sum(axis=1)
     assert lost.max() < 1.05 and lost[[0, -1]].max() < 1.01
     assert (np.diff(means[:, 0]) >= 0).all() and (np.diff(means[:, 1]) <= 0).all()
-    assert undominated(means).all() and len(np.unique(means[:, 0])) > 3
+    assert pareto_front(means).all() and len(np.unique(means[:, 0])) > 3
     other = figures_of(preferred(trained, {"fairness": 1}), checks, first)
     assert np.array_equal(other[:, [0, 3]], figures[-1])

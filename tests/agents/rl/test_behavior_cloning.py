@@ -21,7 +21,7 @@ from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.experts import lessons_by
-from kilowait.experiments.train_rl import Learning, learn
+from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.synth import gpu_workload
 
 MACHINE = kw.Cluster.from_nodes(64)
@@ -100,7 +100,7 @@ def test_the_margin_asks_no_more_than_it_says():
     assert loss.tolist() == pytest.approx([0.0, 0.7, 3.8])
 
 
-QUICK = Learning(
+QUICK = RLTraining(
     steps=16 * 4 * 4,
     envs=4,
     episode_jobs=40,

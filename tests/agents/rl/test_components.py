@@ -9,10 +9,10 @@ import torch
 from kilowait.agents.algorithms import A2CSettings, D3QNSettings, PPOSettings, SACSettings
 from kilowait.agents.algorithms.sac import target_entropy
 from kilowait.agents.rl.categorical_returns import projected
-from kilowait.agents.rl.device import Carrier, Draws, computing
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng, use_device
 from kilowait.agents.rl.env_protocol import check_vector, final_observation
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
-from kilowait.agents.rl.lagrangian import Dual
+from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from tests.agents.support.two_job_env import TwoJobs
@@ -31,14 +31,14 @@ def test_the_scale_is_the_deviation_of_discounted_returns():
 
 
 def test_the_price_follows_the_cost():
-    dual = Dual(limit=2.0, rate=0.1)
+    dual = LagrangeMultiplier(limit=2.0, rate=0.1)
     dual.move(3.0)
     assert dual.multiplier == pytest.approx(0.05)
     dual.move(float("nan"))
     assert dual.multiplier == pytest.approx(0.05)
     dual.move(0.0)
     assert dual.multiplier == 0.0  # never below
-    nought = Dual(limit=0.0, rate=0.1)
+    nought = LagrangeMultiplier(limit=0.0, rate=0.1)
     nought.move(5.0)
     assert nought.multiplier == 0.5
 
@@ -90,13 +90,13 @@ def test_a_mask_without_an_action_is_named():
     seen, _ = TwoJobs(3).reset(seed=0)
     seen["mask"][1] = 0
     with pytest.raises(TrainingError, match="environment 1 shows waiting jobs and allows no action at all"):
-        Carrier(torch.device("cpu"))(seen)
+        DeviceTransfer(torch.device("cpu"))(seen)
 
 
 def test_where_nobody_waits_there_is_one_thing_to_do():
     seen, _ = TwoJobs(3).reset(seed=0)
     seen["mask"][1], seen["jobs"][1] = 0, 0
-    found = Carrier(torch.device("cpu"))(seen)["mask"]
+    found = DeviceTransfer(torch.device("cpu"))(seen)["mask"]
     assert found[1].tolist() == [1] + [0] * 8 and not seen["mask"][1].any()
     assert found[[0, 2]].tolist() == seen["mask"][[0, 2]].tolist()
 
@@ -118,7 +118,7 @@ def test_environments_that_would_go_wrong_in_silence():
 
 def test_draws_are_named_and_can_be_kept():
     cpu = torch.device("cpu")
-    one, same, other = Draws(0, "a", cpu), Draws(0, "a", cpu), Draws(0, "b", cpu)
+    one, same, other = TorchRng(0, "a", cpu), TorchRng(0, "a", cpu), TorchRng(0, "b", cpu)
     first = torch.rand(3, generator=one.generator)
     assert torch.equal(first, torch.rand(3, generator=same.generator))
     assert not torch.equal(first, torch.rand(3, generator=other.generator))
@@ -129,14 +129,14 @@ def test_draws_are_named_and_can_be_kept():
 
 
 def test_devices_and_threads():
-    with computing("cpu", 1):
+    with use_device("cpu", 1):
         assert torch.get_num_threads() == 1
-    with pytest.raises(UnknownNameError, match="unknown device 'gpu'"), computing("gpu", None):
+    with pytest.raises(UnknownNameError, match="unknown device 'gpu'"), use_device("gpu", None):
         pass
-    with pytest.raises(InputError, match="0 threads"), computing("cpu", 0):
+    with pytest.raises(InputError, match="0 threads"), use_device("cpu", 0):
         pass
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="torch finds no CUDA here"), computing("cuda", None):
+        with pytest.raises(InputError, match="torch finds no CUDA here"), use_device("cuda", None):
             pass
 
 

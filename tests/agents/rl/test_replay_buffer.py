@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kilowait.agents.rl.device import Carrier
-from kilowait.agents.rl.replay_buffer import Replay
+from kilowait.agents.rl.device import DeviceTransfer
+from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.sum_tree import SumTree
 from kilowait.errors import InputError
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 def played(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), cuts=(), priority=0.0):
     """A ring in which step t saw t (environment e: t + 100 e), did t and got t."""
-    ring = Replay(capacity, envs, Carrier(CPU), n=n, discount=discount, priority=priority)
+    ring = ReplayBuffer(capacity, envs, DeviceTransfer(CPU), n=n, discount=discount, priority=priority)
     for step in range(steps):
         number = step + 100.0 * np.arange(envs)
         ring.place({"summary": number[:, None].astype(np.float32), "mask": np.ones((envs, 1), np.int8)})
@@ -104,7 +104,7 @@ def test_the_ring_forgets_the_oldest():
 @pytest.mark.parametrize("priority", [0.0, 0.5, 1.0])
 def test_surprising_steps_are_drawn_more_often_and_count_less(priority):
     ring = played(5, priority=priority)
-    ring.surprised(torch.arange(4), torch.tensor([1.0, 4.0, 9.0, 16.0]))
+    ring.update_priorities(torch.arange(4), torch.tensor([1.0, 4.0, 9.0, 16.0]))
     drawn = ring.draw(40_000, torch.Generator().manual_seed(0))
     wanted = torch.tensor([1.0, 4.0, 9.0, 16.0]) ** priority
     wanted /= wanted.sum()
@@ -120,7 +120,7 @@ def test_surprising_steps_are_drawn_more_often_and_count_less(priority):
 
 def test_new_steps_have_the_largest_priority():
     ring = played(3, priority=1.0)
-    ring.surprised(torch.tensor([0]), torch.tensor([8.0]))
+    ring.update_priorities(torch.tensor([0]), torch.tensor([8.0]))
     ring.place({"summary": np.array([[3.0]], np.float32), "mask": np.ones((1, 1), np.int8)})
     ring.commit(torch.tensor([3]), np.array([3.0]), np.array([False]), np.array([False]))
     assert ring.tree.get(torch.arange(3)).tolist() == pytest.approx([8.0, 1.0, 8.0])
@@ -129,8 +129,8 @@ def test_new_steps_have_the_largest_priority():
 @pytest.mark.parametrize("steps", [4, 25])
 def test_a_state_brings_it_all_back(steps):
     ring = played(steps, capacity=20, envs=2, n=2, priority=0.5)
-    ring.surprised(ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0]))
-    again = Replay(20, 2, Carrier(CPU), n=2, discount=0.5, priority=0.5)
+    ring.update_priorities(ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0]))
+    again = ReplayBuffer(20, 2, DeviceTransfer(CPU), n=2, discount=0.5, priority=0.5)
     again.load_state_dict(ring.state_dict())
     assert torch.equal(again.tree.sums, ring.tree.sums)
     one, other = (ring_.draw(50, torch.Generator().manual_seed(5)) for ring_ in (ring, again))
@@ -143,4 +143,4 @@ def test_too_small_a_ring():
     with pytest.raises(
         InputError, match="keeps 2 of each of 10 environments; looking 3 ahead needs 5: a capacity of 50"
     ):
-        Replay(20, 10, Carrier(CPU), n=3)
+        ReplayBuffer(20, 10, DeviceTransfer(CPU), n=3)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo
-from kilowait.agents.networks.spec import SeenBefore, Sizes
+from kilowait.agents.networks.spec import LoadedSpec, Sizes
 from kilowait.agents.rl.results import Update
 
 
@@ -25,7 +25,7 @@ class Prepared:
     ) -> None:
         self.num_envs = num_envs
         names = ("wait_h", *(f"f{one}" for one in range(1, features)))
-        self.spec_of_observation = SeenBefore(
+        self.spec_of_observation = LoadedSpec(
             names, tuple(f"s{one}" for one in range(summary)), slots, choices=1, extra=1, graph=graph
         )
         random = np.random.default_rng(0)
@@ -70,7 +70,7 @@ def main() -> None:
     given = ask.parse_args()
     vec = Prepared(given.envs, given.slots, given.features, 32, given.filled, given.network == "gat")
     settings = PPOSettings(
-        rollout=given.rollout, epochs=given.epochs, minibatches=given.minibatches, network=given.network,
+        n_steps=given.rollout, n_epochs=given.epochs, n_minibatches=given.minibatches, network=given.network,
         precision=given.precision, sizes=Sizes(width=given.width),
     )  # fmt: skip
     settings = replace(settings, total_steps=given.updates * given.rollout * given.envs)

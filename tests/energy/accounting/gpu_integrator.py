@@ -21,8 +21,8 @@ from kilowait.energy.power import (
     NodePower,
     PowerModel,
 )
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.execution_log import Outcome, Pieces
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs.execution_log import Outcome, Allocations
 
 LOSS = Conversion((AffineLoss("supply", 7.0, 0.9),))
 
@@ -45,9 +45,9 @@ def slow(nodes: int = 1) -> GroupPower:
 
 def machine(fast_nodes: int = 2, slow_nodes: int = 0) -> Cluster:
     """10 cores and 2 V100 a node; 4 cores and a T4 a node."""
-    groups = [NodeGroup("fast", fast_nodes, 10, gpus=2, gpu_type="V100", placed=True)]
+    groups = [NodeGroup("fast", fast_nodes, 10, gpus=2, gpu_type="V100", node_level=True)]
     if slow_nodes:
-        groups.append(NodeGroup("slow", slow_nodes, 4, gpus=1, gpu_type="T4", placed=True))
+        groups.append(NodeGroup("slow", slow_nodes, 4, gpus=1, gpu_type="T4", node_level=True))
     return Cluster(tuple(groups), name="small")
 
 
@@ -62,12 +62,12 @@ Place = tuple[int, int, int, int]
 
 def lay(
     jobs: JobTable, cluster: Cluster, segments: Sequence[tuple[int, float, float, Sequence[Place]]]
-) -> SegmentLog:
+) -> ExecutionLog:
     """A log of segments (job, start, end, places); the groups of the cluster lie one after another."""
     node_group = np.repeat(np.arange(len(cluster.groups)), [group.nodes for group in cluster.groups])
     rows = [(number, *place) for number, (*_, places) in enumerate(segments) for place in places]
     column = np.array(rows, np.int64).reshape(-1, 5).T
-    return SegmentLog(
+    return ExecutionLog(
         jobs_table=jobs,
         job=np.array([job for job, *_ in segments], np.int64),
         start_s=np.array([start for _, start, _, _ in segments], np.float64),
@@ -80,7 +80,7 @@ def lay(
         capacity_s=np.array([-np.inf]),
         capacity_nodes=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
-        pieces=Pieces(*column, np.zeros(len(segments)), np.zeros(len(segments)), node_group),
+        pieces=Allocations(*column, np.zeros(len(segments)), np.zeros(len(segments)), node_group),
     )
 
 
@@ -94,7 +94,7 @@ class Bill:
     held_idle_j: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def node_by_node(log: SegmentLog, cluster: Cluster, model: PowerModel, horizon: tuple[float, float]) -> Bill:
+def node_by_node(log: ExecutionLog, cluster: Cluster, model: PowerModel, horizon: tuple[float, float]) -> Bill:
     """From change to change, node by node: its idle power, and what each piece on it adds."""
     assert log.pieces is not None
     times = {*horizon, *log.start_s.tolist(), *log.end_s.tolist()}
@@ -120,7 +120,7 @@ def node_by_node(log: SegmentLog, cluster: Cluster, model: PowerModel, horizon: 
     return bill
 
 
-def _watts(log: SegmentLog, row: int, group: NodeGroup, power: GroupPower) -> tuple[float, float]:
+def _watts(log: ExecutionLog, row: int, group: NodeGroup, power: GroupPower) -> tuple[float, float]:
     """Idle watts of what the piece holds, and watts it adds; by the log's own thousandths."""
     assert log.pieces is not None
     jobs, job = log.jobs_table, int(log.job[log.pieces.segment[row]])

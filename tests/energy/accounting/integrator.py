@@ -24,7 +24,7 @@ from kilowait.energy.power import (
     SleepStates,
 )
 from kilowait.energy.signals import Weather
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.jobs.execution_log import NodeStates, Outcome
 from kilowait.series import Series
 
@@ -56,12 +56,12 @@ def ran(
     group: Sequence[int] | None = None,
     level: Sequence[int] | None = None,
     states: Sequence[tuple[float, int, int, int, int]] | None = None,
-) -> SegmentLog:
+) -> ExecutionLog:
     """A log of segments (job, start, end); states are (time, group, falling, asleep, waking)."""
     n = len(segments)
     rows = np.array(states if states else np.zeros((0, 5)), np.float64).reshape(-1, 5)
     whole = rows[:, 1:].astype(np.int64)
-    return SegmentLog(
+    return ExecutionLog(
         jobs_table=jobs,
         job=np.array([job for job, _, _ in segments], np.int64),
         start_s=np.array([start for _, start, _ in segments], np.float64),
@@ -101,7 +101,7 @@ class Bill:
 
 
 def second_by_second(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
     tables: Mapping[str, LevelTable],

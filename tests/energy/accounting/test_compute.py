@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kilowait
-from kilowait.cluster import Cluster, Levers, NodeGroup, Outage, Reservation, Sleeping
-from kilowait.energy.accounting import STATES, account
+from kilowait.cluster import Cluster, PowerControls, NodeGroup, Outage, Reservation, SleepPolicy
+from kilowait.energy.accounting import STATES, account_energy
 from kilowait.energy.power import ConstantPue, LevelTable, LinearCop
 from kilowait.energy.signals import Weather
 from kilowait.errors import InputError, UnknownNameError
@@ -32,7 +32,7 @@ def weather(edge_s: list[float], celsius: list[float]) -> Weather:
 
 
 def test_two_jobs_on_two_nodes() -> None:
-    found = account(LOG, NODES, toy(fixed_w=10.0, switch_w=5.0))
+    found = account_energy(LOG, NODES, toy(fixed_w=10.0, switch_w=5.0))
     # Hour 0: 60 + 10 + 5 W; hours 1 and 2: 90 + 10 + 5 W; the building half as much again and 10 W.
     assert found.by_state == pytest.approx(
         {"jobs": 0.24, "idle": 0.03, "falling": 0, "asleep": 0, "waking": 0, "fixed": 0.015}
@@ -50,7 +50,7 @@ def test_two_jobs_on_two_nodes() -> None:
 
 
 def test_each_job() -> None:
-    found = account(LOG, NODES, toy(fixed_w=10.0, switch_w=5.0))
+    found = account_energy(LOG, NODES, toy(fixed_w=10.0, switch_w=5.0))
     spent = found.per_job()
     assert spent.columns == ("job_id", "it_j", "facility_j", "idle_share_j")
     assert spent["it_j"] == pytest.approx([60 * HOUR, 180 * HOUR])
@@ -68,7 +68,7 @@ def test_each_job() -> None:
 def test_carbon_and_price_step_in_the_middle_of_a_job() -> None:
     carbon = Series([0, 2 * HOUR, 9 * HOUR], [400, 100], "g/kWh")
     price = Series([-HOUR, 1.5 * HOUR, 9 * HOUR], [200, -100], "EUR/MWh")
-    found = account(LOG, NODES, toy(), carbon=carbon, price=price)
+    found = account_energy(LOG, NODES, toy(), carbon=carbon, price=price)
     # IT: 70, 100, 100 W; the building: 105, 150, 150 W.
     assert found.co2_kg == pytest.approx((105 * 0.4 + 150 * 0.4 + 150 * 0.1) / 1e3)
     assert found.cost == pytest.approx((105 * 200 + 75 * 200 - 225 * 100) / 1e6)
@@ -106,7 +106,7 @@ def test_carbon_and_price_step_in_the_middle_of_a_job() -> None:
 
 def test_the_weather_steps_in_the_middle_of_a_job() -> None:
     air = weather([0, 2.5 * HOUR, 3 * HOUR], [25, 45])  # COP 5, then 3
-    found = account(LOG, NODES, toy(LinearCop()), weather=air)
+    found = account_energy(LOG, NODES, toy(LinearCop()), weather=air)
     assert found.facility_kwh == pytest.approx(0.07 * 1.2 + 0.15 * 1.2 + 0.05 * 4 / 3)
     assert found.per_job()["facility_j"] == pytest.approx([72 * HOUR, 90 * HOUR * (1.5 * 1.2 + 0.5 * 4 / 3)])
     assert found.peak_facility_s == 2.5 * HOUR
@@ -117,20 +117,20 @@ def test_nodes_that_sleep() -> None:
     jobs = table(nodes=[1], power_w=[50], runtime_s=[300])
     states = [(100, 0, 1, 0, 0), (110, 0, 0, 1, 0), (200, 0, 0, 0, 1), (230, 0, 0, 0, 0)]
     log = ran(jobs, [(0, 0, 300)], states=states)
-    found = account(log, NODES, toy())
+    found = account_energy(log, NODES, toy())
     joules = {state: kwh * 3.6e6 for state, kwh in found.by_state.items()}
     expected = {"jobs": 50 * 300, "idle": 10 * 170, "falling": 5 * 10, "asleep": 90, "waking": 20 * 30}
     assert joules == pytest.approx({**expected, "fixed": 0})
     assert found.per_job()["idle_share_j"] == pytest.approx([1700 + 50 + 90 + 600])
     assert found.metrics()["transition_kwh"] == pytest.approx(650 / 3.6e6)
     with pytest.raises(InputError, match="slept in this run, and the power model says nothing of sleep"):
-        account(log, NODES, toy(sleep=None))
+        account_energy(log, NODES, toy(sleep=None))
 
 
 def test_an_outage_draws_nothing_and_a_job_runs_on_into_it() -> None:
     away = (Outage("nodes", 1, 100, 200), Outage("nodes", 2, 250, math.inf))
     jobs = table(nodes=[1], power_w=[50], runtime_s=[300])
-    found = account(ran(jobs, [(0, 0, 300)]), NODES.with_outages(*away), toy())
+    found = account_energy(ran(jobs, [(0, 0, 300)]), NODES.with_outages(*away), toy())
     assert found.by_state["jobs"] * 3.6e6 == pytest.approx(50 * 300)
     assert found.by_state["idle"] * 3.6e6 == pytest.approx(10 * (100 + 50))
 
@@ -141,7 +141,7 @@ def test_a_reservations_nodes_are_those_of_its_group() -> None:
     machine = Cluster((NodeGroup("g", 4), NodeGroup("h", 2)), reservations=kept)
     # From 50 to 100 five nodes would be taken of four: none is idle, and none is counted twice.
     log = ran(jobs, [(0, 0, 100), (1, 50, 150)], groups=("g", "h", "course"), group=[0, 2])
-    found = account(log, machine, toy())
+    found = account_energy(log, machine, toy())
     assert found.by_group["g"]["idle"] * 3.6e6 == pytest.approx(10 * (2 * 50 + 0 * 50 + 1 * 50))
     assert found.by_group["g"]["jobs"] * 3.6e6 == pytest.approx(50 * 100 + 70 * 100)
     # Nothing ran on h: what idles there is shared by all.
@@ -153,7 +153,7 @@ def test_sleeping_nodes_of_a_reservation_are_those_of_its_group_too() -> None:
     jobs = table(nodes=[1], power_w=[50], runtime_s=[100])
     machine = Cluster((NodeGroup("g", 4),), reservations=(Reservation("course", "g", 2, 0, 100),))
     states = [(0, 0, 0, 1, 0), (50, 1, 0, 1, 0)]
-    found = account(ran(jobs, [(0, 0, 100)], groups=("g", "course"), states=states), machine, toy())
+    found = account_energy(ran(jobs, [(0, 0, 100)], groups=("g", "course"), states=states), machine, toy())
     assert found.by_state["asleep"] * 3.6e6 == pytest.approx(100 + 50)
     assert found.by_state["idle"] * 3.6e6 == pytest.approx(10 * (2 * 50 + 1 * 50))
 
@@ -162,23 +162,23 @@ def test_levels_and_segments_of_a_job_that_was_interrupted() -> None:
     jobs = table(nodes=[2])
     levels = LevelTable(("full", "slow"), np.array([[1, 1.5]]), np.array([[200.0, 120.0]]))
     log = ran(jobs, [(0, 0, 10), (0, 20, 40)], level=[0, 1])
-    found = account(log, NODES, toy(), tables={"nodes": levels})
+    found = account_energy(log, NODES, toy(), tables={"nodes": levels})
     assert found.per_job()["it_j"].tolist() == [200 * 10 + 120 * 20]
     assert found.by_state["idle"] * 3.6e6 == pytest.approx(10 * 2 * 10)
     assert "at each job's level" in found.notes[0]
 
 
 def test_only_what_lies_within_the_horizon_counts() -> None:
-    found = account(LOG, NODES, toy(), horizon=(0.5 * HOUR, 1.25 * HOUR))
+    found = account_energy(LOG, NODES, toy(), horizon=(0.5 * HOUR, 1.25 * HOUR))
     assert found.per_job()["it_j"] == pytest.approx([30 * HOUR, 22.5 * HOUR])
     assert found.it_kwh == pytest.approx(0.06)
-    later = account(LOG, NODES, toy(), horizon=(5 * HOUR, 6 * HOUR))
+    later = account_energy(LOG, NODES, toy(), horizon=(5 * HOUR, 6 * HOUR))
     assert later.per_job()["it_j"].tolist() == later.per_job()["idle_share_j"].tolist() == [0, 0]
     assert later.it_kwh == pytest.approx(0.02)
 
 
 def test_power_in_bins() -> None:
-    found = account(LOG, NODES, toy(), carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh"))
+    found = account_energy(LOG, NODES, toy(), carbon=Series([0, 2 * HOUR, 3 * HOUR], [400, 100], "g/kWh"))
     bins = found.power(2)
     assert bins.edge_s.tolist() == [0, 1.5 * HOUR, 3 * HOUR]
     assert bins.it_w == pytest.approx([80, 100])
@@ -192,7 +192,7 @@ def test_power_in_bins() -> None:
 def test_a_machine_that_draws_nothing_leaves_the_building_to_nobody() -> None:
     jobs = table(nodes=[2], power_w=[0])
     model = toy(fixed_w=100.0)
-    found = account(ran(jobs, [(0, 0, HOUR)]), NODES, model)
+    found = account_energy(ran(jobs, [(0, 0, HOUR)]), NODES, model)
     assert (found.it_kwh, found.facility_kwh) == (0, pytest.approx(0.1))
     assert math.isnan(found.pue)
     assert found.per_job()["facility_j"].tolist() == [0]
@@ -201,20 +201,20 @@ def test_a_machine_that_draws_nothing_leaves_the_building_to_nobody() -> None:
 def test_a_run_without_jobs_needs_a_horizon() -> None:
     log = ran(table(nodes=[1]), [])
     with pytest.raises(InputError, match="no job ran, so the run has no length; give horizon"):
-        account(log, NODES, toy())
-    idle = account(log, NODES, toy(), horizon=(0, HOUR))
+        account_energy(log, NODES, toy())
+    idle = account_energy(log, NODES, toy(), horizon=(0, HOUR))
     assert idle.it_kwh == pytest.approx(0.02)
     assert math.isnan(idle.energy_delay_j_s)
     assert idle.per_job()["idle_share_j"].tolist() == [0]
     for wrong in ((3.0, 3.0), (0.0, math.inf), (math.nan, 4.0)):
         with pytest.raises(InputError, match="the horizon goes from"):
-            account(log, NODES, toy(), horizon=wrong)
+            account_energy(log, NODES, toy(), horizon=wrong)
 
 
 def test_notes_say_what_was_not_measured() -> None:
     jobs = table(nodes=[1, 1, 1], power_w=[60, np.nan, np.nan], cpu_utilization=[np.nan, 0.5, np.nan])
     log = ran(jobs, [(0, 0, HOUR), (1, HOUR, 2 * HOUR), (2, 2 * HOUR, 3 * HOUR)])
-    found = account(log, NODES, toy())
+    found = account_energy(log, NODES, toy())
     assert found.per_job()["it_j"] == pytest.approx([60 * HOUR, 55 * HOUR, 100 * HOUR])
     assert found.notes[0] == (
         "power of 1 of 3 jobs measured, of 1 from their utilization, of 1 from full load, which is an assumption"
@@ -240,11 +240,11 @@ def test_more_sleep_never_raises_idle_energy(seed: int) -> None:
     """Nodes that fall and wake at once leave the schedule as it is; the longer they sleep, the less is idle."""
     jobs, nodes = random_jobs(seed), Cluster.from_nodes(8)
     awake = kilowait.simulate(jobs, nodes, backfill="easy")
-    found = [account(awake, nodes, toy())]
+    found = [account_energy(awake, nodes, toy())]
     for timeout in (1000, 300, 60, 5, 0):
-        log = kilowait.simulate(jobs, nodes, backfill="easy", levers=Levers({"nodes": Sleeping(timeout)}))
+        log = kilowait.simulate(jobs, nodes, backfill="easy", levers=PowerControls({"nodes": SleepPolicy(timeout)}))
         assert (log.end_s == awake.end_s).all()
-        found.append(account(log, nodes, toy()))
+        found.append(account_energy(log, nodes, toy()))
     idle = [one.by_state["idle"] for one in found]
     assert idle == sorted(idle, reverse=True) and idle[-1] == 0
     whole = [one.it_kwh for one in found]
@@ -260,7 +260,7 @@ def test_a_node_more_asleep_never_costs_more(steps: list[tuple[int, int, int]]) 
         states = [
             (float(t), 0, 0, few + more * extra, 0) for t, (_, few, extra) in zip(times, steps, strict=True)
         ]
-        found = account(
+        found = account_energy(
             ran(jobs, [(0, 0, 50)], states=states), Cluster.from_nodes(6), toy(), horizon=(0, 900)
         )
         assert sum(found.by_state.values()) == pytest.approx(found.it_kwh, rel=1e-9)
@@ -278,9 +278,9 @@ def test_cleaner_power_and_cooler_air_cost_less_and_the_building_never_less_than
     dirty = Series(edge, grams, "g/kWh")
     clean = Series(edge, grams * np.random.default_rng(4).uniform(0, 1, len(grams)), "g/kWh")
     hot, cool = (weather([-1.0, 9e4], [celsius]) for celsius in (35.0, 20.0))
-    first = account(log, nodes, toy(LinearCop()), carbon=dirty, weather=hot)
-    second = account(log, nodes, toy(LinearCop()), carbon=clean, weather=hot)
-    third = account(log, nodes, toy(LinearCop()), carbon=dirty, weather=cool)
+    first = account_energy(log, nodes, toy(LinearCop()), carbon=dirty, weather=hot)
+    second = account_energy(log, nodes, toy(LinearCop()), carbon=clean, weather=hot)
+    third = account_energy(log, nodes, toy(LinearCop()), carbon=dirty, weather=cool)
     assert first.co2_kg is not None and second.co2_kg is not None and third.co2_kg is not None
     assert second.co2_kg < first.co2_kg and third.co2_kg < first.co2_kg
     assert (second.per_job()["co2_g"] <= first.per_job()["co2_g"]).all()
@@ -294,7 +294,7 @@ def test_short_jobs_late_in_a_long_log_keep_their_digits() -> None:
     log = ran(jobs, [(0, 0, ten_years + 1), (1, ten_years, ten_years + 1)])
     edge = np.append(np.arange(0, ten_years, HOUR), ten_years + 1)
     carbon = Series(edge, np.random.default_rng(0).uniform(100, 700, len(edge) - 1), "g/kWh")
-    spent = account(log, NODES, toy(ConstantPue(1.3), fixed_w=25.0), carbon=carbon).per_job()
+    spent = account_energy(log, NODES, toy(ConstantPue(1.3), fixed_w=25.0), carbon=carbon).per_job()
     facility = 70 / 120 * (120 * 1.3 + 25)
     assert spent["facility_j"][1] == pytest.approx(facility, rel=1e-9)
     assert spent["co2_g"][1] == pytest.approx(facility * carbon.value[-1] / 3.6e6, rel=1e-8)
@@ -302,6 +302,6 @@ def test_short_jobs_late_in_a_long_log_keep_their_digits() -> None:
 
 def test_a_log_of_another_cluster_is_refused() -> None:
     with pytest.raises(InputError, match="the log ran on nodes, and the cluster 'polaris' has polaris"):
-        account(LOG, Cluster.preset("polaris"), toy())
+        account_energy(LOG, Cluster.preset("polaris"), toy())
     renamed = replace(LOG, groups=("g",))
-    assert account(renamed, Cluster((NodeGroup("g", 2),)), toy()).it_kwh == pytest.approx(0.27)
+    assert account_energy(renamed, Cluster((NodeGroup("g", 2),)), toy()).it_kwh == pytest.approx(0.27)

@@ -11,10 +11,10 @@ import pytest
 
 import kilowait
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting import Accounts, account
+from kilowait.energy.accounting import EnergyAccounts, account_energy
 from kilowait.energy.power import Chiller, Economiser, EfficiencyCurve, LevelTable, LinearCop, PowerModel
 from kilowait.energy.signals import Weather
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 from tests.energy.accounting.integrator import second_by_second, toy
@@ -33,7 +33,7 @@ LEVELS = 4
 LONGEST_S = 400
 
 
-def simulated(case: Case) -> tuple[SegmentLog, Cluster]:
+def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
     """The engine's log of a case, and its machine."""
     assert case.levers is not None
     settings: dict[str, Any] = {"backfill": DEPTHS.get(case.depth, case.depth)}
@@ -59,7 +59,7 @@ class Trial:
     """A random run and what surrounds it; `found` are its accounts."""
 
     case: Case
-    log: SegmentLog
+    log: ExecutionLog
     machine: Cluster
     model: PowerModel
     tables: dict[str, LevelTable]
@@ -67,7 +67,7 @@ class Trial:
     carbon: Series
     price: Series
     weather: Weather
-    found: Accounts
+    found: EnergyAccounts
 
 
 def steps(rng: Random, horizon: tuple[int, int], low: float, high: float, unit: str) -> Series:
@@ -107,7 +107,7 @@ def trials(whole: bool, count: int) -> list[Trial]:
         carbon = steps(rng, horizon, 0, 800, "g/kWh")
         price = steps(rng, horizon, -50, 300, "EUR/MWh")
         weather = Weather(steps(rng, horizon, -5, 38, "°C"), steps(rng, horizon, 10, 100, "%"))
-        found = account(
+        found = account_energy(
             log,
             machine,
             model,

@@ -9,11 +9,11 @@ import pytest
 
 import kilowait
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.energy.accounting import account, lower_bound_kwh
-from kilowait.energy.controls import pull
-from kilowait.energy.power import ConstantUse, LevelTable, cap_gpus
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import replay_placed
+from kilowait.energy.accounting import account_energy, lower_bound_kwh
+from kilowait.energy.controls import resolve_controls
+from kilowait.energy.power import ConstantUtilization, LevelTable, cap_gpus
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import resolve
@@ -52,7 +52,7 @@ def sharing() -> tuple[JobTable, Any]:
 
 def test_two_jobs_share_a_gpu():
     _, log = sharing()
-    found = account(
+    found = account_energy(
         log, machine(), model(), carbon=Series.constant(360, "g/kWh"), price=Series.constant(36, "EUR/MWh")
     )
     # Idle: 55 W a node. The first holds 0.5 * 10 + 0.2 * 35 = 12 W of that and adds 50 + 16 = 66 W; the second holds
@@ -80,7 +80,7 @@ def test_two_jobs_share_a_gpu():
 def test_a_job_that_moves_draws_what_it_does_there():
     cluster, jobs = machine(1, 1), table(gpus=[1], cores=[2])
     log = lay(jobs, cluster, [(0, 0, 60, [(0, 2, 1000, 1)]), (0, 60, 160, [(1, 1, 1000, 1)])])
-    found = account(log, cluster, model(fast(1), slow(1)))
+    found = account_energy(log, cluster, model(fast(1), slow(1)))
     # On fast 10 + 7 W are held and 100 + 16 W added; on slow 5 + 5 and 40 + 10.
     assert found.it_power.value == pytest.approx([55 + 116 + 15, 55 + 15 + 50])
     assert found.by_group["fast"]["jobs"] * J == pytest.approx(133 * 60)
@@ -91,7 +91,7 @@ def test_a_job_that_moves_draws_what_it_does_there():
 
 def test_an_idle_cluster_draws_its_idle_power():
     jobs = table(gpus=[1])
-    found = account(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 100))
+    found = account_energy(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 100))
     assert found.it_power.value.tolist() == [125]
     assert {state: kwh * J for state, kwh in found.by_state.items() if kwh} == pytest.approx({"idle": 12_500})
     assert found.per_job()["it_j"].tolist() == [0]
@@ -102,7 +102,7 @@ def test_a_gang_on_two_nodes_and_pieces_that_share_one():
     cluster = machine(4)
     whole, spread = [(0, 3, 2000, 1), (1, 3, 2000, 1)], [(2, 3, 2000, 2), (3, 1, 1000, 1)]
     log = lay(jobs, cluster, [(0, 0, 10, whole), (1, 0, 10, spread)])
-    found = account(log, cluster, model(fast(4)))
+    found = account_energy(log, cluster, model(fast(4)))
     # The first has two nodes to itself; the second 3 GPUs at 110 W and 3 of 10 cores at 80 + 35 W.
     assert found.segment_w == pytest.approx([670, 330 + 0.3 * 115])
     assert found.segment_nodes[0] == pytest.approx(2)
@@ -111,18 +111,18 @@ def test_a_gang_on_two_nodes_and_pieces_that_share_one():
 def test_measured_power_is_that_of_all_it_holds():
     jobs = table(gpus=[1, 2], cores=[2, 10], power_w=[50, 30])
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 1, 1000, 1)]), (1, 0, 10, [(1, 3, 2000, 1)])])
-    found = account(log, machine(), model())
+    found = account_energy(log, machine(), model())
     # 17 W of the first node's idle power are in the 50; the second job was measured to draw less than its idle node.
     assert found.per_job()["it_j"] == pytest.approx([500, 300])
     assert found.it_kwh * J == pytest.approx((110 - 17 - 55 + 50 + 30) * 10)
-    several = account(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1))
+    several = account_energy(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1))
     assert "measured power is taken to be the same on all types of GPU" in several.notes
 
 
 def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
     jobs = table(gpus=[1, 1], gpu_milli=[1000, 500])
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 1, 1000, 1)]), (1, 0, 10, [(0, 2, 500, 1)])])
-    found = account(log, machine(), model())
+    found = account_energy(log, machine(), model())
     assert found.segment_w == pytest.approx([335 / 2, 335 / 4])
     assert any("do not say what cores" in note for note in found.notes)
 
@@ -130,7 +130,7 @@ def test_jobs_that_say_nothing_of_cores_have_as_much_of_them_as_of_the_gpus():
 def test_a_profile_tells_what_columns_do_not():
     jobs = table(gpus=[2], gpu_utilization=[0.5], cores=[10])
     log = lay(jobs, machine(), [(0, 0, 10, [(0, 3, 2000, 1)])])
-    found = account(log, machine(), model(), profile=ConstantUse(0.25, 0.1))
+    found = account_energy(log, machine(), model(), profile=ConstantUtilization(0.25, 0.1))
     assert found.segment_w == pytest.approx([55 + 0.5 * 200 + 0.25 * 80])
 
 
@@ -150,11 +150,11 @@ def test_whole_nodes_cost_what_they_do_on_a_plain_cluster():
         power_w=np.where(rng.random(n) < 0.3, 100.0 * nodes, np.nan),
     )
     group = {"name": "fast", "nodes": 4, "cores": 10, "gpus": 2, "gpu_type": "V100"}
-    placed, plain = (Cluster((NodeGroup(**group, placed=how),)) for how in (True, False))
-    there = replay_placed(jobs, placed, resolve("fcfs"), Placing())
+    placed, plain = (Cluster((NodeGroup(**group, node_level=how),)) for how in (True, False))
+    there = run_gpu_simulation(jobs, placed, resolve("fcfs"), GpuSettings())
     here = kilowait.simulate(jobs, plain, policy="fcfs", backfill="none")
     draws = model(fast(4, lossy=True))
-    one, other = account(there, placed, draws), account(here, plain, draws)
+    one, other = account_energy(there, placed, draws), account_energy(here, plain, draws)
     assert one.by_state == pytest.approx(other.by_state, rel=1e-12)
     assert one.metrics() == pytest.approx(other.metrics(), rel=1e-12)
     for name in ("it_j", "facility_j", "idle_share_j"):
@@ -167,8 +167,8 @@ def test_whole_nodes_cost_what_they_do_on_a_plain_cluster():
 def test_a_capped_run_is_longer_and_draws_less():
     cluster, jobs = machine(1), table(gpus=[2], cores=[10])
     capped = cap_gpus(jobs, cluster, model(fast(1)), 0.5)
-    log = replay_placed(jobs, cluster, resolve("fcfs"), Placing(), speeds=capped.speeds)
-    found = account(log, cluster, model(fast(1)), gpu_cap=capped.gpu_cap)
+    log = run_gpu_simulation(jobs, cluster, resolve("fcfs"), GpuSettings(), speeds=capped.speeds)
+    found = account_energy(log, cluster, model(fast(1)), gpu_cap=capped.gpu_cap)
     # 55 of 110 W: r = 0.5, so 1 + 0.58 times as long; 335 - 2 * 55 W.
     assert log.end_s.tolist() == pytest.approx([158])
     assert found.it_power.value == pytest.approx([225])
@@ -181,8 +181,8 @@ def test_the_bound_is_the_work_where_it_takes_least():
     draws = model(fast(1), slow(1))
     # The first takes 60 W on slow; the second only fits fast: 220 W of GPUs and a fifth of 115 W.
     assert lower_bound_kwh(jobs, cluster, draws) * J == pytest.approx(60 * 100 + 243 * 100)
-    log = replay_placed(jobs, cluster, resolve("fcfs"), Placing())
-    assert account(log, cluster, draws).by_state["jobs"] >= lower_bound_kwh(jobs, cluster, draws)
+    log = run_gpu_simulation(jobs, cluster, resolve("fcfs"), GpuSettings())
+    assert account_energy(log, cluster, draws).by_state["jobs"] >= lower_bound_kwh(jobs, cluster, draws)
 
 
 # -- what does not go -----------------------------------------------------------------------------
@@ -192,34 +192,34 @@ def test_a_log_and_a_cluster_that_do_not_belong_together():
     jobs, log = sharing()
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
     with pytest.raises(InputError, match="are not placed"):
-        account(log, plain, model())
+        account_energy(log, plain, model())
     with pytest.raises(InputError, match="other nodes"):
-        account(log, machine(3), model())
+        account_energy(log, machine(3), model())
     with pytest.raises(InputError, match="nothing of where"):
-        account(kilowait.simulate(jobs, plain), machine(), model())
+        account_energy(kilowait.simulate(jobs, plain), machine(), model())
 
 
 def test_levels_are_not_for_placed_nodes_and_caps_only_for_them():
     jobs, log = sharing()
     levels = {"fast": LevelTable(("full",), np.ones((2, 1)), np.ones((2, 1)))}
     with pytest.raises(InputError, match="no levels"):
-        account(log, machine(), model(), tables=levels)
+        account_energy(log, machine(), model(), tables=levels)
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
     with pytest.raises(InputError, match="for placed nodes"):
-        account(kilowait.simulate(jobs, plain), plain, model(), gpu_cap=0.5)
+        account_energy(kilowait.simulate(jobs, plain), plain, model(), gpu_cap=0.5)
     with pytest.raises(InputError, match="cap their GPUs"):
-        pull("sleep=break-even", jobs, machine(), model())
-    assert pull("none", jobs, machine(), model()).levers is None
+        resolve_controls("sleep=break-even", jobs, machine(), model())
+    assert resolve_controls("none", jobs, machine(), model()).levers is None
 
 
 def test_gpus_must_be_those_of_the_power_model():
     _, log = sharing()
     with pytest.raises(InputError, match="has 2 GPUs, and 1 in its power model"):
-        account(log, machine(), model(slow(2)))
+        account_energy(log, machine(), model(slow(2)))
 
 
 @pytest.mark.parametrize("cap", [0.0, 1.2, np.nan, [0.5]])
 def test_impossible_caps(cap):
     _, log = sharing()
     with pytest.raises(InputError, match="gpu_cap"):
-        account(log, machine(), model(), gpu_cap=cap)
+        account_energy(log, machine(), model(), gpu_cap=cap)

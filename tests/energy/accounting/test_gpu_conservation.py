@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.energy.accounting import account
+from kilowait.energy.accounting import account_energy
 from kilowait.energy.power import (
     AffineLoss,
     Component,
@@ -21,8 +21,8 @@ from kilowait.energy.power import (
     NodePower,
     PowerModel,
 )
-from kilowait.engine.gpu.simulator import PlacedSimulator
-from kilowait.jobs import SegmentLog
+from kilowait.engine.gpu.simulator import GpuSimulator
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 from tests.energy.accounting.gpu_integrator import node_by_node
@@ -43,7 +43,7 @@ J = 3.6e6
 class Trial:
     """A random run and the power of its machine."""
 
-    log: SegmentLog
+    log: ExecutionLog
     cluster: Cluster
     model: PowerModel
     horizon: tuple[float, float]
@@ -82,7 +82,7 @@ def trials() -> list[Trial]:
                 rng.uniform(0, most) if rng.random() < known else np.nan for _ in range(len(jobs))
             ]
         jobs = jobs.with_columns(**columns)
-        simulator = PlacedSimulator(
+        simulator = GpuSimulator(
             jobs, cluster, settings_of(case), rule=rule_of(case, jobs), speeds=speeds_of(case)
         )
         simulator.run()
@@ -100,7 +100,7 @@ def test_nothing_is_lost(trials):
     seen = dict.fromkeys(("preempted", "migrated", "shared", "spanning"), 0)
     for trial in trials:
         carbon = Series.constant(400, "g/kWh")
-        found = account(trial.log, trial.cluster, trial.model, horizon=trial.horizon, carbon=carbon)
+        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, carbon=carbon)
         spent = found.per_job()
         assert sum(found.by_state.values()) == pytest.approx(found.it_kwh, rel=1e-9)
         assert spent["it_j"].sum() / J == pytest.approx(found.by_state["jobs"], rel=1e-9)
@@ -120,7 +120,7 @@ def test_nothing_is_lost(trials):
 
 def test_an_integrator_that_goes_node_by_node_agrees(trials):
     for trial in trials[:60]:
-        found = account(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
+        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
         bill = node_by_node(trial.log, trial.cluster, trial.model, trial.horizon)
         assert found.it_kwh * J == pytest.approx(bill.it_j, rel=1e-9)
         assert found.peak_it_w == pytest.approx(bill.peak_w, rel=1e-9)
@@ -138,7 +138,7 @@ def test_no_machine_draws_more_than_at_full_load(trials):
     for trial in trials:
         if not np.isnan(trial.log.jobs_table.column("power_w")).all():
             continue
-        found = account(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
+        found = account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon)
         assert trial.model.idle_it_w() * (1 - 1e-12) <= found.it_power.value.min()
         assert found.peak_it_w <= trial.model.full_it_w() * (1 + 1e-12)
         tried += 1
@@ -151,7 +151,7 @@ def test_a_cap_never_raises_the_power(trials):
         rng = np.random.default_rng(number)
         some, less = np.sort(rng.uniform(0.45, 1, (2, len(trial.log.jobs_table))), axis=0)[::-1]
         powers = [
-            account(trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap).it_power.value
+            account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap).it_power.value
             for cap in (None, np.ones(len(some)), some, less)
         ]
         assert (powers[0] == powers[1]).all()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kilowait
-from kilowait.cluster import Cluster, Levers, NodeGroup
-from kilowait.energy.accounting import account, lower_bound_kwh
-from kilowait.energy.power import ConstantUse, LevelTable, PowerModel, best_level, job_power_w, level_tables
+from kilowait.cluster import Cluster, PowerControls, NodeGroup
+from kilowait.energy.accounting import account_energy, lower_bound_kwh
+from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, best_level, job_power_w, level_tables
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from tests.energy.accounting.integrator import ran, table, toy
@@ -24,24 +24,24 @@ def levels(jobs: int = 1) -> LevelTable:
 def test_tables_must_fit_the_run() -> None:
     log = ran(ONE, [(0, 0, 10)], level=[1])
     with pytest.raises(InputError, match="level 1 on the group 'nodes', for which no LevelTable was given"):
-        account(log, NODES, toy())
+        account_energy(log, NODES, toy())
     with pytest.raises(InputError, match="has 2 rows and the job table 1; make it from the same jobs"):
-        account(log, NODES, toy(), tables={"nodes": levels(2)})
+        account_energy(log, NODES, toy(), tables={"nodes": levels(2)})
     with pytest.raises(UnknownNameError, match="group of a LevelTable 'node'; did you mean 'nodes'"):
-        account(log, NODES, toy(), tables={"node": levels()})
+        account_energy(log, NODES, toy(), tables={"node": levels()})
     higher = ran(ONE, [(0, 0, 10)], level=[2])
     with pytest.raises(
         InputError, match=r"level 2 on the group 'nodes', for which its LevelTable has 2 level"
     ):
-        account(higher, NODES, toy(), tables={"nodes": levels()})
-    assert account(log, NODES, toy(), tables={"nodes": levels()}).per_job()["it_j"].tolist() == [1500]
+        account_energy(higher, NODES, toy(), tables={"nodes": levels()})
+    assert account_energy(log, NODES, toy(), tables={"nodes": levels()}).per_job()["it_j"].tolist() == [1500]
 
 
 def test_a_group_without_a_table_runs_at_full_speed() -> None:
     machine = Cluster((NodeGroup("g", 4), NodeGroup("h", 4)))
     jobs = table(nodes=[2, 2], power_w=[150, 160])
     log = ran(jobs, [(0, 0, 10), (1, 0, 10)], groups=("g", "h"), group=[0, 1], level=[1, 0])
-    found = account(log, machine, toy(), tables={"g": levels(2)})
+    found = account_energy(log, machine, toy(), tables={"g": levels(2)})
     assert found.per_job()["it_j"].tolist() == [1500, 1600]
     assert found.by_group["h"]["jobs"] * 3.6e6 == pytest.approx(1600)
 
@@ -49,7 +49,7 @@ def test_a_group_without_a_table_runs_at_full_speed() -> None:
 def test_a_profile_counts_where_nothing_was_measured() -> None:
     jobs = table(nodes=[2, 2], power_w=[150, np.nan])
     log = ran(jobs, [(0, 0, 10), (1, 10, 20)])
-    found = account(log, NODES, toy(), profile=ConstantUse(0.5))
+    found = account_energy(log, NODES, toy(), profile=ConstantUtilization(0.5))
     assert found.per_job()["it_j"].tolist() == [1500, 2 * 55 * 10]
     assert "of 1 from the profile" in found.notes[0]
 
@@ -58,7 +58,7 @@ def test_jobs_on_shared_nodes_count_with_their_share_of_the_cores() -> None:
     machine = Cluster((NodeGroup("g", 2, cores=8, shared=True),))
     jobs = table(nodes=[1, 1, 1], cores=[4, 4, 2], power_w=[np.nan, np.nan, 33])
     log = ran(jobs, [(0, 0, 10), (1, 0, 10), (2, 0, 10)], groups=("g",))
-    found = account(log, machine, toy())
+    found = account_energy(log, machine, toy())
     assert found.per_job()["it_j"] == pytest.approx([500, 500, 330])
     assert found.by_state["idle"] * 3.6e6 == pytest.approx(0.75 * 10 * 10)
     assert found.notes[-1] == "jobs on shared nodes count with their share of the cores: g"
@@ -88,17 +88,17 @@ def test_no_schedule_beats_the_bound(policy: str) -> None:
         beta=rng.uniform(0, 1, 80),
     )
     machine, model = Cluster.preset("theta"), PowerModel.preset("theta")
-    full = job_power_w(jobs, model, ConstantUse())
+    full = job_power_w(jobs, model, ConstantUtilization())
     tables = {"theta": level_tables(jobs, full, model.group("theta"))}
     bound = lower_bound_kwh(jobs, machine, model, tables)
     best = best_level(tables["theta"])
     log = kilowait.simulate(
-        jobs, machine, policy, "easy", levers=Levers(factor=tables["theta"].factor[None], preferred=best)
+        jobs, machine, policy, "easy", levers=PowerControls(factor=tables["theta"].factor[None], preferred_level=best)
     )
-    found = account(log, machine, model, tables=tables)
+    found = account_energy(log, machine, model, tables=tables)
     assert (log.level > 0).any()
     assert found.by_state["jobs"] == pytest.approx(bound, rel=1e-9)  # every job ran at its best level
     assert bound < found.it_kwh
-    at_full = account(kilowait.simulate(jobs, machine, policy, "easy"), machine, model)
+    at_full = account_energy(kilowait.simulate(jobs, machine, policy, "easy"), machine, model)
     assert bound < at_full.by_state["jobs"]
     assert lower_bound_kwh(jobs, machine, model) == pytest.approx(at_full.by_state["jobs"], rel=1e-9)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kilowait.energy.power import (
     CAP_CURVES,
-    ConstantUse,
+    ConstantUtilization,
     LevelTable,
     PowerModel,
     best_level,
@@ -29,7 +29,7 @@ def jobs_of(nodes, **columns):
 
 
 def tables(jobs, model, use=None, **options):
-    use = use or ConstantUse()
+    use = use or ConstantUtilization()
     return level_tables(jobs, job_power_w(jobs, model, use), model.group(), use, **options)
 
 
@@ -41,7 +41,7 @@ def test_full_load_on_taurus_is_the_measured_table():
 
 
 def test_half_load_scales_what_lies_above_idle():
-    table = tables(jobs_of([1]), TAURUS, ConstantUse(0.5))
+    table = tables(jobs_of([1]), TAURUS, ConstantUtilization(0.5))
     assert table.power_w[0, 1] == pytest.approx(95 + 0.5 * (171.0 - 95))
 
 
@@ -65,7 +65,7 @@ def test_gpu_caps_on_polaris():
 
 def test_a_cap_above_a_jobs_draw_costs_nothing():
     # At half load a GPU draws 62 + 169 = 231 W: caps of 350, 300 and 250 W do not bind.
-    table = tables(jobs_of([4]), POLARIS, ConstantUse(1.0, 0.5))
+    table = tables(jobs_of([4]), POLARIS, ConstantUtilization(1.0, 0.5))
     assert (table.factor[0, :4] == 1).all()
     assert (table.power_w[0, :4] == table.power_w[0, 0]).all()
     assert table.factor[0, 4] == pytest.approx(CAP_CURVES["V100"].slowdown(200 / 231))
@@ -103,7 +103,7 @@ def test_lower_levels_never_shorten_and_never_draw_more(model, nodes, cpu, gpu, 
     columns = {} if beta is None else {"beta": [beta] * len(nodes)}
     if watts is not None:
         columns["power_w"] = [watts * count for count in nodes]
-    table = tables(jobs_of(nodes, **columns), model, ConstantUse(cpu, gpu))
+    table = tables(jobs_of(nodes, **columns), model, ConstantUtilization(cpu, gpu))
     assert table.factor.shape == table.power_w.shape == (len(nodes), len(model.group().levels))
     assert (table.factor[:, 0] == 1).all()
     assert (np.diff(table.factor, axis=1) >= -1e-12).all()

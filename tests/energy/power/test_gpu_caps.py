@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import given, gpu_types
+from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
 from kilowait.energy.power import (
     CAP_CURVES,
     PowerModel,
@@ -17,8 +17,8 @@ from kilowait.energy.power import (
 )
 from kilowait.energy.power.partial_node import watts_of_pieces
 from kilowait.engine.gpu.demand import types_of
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import replay_placed
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies.registry import resolve
@@ -66,7 +66,7 @@ def test_lower_caps_are_slower_and_draw_less():
 
 def test_the_slowdown_is_the_curve_s_on_top_of_the_speeds_given():
     jobs = table(2, gpus=[1, 0], cores=[1, 1])
-    speeds = given(jobs, gpu_types(CLUSTER), {"V100": 2.0, "T4": 0.5})
+    speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 2.0, "T4": 0.5})
     capped = cap_gpus(jobs, CLUSTER, DRAWS, 0.6, speeds)
     slower = float(CAP_CURVES["V100"].slowdown(0.6))
     np.testing.assert_allclose(capped.slowdown, [[slower, 1], [slower, 1]])
@@ -105,7 +105,7 @@ def test_caps_that_cannot_be():
     with pytest.raises(InputError, match="caps are levels"):
         cap_gpus(jobs, Cluster.from_nodes(2), model(), 0.5)
     with pytest.raises(InputError, match="not for T4"):
-        cap_gpus(jobs, CLUSTER, DRAWS, 0.5, given(jobs, ("V100",), 1.0))
+        cap_gpus(jobs, CLUSTER, DRAWS, 0.5, constant_speeds(jobs, ("V100",), 1.0))
 
 
 # -- least energy ---------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_caps_that_cannot_be():
 
 def test_joules_by_type():
     jobs = table(4, gpus=[1, 2, 0, 1], cores=[2, 2, 2, 2], estimate_s=[100, 100, 100, 0])
-    speeds = given(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 1, 1, 0.0]})
+    speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 1, 1, 0.0]})
     found = energy_by_type(jobs, CLUSTER, DRAWS, speeds)
     on_fast = [133 * 100, 243 * 100, 23 * 100, 133]
     on_slow = [60 * 100 / 0.4, np.inf, 15 * 100, np.inf]  # 2 GPUs are not there; no speed, no run
@@ -131,23 +131,23 @@ def test_the_rows_are_the_types_of_the_run(name):
     assert np.isfinite(found).all() and (found > 0).all()
     if not cluster.queues:
         assert len(found) == len(gpu_types(cluster))
-    log = replay_placed(jobs, cluster, resolve("fcfs"), Placing(types="given"), preference=found)
+    log = run_gpu_simulation(jobs, cluster, resolve("fcfs"), GpuSettings(types="given"), preference=found)
     assert len(log) == 3
 
 
 def test_jobs_lie_where_they_take_least():
     jobs = table(2, cores=[2, 2])
-    speeds = given(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 0.6]})
+    speeds = constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0, "T4": [0.4, 0.6]})
     wish = energy_by_type(jobs, CLUSTER, DRAWS, speeds)  # 133 W against 60 / 0.4 = 150 and 60 / 0.6 = 100
-    log = replay_placed(jobs, CLUSTER, resolve("fcfs"), Placing(types="given"), speeds, wish)
+    log = run_gpu_simulation(jobs, CLUSTER, resolve("fcfs"), GpuSettings(types="given"), speeds, wish)
     assert log.group[np.argsort(log.job)].tolist() == [0, 1]
 
 
 def test_speeds_must_be_known_and_of_these_jobs():
     jobs = table()
     with pytest.raises(InputError, match="not known"):
-        energy_by_type(jobs, CLUSTER, DRAWS, given(jobs, gpu_types(CLUSTER), {"V100": 1.0}))
+        energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(jobs, gpu_types(CLUSTER), {"V100": 1.0}))
     with pytest.raises(InputError, match="speeds of 2 jobs were given for 1"):
-        energy_by_type(jobs, CLUSTER, DRAWS, given(table(2), gpu_types(CLUSTER), 1.0))
+        energy_by_type(jobs, CLUSTER, DRAWS, constant_speeds(table(2), gpu_types(CLUSTER), 1.0))
     with pytest.raises(InputError, match="no types to choose from"):
         energy_by_type(jobs, Cluster.from_nodes(2), DRAWS)

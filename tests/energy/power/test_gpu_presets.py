@@ -9,7 +9,7 @@ from kilowait.cluster.presets import PRESETS
 from kilowait.energy.power.breakdown import power_breakdown
 from kilowait.energy.power.model import PowerModel
 
-PLACED = [name for name, cluster in PRESETS.items() if cluster.placed]
+PLACED = [name for name, cluster in PRESETS.items() if cluster.node_level]
 
 
 @pytest.mark.parametrize(

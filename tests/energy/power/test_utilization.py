@@ -7,10 +7,10 @@ import pytest
 
 import kilowait as kw
 from kilowait.energy.power import (
-    ByClass,
-    ConstantUse,
+    UtilizationByClass,
+    ConstantUtilization,
     PowerModel,
-    UseClass,
+    UtilizationClass,
     job_power_w,
     power_sources,
     utilization,
@@ -29,9 +29,9 @@ def jobs_of(nodes, runtime_s=600, **columns):
 
 
 def test_constant():
-    power = job_power_w(jobs_of([1, 10]), POLARIS, ConstantUse(0.0, 0.0))
+    power = job_power_w(jobs_of([1, 10]), POLARIS, ConstantUtilization(0.0, 0.0))
     assert power.tolist() == [432, 4320]
-    power = job_power_w(jobs_of([1]), POLARIS, ConstantUse(1.0, 0.5))
+    power = job_power_w(jobs_of([1]), POLARIS, ConstantUtilization(1.0, 0.5))
     assert power.tolist() == [1919 - 2 * 338]
 
 
@@ -43,7 +43,7 @@ def test_measured_before_columns_before_profile():
         cpu_utilization=[1, 1, nan, nan],
         gpu_utilization=[1, nan, 1, nan],
     )
-    assert job_power_w(jobs, POLARIS, ConstantUse(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
+    assert job_power_w(jobs, POLARIS, ConstantUtilization(0, 0)).tolist() == [500, 432 + 135, 432 + 1352, 432]
     assert power_sources(jobs) == {"measured": 1, "columns": 2, "profile": 1}
 
 
@@ -56,19 +56,19 @@ def test_by_class_the_first_that_holds_counts():
         queue=[0, 0, 0, 1],
         labels={"queue": ("prod", "debug")},
     )
-    profile = ByClass(
+    profile = UtilizationByClass(
         (
-            UseClass("debug", cpu=0.1, queue="debug"),
-            UseClass("short", cpu=0.2, runtime_s=(0, 60)),
-            UseClass("wide", cpu=0.9, gpu=0.8, nodes=(64, np.inf)),
+            UtilizationClass("debug", cpu=0.1, queue="debug"),
+            UtilizationClass("short", cpu=0.2, runtime_s=(0, 60)),
+            UtilizationClass("wide", cpu=0.9, gpu=0.8, nodes=(64, np.inf)),
         ),
-        ConstantUse(0.5, 0.4),
+        ConstantUtilization(0.5, 0.4),
     )
     cpu, gpu = utilization(jobs, profile)
     assert cpu.tolist() == [0.2, 0.5, 0.9, 0.1]
     assert gpu.tolist() == [0.0, 0.4, 0.8, 0.0]
     with pytest.raises(UnknownNameError, match="did you mean 'debug'"):
-        ByClass((UseClass("x", 1, queue="debg"),), ConstantUse()).use(jobs)
+        UtilizationByClass((UtilizationClass("x", 1, queue="debg"),), ConstantUtilization()).use(jobs)
 
 
 def test_energy_becomes_power_and_every_job_is_accounted_for():
@@ -114,9 +114,9 @@ def test_kabre(data_dir):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ConstantUse(1.2), "cpu utilization is 1.2"),
-        (lambda: UseClass("x", 0.5, nodes=(5, 1)), "nothing lies between"),
-        (lambda: UseClass("x", 0.5, gpu=-1), "gpu utilization of the class 'x' is -1"),
+        (lambda: ConstantUtilization(1.2), "cpu utilization is 1.2"),
+        (lambda: UtilizationClass("x", 0.5, nodes=(5, 1)), "nothing lies between"),
+        (lambda: UtilizationClass("x", 0.5, gpu=-1), "gpu utilization of the class 'x' is -1"),
         (lambda: with_measured_power(jobs_of([1]), 10, 5), "most_w is 5"),
     ],
 )

@@ -7,14 +7,14 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.engine.gpu.settings import PLACEMENTS, Placing
+from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
 
 
 def cluster(*gpus):
     """A node of each number of GPUs, 16 cores each."""
     return Cluster(
         groups=tuple(
-            NodeGroup(f"n{i}", 1, cores=16, gpus=g, gpu_type="V100" if g else "", placed=True)
+            NodeGroup(f"n{i}", 1, cores=16, gpus=g, gpu_type="V100" if g else "", node_level=True)
             for i, g in enumerate(gpus)
         )
     )
@@ -29,7 +29,7 @@ def where(placement, machine, asked, **columns):
         runtime_s=[10] * n,
         **{"nodes": [1] * n, "gpus": asked, "cores": [1] * n, **columns},
     )
-    log = kw.simulate(jobs, machine, placing=Placing(placement=placement, interference=None))
+    log = kw.simulate(jobs, machine, placing=GpuSettings(placement=placement, interference=None))
     assert (log.start_s == 0).all()
     first = np.searchsorted(log.pieces.segment, np.arange(len(log)))
     place = np.empty(n, int)
@@ -52,7 +52,7 @@ def test_consolidate_keeps_a_gang_together():
     log = kw.simulate(
         kw.JobTable(job_id=[0, 1], submit_s=[0, 0], runtime_s=[9, 9], gpus=[2, 3], cores=[1, 3], **spread),
         machine,
-        placing=Placing(placement="consolidate"),
+        placing=GpuSettings(placement="consolidate"),
     )
     assert log.pieces.node.tolist() == [0, 1] and log.pieces.count.tolist() == [1, 3]
 
@@ -60,7 +60,7 @@ def test_consolidate_keeps_a_gang_together():
 def test_random_is_drawn_with_its_seed():
     jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
     drawn = [
-        kw.simulate(jobs, cluster(8, 8, 8, 8, 8), placing=Placing(placement="random", seed=seed)).pieces.node
+        kw.simulate(jobs, cluster(8, 8, 8, 8, 8), placing=GpuSettings(placement="random", seed=seed)).pieces.node
         for seed in (1, 1, 2)
     ]
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
@@ -104,7 +104,7 @@ def test_room_is_lost_where_cores_run_out():
     0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
     machine = Cluster(
         groups=tuple(
-            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", placed=True) for cores in (10, 40)
+            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", node_level=True) for cores in (10, 40)
         )
     )
     assert where("room", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]

@@ -11,15 +11,15 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.errors import ChoiceError, ClusterError, InputError, KilowaitError, TableError, UnknownNameError
 from kilowait.jobs.execution_log import Outcome
 
 
 def nodes(*groups, **more):
     """A cluster of (name, nodes, GPUs, type) of 8 cores each."""
-    made = (NodeGroup(n, count, cores=8, gpus=g, gpu_type=t, placed=True) for n, count, g, t in groups)
+    made = (NodeGroup(n, count, cores=8, gpus=g, gpu_type=t, node_level=True) for n, count, g, t in groups)
     return Cluster(groups=tuple(made), **more)
 
 
@@ -51,7 +51,7 @@ def ends(log):
 
 def test_jobs_share_a_gpu_until_it_is_full():
     jobs = table([10, 10, 10], gpus=[1, 1, 1], gpu_milli=[600, 400, 600])
-    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")), placing=Placing(interference=None))
+    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")), placing=GpuSettings(interference=None))
     assert starts(log) == [0, 0, 10]
 
 
@@ -83,10 +83,10 @@ def test_the_type_changes_the_run_time():
     table_of = speeds({"K80": [0.25, 0.25], "V100": [1, 1]})
     jobs = table([10, 10], gpus=[1, 1])
     assert ends(kw.simulate(jobs, cluster, speeds=table_of)) == [40, 10]
-    fast = kw.simulate(jobs, cluster, speeds=table_of, placing=Placing(types="fastest"))
+    fast = kw.simulate(jobs, cluster, speeds=table_of, placing=GpuSettings(types="fastest"))
     assert ends(fast) == [10, 40]
     moved = kw.simulate(
-        jobs, cluster, speeds=table_of, placing=Placing(types="fastest", migrate=True, restore_s=2)
+        jobs, cluster, speeds=table_of, placing=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2)
     )
     assert ends(moved) == [10, 10 + 2 + 7.5]  # a quarter is done when the V100 falls free
     assert moved.outcome.tolist() == [Outcome.COMPLETED, Outcome.MIGRATED, Outcome.COMPLETED]
@@ -95,7 +95,7 @@ def test_the_type_changes_the_run_time():
 def test_types_by_preference():
     cluster = nodes(("a", 1, 1, "K80"), ("b", 1, 1, "V100"))
     wish = np.array([[2.0], [1.0]])
-    log = kw.simulate(table([10], gpus=[1]), cluster, placing=Placing(types="given"), preference=wish)
+    log = kw.simulate(table([10], gpus=[1]), cluster, placing=GpuSettings(types="given"), preference=wish)
     assert log.group.tolist() == [1]
 
 
@@ -122,7 +122,7 @@ def test_only_allowed_types_and_queues():
 )
 def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, lost, end):
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    log = kw.simulate(jobs, ONE, "priority", placing=Placing(preempt=True, checkpoint_s=checkpoint_s))
+    log = kw.simulate(jobs, ONE, "priority", placing=GpuSettings(preempt=True, checkpoint_s=checkpoint_s))
     assert ends(log) == [end, 9]
     assert log.pieces.lost_s.tolist() == [lost, 0, 0] and log.outcome[0] == Outcome.PREEMPTED
     assert log.jobs()["run_s"].tolist() == [end - 5, 5] and log.jobs()["wait_s"].tolist() == [5, 0]
@@ -130,7 +130,7 @@ def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, l
 
 def test_grace_saving_and_restoring_take_time():
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    how = Placing(preempt=True, grace_s=2, save_s=1, restore_s=3)
+    how = GpuSettings(preempt=True, grace_s=2, checkpoint_write_s=1, checkpoint_load_s=3)
     log = kw.simulate(jobs, ONE, "priority", placing=how)
     # It works on until 6, writes until 7; the other runs until 12; it loads until 15 and has 4 left.
     assert ends(log) == [19, 12] and log.pieces.work_s.tolist() == [6, 5, 4]
@@ -138,7 +138,7 @@ def test_grace_saving_and_restoring_take_time():
 
 def test_a_job_that_finishes_within_its_grace_has_finished():
     jobs = table([5, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    log = kw.simulate(jobs, ONE, "priority", placing=Placing(preempt=True, grace_s=2))
+    log = kw.simulate(jobs, ONE, "priority", placing=GpuSettings(preempt=True, grace_s=2))
     assert ends(log) == [5, 10] and (log.outcome == Outcome.COMPLETED).all()
 
 
@@ -149,7 +149,7 @@ def test_the_same_priority_puts_nobody_out():
 
 def test_rounds():
     jobs = table([10, 10], gpus=[2, 2], submit_s=[0, 1])
-    log = kw.simulate(jobs, ONE, placing=Placing(tick_s=4, rounds=True))
+    log = kw.simulate(jobs, ONE, placing=GpuSettings(round_interval_s=4, rounds=True))
     assert starts(log) == [0, 12]
 
 
@@ -160,7 +160,7 @@ def test_blocking_and_skipping():
 
 
 def test_step_by_step_from_outside():
-    run = PlacedSimulator(table([10, 10], gpus=[2, 2]), ONE)
+    run = GpuSimulator(table([10, 10], gpus=[2, 2]), ONE)
     view = run.advance()
     assert view.waiting["number"].tolist() == [0, 1] and view.free.tolist() == [2000]
     assert run.start(1) and not run.start(0)
@@ -179,7 +179,7 @@ def test_step_by_step_from_outside():
 
 def test_arrays_grow_on_the_way():
     jobs = table([1300, 1300], gpus=[2, 2])
-    log = kw.simulate(jobs, ONE, "las", placing=Placing(preempt=True, tick_s=1))
+    log = kw.simulate(jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1))
     assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(2600)
 
 
@@ -205,7 +205,7 @@ def test_a_job_no_node_can_hold():
 
 def test_memory_counts_to_the_byte():
     gib = 2**30 / 1e6
-    cluster = Cluster(groups=(NodeGroup("a", 1, cores=8, memory_gb=512 * 2**30 / 1e9, placed=True),))
+    cluster = Cluster(groups=(NodeGroup("a", 1, cores=8, memory_gb=512 * 2**30 / 1e9, node_level=True),))
     jobs = table([10, 10], gpus=[0, 0], memory_mb=[256 * gib, 256 * gib])
     assert starts(kw.simulate(jobs, cluster)) == [0, 0]
 
@@ -255,7 +255,7 @@ def test_speeds_must_be_known():
 def test_no_headway():
     jobs = table([100, 100], gpus=[2, 2])
     with pytest.raises(InputError, match="jobs put each other out and lose their work"):
-        kw.simulate(jobs, ONE, "las", placing=Placing(preempt=True, tick_s=1, checkpoint_s=math.inf))
+        kw.simulate(jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf))
 
 
 @pytest.mark.parametrize(
@@ -271,4 +271,4 @@ def test_no_headway():
 )
 def test_settings_are_checked(settings):
     with pytest.raises(KilowaitError):
-        Placing(**settings)
+        GpuSettings(**settings)

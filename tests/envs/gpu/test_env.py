@@ -7,9 +7,9 @@ from gymnasium.vector import AutoresetMode
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
-from kilowait.envs.gpu.batched_sim import GpuAsking, asker
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, asker
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
@@ -28,7 +28,7 @@ from tests.envs.gpu.workloads import (
     wander,
 )
 
-COSTLY = Placing(grace_s=7.0, save_s=11.0, restore_s=5.0, checkpoint_s=60.0)
+COSTLY = GpuSettings(grace_s=7.0, checkpoint_write_s=11.0, checkpoint_load_s=5.0, checkpoint_s=60.0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -84,7 +84,7 @@ def test_what_the_mask_allows_is_what_fits():
     vec = gpu_env(crowded(150, 5), hold=True, speeds=speeds_of(crowded(150, 5)))
     vec.reset(seed=1)
     random = np.random.default_rng(0)
-    simulator = PlacedSimulator(vec.jobs[:60], vec.cluster, usual(), rule=asker())
+    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=asker())
     types, choices, seen = 3, vec.seen.choices, np.zeros(2, int)
     for _ in range(40):
         a = vec.board.scene
@@ -106,8 +106,8 @@ def test_what_the_mask_allows_is_what_fits():
         {"hold": True, "placements": ("consolidate", "worst"), "speeds": True},
         {"preempt": True, "placing": COSTLY, "speeds": True},
         {"preempt": True, "by_type": False, "victims": 3, "restarts": 1},
-        {"preempt": True, "placing": Placing(checkpoint_s=np.inf, keep_s=30.0), "max_wait_s": 900.0},
-        {"placing": Placing(tick_s=45.0, rounds=True), "max_wait_s": 500.0},
+        {"preempt": True, "placing": GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=30.0), "max_wait_s": 900.0},
+        {"placing": GpuSettings(round_interval_s=45.0, rounds=True), "max_wait_s": 500.0},
     ],
     ids=["plain", "placements", "costly", "places", "nothing kept", "rounds"],
 )
@@ -289,7 +289,7 @@ def test_snapshot_and_restore_go_on_exactly():
 
 
 def test_hold_lets_time_pass_and_never_for_ever():
-    vec = gpu_env(hold=True, placing=Placing(tick_s=60.0))
+    vec = gpu_env(hold=True, placing=GpuSettings(round_interval_s=60.0))
     vec.reset(seed=0)
     over, held = False, 0
     while not over:
@@ -301,7 +301,7 @@ def test_hold_lets_time_pass_and_never_for_ever():
 
 
 def test_a_job_is_put_out_only_so_often_and_not_in_the_instant_it_started():
-    vec = gpu_env(preempt=True, restarts=2, placing=Placing(checkpoint_s=np.inf, keep_s=20.0))
+    vec = gpu_env(preempt=True, restarts=2, placing=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0))
     vec.reset(seed=0)
     over = False
     while not over:  # whoever can be put out is
@@ -351,7 +351,7 @@ def test_a_forbidden_action_is_replaced_and_counted():
 
 def test_squeezed_arrivals_come_faster():
     vec = gpu_env()
-    vec.squeeze(4.0)
+    vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
     arrivals, given = vec.board.stack.fate["arrival_s"][0, :60], crowded(150, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
@@ -378,7 +378,7 @@ def test_events_that_were_put_off_do_not_fill_the_arrays():
         gpus=np.ones(n, int),
         gpu_milli=np.where(short, 30, 160),
     )
-    cluster = Cluster([NodeGroup("one", 1, gpus=2, gpu_type="T4", placed=True)])
+    cluster = Cluster([NodeGroup("one", 1, gpus=2, gpu_type="T4", node_level=True)])
     vec = gpu_env(jobs, cluster=cluster, episode_jobs=n, hold=True)
     play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
     log = log_of(vec)
@@ -394,12 +394,12 @@ def test_bad_input_is_told():
     with pytest.raises(UnknownNameError, match="jct"):
         gpu_env(reward={"jtc": 1})
     with pytest.raises(InputError, match="who is put out"):
-        gpu_env(placing=Placing(preempt=True))
+        gpu_env(placing=GpuSettings(preempt=True))
     with pytest.raises(InputError, match="horizon_s is 0"):
         gpu_env(horizon_s=0)
     with pytest.raises(UnknownNameError, match="consolidate"):
-        GpuAsking(placements=("consolidat",))
+        GpuDecisionSettings(placements=("consolidat",))
     with pytest.raises(InputError, match="only one"):
-        GpuAsking(placements=("fgd", "room"))
+        GpuDecisionSettings(placements=("fgd", "room"))
     with pytest.raises(InputError, match="at least 1"):
-        GpuAsking(slots=0)
+        GpuDecisionSettings(slots=0)

@@ -10,8 +10,8 @@ from tests.envs.gpu.workloads import crowded, gpu_env, state_of
 
 TWO = Cluster(
     [
-        NodeGroup("a100", 1, 16, gpus=4, gpu_type="A100", placed=True),
-        NodeGroup("t4", 2, 8, gpus=2, gpu_type="T4", placed=True),
+        NodeGroup("a100", 1, 16, gpus=4, gpu_type="A100", node_level=True),
+        NodeGroup("t4", 2, 8, gpus=2, gpu_type="T4", node_level=True),
     ]
 )
 USER, COMPETE, NEAR = 1, 2, 4

@@ -5,13 +5,13 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.cluster.gpu_speeds import given
+from kilowait.cluster.gpu_speeds import constant_speeds
 from tests.envs.gpu.workloads import gpu_env
 
 TWO = Cluster(
     [
-        NodeGroup("a100", 1, 16, gpus=4, gpu_type="A100", placed=True),
-        NodeGroup("t4", 2, 8, gpus=2, gpu_type="T4", placed=True),
+        NodeGroup("a100", 1, 16, gpus=4, gpu_type="A100", node_level=True),
+        NodeGroup("t4", 2, 8, gpus=2, gpu_type="T4", node_level=True),
     ]
 )
 
@@ -34,7 +34,7 @@ def test_features_mask_and_summary():
         gpu_types=[0, 0, -1, 0],
         labels={"gpu_types": ("A100",)},
     )
-    speeds = given(jobs, ("A100", "T4"), {"A100": 1.0, "T4": 0.25})
+    speeds = constant_speeds(jobs, ("A100", "T4"), {"A100": 1.0, "T4": 0.25})
     vec = gpu_env(
         jobs, cluster=TWO, episode_jobs=4, slots=4, hold=True, preempt=True, victims=2, speeds=speeds
     )
@@ -94,7 +94,7 @@ def test_more_jobs_than_slots_shows_the_oldest_and_the_smallest_of_those_that_fi
         nodes=[1] * (n + 1),
         gpus=[1, *np.where(wide, 4, 1)],
     )
-    cluster = Cluster([NodeGroup("one", 1, gpus=4, gpu_type="T4", placed=True)])
+    cluster = Cluster([NodeGroup("one", 1, gpus=4, gpu_type="T4", node_level=True)])
     vec = gpu_env(jobs, cluster=cluster, episode_jobs=n + 1, slots=8)
     seen, _ = vec.reset()
     assert vec.board.scene.slots[0].tolist() == [2, 3, 4, 6, 40, 39, 38, 36]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.engine.gpu.settings import Placing
-from kilowait.envs.gpu.batched_sim import GpuAsking
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import play
 from tests.envs.gpu.workloads import (
     crowded,
@@ -54,7 +54,7 @@ def test_withdrawn_and_refused_jobs_and_any_order_of_rows():
 def test_an_episode_and_a_run_of_the_same_jobs_are_one():
     jobs = crowded(60, 6)
     how = {"preempt": True, "victims": 5, "slots": 10, "placements": ("best", "worst")}
-    placing = Placing(grace_s=3.0, restore_s=9.0, checkpoint_s=50.0)
+    placing = GpuSettings(grace_s=3.0, checkpoint_load_s=9.0, checkpoint_s=50.0)
 
     def drawn():
         random = np.random.default_rng(4)
@@ -66,5 +66,5 @@ def test_an_episode_and_a_run_of_the_same_jobs_are_one():
     while not over:
         seen, _, ended, _, _ = vec.step(decide(seen))
         over = bool(ended[0])
-    log = play(jobs, machine(), drawn(), asking=GpuAsking(**how), placing=placing)
+    log = play(jobs, machine(), drawn(), asking=GpuDecisionSettings(**how), placing=placing)
     assert same(log, log_of(vec)) and (log.outcome == 5).any()

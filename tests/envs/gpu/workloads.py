@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.cluster.gpu_speeds import Speeds, given
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.cluster.gpu_speeds import Speeds, constant_speeds
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.envs.gpu.batched_sim import asker
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.kernels.state_stack_gpu import SHARED
@@ -23,9 +23,9 @@ def machine() -> Cluster:
     return Cluster(
         name="small",
         groups=[
-            NodeGroup("a100", 2, 16, 64.0, 4, "A100", placed=True),
-            NodeGroup("t4", 3, 8, 32.0, 2, "T4", placed=True),
-            NodeGroup("cpu", 1, 16, 64.0, placed=True),
+            NodeGroup("a100", 2, 16, 64.0, 4, "A100", node_level=True),
+            NodeGroup("t4", 3, 8, 32.0, 2, "T4", node_level=True),
+            NodeGroup("cpu", 1, 16, 64.0, node_level=True),
         ],
     )
 
@@ -58,7 +58,7 @@ def speeds_of(jobs: JobTable, seed: int = 0) -> Speeds:
     random = np.random.default_rng(seed)
     n = len(jobs)
     speed = {"A100": np.ones(n), "T4": random.choice([0.25, 0.5, 1.5], n)}
-    return given(jobs, TYPES, speed, {"A100": random.choice([0.7, 1.0], n), "T4": 0.8})
+    return constant_speeds(jobs, TYPES, speed, {"A100": random.choice([0.7, 1.0], n), "T4": 0.8})
 
 
 def part_of(speeds: Speeds | None, rows: slice) -> Speeds | None:
@@ -85,7 +85,7 @@ def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
     first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
     window = vec.jobs[first : first + n]
     settings = replace(vec.asking.settings(vec.placing), oversized="reject")
-    simulator = PlacedSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
+    simulator = GpuSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
     simulator._state = state_of(vec, copy)
     return simulator.log()
 
@@ -133,6 +133,6 @@ def same(one, other) -> bool:
     )
 
 
-def usual(**how) -> Placing:
+def usual(**how) -> GpuSettings:
     """As `simulate` with backfill="skip" goes."""
-    return Placing(blocking=False, **how)
+    return GpuSettings(head_of_line_blocking=False, **how)

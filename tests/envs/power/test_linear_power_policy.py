@@ -5,11 +5,11 @@ import pytest
 
 import kilowait as kw
 from kilowait.agents.linear_batch.agent import LinearAgent, weights_of
-from kilowait.agents.linear_power.agent import WEIGHTS, SteeredAgent, by_hand
+from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
 from kilowait.agents.linear_power.job_features import saf_order
-from kilowait.energy.controls import pull
+from kilowait.energy.controls import resolve_controls
 from kilowait.energy.power import PowerModel
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.power_setup import PowerConfig
 from tests.envs.power.workloads import MACHINE, quiet, signals
 
 FREE = "sleep=timeout:600+levels=3"
@@ -25,7 +25,7 @@ def untied(jobs, seed, pace=1.6):
 
 def with_weights(agent, **changed):
     weights = dict(zip(WEIGHTS, agent.weights, strict=True)) | changed
-    return SteeredAgent(np.array(list(weights.values())), agent.levers, changed and agent.signal)
+    return LinearPowerAgent(np.array(list(weights.values())), agent.levers, changed and agent.signal)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -42,12 +42,12 @@ def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout
         order = {name: order.get(name, 0.0) + by for name, by in zip(known, drawn, strict=True)}
     linear = weights_of(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
     text = f"sleep=timeout:{timeout_s}:reserve={reserve}+levels={slowdown}{':always' if always else ''}"
-    pulled = pull(text, jobs, MACHINE, PowerModel.preset("taurus"))
+    pulled = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
     wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).rule, "easy", levers=pulled.levers)
-    agent = by_hand(
+    agent = from_controls(
         16, order=order, longer=slowdown - 1, always=always, timeout_s=timeout_s, reserve=reserve / 16
     )
-    log = kw.simulate(jobs, MACHINE, agent.powered(Power("taurus", levers=FREE)), "easy")
+    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
     assert np.array_equal(log.jobs()["start_s"], wanted.jobs()["start_s"])
     assert np.array_equal(log.level, wanted.level)
     for name in ("time_s", "group", "falling", "asleep", "waking"):
@@ -56,8 +56,8 @@ def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout
 
 def test_long_jobs_can_be_slowed_down_alone():
     jobs = untied(quiet(150, 3), 3).with_columns(beta=None, power_w=None)
-    agent = with_weights(by_hand(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
-    log = kw.simulate(jobs, MACHINE, agent.powered(Power("taurus", levers=FREE)), "easy")
+    agent = with_weights(from_controls(16, timeout_s=300), longer=0.2, longer_length=1.0, crowded=0.0)
+    log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
     slow = log.level > 0
     by_job = jobs["estimate_s"][log.job]
     assert slow.any() and not slow.all()
@@ -66,10 +66,10 @@ def test_long_jobs_can_be_slowed_down_alone():
 
 def test_more_nodes_are_kept_awake_where_more_are_asked_for():
     jobs = untied(quiet(150, 4), 4, pace=4.0)
-    few = by_hand(16, timeout_s=60)
+    few = from_controls(16, timeout_s=60)
     many = with_weights(few, spare_demand=4.0)
     waits = [
-        kw.simulate(jobs, MACHINE, agent.powered(Power("taurus", levers=FREE)), "easy")
+        kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
         .jobs()["wait_s"]
         .mean()
         for agent in (few, many)
@@ -79,10 +79,10 @@ def test_more_nodes_are_kept_awake_where_more_are_asked_for():
 
 def test_jobs_are_held_while_the_signal_is_high_and_all_of_them_run():
     jobs = untied(quiet(120, 5), 5, pace=8.0)
-    power = Power("taurus", levers=FREE, **signals())
-    plain = SteeredAgent(by_hand(16, timeout_s=300).weights, signal="carbon")
-    holding = SteeredAgent(with_weights(plain, hold=1.0).weights, signal="carbon")
-    logs = [kw.simulate(jobs, MACHINE, agent.powered(power), "easy") for agent in (plain, holding)]
+    power = PowerConfig("taurus", levers=FREE, **signals())
+    plain = LinearPowerAgent(from_controls(16, timeout_s=300).weights, signal="carbon")
+    holding = LinearPowerAgent(with_weights(plain, hold=1.0).weights, signal="carbon")
+    logs = [kw.simulate(jobs, MACHINE, agent.bind_power(power), "easy") for agent in (plain, holding)]
     grams = [
         float((signals()["carbon"].mean(log.start_s, log.end_s) * (log.end_s - log.start_s)).sum())
         for log in logs
@@ -96,7 +96,7 @@ def test_jobs_are_held_while_the_signal_is_high_and_all_of_them_run():
 def test_jobs_given_in_another_order_are_steered_alike():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
-    agent = by_hand(16, longer=0.5, always=True, timeout_s=100).powered(Power("taurus", levers=FREE))
+    agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(PowerConfig("taurus", levers=FREE))
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]
     again = kw.simulate(jobs[order], MACHINE, agent, "easy").jobs()["end_s"]
     assert np.array_equal(first[order], again)

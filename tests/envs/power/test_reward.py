@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.envs.power.batched_sim import EnergyAsking
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.power.rollout import play
 from tests.envs.power.workloads import (
@@ -53,8 +53,8 @@ def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machin
         window,
         machine,
         lambda seen: np.array([next(left, hold)]),
-        power=Power(**how),
-        asking=EnergyAsking(),
+        power=PowerConfig(**how),
+        asking=EnergyDecisionSettings(),
     )
     ran = log.jobs()
     started = ~np.isnan(ran["start_s"])
@@ -93,7 +93,7 @@ def test_at_full_speed_the_slowdown_is_that_of_the_metrics():
     vec = energy(jobs, episode_jobs=80, levers="none")
     actions, *_, episode = random_episode(vec, 0, 1)
     left = iter(actions)
-    log = play(jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=Power("taurus", levers="none"))
+    log = play(jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=PowerConfig("taurus", levers="none"))
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)
 
 

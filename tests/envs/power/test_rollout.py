@@ -9,9 +9,9 @@ import kilowait as kw
 from kilowait.cluster import Cluster, Outage
 from kilowait.engine.settings import Settings
 from kilowait.envs.kernels import state_stack_power
-from kilowait.envs.power.batched_sim import EnergyAsking
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.observation_spec import FEATURES
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.rollout import play
 from tests.envs.power.workloads import (
     MACHINE,
@@ -50,8 +50,8 @@ def same(log, rule):
 )
 def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
     jobs = quiet(150, 1).with_columns(beta=None, power_w=None)
-    asking = EnergyAsking(hold_s=NEVER)
-    power = Power("taurus", levers=levers)
+    asking = EnergyDecisionSettings(hold_s=NEVER)
+    power = PowerConfig("taurus", levers=levers)
     pulled = power.of(jobs, MACHINE, len(jobs))
     assert pulled.drawing.may.shape[1] == 3 and pulled.drawing.may.all()
     log = play(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
@@ -63,7 +63,7 @@ def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
 def test_the_order_of_the_table_does_not_matter():
     jobs = quiet(60, 2)
     order = np.random.default_rng(0).permutation(60)
-    power = Power("taurus", levers="sleep=timeout:50+levels=1.3")
+    power = PowerConfig("taurus", levers="sleep=timeout:50+levels=1.3")
     levels = power.of(jobs, MACHINE, 60).drawing.may.shape[1]
     plain = play(jobs, MACHINE, rule_at(AREA, levels), power=power)
     mixed = play(jobs[order], MACHINE, rule_at(AREA, levels), power=power)
@@ -74,10 +74,10 @@ def test_the_order_of_the_table_does_not_matter():
 
 def test_a_run_goes_on_where_there_is_no_room_for_what_nodes_do(monkeypatch):
     jobs = quiet(150, 3).with_columns(beta=None, power_w=None)
-    power = Power("taurus", levers="sleep=timeout:20")
+    power = PowerConfig("taurus", levers="sleep=timeout:20")
     rule = kw.simulate(jobs, MACHINE, "saf", "easy", levers=power.of(jobs, MACHINE, 150).levers)
     monkeypatch.setattr(state_stack_power, "SPARE", 3)
-    few = play(jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyAsking(hold_s=NEVER))
+    few = play(jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyDecisionSettings(hold_s=NEVER))
     assert len(rule.states) > 250
     same(few, rule)
 
@@ -96,13 +96,13 @@ def test_outages_dependencies_and_withdrawn_jobs_are_kept():
     machine = Cluster(
         groups=MACHINE.groups, outages=[Outage(MACHINE.groups[0].name, start_s=300, end_s=900, nodes=6)]
     )
-    power = Power("taurus", levers="sleep=timeout:30")
+    power = PowerConfig("taurus", levers="sleep=timeout:30")
     log = play(
         jobs,
         machine,
         rule_at(LENGTH, 1),
         power=power,
-        asking=EnergyAsking(hold_s=NEVER),
+        asking=EnergyDecisionSettings(hold_s=NEVER),
         settings=Settings("easy"),
     )
     rule = kw.simulate(jobs, machine, "sjf", "easy", levers=power.of(jobs, machine, n).levers)

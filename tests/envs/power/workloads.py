@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.energy.power import PowerModel
 from kilowait.engine.kernels.state import DONE
 from kilowait.envs.power.vector_env import EnergyVectorEnv
@@ -77,7 +77,7 @@ def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarra
     return np.where(fate["status"] == DONE, fate["start_s"], np.nan)
 
 
-def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> Levers:
+def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:
     """What `kilowait.simulate` takes to run a window of the env's log with all jobs at a level."""
     levers, rows = vec.powered.levers, slice(first, first + vec.episode_jobs)
     return replace(

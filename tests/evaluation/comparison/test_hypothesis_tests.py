@@ -9,7 +9,7 @@ from scipy import stats
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison.bootstrap import (
-    Bootstrap,
+    WindowBootstrap,
     Interval,
     iqm,
     iqm_interval,
@@ -17,7 +17,7 @@ from kilowait.evaluation.comparison.bootstrap import (
     ratio_interval,
 )
 from kilowait.evaluation.comparison.hypothesis_tests import (
-    Tally,
+    WinCount,
     holm,
     signed_rank,
     wins,
@@ -62,7 +62,7 @@ def test_a_lower_level_gives_a_narrower_interval():
 def test_intervals_are_scipys_bca(windows):
     random = seeded(3)
     ours, theirs = random.lognormal(1.0, 1.0, windows), random.lognormal(1.0, 0.8, windows)
-    again = Bootstrap(windows, random=seeded(), draws=20_000)
+    again = WindowBootstrap(windows, random=seeded(), draws=20_000)
     same = {"n_resamples": 20_000, "method": "BCa"}
     asked = {
         again.mean(ours): stats.bootstrap((ours,), np.mean, rng=seeded(1), **same),
@@ -81,7 +81,7 @@ def test_intervals_are_scipys_bca(windows):
 
 def test_bca_is_not_the_percentile_interval_on_skewed_values():
     values = seeded(3).lognormal(1.0, 1.0, 40)
-    plain = np.quantile(values[Bootstrap(40, random=seeded()).rows].mean(axis=1), (0.025, 0.975))
+    plain = np.quantile(values[WindowBootstrap(40, random=seeded()).rows].mean(axis=1), (0.025, 0.975))
     found = mean_interval(values, random=seeded())
     assert found.low > plain[0] and found.high > plain[1] + 0.05 * (plain[1] - plain[0])
 
@@ -136,7 +136,7 @@ def test_tiny_samples_give_an_interval_around_the_value(name, values):
 
 def test_where_bca_is_undefined_percentiles_are_taken():
     values = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]  # with any one left out the interquartile mean stays 0
-    again = Bootstrap(8, random=seeded())
+    again = WindowBootstrap(8, random=seeded())
     drawn = np.sort(np.array(values)[again.rows], axis=1)[:, 2:6].mean(axis=1)
     assert drawn.max() > 0
     assert again.iqm(values) == tuple(np.quantile(drawn, (0.025, 0.975)))
@@ -157,7 +157,7 @@ def test_same_draws_same_interval():
 
 
 def test_blocks_are_neighbours_round_the_corner():
-    rows = Bootstrap(10, random=seeded(), block=4, draws=500).rows
+    rows = WindowBootstrap(10, random=seeded(), block=4, draws=500).rows
     assert rows.shape == (500, 10)
     step = np.diff(rows, axis=1) % 10
     assert (step[:, [0, 1, 2, 4, 5, 6, 8]] == 1).all()
@@ -286,7 +286,7 @@ def test_a_question_without_an_answer_counts():
 
 
 def test_wins():
-    assert wins([1, 2, 3, 3], [2, 2, 2, 4]) == Tally(2, 1, 1)
+    assert wins([1, 2, 3, 3], [2, 2, 2, 4]) == WinCount(2, 1, 1)
 
 
 # -- what cannot be answered ------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_no_windows():
         with pytest.raises(InputError, match="0 windows .* give at least one"):
             asked()
     with pytest.raises(InputError, match="0 windows"):
-        Bootstrap(0, random=seeded())
+        WindowBootstrap(0, random=seeded())
 
 
 def test_different_windows():
@@ -314,7 +314,7 @@ def test_different_windows():
         with pytest.raises(InputError, match="2 values against 3; give one of each"):
             asked([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(InputError, match="2 values for 3 windows"):
-        Bootstrap(3, random=seeded()).mean([1.0, 2.0])
+        WindowBootstrap(3, random=seeded()).mean([1.0, 2.0])
     with pytest.raises(InputError, match=r"shape \(1, 2\)"):
         iqm([[1.0, 2.0]])
 

@@ -13,10 +13,10 @@ from kilowait.cluster import NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics, metrics
 from kilowait.evaluation.comparison import (
-    Contender,
-    Contest,
+    PolicyConfig,
+    Comparison,
     cut_windows,
-    whole,
+    single_window,
 )
 from kilowait.evaluation.storage import load_comparison, save_comparison
 from kilowait.synth import gpu_workload
@@ -24,8 +24,8 @@ from kilowait.synth import gpu_workload
 CLUSTER = kw.Cluster.from_nodes(32)
 GPUS = kw.Cluster(
     (
-        NodeGroup("v", 1, cores=16, gpus=4, gpu_type="V100", placed=True),
-        NodeGroup("t", 2, cores=16, gpus=4, gpu_type="T4", placed=True),
+        NodeGroup("v", 1, cores=16, gpus=4, gpu_type="V100", node_level=True),
+        NodeGroup("t", 2, cores=16, gpus=4, gpu_type="T4", node_level=True),
     ),
     queues={"all": ("t", "v")},
 )
@@ -120,7 +120,7 @@ def test_own_rules_and_names(jobs):
 
 
 def test_labels():
-    assert [c.label for c in (Contender("a", "easy"), Contender("a", "none"), Contender("a", 3))] == [
+    assert [c.label for c in (PolicyConfig("a", "easy"), PolicyConfig("a", "none"), PolicyConfig("a", 3))] == [
         "a",
         "a, no backfill",
         "a, 3 backfill",
@@ -129,7 +129,7 @@ def test_labels():
 
 def test_labels_on_placed_nodes():
     """There is no backfilling to speak of: either the first that does not fit keeps the others waiting, or not."""
-    placed = [replace(Contender("a", backfill), placed=True) for backfill in ("none", "skip")]
+    placed = [replace(PolicyConfig("a", backfill), placed=True) for backfill in ("none", "skip")]
     assert [who.label for who in placed] == ["a", "a, skip"]
 
 
@@ -171,11 +171,11 @@ def test_placed_contests_are_kept(placed, tmp_path):
 
 
 def test_wrong_contests(jobs):
-    cut = whole(jobs)
+    cut = single_window(jobs)
     with pytest.raises(InputError, match="at least one, each once"):
-        Contest("x", 32, cut, (), lambda c, w: None)
+        Comparison("x", 32, cut, (), lambda c, w: None)
     with pytest.raises(InputError, match="each once"):
-        Contest("x", 32, cut, (Contender("a", "easy"), Contender("a", "easy")), lambda c, w: None)
+        Comparison("x", 32, cut, (PolicyConfig("a", "easy"), PolicyConfig("a", "easy")), lambda c, w: None)
     found = kw.compare(jobs[:50], CLUSTER, ["fcfs"])
     with pytest.raises(UnknownNameError, match="did you mean 'mean_bsld'"):
         found.values("mean_bslt")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import cut_windows, split, whole
+from kilowait.evaluation.comparison import cut_windows, split, single_window
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def test_windows_by_count(count, size, warmup, seed, low):
         ids = window.jobs["job_id"]
         np.testing.assert_array_equal(ids, same.jobs["job_id"])
         np.testing.assert_array_equal(ids, np.arange(window.first - warmup, window.first + size))
-        assert ids[window.counted].min() >= low
-        times[ids[window.counted]] += 1
+        assert ids[window.evaluated].min() >= low
+        times[ids[window.evaluated]] += 1
     if count * size <= 1000 - max(low, warmup):
         assert times.max() == 1 and cut.overlap == 1.0
     assert cut.overlap == pytest.approx(times.sum() / np.count_nonzero(times))
@@ -78,9 +78,9 @@ def test_windows_by_time():
     cut = cut_windows(jobs, 20, window_s=250.0, warmup_s=100.0, seed=3)
     assert 0 < len(cut) < 20
     for window in cut:
-        counted = window.jobs["submit_s"][window.counted]
+        counted = window.jobs["submit_s"][window.evaluated]
         assert np.ptp(counted) < 250
-        before = window.jobs["submit_s"][~window.counted]
+        before = window.jobs["submit_s"][~window.evaluated]
         assert not len(before) or (before.min() >= counted[0] - 100 and before.max() <= counted[0])
         expected = np.count_nonzero((submit >= counted[0] - 100) & (submit < counted[0]))
         assert len(before) == expected
@@ -91,8 +91,8 @@ def test_the_horizon_is_the_window_s_own(jobs):
     window = cut_windows(jobs, 1, window_jobs=100, warmup_jobs=50, seed=0)[0]
     submit = window.jobs["submit_s"]
     assert window.horizon == (submit[50], submit[-1])
-    assert whole(jobs[:1])[0].horizon is None
-    assert whole(jobs, within=(10, 20))[0].jobs["job_id"].tolist() == jobs["job_id"][10:20].tolist()
+    assert single_window(jobs[:1])[0].horizon is None
+    assert single_window(jobs, within=(10, 20))[0].jobs["job_id"].tolist() == jobs["job_id"][10:20].tolist()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_impossible_windows_are_refused(jobs, count, settings, words):
 
 def test_no_jobs_no_window(jobs):
     with pytest.raises(InputError, match="no jobs"):
-        whole(jobs[:0])
+        single_window(jobs[:0])
     with pytest.raises(InputError, match="does not fit"):
         cut_windows(jobs[:0], 1, window_jobs=1, seed=0)

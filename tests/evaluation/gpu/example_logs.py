@@ -7,19 +7,19 @@ from functools import cache
 import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.cluster.gpu_speeds import given, gpu_types
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import replay_placed
-from kilowait.engine.interface import Rule
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.execution_log import Outcome, Pieces
+from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import run_gpu_simulation
+from kilowait.engine.interface import PriorityPolicy
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs.execution_log import Outcome, Allocations
 from kilowait.rng import stream
 
 C, P, M = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.MIGRATED
 
 
 def nodes(name, count, gpus, gpu_type, cores=4):
-    return NodeGroup(name, count, cores=cores, gpus=gpus, gpu_type=gpu_type, placed=True)
+    return NodeGroup(name, count, cores=cores, gpus=gpus, gpu_type=gpu_type, node_level=True)
 
 
 def placed_log(cluster, jobs, *segments, outcome=None):
@@ -42,7 +42,7 @@ def placed_log(cluster, jobs, *segments, outcome=None):
     for number, result in (outcome or {}).items():
         results[number] = result
     layout = cluster.layout or np.repeat(np.arange(len(cluster.groups)), [g.nodes for g in cluster.groups])
-    return SegmentLog(
+    return ExecutionLog(
         jobs_table=jobs,
         job=row,
         start_s=start,
@@ -55,7 +55,7 @@ def placed_log(cluster, jobs, *segments, outcome=None):
         capacity_s=np.array([-np.inf]),
         capacity_nodes=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
-        pieces=Pieces(
+        pieces=Allocations(
             segment, node, gpus, milli, np.ones(len(node), np.int64), work, lost, np.asarray(layout, np.int64)
         ),
     )
@@ -84,7 +84,7 @@ def moved():
         (1, 10, 18, C, 8, 0, [(0, 0b10, 500)]),
         (0, 14, 44, C, 14, 0, [(1, 0b11, 2000)]),
     )
-    return log, cluster, given(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
+    return log, cluster, constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
 
 
 def _most_important(job, now, parameters):
@@ -118,17 +118,17 @@ def random_run(seed):
         labels={"gpu_types": ("V100",)},
     )
     kinds = [name for name in gpu_types(cluster) if name]
-    speeds = given(jobs, kinds, {name: rng.choice([0.5, 1.0, 2.0], count) for name in kinds}, 0.7)
-    settings = Placing(
+    speeds = constant_speeds(jobs, kinds, {name: rng.choice([0.5, 1.0, 2.0], count) for name in kinds}, 0.7)
+    settings = GpuSettings(
         placement=("first", "best", "fgd", "consolidate")[seed % 4],
-        blocking=False,
+        head_of_line_blocking=False,
         preempt=seed % 2 == 0,
         migrate=seed >= 4,
-        keep_s=60.0,
+        min_run_before_preempt_s=60.0,
         grace_s=5.0 * (seed % 3),
-        save_s=3.0,
-        restore_s=10.0,
+        checkpoint_write_s=3.0,
+        checkpoint_load_s=10.0,
         checkpoint_s=(0.0, 45.0, np.inf)[seed % 3],
         oversized="reject",
     )
-    return replay_placed(jobs, cluster, Rule("important", _most_important), settings, speeds), cluster, speeds
+    return run_gpu_simulation(jobs, cluster, PriorityPolicy("important", _most_important), settings, speeds), cluster, speeds

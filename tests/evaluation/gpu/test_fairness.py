@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import given
+from kilowait.cluster.gpu_speeds import constant_speeds
 from kilowait.evaluation import finish_time_rho, gpu_metrics
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
@@ -83,7 +83,7 @@ def test_a_share_is_of_types_the_job_may_use():
     log = placed_log(
         cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]), (1, 0, 20, C, 10, 0, [(1, 1, 1000)])
     )
-    speeds = given(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
+    speeds = constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
     # n is 2 and 1.5. Half a V100: speed 0.5. 1/1.5 V100 and 3/1.5 T4, in all scaled to 1: (1 * 1 + 3 * 0.5) / 4.
     assert finish_time_rho(log, cluster, speeds).tolist() == pytest.approx([0.5, 20 * 0.625 / 10])
 

@@ -5,8 +5,8 @@ import pytest
 
 from kilowait.cluster import Cluster
 from kilowait.engine.gpu.initial_state import state_of
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 from kilowait.evaluation import fragmentation
 from kilowait.evaluation.gpu.allocations import places_of
@@ -107,8 +107,8 @@ def test_no_gpus_and_no_time():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_targets_are_those_the_engine_places_by(seed):
     log, cluster, _ = random_run(seed)
-    settings = Placing(placement="fgd", oversized="reject")
-    state = state_of(log.jobs_table, cluster, settings, Rule("none", lambda job, now, p: 0.0))
+    settings = GpuSettings(placement="fgd", oversized="reject")
+    state = state_of(log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0))
     engine = [tuple(target) for target in state.targets.tolist()]
     found = targets_of(log, places_of(log, cluster))
     total = sum(target[4] for target in found)

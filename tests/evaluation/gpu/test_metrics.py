@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import given
+from kilowait.cluster.gpu_speeds import constant_speeds
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
 from kilowait.jobs import JobTable
@@ -167,7 +167,7 @@ def test_logs_and_clusters_must_fit_together():
     for other in (
         Cluster((nodes("v", 2, 2, "V100"), nodes("t", 1, 2, "T4"))),
         Cluster((nodes("v", 1, 2, "V100"), nodes("u", 1, 2, "T4"))),
-        Cluster(cluster.groups, layout=(1, 0)),
+        Cluster(cluster.groups, node_groups=(1, 0)),
     ):
         with pytest.raises(InputError, match="give the cluster of the run"):
             gpu_metrics(log, other)
@@ -175,7 +175,7 @@ def test_logs_and_clusters_must_fit_together():
 
 def test_speeds_must_be_those_of_the_run():
     log, cluster, _ = moved()
-    slow = given(log.jobs_table, ("V100", "T4"), {"V100": 1.0, "T4": 0.0})
+    slow = constant_speeds(log.jobs_table, ("V100", "T4"), {"V100": 1.0, "T4": 0.0})
     with pytest.raises(InputError, match="job 1 ran on 'T4', where its speed is 0"):
         gpu_metrics(log, cluster, slow)
 
@@ -217,7 +217,7 @@ def test_the_random_runs_have_something_to_measure():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_work_that_is_kept_is_the_work_of_the_jobs_that_ended(seed):
     log, cluster, speeds = random_run(seed)
-    ones = given(log.jobs_table, speeds.types, 1.0)
+    ones = constant_speeds(log.jobs_table, speeds.types, 1.0)
     span = gpu_metrics(log, cluster, speeds)["makespan_s"]
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     jobs, done = log.jobs_table, log.job_outcome == Outcome.COMPLETED

@@ -17,11 +17,11 @@ from kilowait.evaluation.storage import (
     save_folder,
     save_run,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from tests.evaluation.gpu.example_logs import random_run
 
 
-def a_log(**settings: object) -> SegmentLog:
+def a_log(**settings: object) -> ExecutionLog:
     """Two groups, an outage, unsorted rows, jobs that are cancelled, rejected, dependent and killed."""
     jobs = kw.JobTable(
         job_id=[50, 7, 9, 12, 3],
@@ -72,7 +72,7 @@ def test_round_trip(tmp_path):
 
 def test_what_nodes_did_comes_back(tmp_path):
     jobs = kw.lublin(50, 8, load=0.5, seed=1)
-    levers = kw.Levers(sleep={"nodes": kw.Sleeping(60, 5, 30)})
+    levers = kw.PowerControls(sleep={"nodes": kw.SleepPolicy(60, 5, 30)})
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=levers)
     run = load_run(saved(tmp_path / "run", log))
     assert len(log.states) > 20

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 from kilowait.evaluation.comparison import (
-    Contender,
-    Contest,
-    EnergyRecord,
+    PolicyConfig,
+    Comparison,
+    EnergyResults,
     cut_windows,
-    whole,
+    single_window,
 )
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.energy.data import (
-    Alone,
-    Drew,
+    ControlSavings,
+    EnergyData,
     change,
     levers_of,
     scaled,
@@ -28,10 +28,10 @@ SPENT = {"jobs": 1.0, "idle": 1.0}
 def told(rows, *, levers=("none", "sleep=break-even", "levels=1.1", "all"), windows=1, policies=None):
     """A contest of given metrics: of each contender energy, CO2, mean wait and bounded slowdown."""
     jobs = jobs_of(300)
-    cut = whole(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
+    cut = single_window(jobs) if windows == 1 else cut_windows(jobs, windows, window_jobs=5, seed=0)
     policies = policies or ["fcfs"] * len(rows)
     contenders = tuple(
-        Contender(policy, "easy", levers=text)
+        PolicyConfig(policy, "easy", levers=text)
         for policy, text in zip(policies, levers[: len(rows)], strict=True)
     )
     names = ("energy_kwh", "co2_kg", "mean_wait_s", "mean_bsld")
@@ -43,14 +43,14 @@ def told(rows, *, levers=("none", "sleep=break-even", "levels=1.1", "all"), wind
         )
         for row in rows
     )
-    record = EnergyRecord(cells, (SPENT,) * len(rows))
-    contest = Contest("x", 32, cut, contenders, lambda who, window: None, energy=record)
+    record = EnergyResults(cells, (SPENT,) * len(rows))
+    contest = Comparison("x", 32, cut, contenders, lambda who, window: None, energy=record)
     contest.__dict__["table"] = cells
     if windows == 1:  # there are no logs to take batches from
-        found = Findings(contest, 0)
+        found = ComparisonData(contest, 0)
         found.__dict__.update(bsld=None, wait=None)
         return found
-    return Findings(contest, 0)
+    return ComparisonData(contest, 0)
 
 
 ROWS = [(1000.0, 300.0, 3600.0, 5.0), (900.0, 270.0, 3600.0, 5.0), (950.0, 240.0, 4000.0, 6.0)]
@@ -105,8 +105,8 @@ def test_one_contender_is_told_by_itself():
 
 
 def test_without_a_record_nothing_is_said(contest):
-    assert sentences(Findings(contest, 0)) == []
-    assert Drew.of(Findings(contest, 0)) is None
+    assert sentences(ComparisonData(contest, 0)) == []
+    assert EnergyData.of(ComparisonData(contest, 0)) is None
 
 
 def test_the_front_is_whom_nobody_beats_in_both():
@@ -119,7 +119,7 @@ def test_the_front_is_whom_nobody_beats_in_both():
         (990.0, 1.0, math.nan, 1.0),
     ]
     texts = ("none", "levels=1.1", "levels=1.2", "levels=1.3", "levels=1.4", "levels=1.5")
-    drew = Drew.of(told(rows, levers=texts))
+    drew = EnergyData.of(told(rows, levers=texts))
     assert drew.front("energy_kwh") == (3, 0)
     brute = {
         a
@@ -135,16 +135,16 @@ def test_the_front_is_whom_nobody_beats_in_both():
 
 def test_levers_alone_and_together():
     rows = [*ROWS, (700.0, 200.0, 7200.0, 12.5)]
-    assert Drew.of(told(rows)).levers == (Alone(0, (1, 2), (3,), True),)
+    assert EnergyData.of(told(rows)).levers == (ControlSavings(0, (1, 2), (3,), True),)
     both = ("none", "sleep=break-even", "levels=1.1", "sleep=break-even+levels=1.1")
-    assert Drew.of(told(rows, levers=both)).levers == (Alone(0, (1, 2), (3,), True),)
-    assert Drew.of(told(rows[:2])).levers == (), "one lever is no split"
-    assert Drew.of(told(rows[1:], levers=both[1:])).levers == (), "nobody without levers"
+    assert EnergyData.of(told(rows, levers=both)).levers == (ControlSavings(0, (1, 2), (3,), True),)
+    assert EnergyData.of(told(rows[:2])).levers == (), "one lever is no split"
+    assert EnergyData.of(told(rows[1:], levers=both[1:])).levers == (), "nobody without levers"
     twice = ("none", "sleep=break-even", "sleep=timeout:60", "all")
-    assert not Drew.of(told(rows, levers=twice)).levers[0].added, "two ways to sleep do not add up"
-    apart = Drew.of(told(rows, policies=["fcfs", "saf", "saf", "saf"]))
+    assert not EnergyData.of(told(rows, levers=twice)).levers[0].added, "two ways to sleep do not add up"
+    apart = EnergyData.of(told(rows, policies=["fcfs", "saf", "saf", "saf"]))
     assert apart.levers == (), "another rule is another scheduler"
-    assert levers_of(Contender("fcfs", "easy")) == ()
+    assert levers_of(PolicyConfig("fcfs", "easy")) == ()
 
 
 def test_units_fit_the_largest():
@@ -171,23 +171,23 @@ def test_savers_are_drawn_too():
 def test_names_in_figures_are_short_where_only_levers_differ():
     assert told(ROWS).names == ("no lever", "sleep=break-even", "levels=1.1")
     assert told(ROWS, policies=["fcfs", "fcfs", "saf"]).names[2] == "saf, levels=1.1"
-    assert Findings(contest_of(jobs_of(40), ("fcfs",)), 0).names == ("fcfs",)
+    assert ComparisonData(contest_of(jobs_of(40), ("fcfs",)), 0).names == ("fcfs",)
 
 
 def test_first_come_first_served_is_the_one_without_levers():
     found = told(ROWS[::-1], levers=("levels=1.1", "sleep=break-even", "none"))
     assert found.plain == 2
-    assert Drew.of(found).first == 0, "savings are against the first"
+    assert EnergyData.of(found).first == 0, "savings are against the first"
 
 
 def test_how_much_can_be_saved_at_all(powered):
-    found = Findings(powered, 0)
-    drew = Drew.of(found)
+    found = ComparisonData(powered, 0)
+    drew = EnergyData.of(found)
     most = 100 * (1 - drew.bound_kwh / drew.means("energy_kwh")[0])
     assert sentences(found)[-1].startswith(
         f"No schedule can save more than {most:.1f} % of the energy of fcfs"
     )
-    assert math.isnan(Drew.of(told(ROWS)).bound_kwh)
+    assert math.isnan(EnergyData.of(told(ROWS)).bound_kwh)
 
 
 def test_the_last_digits_make_nobody_better():

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kilowait.evaluation.comparison import Curve, Signal
+from kilowait.evaluation.comparison import PowerCurve, SignalCurve
 from kilowait.evaluation.storage import save_comparison
 from kilowait.report import page, write_report
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.energy import figures, interactive, tables
-from kilowait.report.energy.data import STATES, Drew
+from kilowait.report.energy.data import STATES, EnergyData
 from kilowait.report.page import _asset
 from tests.report.conftest import LEVERS, NASTY, energy_contest, jobs_of
 from tests.report.test_page import read
@@ -23,7 +23,7 @@ ADDED = ("energy-by-state", "pareto", "power")
 
 @pytest.fixture(scope="module")
 def drew(powered):
-    return Drew.of(Findings(powered, 0))
+    return EnergyData.of(ComparisonData(powered, 0))
 
 
 def cells(html):
@@ -109,10 +109,10 @@ def test_the_table_has_the_records_numbers(drew):
 
 
 def test_signals_and_notes_are_printed(drew):
-    html = tables.under_table(drew)
+    html = tables.assumptions(drew)
     assert "<b>Carbon intensity</b>, g/kWh: GB; average; direct; a &lt;made&gt; series" in html
     assert "<b>Price</b>, EUR/MWh: DE-LU day ahead; EUR" in html
-    named = Signal("carbon", "g/kWh", "carbon intensity, GB, marginal", (0.0, 1.0), (1.0,))
+    named = SignalCurve("carbon", "g/kWh", "carbon intensity, GB, marginal", (0.0, 1.0), (1.0,))
     assert tables._signal(named) == "Carbon intensity, GB, marginal"
     assert "Power model &#x27;made&#x27;: 3 of 9 parts are estimates." in html
 
@@ -121,12 +121,12 @@ def test_without_signals_there_is_no_co2_and_no_cost():
     contest = energy_contest(jobs_of(80), LEVERS[:2], carbon=False, price=False)
     text = page([contest])
     read(text)
-    drew = Drew.of(Findings(contest, 0))
+    drew = EnergyData.of(ComparisonData(contest, 0))
     head = re.findall(r'<th scope="col">(.*?)</th>', tables.energy_table(drew))
     assert not any("CO2" in words or "cost" in words for words in head)
     assert len([axes for axes in figures.pareto(drew).figure.axes if axes.lines]) == 1
     assert "Behind it" not in text
-    priced = Drew.of(Findings(energy_contest(jobs_of(80), LEVERS[:2], carbon=False), 0))
+    priced = EnergyData.of(ComparisonData(energy_contest(jobs_of(80), LEVERS[:2], carbon=False), 0))
     assert figures.pareto(priced).figure.axes[1].get_xlabel() == "cost, EUR"
 
 
@@ -173,10 +173,10 @@ def test_the_front_is_joined_and_names_keep_apart(drew):
 
 def test_many_close_points_are_named_as_far_as_there_is_room():
     contest = energy_contest(jobs_of(60), LEVERS[:2])
-    drew = Drew.of(Findings(contest, 0))
-    from kilowait.report.figures import drawing
+    drew = EnergyData.of(ComparisonData(contest, 0))
+    from kilowait.report.figures import new_figure
 
-    with drawing(height_in=3) as (figure, axes):
+    with new_figure(height_in=3) as (figure, axes):
         points = {who: (f"a long name {who}", (1 + who / 1000, 1.0)) for who in range(60)}
         axes.plot([0, 2], [0, 2], "o")
         figures._named(figure, axes, points, [])
@@ -199,7 +199,7 @@ def test_bins_are_exact_means():
 
 
 def test_uneven_signals_are_cut_to_the_chart():
-    signal = Signal("price", "EUR/MWh", "x", (0.0, 100.0, 150.0, 400.0), (1.0, 3.0, -2.0))
+    signal = SignalCurve("price", "EUR/MWh", "x", (0.0, 100.0, 150.0, 400.0), (1.0, 3.0, -2.0))
     reach, values = interactive._signal(signal, 40.0, 50.0, 250.0)
     assert reach == {"from": 10.0, "to": 210.0, "bins": 4}
     assert values.tolist() == [1.0, 3.0, -2.0, -2.0]
@@ -208,7 +208,7 @@ def test_uneven_signals_are_cut_to_the_chart():
 
 def test_charts_of_the_same_window_zoom_together(powered, powered_windows):
     assert '"along":"time-0"' in page([powered])
-    found = Findings(powered_windows, 0)
+    found = ComparisonData(powered_windows, 0)
     assert found.typical != powered_windows.energy.drawn
     text = page([powered_windows])
     assert '"along":null' in text
@@ -223,7 +223,7 @@ def test_a_record_without_curves_or_with_one_contender(powered):
     read(text)
     assert "The nodes draw" in text
     assert "saved against" not in text
-    short = replace(powered.energy, curves=(Curve((0.0, 1.0), (1.0,), (1.0,)),))
+    short = replace(powered.energy, curves=(PowerCurve((0.0, 1.0), (1.0,), (1.0,)),))
     read(page([replace(powered, energy=short)]))
 
 

@@ -14,11 +14,11 @@ from kilowait.synth import gpu_workload
 
 GPUS = kw.Cluster(
     (
-        NodeGroup("a", 1, cores=16, gpus=4, gpu_type="A100", placed=True),
-        NodeGroup("t", 2, cores=16, gpus=4, gpu_type="T4", placed=True),
-        NodeGroup("c", 1, cores=16, placed=True),
+        NodeGroup("a", 1, cores=16, gpus=4, gpu_type="A100", node_level=True),
+        NodeGroup("t", 2, cores=16, gpus=4, gpu_type="T4", node_level=True),
+        NodeGroup("c", 1, cores=16, node_level=True),
     ),
-    layout=(1, 0, 2, 1),
+    node_groups=(1, 0, 2, 1),
 )
 
 
@@ -30,7 +30,7 @@ def gpu_contest(*, windows=None, measured=True, policies=("fcfs", "srtf", "las")
     if not measured:
         return contest
     kept = {
-        label: gpu_metrics(contest.logs(who, 0), GPUS, counted=contest.windows[0].counted)
+        label: gpu_metrics(contest.logs(who, 0), GPUS, counted=contest.windows[0].evaluated)
         for who, label in enumerate(contest.labels)
     }
     return replace(contest, gpus=kept)

@@ -9,11 +9,11 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import NodeGroup
 from kilowait.evaluation import by_priority, by_type, gpu_metrics, gpu_timeline
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gpu.data import (
     BY_SPEED,
     PANELS,
-    Held,
+    GpuData,
     lacking,
     sentences,
 )
@@ -32,7 +32,7 @@ def assert_alike(rows, others):
 
 
 def test_the_page_leads_with_completion_times(gpus):
-    found = Findings(gpus, 0)
+    found = ComparisonData(gpus, 0)
     means = gpus.means("mean_turnaround_s").tolist()
     assert found.placed
     assert [means[who] for who in found.ranked] == sorted(means)
@@ -46,21 +46,21 @@ def test_the_page_leads_with_completion_times(gpus):
 
 
 def test_other_pages_lead_with_slowdown():
-    found = Findings(contest_of(jobs_of(60)), 0)
+    found = ComparisonData(contest_of(jobs_of(60)), 0)
     assert not found.placed
     assert found.lead.metric == "mean_bsld"
-    assert Held.of(found) is None
+    assert GpuData.of(found) is None
     assert lacking(found) is None
 
 
 def test_one_run_in_words():
-    said = summary(Findings(gpu_contest(policies=["las"]), 0))[1]
+    said = summary(ComparisonData(gpu_contest(policies=["las"]), 0))[1]
     assert said.startswith("Under las jobs take ")
     assert "of the GPUs are held while jobs arrive" in said
 
 
 def test_numbers_are_those_of_the_evaluation(gpus):
-    held = Held.of(Findings(gpus, 0))
+    held = GpuData.of(ComparisonData(gpus, 0))
     window = gpus.windows[0]
     for who, row in held.table.items():
         log = gpus.logs(who, 0)
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_evaluation(gpus):
 
 
 def test_without_the_speeds_of_the_run_nothing_is_made_up():
-    held = Held.of(Findings(gpu_contest(measured=False), 0))
+    held = GpuData.of(ComparisonData(gpu_contest(measured=False), 0))
     assert all(math.isnan(row[name]) for row in held.table.values() for name in BY_SPEED)
     said = " ".join(sentences(held))
     assert "need the speeds of the run" in said
@@ -83,21 +83,21 @@ def test_without_the_speeds_of_the_run_nothing_is_made_up():
 
 def test_windows_are_put_together():
     contest = gpu_contest(windows=3)
-    held = Held.of(Findings(contest, 0))
+    held = GpuData.of(ComparisonData(contest, 0))
     logs = [contest.logs(1, number) for number in range(3)]
     again = [
-        gpu_metrics(log, GPUS, counted=window.counted, horizon_s=window.horizon)
+        gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         for log, window in zip(logs, contest.windows, strict=True)
     ]
     assert held.table[1]["mean_jct_s"] == pytest.approx(np.mean([row["mean_jct_s"] for row in again]))
     hours = sum(row["gpu_hours"] for log in logs for row in by_type(log, GPUS) if row["type"] == "A100")
     assert next(row for row in held.types[1] if row["type"] == "A100")["gpu_hours"] == pytest.approx(hours)
-    jobs = sum(int(window.counted.sum()) for window in contest.windows)
+    jobs = sum(int(window.evaluated.sum()) for window in contest.windows)
     assert sum(row["jobs"] for row in held.priorities[1]) == jobs
 
 
 def test_lines_are_shares_of_each_type(gpus):
-    held = Held.of(Findings(gpus, 0))
+    held = GpuData.of(ComparisonData(gpus, 0))
     assert held.sizes == {"T4": 8, "A100": 4}
     for who, lines in held.lines.items():
         used = gpu_timeline(gpus.logs(who, 0), GPUS)
@@ -110,9 +110,9 @@ def test_lines_are_shares_of_each_type(gpus):
 def test_small_types_are_drawn_together():
     """Ten types of one node: six by themselves, four as one, and together they are all the GPUs held."""
     names = ("A100", "V100", "T4", "P100", "K80", "L4", "A10", "A30", "H100", "P40")
-    many = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, placed=True) for n in names))
+    many = kw.Cluster(tuple(NodeGroup(n, 1, cores=16, gpus=8, gpu_type=n, node_level=True) for n in names))
     contest = kw.compare(gpu_workload(80, many, load=1.2, seed=1), many, ["fcfs"])
-    held = Held.of(Findings(contest, 0))
+    held = GpuData.of(ComparisonData(contest, 0))
     assert len(held.sizes) == PANELS
     assert held.sizes["4 other types"] == 32
     assert sum(held.sizes.values()) == 80
@@ -123,20 +123,20 @@ def test_small_types_are_drawn_together():
 
 
 def test_what_is_lacking_is_said(gpus):
-    found = Findings(gpus, 0)
+    found = ComparisonData(gpus, 0)
     assert lacking(found) is None
-    no_machine = Findings(replace(gpus, cluster={}), 0)
+    no_machine = ComparisonData(replace(gpus, cluster={}), 0)
     assert "does not say what nodes there are" in lacking(no_machine)
-    assert Held.of(no_machine) is None
-    no_pieces = Findings(
+    assert GpuData.of(no_machine) is None
+    no_pieces = ComparisonData(
         replace(gpus, logs=lambda who, window: replace(gpus.logs(who, window), pieces=None)), 0
     )
     assert "no pieces.parquet" in lacking(no_pieces)
-    assert Held.of(no_pieces) is None
+    assert GpuData.of(no_pieces) is None
 
 
 def test_sentences(gpus):
-    held = Held.of(Findings(gpus, 0))
+    held = GpuData.of(ComparisonData(gpus, 0))
     said = sentences(held)
     assert said[0].count("(under ") >= 2
     assert "while jobs arrive" in said[0]
@@ -144,5 +144,5 @@ def test_sentences(gpus):
     assert preempted > 0
     assert f"las: {preempted:,.0f} preemptions, no work lost" in " ".join(said)
     assert "fcfs:" not in next(one for one in said if "put out" in one)
-    alone = Held.of(Findings(gpu_contest(policies=["fcfs"]), 0))
+    alone = GpuData.of(ComparisonData(gpu_contest(policies=["fcfs"]), 0))
     assert "No job was preempted or moved." in sentences(alone)

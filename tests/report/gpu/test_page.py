@@ -17,8 +17,8 @@ from kilowait.evaluation.storage import (
     save_run,
 )
 from kilowait.report import page, write_report
-from kilowait.report.comparison_data import Findings
-from kilowait.report.gpu.data import Held
+from kilowait.report.comparison_data import ComparisonData
+from kilowait.report.gpu.data import GpuData
 from kilowait.report.gpu.figures import gpus_over_time
 from kilowait.report.gpu.interactive import gpu_chart
 from tests.report.gpu.conftest import gpu_contest
@@ -86,7 +86,7 @@ def test_figures_for_files(gpus, tmp_path):
     save_comparison(tmp_path / "run", [gpus], scenario={}, results={})
     write_report([tmp_path / "run"], tmp_path / "page.html", figures=tmp_path / "figures")
     assert (tmp_path / "figures" / "gpus-over-time.svg").stat().st_size > 1000
-    drawn = gpus_over_time(Held.of(Findings(gpus, 0)))
+    drawn = gpus_over_time(GpuData.of(ComparisonData(gpus, 0)))
     axes = drawn.figure.axes
     assert [one.get_ylabel() for one in axes] == ["T4, %", "A100, %", "fragments, %"]
     assert all(len(one.lines) == 3 for one in axes)
@@ -96,7 +96,7 @@ def test_figures_for_files(gpus, tmp_path):
 
 
 def test_the_chart_has_a_panel_for_each_type(gpus):
-    text = gpu_chart(Held.of(Findings(gpus, 0)), "gpus-0")
+    text = gpu_chart(GpuData.of(ComparisonData(gpus, 0)), "gpus-0")
     assert "T4: 8 GPUs, held" in text
     assert "A100: 4 GPUs, held" in text
     assert "fragments, of all GPUs" in text
@@ -113,7 +113,7 @@ def test_run_folders_keep_what_was_measured(gpus, tmp_path):
     contest = contest_of_runs([load_run(folder) for folder in folders])
     assert contest.labels == ("fcfs", "srtf")
     assert contest.machine == gpus.machine
-    held = Held.of(Findings(contest, 0))
+    held = GpuData.of(ComparisonData(contest, 0))
     assert held.table[0]["mean_rho"] == pytest.approx(gpus.gpus["fcfs"]["mean_rho"])
     assert np.isnan(held.table[0]["jain_rho"])
     assert np.isnan(held.table[1]["mean_rho"])

@@ -8,7 +8,7 @@ import pytest
 
 import kilowait as kw
 from kilowait.evaluation.storage import plain_json
-from kilowait.experiments.prediction_report import foretold, save_foretold
+from kilowait.experiments.prediction_report import prediction_report, save_foretold
 from kilowait.report import write_report
 from tests.predict.test_runtime import QUICK, habits
 
@@ -18,7 +18,7 @@ NASTY = "</script><b onload=x>"
 @pytest.fixture(scope="session")
 def told():
     """What is told of three users' habits, the log with a nasty name."""
-    return foretold(habits(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
+    return prediction_report(habits(), kw.Cluster.from_nodes(16), trace=f"made{NASTY}", ids=[700], **QUICK)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from kilowait.report import write_report
-from kilowait.report.predictions.data import Foresight, what_if_sentences
+from kilowait.report.predictions.data import PredictionReportData, what_if_sentences
 from kilowait.report.predictions.figures import swarm
 from kilowait.report.predictions.tables import scores_table
 from tests.report.predictions.conftest import saved
@@ -55,17 +55,17 @@ def test_all_parts_in_order(drawn):
 
 
 def test_numbers_of_the_page_are_those_of_the_folder(told):
-    table = scores_table(Foresight("x", told))
+    table = scores_table(PredictionReportData("x", told))
     forest = next(row for row in told["scores"] if row["name"] == "forest")
     marked = re.search(r'<tr class="marked">(.*?)</tr>', table)[1]
     assert "likely value" in marked and f"{100 * forest['accuracy']:.1f}&nbsp;%" in marked
     better = copy.deepcopy(told)
     next(row for row in better["scores"] if row["name"] == "forest")["accuracy"] = 0.991
-    assert "99.1 % accurate" in " ".join(Foresight("x", better).sentences())
-    assert "better than the best" in " ".join(Foresight("x", better).sentences())
+    assert "99.1 % accurate" in " ".join(PredictionReportData("x", better).sentences())
+    assert "better than the best" in " ".join(PredictionReportData("x", better).sentences())
     worse = copy.deepcopy(told)
     next(row for row in worse["scores"] if row["name"] == "forest")["accuracy"] = 0.01
-    assert "no better than the best" in " ".join(Foresight("x", worse).sentences())
+    assert "no better than the best" in " ".join(PredictionReportData("x", worse).sentences())
 
 
 def test_two_logs_one_without_requests(without_requests, tmp_path):
@@ -98,7 +98,7 @@ def test_what_if_is_told_by_what_changes_most(told):
 def test_marks_far_out_are_drawn_at_the_edge(told):
     one = copy.deepcopy(told)
     one["importance"]["swarm"][0]["moved"][0] = 50.0
-    axes = swarm(Foresight("x", one)).figure.axes[0]
+    axes = swarm(PredictionReportData("x", one)).figure.axes[0]
     drawn = np.concatenate([line.get_xdata() for line in axes.get_lines()[1:]])
     low, high = axes.get_xlim()
     assert low < drawn.min() and drawn.max() < high < math.log(100)

@@ -12,9 +12,9 @@ from html import unescape
 import numpy as np
 import pytest
 
-from kilowait.evaluation.storage import Scored, open_folder, plain_json
+from kilowait.evaluation.storage import SyntheticScoreFolder, open_folder, plain_json
 from kilowait.report.synthetic.data import (
-    Likened,
+    SyntheticScoreData,
     calendar_sentence,
     doubts,
     tiles,
@@ -42,7 +42,7 @@ FIGURES = [
 def likened(found, **changed):
     """What a folder would hold, some of it changed."""
     told = json.loads(plain_json({**found.document(), "curves": found.curves}))
-    return Likened("x", {"real": "real.swf", "synthetic": "made.swf", **told, **changed})
+    return SyntheticScoreData("x", {"real": "real.swf", "synthetic": "made.swf", **told, **changed})
 
 
 def test_all_parts_in_order(drawn):
@@ -149,7 +149,7 @@ def test_a_calendar_that_was_kept_is_told(bare):
 def test_what_is_missing_is_said_and_folders_alone_are_read(bare, tmp_path):
     folders = [saved(tmp_path / name, bare) for name in ("first", "second")]
     opened = open_folder(folders[0])
-    assert isinstance(opened, Scored) and opened.manifest["kind"] == "synthetic"
+    assert isinstance(opened, SyntheticScoreFolder) and opened.manifest["kind"] == "synthetic"
     code = (
         "import sys; from kilowait.report import write_report; write_report(sys.argv[2:], sys.argv[1]); "
         "sys.exit(any(name in sys.modules for name in ('lightgbm', 'numba', 'torch', 'kilowait.synth')))"

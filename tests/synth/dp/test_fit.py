@@ -104,11 +104,11 @@ def test_without_opacus(monkeypatch):
 class TestBudget:
     def test_what_is_spent_is_within_what_was_allowed_and_uses_it(self):
         pytest.importorskip("opacus")
-        from kilowait.synth.dp.accountant import Budget, noise_for, spent
+        from kilowait.synth.dp.accountant import PrivacyBudget, noise_for, spent
 
         found = {}
         for epsilon in (1.0, 8.0):
-            budget = Budget(epsilon, 1e-5, 100, 0.1)
+            budget = PrivacyBudget(epsilon, 1e-5, 100, 0.1)
             found[epsilon] = noise_for(budget)
             used = spent([(found[epsilon], 1.0, 1), (found[epsilon], 0.1, 100)], 1e-5)
             assert 0.9 * epsilon < used <= epsilon
@@ -161,13 +161,13 @@ class TestTraining:
         from kilowait.synth.dp.calendar import blank, plain_calendar
         from kilowait.synth.transformer import dataset as lessons
         from kilowait.synth.transformer.calendar import by_user
-        from kilowait.synth.transformer.dataset import gathered, lesson_of, loss_of
-        from kilowait.synth.transformer.network import Network, Shape
+        from kilowait.synth.transformer.dataset import make_batch, lesson_of, loss_of
+        from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
 
         monkeypatch.setattr(lessons, "DROPPED", 0.0)
         facts = facts_of(log(400))
         rows = rows_of(log(400), facts)
-        shape = Shape(
+        shape = NetworkShape(
             sizes=(3, 5), conditions=(1, 24, 7, 32, 12, 14, 48, 24), copied=(1,), width=8, layers=1, menu=1
         )
         calendar = blank(plain_calendar(rows, 0.0, 1800.0), shape.copied, shape.sizes)
@@ -175,7 +175,7 @@ class TestTraining:
         people = train._people(by_user(rows)[1])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            module = train._Foretelling(Network(shape))
+            module = train._SequenceLoss(TransformerNetwork(shape))
             lesson = lesson_of(calendar, codes, shape, torch.device("cpu"))
             chosen = np.column_stack([np.arange(5), people[:5, 0]])
             train._gradients(module, lesson, chosen, people)
@@ -184,7 +184,7 @@ class TestTraining:
             # Of the second user alone, the ordinary way.
             low, high = people[1]
             at = torch.arange(low, min(high, low + train.STRETCH))[None]
-            alone = gathered(lesson, at, torch.zeros_like(at), torch.ones_like(at, dtype=torch.bool))
+            alone = make_batch(lesson, at, torch.zeros_like(at), torch.ones_like(at, dtype=torch.bool))
             loss_of(module.network, alone).backward()
             for name, weight in module.named_parameters():
                 assert torch.allclose(one[name][1], weight.grad, atol=1e-5), name

@@ -11,7 +11,7 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.synth import fit_generator, load_generator
-from kilowait.synth.external import TVAE
+from kilowait.synth.external import SdvTVAE
 from kilowait.synth.external.generator import SdvSettings, _packed
 from kilowait.synth.external.layout import Layout
 from kilowait.synth.log_schema import facts_of, rows_of
@@ -25,7 +25,7 @@ def folder(tmp_path):
     (tmp_path / "model" / "deep").mkdir(parents=True)
     (tmp_path / "model" / "deep" / "weights.bin").write_bytes(bytes(range(256)) * 20)
     facts = facts_of(log())
-    made = TVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
+    made = SdvTVAE(facts, SdvSettings(python="/home/anna/python", epochs=7), 3)
     made._layout, made._model = Layout.of(rows_of(log(), facts)), _packed(tmp_path / "model")
     made.save(tmp_path / "kept")
     return tmp_path / "kept"

@@ -17,8 +17,8 @@ from kilowait.evaluation.breakdown import by_class
 from kilowait.jobs import JobTable
 from kilowait.traces import read_trace
 from kilowait.traces.anonymize import (
-    Anonymized,
-    Key,
+    AnonymizedLog,
+    PseudonymKey,
     anonymize,
     make_plan,
     parse_coarsening,
@@ -28,7 +28,7 @@ from kilowait.traces.anonymize import (
     refuse_source,
 )
 
-KEY, OTHER = Key(bytes(range(32))), Key(bytes(range(1, 33)))
+KEY, OTHER = PseudonymKey(bytes(range(32))), PseudonymKey(bytes(range(1, 33)))
 WEEK = 7 * 86400.0
 SECRETS = (
     "alice",
@@ -76,7 +76,7 @@ def log_of(count: int = 120, seed: int = 3, **meta: Any) -> JobTable:
     )  # fmt: skip
 
 
-def made_of(jobs: JobTable, key: Key = KEY, **options: Any) -> Anonymized:
+def made_of(jobs: JobTable, key: PseudonymKey = KEY, **options: Any) -> AnonymizedLog:
     wishes = {
         name: options.pop(name) for name in ("hashed", "keep", "drop", "coarsen", "shift") if name in options
     }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kilowait.jobs import JobTable
-from kilowait.traces.anonymize import Step, parse_coarsening
+from kilowait.traces.anonymize import RoundingStep, parse_coarsening
 from kilowait.traces.anonymize.generalize import coarsened, rounded
 
 SECONDS = st.one_of(st.integers(0, 10**6).map(float), st.floats(0, 1e6))
@@ -50,7 +50,7 @@ def tables(draw: st.DrawFn) -> JobTable:
 
 
 @given(jobs=tables(), steps=STEPS)
-def test_laws(jobs: JobTable, steps: dict[str, Step]) -> None:
+def test_laws(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
     made = coarsened(jobs, steps)
     assert (np.diff(made["submit_s"]) >= 0).all()  # submissions keep their order
     assert ((made["runtime_s"] <= made["estimate_s"]) >= (jobs["runtime_s"] <= jobs["estimate_s"])).all()
@@ -71,7 +71,7 @@ def test_laws(jobs: JobTable, steps: dict[str, Step]) -> None:
 
 
 @given(jobs=tables(), steps=STEPS)
-def test_values_stand_at_their_step(jobs: JobTable, steps: dict[str, Step]) -> None:
+def test_values_stand_at_their_step(jobs: JobTable, steps: dict[str, RoundingStep]) -> None:
     made = coarsened(jobs, steps)
     for name, step in steps.items():
         values = made[name][np.isfinite(made[name]) & (made[name] > 0)]
@@ -109,4 +109,4 @@ def test_a_limit_that_did_not_hold_stays_as_it_is() -> None:
 
 
 def test_negative_times_are_rounded_down() -> None:
-    assert rounded(np.array([-1.0, 61.0]), "down", Step(60.0, "60s")).tolist() == [-60, 60]
+    assert rounded(np.array([-1.0, 61.0]), "down", RoundingStep(60.0, "60s")).tolist() == [-60, 60]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces.anonymize import (
-    Key,
-    Plan,
+    PseudonymKey,
+    AnonymizationPlan,
     anonymize,
     check_classes,
     make_plan,
@@ -97,7 +97,7 @@ def test_more_kinds_than_one_number_holds() -> None:
     assert class_of.tolist() == rows.tolist() and (size == 1).all() and (people == 1).all()
 
 
-KEY = Key(bytes(range(32)))
+KEY = PseudonymKey(bytes(range(32)))
 JOBS = JobTable(
     job_id=[1, 2, 3, 4], submit_s=[0, 10, 7200, 7300], runtime_s=[1, 1, 1, 1], estimate_s=[60, 60, 60, 60],
     nodes=[4, 4, 2, 2], user=[5, 5, 5, 6], name=[1, 1, 1, 1],
@@ -157,7 +157,7 @@ def test_k_below_one(k: int) -> None:
 
 def test_no_remedy_is_finer_than_what_is_done() -> None:
     steps = parse_coarsening("nodes=pow2,estimate_s=6h,submit_s=1d")
-    plan: Plan = make_plan(JOBS, coarsen=steps)
+    plan: AnonymizationPlan = make_plan(JOBS, coarsen=steps)
     made = anonymize(JOBS, KEY, plan, k=9)
     assert {(r.column, r.step) for r in made.remedies} <= {
         ("estimate_s", "1d"),

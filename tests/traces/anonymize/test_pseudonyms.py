@@ -8,23 +8,23 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.traces.anonymize.pseudonyms import (
-    Key,
+    PseudonymKey,
     keep_apart,
     key_for,
     pseudonym_numbers,
     pseudonyms,
 )
 
-KEY = Key(bytes(range(32)))
+KEY = PseudonymKey(bytes(range(32)))
 NAMES = [f"user{number:04}" for number in range(3000)]
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    key = Key.fresh()
+    key = PseudonymKey.fresh()
     key.save(tmp_path / "site.key")
     assert (tmp_path / "site.key").stat().st_mode & 0o777 == 0o600
-    assert Key.read(tmp_path / "site.key") == key
-    assert len(key.secret) == 32 and Key.fresh() != key
+    assert PseudonymKey.read(tmp_path / "site.key") == key
+    assert len(key.secret) == 32 and PseudonymKey.fresh() != key
     assert key.secret.hex() not in repr(key) and str(key.secret) not in repr(key)
 
 
@@ -32,10 +32,10 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "site.key"
     KEY.save(path)
     with pytest.raises(InputError, match="is there already.*leave out --new-key"):
-        Key.fresh().save(path)
+        PseudonymKey.fresh().save(path)
     with pytest.raises(InputError, match="is there already"):
         key_for(path, tmp_path / "public" / "log.csv", new=True)
-    assert Key.read(path) == KEY
+    assert PseudonymKey.read(path) == KEY
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
     path.write_text(content)
     path.chmod(0o600)
     with pytest.raises(InputError, match=words):
-        Key.read(path)
+        PseudonymKey.read(path)
 
 
 def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no key file .*; make one with --new-key"):
-        Key.read(tmp_path / "none")
+        PseudonymKey.read(tmp_path / "none")
     with pytest.raises(InputError, match="cannot read the key file"):
-        Key.read(tmp_path)
+        PseudonymKey.read(tmp_path)
     with pytest.raises(InputError, match="cannot write the key file"):
         KEY.save(tmp_path / "no" / "site.key")
     path = tmp_path / "site.key"
@@ -71,9 +71,9 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"open to everybody on this system \(mode 0644\); close it: chmod 600"
     ):
-        Key.read(path)
+        PseudonymKey.read(path)
     path.chmod(0o640)  # a group of administrators may share one
-    assert Key.read(path) == KEY
+    assert PseudonymKey.read(path) == KEY
 
 
 def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_pseudonyms_are_hmac_of_column_and_name() -> None:
 
 def test_same_key_same_pseudonyms_other_key_others() -> None:
     once = pseudonyms(KEY, "user", NAMES)
-    assert pseudonyms(Key(bytes(range(32))), "user", NAMES[::-1])[::-1] == once
-    other = Key(bytes(range(1, 33)))
+    assert pseudonyms(PseudonymKey(bytes(range(32))), "user", NAMES[::-1])[::-1] == once
+    other = PseudonymKey(bytes(range(1, 33)))
     assert not set(once) & set(pseudonyms(other, "user", NAMES))
     assert set(pseudonym_numbers(KEY, "user", NAMES)) != set(pseudonym_numbers(other, "user", NAMES))
     digits = {name.rpartition("_")[2] for name in once}
@@ -152,7 +152,7 @@ def test_collisions_are_errors() -> None:
 
 
 def test_the_shift_belongs_to_the_key() -> None:
-    shifts = {Key(bytes([number]) * 32).shift_s() for number in range(50)}
+    shifts = {PseudonymKey(bytes([number]) * 32).shift_s() for number in range(50)}
     assert len(shifts) > 40
     assert all(shift % (7 * 86400) == 0 and 0 < shift <= 520 * 7 * 86400 for shift in shifts)
-    assert KEY.shift_s() == Key(bytes(range(32))).shift_s()
+    assert KEY.shift_s() == PseudonymKey(bytes(range(32))).shift_s()

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, read_trace_with_ledger
+from kilowait.traces import CleaningReport, read_trace_with_ledger
 
-Read = Callable[..., tuple[JobTable, Ledger]]
+Read = Callable[..., tuple[JobTable, CleaningReport]]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     """`read_trace_with_ledger` of a text; every row must be accounted for, and the jobs sorted."""
 
-    def reading(text: str, **options: Any) -> tuple[JobTable, Ledger]:
+    def reading(text: str, **options: Any) -> tuple[JobTable, CleaningReport]:
         (tmp_path / "log").write_text(text)
         jobs, ledger = read_trace_with_ledger(tmp_path / "log", **options)
         assert ledger.rows_read == ledger.jobs + ledger.dropped + ledger.folded
@@ -28,7 +28,7 @@ def read(tmp_path: Path) -> Read:
     return reading
 
 
-def said(ledger: Ledger, words: str) -> int:
+def said(ledger: CleaningReport, words: str) -> int:
     """Rows of the one line of the ledger that holds these words."""
     found = [entry for entry in ledger.entries if words in entry.reason]
     assert len(found) == 1, ledger.lines()

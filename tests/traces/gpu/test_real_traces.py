@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kilowait.jobs import JobTable
-from kilowait.traces import Ledger, describe, read_trace_with_ledger
+from kilowait.traces import CleaningReport, describe, read_trace_with_ledger
 
 ROWS = {
     "google2011/job_events/part-00000-of-00500.csv.gz": (10_704, "google2011"),
@@ -36,7 +36,7 @@ NO_LOGS = {"cluster_summary", "helios_cluster_summary", "acme_empirical_cdfs", "
 NO_LOGS |= {"openb_node_list_all_node", "openb_node_list_gpu_node", "gavel_throughputs"}
 
 
-def load(data_dir: Path, name: str) -> tuple[JobTable, Ledger]:
+def load(data_dir: Path, name: str) -> tuple[JobTable, CleaningReport]:
     if not (data_dir / name).exists():
         pytest.skip(f"{name} is not among the data")
     return read_trace_with_ledger(data_dir / name)

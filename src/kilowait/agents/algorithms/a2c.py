@@ -14,23 +14,23 @@ import torch
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
-    Carrier,
-    Draws,
-    computing,
+    DeviceTransfer,
+    TorchRng,
+    use_device,
     lower_precision,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
 from kilowait.agents.rl.gae import n_step_returns
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.results import Trained
-from kilowait.agents.rl.rollout_buffer import Rollout
+from kilowait.agents.rl.results import TrainingResult
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_state import (
-    Keeper,
+    TrainingState,
     Progress,
     Validate,
-    Warm,
+    WarmStart,
 )
 
 __all__ = ["A2CSettings", "train_a2c"]
@@ -40,27 +40,27 @@ __all__ = ["A2CSettings", "train_a2c"]
 class A2CSettings:
     """How A2C learns. An update plays `rollout` steps of every environment and takes one step of the optimizer."""
 
-    total_steps: int = 1_000_000
+    total_timesteps: int = 1_000_000
     """Of all environments together; whole updates, at least one."""
-    rollout: int = 16
+    n_steps: int = 16
     """Steps of each environment between updates."""
-    n: int = 16
+    n_step_return: int = 16
     """Steps whose rewards are counted before the value is trusted; no more than the rollout has are there."""
     learning_rate: float = 1e-3
     """Of Adam, at the beginning."""
-    anneal: bool = True
+    anneal_lr: bool = True
     """Whether the learning rate falls in a straight line to nearly 0 at the end."""
-    discount: float = 0.999
+    gamma: float = 0.999
     """Of the future, a step."""
-    entropy: float = 0.003
+    ent_coef: float = 0.003
     """Weight of the policy's entropy."""
-    value: float = 0.5
+    vf_coef: float = 0.5
     """Weight of the value's squared error."""
-    max_gradient: float = 0.5
+    max_grad_norm: float = 0.5
     """Norm that gradients are cut to."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Whether rewards are divided by the deviation of returns so far."""
-    normalise_advantages: bool = True
+    normalize_advantage: bool = True
     """Whether advantages of an update have mean 0 and deviation 1."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
@@ -80,7 +80,7 @@ class A2CSettings:
 
 
 def train_a2c(
-    vec: Vector,
+    vec: VectorEnvProtocol,
     settings: A2CSettings | None = None,
     *,
     seed: int,
@@ -90,50 +90,50 @@ def train_a2c(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
-    warm: Warm | None = None,
-) -> Trained:
+    warm: WarmStart | None = None,
+) -> TrainingResult:
     """Train by A2C; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`."""
     settings = settings or A2CSettings()
-    size = settings.rollout * vec.num_envs
-    updates = max(1, settings.total_steps // size)
-    with computing(device, threads) as where:
+    size = settings.n_steps * vec.num_envs
+    updates = max(1, settings.total_timesteps // size)
+    with use_device(device, threads) as where:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
             where
         )
         optimizer = torch.optim.Adam(
             agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
         )
-        draws = Draws(seed, "agents.a2c", where)
-        scale = ReturnScale(vec.num_envs, settings.discount)
+        draws = TorchRng(seed, "agents.a2c", where)
+        scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        rollout = Rollout(settings.rollout, vec.num_envs, Carrier(where))
-        keeper = Keeper(
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
+        keeper = TrainingState(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
-        while not keeper.over:
-            if settings.anneal:
+        while not keeper.done:
+            if settings.anneal_lr:
                 optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
 
             with torch.no_grad(), lower_precision(where, settings.precision):
-                for step in range(settings.rollout):
-                    actions = rollout.see(step, observation, agent, draws.generator)
+                for step in range(settings.n_steps):
+                    actions = rollout.add_observation(step, observation, agent, draws.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
                     scale.step(rewards, done)
-                    rollout.did(step, rewards, terminated, truncated, infos, agent)
+                    rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
                 played = rollout.close(
-                    observation, agent, scale.divisor if settings.normalise_rewards else 1.0
+                    observation, agent, scale.divisor if settings.normalize_rewards else 1.0
                 )
             returns = n_step_returns(
                 played["rewards"], rollout.next_values, played["terminated"], played["truncated"],
-                discount=settings.discount, n=min(settings.n, settings.rollout),
+                discount=settings.gamma, n=min(settings.n_step_return, settings.n_steps),
             )  # fmt: skip
             advantages = (returns - rollout.values).flatten()
-            if settings.normalise_advantages:
+            if settings.normalize_advantage:
                 advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
 
             with lower_precision(where, settings.precision):
@@ -142,13 +142,13 @@ def train_a2c(
             policy_loss = -(advantages * choice.log_prob(rollout.actions.flatten())).mean()
             value_loss = 0.5 * (values - returns.flatten()).square().mean()
             entropy = choice.entropy().mean()
-            loss = policy_loss + settings.value * value_loss - settings.entropy * entropy
+            loss = policy_loss + settings.vf_coef * value_loss - settings.ent_coef * entropy
             optimizer.zero_grad()
             torch.autograd.backward(loss)
-            torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_gradient)
+            torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
             optimizer.step()
 
             policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
             losses = {"policy": policy_loss_, "value": value_loss_}
-            keeper.close(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
+            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
         return keeper.trained()

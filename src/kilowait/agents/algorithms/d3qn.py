@@ -21,22 +21,22 @@ from kilowait.agents.networks.heads import DuelingQ
 from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.categorical_returns import projected
 from kilowait.agents.rl.device import (
-    Carrier,
-    Draws,
-    computing,
+    DeviceTransfer,
+    TorchRng,
+    use_device,
     lower_precision,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.replay_buffer import Drawn, Replay
-from kilowait.agents.rl.results import Trained
+from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
+from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.training_state import (
-    Keeper,
+    TrainingState,
     Progress,
     Validate,
-    Warm,
+    WarmStart,
 )
 
 __all__ = ["D3QNSettings", "train_d3qn"]
@@ -46,43 +46,43 @@ __all__ = ["D3QNSettings", "train_d3qn"]
 class D3QNSettings:
     """How D3QN learns. An update plays `rollout` steps of every environment, then takes `gradient_steps`."""
 
-    total_steps: int = 500_000
+    total_timesteps: int = 500_000
     """Of all environments together; whole updates, at least one."""
-    rollout: int = 8
+    train_freq: int = 8
     """Steps of each environment between updates."""
     gradient_steps: int = 8
     """Steps of the optimizer in an update."""
-    batch: int = 256
+    batch_size: int = 256
     """Steps of the past that each of them learns from."""
-    capacity: int = 100_000
+    buffer_size: int = 100_000
     """Steps of the past that are kept; checkpoints hold them all."""
     learning_starts: int = 5_000
     """Steps that are played before anything is learned."""
-    n: int = 3
+    n_steps: int = 3
     """Steps whose rewards are counted before the value is trusted."""
     learning_rate: float = 5e-4
     """Of Adam."""
-    discount: float = 0.99
+    gamma: float = 0.99
     """Of the future, a step."""
-    target_every: int = 200
+    target_update_interval: int = 200
     """Gradient steps after which the target network is made the same again."""
-    priority: float = 0.5
+    per_alpha: float = 0.5
     """Exponent of the error in the priority of a step; 0 draws all alike."""
-    correction: float = 0.4
+    per_beta: float = 0.4
     """How much of the priorities' bias is undone at first; all of it in the end."""
-    exploration: float = 0.3
+    exploration_fraction: float = 0.3
     """Part of training during which the share of random actions falls from 1 to `last_epsilon`; no matter if noisy."""
-    last_epsilon: float = 0.02
+    exploration_final_eps: float = 0.02
     """Share of random actions after that."""
     noisy: bool = False
     """Whether noise on the last layers explores, instead of random actions."""
-    atoms: int = 1
+    n_atoms: int = 1
     """Atoms of the distribution of returns; 1 learns their mean, Rainbow has 51."""
-    span: tuple[float, float] = (-10.0, 10.0)
+    v_range: tuple[float, float] = (-10.0, 10.0)
     """First and last atom, in units of rewards as they are learned from (normalised: deviations of the return)."""
-    max_gradient: float = 10.0
+    max_grad_norm: float = 10.0
     """Norm that gradients are cut to."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Whether rewards are divided by the deviation of returns so far."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
@@ -102,7 +102,7 @@ class D3QNSettings:
 
 
 def train_d3qn(
-    vec: Vector,
+    vec: VectorEnvProtocol,
     settings: D3QNSettings | None = None,
     *,
     seed: int,
@@ -112,29 +112,29 @@ def train_d3qn(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
-    warm: Warm | None = None,
-) -> Trained:
+    warm: WarmStart | None = None,
+) -> TrainingResult:
     """Train by D3QN; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`."""
     settings = settings or D3QNSettings()
-    size = settings.rollout * vec.num_envs
-    updates = max(1, settings.total_steps // size)
-    with computing(device, threads) as where:
+    size = settings.train_freq * vec.num_envs
+    updates = max(1, settings.total_timesteps // size)
+    with use_device(device, threads) as where:
         agent = q_network(
-            vec.spec_of_observation, settings.network, seed=seed, noisy=settings.noisy, atoms=settings.atoms,
-            span=settings.span, **asdict(settings.sizes),
+            vec.spec_of_observation, settings.network, seed=seed, noisy=settings.noisy, atoms=settings.n_atoms,
+            span=settings.v_range, **asdict(settings.sizes),
         ).to(where)  # fmt: skip
         target = deepcopy(agent).requires_grad_(False)
         optimizer = torch.optim.Adam(
             agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
         )
-        draws = Draws(seed, "agents.d3qn", where)
-        scale = ReturnScale(vec.num_envs, settings.discount)
+        draws = TorchRng(seed, "agents.d3qn", where)
+        scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        replay = Replay(
-            settings.capacity, vec.num_envs, Carrier(where),
-            n=settings.n, discount=settings.discount, priority=settings.priority,
+        replay = ReplayBuffer(
+            settings.buffer_size, vec.num_envs, DeviceTransfer(where),
+            n=settings.n_steps, discount=settings.gamma, priority=settings.per_alpha,
         )  # fmt: skip
-        keeper = Keeper(
+        keeper = TrainingState(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"target": target, "optimizer": optimizer, "draws": draws, "scale": scale,
                    "episodes": episodes, "replay": replay},
@@ -143,12 +143,12 @@ def train_d3qn(
         observation = keeper.begin(resume)
         if resume is None:
             target.load_state_dict(agent.state_dict())  # a warm start has moved the agent
-        while not keeper.over:
+        while not keeper.done:
             done_share = keeper.number / updates
             epsilon = _epsilon(settings, done_share)
-            correction = settings.correction + (1 - settings.correction) * done_share
+            correction = settings.per_beta + (1 - settings.per_beta) * done_share
 
-            for _ in range(settings.rollout):
+            for _ in range(settings.train_freq):
                 seen = replay.place(observation)
                 with torch.no_grad(), lower_precision(where, settings.precision):
                     actions = _explored(agent, seen, epsilon, draws.generator)
@@ -161,11 +161,11 @@ def train_d3qn(
 
             losses = {}
             if keeper.steps + size > settings.learning_starts and len(replay):
-                divisor = scale.divisor if settings.normalise_rewards else 1.0
+                divisor = scale.divisor if settings.normalize_rewards else 1.0
                 learned = keeper.number * settings.gradient_steps
                 figures = []
                 for step in range(settings.gradient_steps):
-                    drawn = replay.draw(settings.batch, draws.generator, correction=correction)
+                    drawn = replay.draw(settings.batch_size, draws.generator, correction=correction)
                     agent.draw_noise(draws.generator)
                     target.draw_noise(draws.generator)
                     with lower_precision(where, settings.precision):
@@ -173,15 +173,15 @@ def train_d3qn(
                     loss = (drawn.weights * errors).mean()
                     optimizer.zero_grad()
                     torch.autograd.backward(loss)
-                    torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_gradient)
+                    torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     optimizer.step()
-                    replay.surprised(drawn.places, errors)
+                    replay.update_priorities(drawn.places, errors)
                     figures.append(torch.stack([loss, level]).detach())
-                    if (learned + step + 1) % settings.target_every == 0:
+                    if (learned + step + 1) % settings.target_update_interval == 0:
                         target.load_state_dict(agent.state_dict())
                 loss_, level_ = torch.stack(figures).mean(0).tolist()
                 losses = {"q": loss_, "mean_q": level_, "epsilon": epsilon}
-            keeper.close(observation, steps=size, episodes=episodes.means(), losses=losses)
+            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
         return keeper.trained()
 
 
@@ -189,8 +189,8 @@ def _epsilon(settings: D3QNSettings, done_share: float) -> float:
     """Share of random actions at a point of training."""
     if settings.noisy:
         return 0.0
-    fallen = min(1.0, done_share / settings.exploration) if settings.exploration else 1.0
-    return 1.0 + fallen * (settings.last_epsilon - 1.0)
+    fallen = min(1.0, done_share / settings.exploration_fraction) if settings.exploration_fraction else 1.0
+    return 1.0 + fallen * (settings.exploration_final_eps - 1.0)
 
 
 def _explored(agent: DuelingQ, seen: dict[str, Tensor], epsilon: float, random: torch.Generator) -> Tensor:
@@ -205,7 +205,7 @@ def _explored(agent: DuelingQ, seen: dict[str, Tensor], epsilon: float, random: 
     return torch.where(strays, anything, best)
 
 
-def _errors(agent: DuelingQ, target: DuelingQ, drawn: Drawn, divisor: float) -> tuple[Tensor, Tensor]:
+def _errors(agent: DuelingQ, target: DuelingQ, drawn: ReplayBatch, divisor: float) -> tuple[Tensor, Tensor]:
     """(B,) how wrong each value was, and the mean of the values. The agent chooses, the target judges."""
     rewards = drawn.rewards / divisor
     row = torch.arange(len(rewards), device=rewards.device)

@@ -19,24 +19,24 @@ import torch
 from kilowait.agents.networks.factory import network
 from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
-    Carrier,
-    Draws,
-    computing,
+    DeviceTransfer,
+    TorchRng,
+    use_device,
     lower_precision,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale, step_cost
 from kilowait.agents.rl.gae import generalised_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.lagrangian import Dual
-from kilowait.agents.rl.results import Trained
-from kilowait.agents.rl.rollout_buffer import Rollout
+from kilowait.agents.rl.lagrangian import LagrangeMultiplier
+from kilowait.agents.rl.results import TrainingResult
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_state import (
-    Keeper,
+    TrainingState,
     Progress,
     Validate,
-    Warm,
+    WarmStart,
 )
 from kilowait.errors import InputError
 
@@ -47,33 +47,33 @@ __all__ = ["PPOSettings", "train_ppo"]
 class PPOSettings:
     """How PPO learns. An update plays `rollout` steps of every environment and learns from them `epochs` times."""
 
-    total_steps: int = 1_000_000
+    total_timesteps: int = 1_000_000
     """Of all environments together; whole updates, at least one."""
-    rollout: int = 64
+    n_steps: int = 64
     """Steps of each environment between updates."""
-    epochs: int = 3
+    n_epochs: int = 3
     """Passes over a rollout."""
-    minibatches: int = 8
+    n_minibatches: int = 8
     """Parts a rollout is cut into, anew in each pass."""
     learning_rate: float = 5e-4
     """Of Adam, at the beginning."""
-    anneal: bool = True
+    anneal_lr: bool = True
     """Whether the learning rate falls in a straight line to nearly 0 at the end."""
-    discount: float = 0.999
+    gamma: float = 0.999
     """Of the future, a step. Episodes are long and end."""
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     """Lambda of the generalised advantages."""
-    clip: float = 0.2
+    clip_range: float = 0.2
     """How far the probability of an action may move in an update, as a ratio."""
-    entropy: float = 0.003
+    ent_coef: float = 0.003
     """Weight of the policy's entropy, which keeps it from settling too soon."""
-    value: float = 0.5
+    vf_coef: float = 0.5
     """Weight of the value's squared error."""
-    max_gradient: float = 0.5
+    max_grad_norm: float = 0.5
     """Norm that gradients are cut to."""
     target_kl: float | None = None
     """Divergence, nats, beyond which an update's remaining passes are left out; None never looks."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Whether rewards are divided by the deviation of returns so far."""
     cost: str | None = None
     """Name in infos of a cost a step; None learns without a constraint."""
@@ -99,7 +99,7 @@ class PPOSettings:
 
 
 def train_ppo(
-    vec: Vector,
+    vec: VectorEnvProtocol,
     settings: PPOSettings | None = None,
     *,
     seed: int,
@@ -109,8 +109,8 @@ def train_ppo(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
-    warm: Warm | None = None,
-) -> Trained:
+    warm: WarmStart | None = None,
+) -> TrainingResult:
     """Train by PPO.
 
     Args:
@@ -126,73 +126,73 @@ def train_ppo(
         warm: what is done with the fresh network first, such as imitation.
     """
     settings = settings or PPOSettings()
-    size = settings.rollout * vec.num_envs
-    updates = max(1, settings.total_steps // size)
-    if size < settings.minibatches:
+    size = settings.n_steps * vec.num_envs
+    updates = max(1, settings.total_timesteps // size)
+    if size < settings.n_minibatches:
         raise InputError(
-            f"a rollout of {size} steps cannot be cut into {settings.minibatches} minibatches; take fewer"
+            f"a rollout of {size} steps cannot be cut into {settings.n_minibatches} minibatches; take fewer"
         )
-    with computing(device, threads) as where:
+    with use_device(device, threads) as where:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
             where
         )
         optimizer = torch.optim.Adam(
             agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
         )
-        draws = Draws(seed, "agents.ppo", where)
-        scale = ReturnScale(vec.num_envs, settings.discount)
+        draws = TorchRng(seed, "agents.ppo", where)
+        scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs, settings.cost)
-        dual = Dual(settings.cost_limit, settings.cost_rate)
-        rollout = Rollout(settings.rollout, vec.num_envs, Carrier(where))
-        keeper = Keeper(
+        dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
+        keeper = TrainingState(
             "ppo", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes, "dual": dual},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
-        while not keeper.over:
-            if settings.anneal:
+        while not keeper.done:
+            if settings.anneal_lr:
                 optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
 
             with torch.no_grad(), lower_precision(where, settings.precision):
-                for step in range(settings.rollout):
-                    actions = rollout.see(step, observation, agent, draws.generator)
+                for step in range(settings.n_steps):
+                    actions = rollout.add_observation(step, observation, agent, draws.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
                     if settings.cost is not None:
                         rewards = dual.priced(rewards, step_cost(infos, settings.cost))
                     scale.step(rewards, done)
-                    rollout.did(step, rewards, terminated, truncated, infos, agent)
+                    rollout.add_transition(step, rewards, terminated, truncated, infos, agent)
                 played = rollout.close(
-                    observation, agent, scale.divisor if settings.normalise_rewards else 1.0
+                    observation, agent, scale.divisor if settings.normalize_rewards else 1.0
                 )
             advantages = generalised_advantages(
                 played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
-                discount=settings.discount, trace=settings.trace,
+                discount=settings.gamma, trace=settings.gae_lambda,
             )  # fmt: skip
             returns = (advantages + rollout.values).flatten()
             advantages = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
             seen, taken, before = rollout.flat(), rollout.actions.flatten(), rollout.log_probs.flatten()
 
             figures = []  # tensors on the device; looked at once an update, as looking waits for the device
-            for _ in range(settings.epochs):
+            for _ in range(settings.n_epochs):
                 order = torch.randperm(size, generator=draws.generator, device=where)
-                for part in order.tensor_split(settings.minibatches):
+                for part in order.tensor_split(settings.n_minibatches):
                     with lower_precision(where, settings.precision):
                         logits, values = agent({name: kept[part] for name, kept in seen.items()})
                     choice = MaskedCategorical(logits)
                     moved = choice.log_prob(taken[part]) - before[part]
                     ratio = moved.exp()
                     gain = advantages[part]
-                    clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+                    clipped = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
                     policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
                     value_loss = 0.5 * (values - returns[part]).square().mean()
                     entropy = choice.entropy().mean()
-                    loss = policy_loss + settings.value * value_loss - settings.entropy * entropy
+                    loss = policy_loss + settings.vf_coef * value_loss - settings.ent_coef * entropy
                     optimizer.zero_grad()
                     torch.autograd.backward(loss)
-                    torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_gradient)
+                    torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     optimizer.step()
                     kl = (ratio - 1 - moved).mean()
                     figures.append(torch.stack([policy_loss, value_loss, entropy, kl]).detach())
@@ -207,5 +207,5 @@ def train_ppo(
                 losses["price"] = dual.multiplier
                 if not math.isnan(ended["cost"]):
                     losses["cost"] = ended["cost"]
-            keeper.close(observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_)
+            keeper.end_update(observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_)
         return keeper.trained()

@@ -20,22 +20,22 @@ from torch import Tensor, nn
 from kilowait.agents.networks.factory import network, q_network
 from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
-    Carrier,
-    Draws,
-    computing,
+    DeviceTransfer,
+    TorchRng,
+    use_device,
     lower_precision,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
 from kilowait.agents.rl.hyperparameter_checks import check_settings
-from kilowait.agents.rl.replay_buffer import Replay
-from kilowait.agents.rl.results import Trained
+from kilowait.agents.rl.replay_buffer import ReplayBuffer
+from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.training_state import (
-    Keeper,
+    TrainingState,
     Progress,
     Validate,
-    Warm,
+    WarmStart,
 )
 
 __all__ = ["SACSettings", "target_entropy", "train_sac"]
@@ -45,31 +45,31 @@ __all__ = ["SACSettings", "target_entropy", "train_sac"]
 class SACSettings:
     """How SAC learns. An update plays `rollout` steps of every environment, then takes `gradient_steps`."""
 
-    total_steps: int = 500_000
+    total_timesteps: int = 500_000
     """Of all environments together; whole updates, at least one."""
-    rollout: int = 8
+    train_freq: int = 8
     """Steps of each environment between updates."""
     gradient_steps: int = 8
     """Steps of the optimizers in an update."""
-    batch: int = 256
+    batch_size: int = 256
     """Steps of the past that each of them learns from."""
-    capacity: int = 100_000
+    buffer_size: int = 100_000
     """Steps of the past that are kept; checkpoints hold them all."""
     learning_starts: int = 5_000
     """Steps that are played before anything is learned."""
     learning_rate: float = 5e-4
     """Of Adam, for policy, values and temperature."""
-    discount: float = 0.99
+    gamma: float = 0.99
     """Of the future, a step."""
-    mixing: float = 0.01
+    tau: float = 0.01
     """How far the target networks go to the values in each gradient step."""
     target_entropy: float = 0.2
     """Entropy that is kept, as a share of the most the allowed actions could have."""
-    temperature: float = 0.2
+    initial_ent_coef: float = 0.2
     """What an additional nat of entropy is worth at first."""
-    max_gradient: float = 10.0
+    max_grad_norm: float = 10.0
     """Norm that gradients are cut to."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Whether rewards are divided by the deviation of returns so far."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`, for policy and values alike."""
@@ -88,7 +88,7 @@ class SACSettings:
         check_settings(self)
 
 
-class Twins(nn.Module):
+class TwinCritics(nn.Module):
     """Two networks of values that err apart, and the temperature."""
 
     def __init__(self, first: nn.Module, second: nn.Module, temperature: float) -> None:
@@ -112,7 +112,7 @@ def target_entropy(mask: Tensor, share: float) -> Tensor:
 
 
 def train_sac(
-    vec: Vector,
+    vec: VectorEnvProtocol,
     settings: SACSettings | None = None,
     *,
     seed: int,
@@ -122,20 +122,20 @@ def train_sac(
     resume: str | PathLike[str] | None = None,
     checkpoint_dir: str | PathLike[str] | None = None,
     validate: Validate | None = None,
-    warm: Warm | None = None,
-) -> Trained:
+    warm: WarmStart | None = None,
+) -> TrainingResult:
     """Train by SAC; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`.
 
     The network that comes back is the policy; its value, which SAC has no use for, is untrained.
     """
     settings = settings or SACSettings()
-    size = settings.rollout * vec.num_envs
-    updates = max(1, settings.total_steps // size)
-    with computing(device, threads) as where:
+    size = settings.train_freq * vec.num_envs
+    updates = max(1, settings.total_timesteps // size)
+    with use_device(device, threads) as where:
         spec, sizes = vec.spec_of_observation, asdict(settings.sizes)
         agent = network(spec, settings.network, seed=seed, **sizes).to(where)
         pair = [q_network(spec, settings.network, seed=seed + 1 + one, **sizes) for one in range(2)]
-        twins = Twins(pair[0], pair[1], settings.temperature).to(where)
+        twins = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(where)
         target = deepcopy(twins).requires_grad_(False)
         fused = where.type == "cuda"
         actor_optimizer = torch.optim.Adam(agent.parameters(), settings.learning_rate, eps=1e-5, fused=fused)
@@ -143,11 +143,11 @@ def train_sac(
             twins.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
         )
         heat_optimizer = torch.optim.Adam([twins.log_temperature], settings.learning_rate, fused=fused)
-        draws = Draws(seed, "agents.sac", where)
-        scale = ReturnScale(vec.num_envs, settings.discount)
+        draws = TorchRng(seed, "agents.sac", where)
+        scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        replay = Replay(settings.capacity, vec.num_envs, Carrier(where), discount=settings.discount)
-        keeper = Keeper(
+        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(where), discount=settings.gamma)
+        keeper = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"twins": twins, "target": target, "actor_optimizer": actor_optimizer,
                    "critic_optimizer": critic_optimizer, "heat_optimizer": heat_optimizer, "draws": draws,
@@ -155,8 +155,8 @@ def train_sac(
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
         observation = keeper.begin(resume)
-        while not keeper.over:
-            for _ in range(settings.rollout):
+        while not keeper.done:
+            for _ in range(settings.train_freq):
                 seen = replay.place(observation)
                 with torch.no_grad(), lower_precision(where, settings.precision):
                     actions = MaskedCategorical(agent(seen)[0]).sample(draws.generator)
@@ -169,10 +169,10 @@ def train_sac(
 
             losses, entropy_ = {}, float("nan")
             if keeper.steps + size > settings.learning_starts and len(replay):
-                divisor = scale.divisor if settings.normalise_rewards else 1.0
+                divisor = scale.divisor if settings.normalize_rewards else 1.0
                 figures = []
                 for _ in range(settings.gradient_steps):
-                    drawn = replay.draw(settings.batch, draws.generator)
+                    drawn = replay.draw(settings.batch_size, draws.generator)
                     heat = twins.log_temperature.exp().detach()
 
                     with torch.no_grad(), lower_precision(where, settings.precision):
@@ -186,7 +186,7 @@ def train_sac(
                     critic_loss = torch.stack([(values - hoped).square().mean() for values in taken]).sum()
                     critic_optimizer.zero_grad()
                     torch.autograd.backward(critic_loss)
-                    nn.utils.clip_grad_norm_(twins.pair.parameters(), settings.max_gradient)
+                    nn.utils.clip_grad_norm_(twins.pair.parameters(), settings.max_grad_norm)
                     critic_optimizer.step()
 
                     with lower_precision(where, settings.precision):
@@ -196,7 +196,7 @@ def train_sac(
                     actor_loss = (choice.probabilities * (heat * choice.finite - least)).sum(-1).mean()
                     actor_optimizer.zero_grad()
                     torch.autograd.backward(actor_loss)
-                    nn.utils.clip_grad_norm_(agent.parameters(), settings.max_gradient)
+                    nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     actor_optimizer.step()
 
                     entropy = choice.entropy().detach()
@@ -208,11 +208,11 @@ def train_sac(
 
                     with torch.no_grad():
                         for slow, quick in zip(target.parameters(), twins.parameters(), strict=True):
-                            slow.lerp_(quick, settings.mixing)
+                            slow.lerp_(quick, settings.tau)
                     figures.append(torch.stack([critic_loss, actor_loss, heat, entropy.mean()]).detach())
                 critic_, actor_, heat_, entropy_ = torch.stack(figures).mean(0).tolist()
                 losses = {"q": critic_, "policy": actor_, "temperature": heat_}
-            keeper.close(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
+            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
         return keeper.trained()
 
 

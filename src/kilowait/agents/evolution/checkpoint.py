@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.errors import InputError
 
-__all__ = ["FILE", "Course", "Generation", "Keeping"]
+__all__ = ["FILE", "SearchCheckpoint", "Generation", "CheckpointDir"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Generation:
     """Step of the search."""
 
 
-class Keeping(NamedTuple):
+class CheckpointDir(NamedTuple):
     """Where a search is kept."""
 
     folder: Path
@@ -60,7 +60,7 @@ class Keeping(NamedTuple):
     """Called when the search is known to be possible, before anything is read or written."""
 
 
-class Course:
+class SearchCheckpoint:
     """The course of one search, and its file if it is kept.
 
     Args:
@@ -78,7 +78,7 @@ class Course:
     (3, 3)
     """
 
-    def __init__(self, identity: Mapping[str, Any], generations: int, keeping: Keeping | None) -> None:
+    def __init__(self, identity: Mapping[str, Any], generations: int, keeping: CheckpointDir | None) -> None:
         self.path: list[Floats] = []
         """Where the mean of the search was after each generation."""
         self.history: list[Generation] = []

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from kilowait.errors import UnknownNameError
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["OBJECTIVES", "Objective", "mean_bsld", "mean_wait_s", "objective_of"]
 
-Objective = Callable[[SegmentLog], float]
+Objective = Callable[[ExecutionLog], float]
 """What a run is worth; smaller is better."""
 
 
-def mean_bsld(log: SegmentLog) -> float:
+def mean_bsld(log: ExecutionLog) -> float:
     """Mean bounded slowdown: wait plus run over run, run times below 10 s counting as 10 s, at least 1."""
     records = log.jobs()
     started = ~np.isnan(records["start_s"])
@@ -23,7 +23,7 @@ def mean_bsld(log: SegmentLog) -> float:
     return float(np.maximum(1.0, turnaround_s / np.maximum(run_s, 10.0)).mean()) if len(run_s) else 1.0
 
 
-def mean_wait_s(log: SegmentLog) -> float:
+def mean_wait_s(log: ExecutionLog) -> float:
     """Mean wait, seconds."""
     wait_s = log.jobs()["wait_s"]
     return float(np.nanmean(wait_s)) if np.isfinite(wait_s).any() else 0.0

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from kilowait.agents.evolution.window_starts import drawn_starts
 from kilowait.agents.linear_batch.agent import OUTLIVED, TRUST
 from kilowait.agents.linear_batch.score import COUNT, compiled
-from kilowait.agents.training_data import Mixture
-from kilowait.agents.user_history import Memory, memories, parameters_for
+from kilowait.agents.training_data import SyntheticMix
+from kilowait.agents.user_history import UserHistory, memories, parameters_for
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.jobs import JobTable
 
-__all__ = ["Ground", "Known", "TriedWindow"]
+__all__ = ["WindowSampler", "LogPart", "TrainingWindow"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,27 +27,27 @@ CUTS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class TriedWindow:
+class TrainingWindow:
     """Jobs to schedule, and what is known of their users before the first of them."""
 
     jobs: JobTable
     parameters: Floats
 
-    def rule(self, candidate: Floats | str) -> Rule | str:
+    def rule(self, candidate: Floats | str) -> PriorityPolicy | str:
         """Candidate weights as the engine takes them; a rule is its name."""
         if isinstance(candidate, str):
             return candidate
-        return Rule(
+        return PriorityPolicy(
             "candidate",
             compiled(),
             np.concatenate([candidate, self.parameters[COUNT:]]),
-            moving=True,
-            remembers=True,
-            outlived=OUTLIVED,
+            time_dependent=True,
+            observes_jobs=True,
+            overrun=OUTLIVED,
         )
 
 
-class Known:
+class LogPart:
     """A part of a log, and what was known at several moments of it."""
 
     def __init__(
@@ -58,29 +58,29 @@ class Known:
         self._known = memories(jobs, self._cuts.tolist())
 
     @property
-    def at_the_end(self) -> Memory:
+    def at_the_end(self) -> UserHistory:
         """What all its jobs taught."""
         return self._known[len(self._jobs)]
 
-    def drawn(self, count: int, random: np.random.Generator) -> list[TriedWindow]:
+    def drawn(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
         """Windows that begin anywhere, with what was known some time before."""
         starts = drawn_starts(self._jobs, count, self._length, random)
         return [self.lagging(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts]
 
-    def lagging(self, first: int, lag: int) -> TriedWindow:
+    def lagging(self, first: int, lag: int) -> TrainingWindow:
         """The window from job `first` on, with what was known `lag` jobs before it, or somewhat earlier."""
         cut = self._cuts[np.searchsorted(self._cuts, max(first - lag, 0), side="right") - 1]
         return self.window(first, self._known[int(cut)])
 
-    def window(self, first: int, memory: Memory) -> TriedWindow:
+    def window(self, first: int, memory: UserHistory) -> TrainingWindow:
         """The window from job `first` on."""
         jobs = self._jobs[first : first + self._length]
-        return TriedWindow(
+        return TrainingWindow(
             jobs, parameters_for(np.zeros(COUNT), jobs, self._nodes, memory, TRUST, self._bound)
         )
 
 
-class Ground:
+class WindowSampler:
     """What windows to learn from are drawn from: a log's training jobs, generated ones beside them, or these alone.
 
     Users of generated jobs are nobody of the log: what they taught stays among them, except what holds for anybody.
@@ -89,7 +89,7 @@ class Ground:
     def __init__(
         self,
         jobs: JobTable,
-        mixture: Mixture | None,
+        mixture: SyntheticMix | None,
         cluster: Cluster,
         window_jobs: int,
         max_wait_s: float,
@@ -101,11 +101,11 @@ class Ground:
         made = () if mixture is None else mixture.generated
         self._real = None
         if mixture is None or not mixture.alone:
-            self._real = Known(jobs.sorted(), cluster, window_jobs, max_wait_s)
-        self._made = [Known(table.sorted(), cluster, window_jobs, max_wait_s) for table in made]
+            self._real = LogPart(jobs.sorted(), cluster, window_jobs, max_wait_s)
+        self._made = [LogPart(table.sorted(), cluster, window_jobs, max_wait_s) for table in made]
         self._learned = [jobs] if self._real is not None else [nobodys(table, until_s) for table in made]
 
-    def drawn(self, count: int, random: np.random.Generator, share: float | None = None) -> list[TriedWindow]:
+    def drawn(self, count: int, random: np.random.Generator, share: float | None = None) -> list[TrainingWindow]:
         """Windows, this share of them (None: as the mixture says) of generated jobs."""
         if self._mixture is None:
             assert self._real is not None
@@ -119,11 +119,11 @@ class Ground:
         return found
 
     @property
-    def at_the_end(self) -> Memory:
+    def at_the_end(self) -> UserHistory:
         """What is known after the training jobs."""
         return self._real.at_the_end if self._real is not None else memory_of(self._learned)
 
-    def and_later(self, validation: JobTable) -> Memory:
+    def and_later(self, validation: JobTable) -> UserHistory:
         """What is known after the later jobs too, which are real."""
         return memory_of([*self._learned, validation])
 
@@ -134,7 +134,7 @@ def nobodys(jobs: JobTable, until_s: float) -> JobTable:
     return JobTable(submit_s=jobs["submit_s"] - jobs["submit_s"].max() + until_s - 1.0, **columns)
 
 
-def memory_of(parts: Sequence[JobTable]) -> Memory:
+def memory_of(parts: Sequence[JobTable]) -> UserHistory:
     """What these jobs taught, by the time they were submitted.
 
     >>> one = JobTable(job_id=[1], submit_s=[9], runtime_s=[60], nodes=[1], user=[3])

@@ -23,9 +23,9 @@ from kilowait.agents.linear_batch.score import (
     compiled,
     features,
 )
-from kilowait.agents.user_history import Memory, parameters_for
+from kilowait.agents.user_history import UserHistory, parameters_for
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.policies import POLICIES, resolve
@@ -87,11 +87,11 @@ class LinearAgent:
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: seed, training trace, objective, settings."""
-    memory: Memory = field(default_factory=Memory)
+    memory: UserHistory = field(default_factory=UserHistory)
     """What jobs before taught."""
-    trust: float = TRUST
+    prior_weight: float = TRUST
     """How much of that counts, 0 to 1."""
-    kept: str | None = None
+    fallback_rule: str | None = None
     """A rule that was better on the training jobs and not surely beaten since: it is played instead."""
     max_wait_s: float = np.inf
     """Jobs that have waited longer go first, the longest first: a bound on starving, seconds."""
@@ -103,27 +103,27 @@ class LinearAgent:
                 f"the weights are {self.weights!r}; give {COUNT} finite numbers, one for each of "
                 f"{', '.join(FEATURES)}"
             )
-        if not 0.0 <= self.trust <= 1.0:
-            raise InputError(f"the trust in what is remembered is {self.trust}; give a number from 0 to 1")
+        if not 0.0 <= self.prior_weight <= 1.0:
+            raise InputError(f"the trust in what is remembered is {self.prior_weight}; give a number from 0 to 1")
         if not self.max_wait_s >= 0:
             raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
-        if self.kept is not None and self.kept not in POLICIES:
-            raise UnknownNameError("policy", self.kept, POLICIES)
+        if self.fallback_rule is not None and self.fallback_rule not in POLICIES:
+            raise UnknownNameError("policy", self.fallback_rule, POLICIES)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> PriorityPolicy:
         """The agent as the engine takes it: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
-        if self.kept is not None:
-            return replace(resolve(self.kept), name=self.name)
-        return Rule(
-            self.name, compiled(), moving=True, remembers=True, outlived=OUTLIVED, prepare=self.parameters
+        if self.fallback_rule is not None:
+            return replace(resolve(self.fallback_rule), name=self.name)
+        return PriorityPolicy(
+            self.name, compiled(), time_dependent=True, observes_jobs=True, overrun=OUTLIVED, prepare=self.parameters
         )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """What the rule begins a run of these jobs with."""
-        return parameters_for(self.weights, jobs, cluster.nodes, self.memory, self.trust, self.max_wait_s)
+        return parameters_for(self.weights, jobs, cluster.nodes, self.memory, self.prior_weight, self.max_wait_s)
 
     def explain(self) -> list[tuple[str, float]]:
         """Features and weights, the weightiest first; a positive weight sends jobs back in the queue."""
@@ -137,8 +137,8 @@ class LinearAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip(FEATURES, self.weights.tolist(), strict=True)),
-            "trust": self.trust,
-            "kept": self.kept,
+            "trust": self.prior_weight,
+            "kept": self.fallback_rule,
             "max_wait_s": None if np.isinf(self.max_wait_s) else self.max_wait_s,
             "provenance": dict(self.provenance),
             "memory": self.memory.to_dict(),
@@ -190,7 +190,7 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
     if not isinstance(trust, int | float) or isinstance(trust, bool):
         raise InputError(f"{source} has the trust {trust!r}; it must be a number: train it again")
     try:
-        memory = Memory.from_dict(data.get("memory"))
+        memory = UserHistory.from_dict(data.get("memory"))
         bound = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
         kept = data.get("kept")
         return LinearAgent(np.array(values, np.float64), name, provenance, memory, float(trust), kept, bound)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.jit_entry import FOUR_NUMBERS
-from kilowait.engine.kernels.jit import kernel, signed_kernel
+from kilowait.engine.kernels.jit import kernel, compile_entry
 from kilowait.policies.compile import compiled_score
 
 __all__ = [
@@ -215,7 +215,7 @@ def compiled() -> Any:
 
 def recalled() -> Any:
     """A function of what the score is one of, that says what memory says of a job, as `features` takes it."""
-    return signed_kernel(_recalled, FOUR_NUMBERS)
+    return compile_entry(_recalled, FOUR_NUMBERS)
 
 
 def replayed(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
@@ -226,7 +226,7 @@ def replayed(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameter
 @cache
 def _compiled_replay() -> Any:
     whole, real = "int64[::1]", "float64[::1]"
-    return signed_kernel(_replayed, f"void({whole}, {whole}, {real}, {real}, {real})")
+    return compile_entry(_replayed, f"void({whole}, {whole}, {real}, {real}, {real})")
 
 
 NOTHING = (-1.0, -1.0, 0.02, 0.02)

@@ -21,10 +21,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import Course, Generation, Keeping
+from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
-from kilowait.agents.evolution.training_windows import Ground, Known, TriedWindow
+from kilowait.agents.evolution.training_windows import WindowSampler, LogPart, TrainingWindow
 from kilowait.agents.evolution.window_starts import spread_starts
 from kilowait.agents.linear_batch.agent import (
     LinearAgent,
@@ -33,7 +33,7 @@ from kilowait.agents.linear_batch.agent import (
     weights_of,
 )
 from kilowait.agents.linear_batch.score import COUNT
-from kilowait.agents.training_data import Mixture
+from kilowait.agents.training_data import SyntheticMix
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -79,8 +79,8 @@ def train(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: Keeping | None = None,
-    mixture: Mixture | None = None,
+    keeping: CheckpointDir | None = None,
+    mixture: SyntheticMix | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
 
@@ -111,9 +111,9 @@ def train(
     measure, measured = objective_of(objective)
     random = stream(seed, "agents.windows")
     until_s = float(validation["submit_s"].min())
-    ground = Ground(jobs, mixture, cluster, window_jobs, max_wait_s, until_s=until_s)
+    ground = WindowSampler(jobs, mixture, cluster, window_jobs, max_wait_s, until_s=until_s)
     length = min(window_jobs, len(validation))
-    later = Known(validation.sorted(), cluster, length, max_wait_s)
+    later = LogPart(validation.sorted(), cluster, length, max_wait_s)
     known = ground.at_the_end
     checks = [
         later.window(first, known)
@@ -124,7 +124,7 @@ def train(
     search = EvolutionStrategy(np.zeros(COUNT), step=step, seed=seed, population=population)
     with ThreadPoolExecutor(threads) as pool:
 
-        def tried(candidates: Sequence[Floats | str], on: Sequence[TriedWindow]) -> Floats:
+        def tried(candidates: Sequence[Floats | str], on: Sequence[TrainingWindow]) -> Floats:
             """Values, candidate by window; gathered in order, so threads do not change a bit."""
             pairs = [(candidate, window) for candidate in candidates for window in on]
             values = pool.map(
@@ -144,7 +144,7 @@ def train(
             "max_wait_s": None if np.isinf(max_wait_s) else max_wait_s,
             "mixture": None if mixture is None else mixture.words,
         }
-        course = Course(identity, generations, keeping)
+        course = SearchCheckpoint(identity, generations, keeping)
         places: list[Floats | str] = [*(make() for make in STARTS.values()), *RULES]
         values = course.starts(places, lambda some: tried(some, training))
         began, start, kept = _best_start(values)
@@ -196,7 +196,7 @@ def train(
         **({} if mixture is None else mixture.words),
     }
     memory = ground.and_later(validation)
-    agent = LinearAgent(ways[taken], provenance=provenance, memory=memory, kept=kept, max_wait_s=max_wait_s)
+    agent = LinearAgent(ways[taken], provenance=provenance, memory=memory, fallback_rule=kept, max_wait_s=max_wait_s)
     return agent, history
 
 

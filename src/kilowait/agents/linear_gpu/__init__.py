@@ -4,8 +4,8 @@ from kilowait.agents.linear_gpu.agent import (
     FEATURES,
     RULES,
     TYPE_FEATURES,
-    PlacedLinearAgent,
+    LinearGpuAgent,
     rule_agent,
 )
 
-__all__ = ["FEATURES", "RULES", "TYPE_FEATURES", "PlacedLinearAgent", "rule_agent"]
+__all__ = ["FEATURES", "RULES", "TYPE_FEATURES", "LinearGpuAgent", "rule_agent"]

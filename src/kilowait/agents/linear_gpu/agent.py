@@ -24,13 +24,13 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.gpus import gpu
 from kilowait.engine.gpu.demand import types_of
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import replay_placed
-from kilowait.engine.interface import Rule
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import run_gpu_simulation
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["FEATURES", "FORMAT", "RULES", "TYPE_FEATURES", "PlacedLinearAgent", "agent_from", "rule_agent"]
+__all__ = ["FEATURES", "FORMAT", "RULES", "TYPE_FEATURES", "LinearGpuAgent", "agent_from", "rule_agent"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedLinearAgent:
+class LinearGpuAgent:
     """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
 
     >>> agent = rule_agent("srtf", 56, types="fastest")
@@ -105,7 +105,7 @@ class PlacedLinearAgent:
 
     weights: Floats
     """One for each of FEATURES, then of TYPE_FEATURES; only their proportions matter."""
-    way: Mapping[str, Any] = field(default_factory=dict)
+    gpu_settings: Mapping[str, Any] = field(default_factory=dict)
     """preempt, tick_s, placement and migrate, where they are not the usual ones, as in `engine.gpu.Placing`."""
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -118,10 +118,10 @@ class PlacedLinearAgent:
                 f"the weights are {self.weights!r}; give {COUNT + len(TYPE_FEATURES)} finite numbers, one for each "
                 f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
             )
-        for key in self.way:
+        for key in self.gpu_settings:
             if key not in WAY:
                 raise UnknownNameError("setting of an agent on placed nodes", key, WAY)
-        Placing(**self.way)
+        GpuSettings(**self.gpu_settings)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
@@ -129,21 +129,21 @@ class PlacedLinearAgent:
     def placing(self) -> tuple[tuple[str, Any], ...]:
         """How it is meant to run, as a rule says it."""
         own = (("types", "given"),) if self.weights[COUNT:].any() else ()
-        return (*self.way.items(), *own)
+        return (*self.gpu_settings.items(), *own)
 
     def played_on(
         self,
         jobs: JobTable,
         cluster: Cluster,
-        placing: Placing,
+        placing: GpuSettings,
         speeds: Speeds | None,
         preference: Floats | None,
-    ) -> SegmentLog:
+    ) -> ExecutionLog:
         """The run under its orders; the whole run compiled. A preference that is handed in goes before its own."""
         if placing.types == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
-        rule = Rule(self.name, _score, self._parameters(jobs, cluster, speeds), moving=True, placed=True)
-        return replay_placed(jobs, cluster, rule, placing, speeds, preference)
+        rule = PriorityPolicy(self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, placed=True)
+        return run_gpu_simulation(jobs, cluster, rule, placing, speeds, preference)
 
     def _parameters(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
         gpus = _gpus(cluster)
@@ -183,7 +183,7 @@ class PlacedLinearAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)),
-            "way": dict(self.way),
+            "way": dict(self.gpu_settings),
             "provenance": dict(self.provenance),
         }
         target = Path(path)
@@ -197,7 +197,7 @@ class PlacedLinearAgent:
 
 def rule_agent(
     name: str, gpus: int, *, types: str = "any", placement: str = "first", migrate: bool = False
-) -> PlacedLinearAgent:
+) -> LinearGpuAgent:
     """The agent that schedules as this rule does on a machine of so many GPUs.
 
     >>> rule_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
@@ -216,10 +216,10 @@ def rule_agent(
         weights[names.index("slow")] = 1.0
     chosen = {"placement": placement, "migrate": migrate}
     way = {**way, **{key: value for key, value in chosen.items() if value not in ("first", False)}}
-    return PlacedLinearAgent(weights, way, provenance={"rule": name, "types": types, **chosen})
+    return LinearGpuAgent(weights, way, provenance={"rule": name, "types": types, **chosen})
 
 
-def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> PlacedLinearAgent:
+def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
     """The agent that this JSON document of `source` holds; one that is damaged is an InputError that says why."""
     names = (*FEATURES, *TYPE_FEATURES)
     if data.get("version") != VERSION:
@@ -240,7 +240,7 @@ def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> PlacedLi
             f"{source} has the name {name!r}, the way {way!r} and the provenance {provenance!r}; train it again"
         )
     try:
-        return PlacedLinearAgent(np.array(values, np.float64), way, name, provenance)
+        return LinearGpuAgent(np.array(values, np.float64), way, name, provenance)
     except (KilowaitError, OverflowError, TypeError) as problem:
         raise InputError(f"{source}: {problem}") from None
 

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import Course, Generation, Keeping
+from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.window_starts import drawn_starts, spread_starts
-from kilowait.agents.linear_gpu.agent import RULES, PlacedLinearAgent, rule_agent
+from kilowait.agents.linear_gpu.agent import RULES, LinearGpuAgent, rule_agent
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
@@ -44,17 +44,17 @@ SURE = 1.96
 LEAST_RUN_S = 10.0
 
 
-def mean_jct_s(log: SegmentLog) -> float:
+def mean_jct_s(log: ExecutionLog) -> float:
     """Mean job completion time, seconds."""
     return float(np.nanmean(log.jobs()["turnaround_s"]))
 
 
-def mean_wait_s(log: SegmentLog) -> float:
+def mean_wait_s(log: ExecutionLog) -> float:
     """Mean time without a place, seconds."""
     return float(np.nanmean(log.jobs()["wait_s"]))
 
 
-def mean_bsld(log: SegmentLog) -> float:
+def mean_bsld(log: ExecutionLog) -> float:
     """Mean of completion time over run time at speed 1 (at least 10 s), at least 1."""
     slow = log.jobs()["turnaround_s"] / np.maximum(log.jobs_table["runtime_s"], LEAST_RUN_S)
     return float(np.nanmean(np.maximum(slow, 1.0)))
@@ -80,8 +80,8 @@ def train_placed(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: Keeping | None = None,
-) -> tuple[PlacedLinearAgent, list[Generation]]:
+    keeping: CheckpointDir | None = None,
+) -> tuple[LinearGpuAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
 
     Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
@@ -127,7 +127,7 @@ def train_placed(
             "windows": windows,
             "window_jobs": window_jobs,
         }
-        course = Course(identity, generations, keeping)
+        course = SearchCheckpoint(identity, generations, keeping)
         rules = rule_agents(cluster, placements)
         start = _best(rules, course.starts(rules, lambda some: tried(some, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
@@ -138,7 +138,7 @@ def train_placed(
         for number in course.rest(search, random):
             drawn = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
-            values = tried([start, *(PlacedLinearAgent(row, start.way) for row in candidates)], drawn)
+            values = tried([start, *(LinearGpuAgent(row, start.gpu_settings) for row in candidates)], drawn)
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(candidates, scores)
             path.append(_unit(search.mean))
@@ -146,7 +146,7 @@ def train_placed(
             if number % every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
-                    tried([PlacedLinearAgent(averaged, start.way)], checks[::2])[0], reference[::2]
+                    tried([LinearGpuAgent(averaged, start.gpu_settings)], checks[::2])[0], reference[::2]
                 )
                 if score < best:
                     best = score
@@ -155,7 +155,7 @@ def train_placed(
             course.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
             if progress is not None:
                 progress(course.history[-1])
-        chosen = start if course.best is None else PlacedLinearAgent(course.best[1], start.way)
+        chosen = start if course.best is None else LinearGpuAgent(course.best[1], start.gpu_settings)
         ratios = np.log(tried([chosen], checks[1::2])[0] / reference[1::2])
     kept = chosen is start or not _surely_below(ratios)
     provenance = {
@@ -175,12 +175,12 @@ def train_placed(
         "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
     }
     found = start if kept else chosen
-    return PlacedLinearAgent(found.weights, found.way, provenance=provenance), course.history
+    return LinearGpuAgent(found.weights, found.gpu_settings, provenance=provenance), course.history
 
 
 def rule_agents(
     cluster: Cluster, placements: Sequence[str] = PLACEMENTS, migrate: Sequence[bool] = (False, True)
-) -> list[PlacedLinearAgent]:
+) -> list[LinearGpuAgent]:
     """Every rule in every way it may be run."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
@@ -200,7 +200,7 @@ def best_rule(
     objective: str = "mean_jct_s",
     placements: Sequence[str] = PLACEMENTS,
     migrate: Sequence[bool] = (False, True),
-) -> PlacedLinearAgent:
+) -> LinearGpuAgent:
     """Of these rules with every order of types and placement, moving jobs or not, the best on windows of these jobs.
 
     Its `provenance` has the names of the rule, the order of types and the placement.
@@ -213,18 +213,18 @@ def best_rule(
         return _best(candidates, tried(candidates, training))
 
 
-Trial = Callable[[Sequence[PlacedLinearAgent], Sequence[JobTable]], Floats]
+Trial = Callable[[Sequence[LinearGpuAgent], Sequence[JobTable]], Floats]
 
 
 def _trial(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, objective: str) -> Trial:
     measure = OBJECTIVES[objective]
 
-    def tried(candidates: Sequence[PlacedLinearAgent], on: Sequence[JobTable]) -> Floats:
+    def tried(candidates: Sequence[LinearGpuAgent], on: Sequence[JobTable]) -> Floats:
         """Values, candidate by window; gathered in order, so threads do not change a bit."""
         tables = list(pool.map(speeds, on))
         pairs = [(agent, place) for agent in candidates for place in range(len(on))]
 
-        def value(pair: tuple[PlacedLinearAgent, int]) -> float:
+        def value(pair: tuple[LinearGpuAgent, int]) -> float:
             agent, place = pair
             told: dict[str, Any] = {"speeds": tables[place], "oversized": "reject"}
             return measure(simulate(on[place], cluster, agent, "skip", **told))
@@ -238,7 +238,7 @@ def _windows(jobs: JobTable, starts: Sequence[int], window_jobs: int) -> list[Jo
     return [jobs[first : first + window_jobs] for first in starts]
 
 
-def _best(candidates: Sequence[PlacedLinearAgent], values: Floats) -> PlacedLinearAgent:
+def _best(candidates: Sequence[LinearGpuAgent], values: Floats) -> LinearGpuAgent:
     scores = [_relative(value, values[0]) for value in values]
     return candidates[int(np.argmin(scores))]
 

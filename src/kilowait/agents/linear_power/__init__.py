@@ -2,9 +2,9 @@
 
 from kilowait.agents.linear_power.agent import (
     WEIGHTS,
-    SteeredAgent,
-    by_hand,
+    LinearPowerAgent,
+    from_controls,
     steered_agent,
 )
 
-__all__ = ["WEIGHTS", "SteeredAgent", "by_hand", "steered_agent"]
+__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "steered_agent"]

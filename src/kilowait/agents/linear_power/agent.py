@@ -20,16 +20,16 @@ import numpy.typing as npt
 
 from kilowait.agents.io import STEERING
 from kilowait.agents.linear_power.job_features import STANDING, saf_order, standing
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.settings import Settings
-from kilowait.envs.kernels.linear_power_policy import MOMENT, Steering, steering_of
-from kilowait.envs.power.batched_sim import EnergyAsking
-from kilowait.envs.power.power_setup import Power, Powered
+from kilowait.envs.kernels.linear_power_policy import MOMENT, PowerPolicyWeights, steering_of
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings
+from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["WEIGHTS", "SteeredAgent", "by_hand", "steered_agent"]
+__all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "steered_agent"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ NEVER_LN_S = 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class SteeredAgent:
+class LinearPowerAgent:
     """Weights that steer a run with power; see `WEIGHTS`.
 
     >>> agent = by_hand(255, longer=0.1, timeout_s=600)  # the order of SAF, levels=1.1, sleep=timeout:600
@@ -63,7 +63,7 @@ class SteeredAgent:
     """What it looks at: carbon, price, or None."""
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    power: Power | None = None
+    power: PowerConfig | None = None
     """What it runs with; None: yet to be said, by `powered`."""
 
     def __post_init__(self) -> None:
@@ -76,11 +76,11 @@ class SteeredAgent:
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
-    def powered(self, power: Power) -> SteeredAgent:
+    def bind_power(self, power: PowerConfig) -> LinearPowerAgent:
         """The agent on a machine with this power, these signals and levers."""
         return replace(self, power=power)
 
-    def steering(self, jobs: JobTable, cluster: Cluster, powered: Powered) -> Steering:
+    def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
         """Its numbers for the jobs of a log, which is sorted."""
         known = standing(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
         still = len(STANDING)
@@ -94,19 +94,19 @@ class SteeredAgent:
         )
 
     def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
-    ) -> SegmentLog:
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
+    ) -> ExecutionLog:
         """The run under its decisions; levels and sleep are those of its own levers."""
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "
                 f"--power and --levers {self.levers}"
             )
-        asking = EnergyAsking(
+        asking = EnergyDecisionSettings(
             backfill=settings.backfill,
             walltime=settings.walltime,
             placement=settings.placement,
-            outlived=settings.outlived,
+            outlived=settings.overrun,
         )
         return play(jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name)
 
@@ -135,7 +135,7 @@ class SteeredAgent:
         return target
 
 
-def by_hand(
+def from_controls(
     machine_nodes: int,
     *,
     order: Mapping[str, float] | None = None,
@@ -145,7 +145,7 @@ def by_hand(
     reserve: float = 0.0,
     levers: str = "all",
     signal: str | None = None,
-) -> SteeredAgent:
+) -> LinearPowerAgent:
     """Levers as they are written by hand, as weights.
 
     Args:
@@ -163,10 +163,10 @@ def by_hand(
     found["longer"], found["crowded"] = longer, 0.0 if always else -longer
     found["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
     found["spare"] = reserve
-    return SteeredAgent(np.array([found[name] for name in WEIGHTS]), levers, signal)
+    return LinearPowerAgent(np.array([found[name] for name in WEIGHTS]), levers, signal)
 
 
-def steered_agent(data: Mapping[str, Any], source: Path) -> SteeredAgent:
+def steered_agent(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
     """The agent that a file's content describes; InputError where it is damaged."""
     if data.get("version") != VERSION:
         raise InputError(
@@ -179,7 +179,7 @@ def steered_agent(data: Mapping[str, Any], source: Path) -> SteeredAgent:
         raise InputError(f"{source} has weights for {names}; this agent needs {', '.join(WEIGHTS)}")
     try:
         values = np.array([weights[name] for name in WEIGHTS], np.float64)
-        return SteeredAgent(
+        return LinearPowerAgent(
             values, str(data["levers"]), data["signal"], str(data["name"]), dict(data["provenance"])
         )
     except (KeyError, TypeError, ValueError, InputError) as problem:

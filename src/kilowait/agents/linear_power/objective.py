@@ -13,23 +13,23 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from kilowait.agents.evolution.objectives import mean_bsld
-from kilowait.agents.linear_power.agent import SteeredAgent
+from kilowait.agents.linear_power.agent import LinearPowerAgent
 from kilowait.cluster import Cluster
 from kilowait.envs.kernels.linear_power_policy import steered_for
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.power.vector_env import EnergyVectorEnv
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 
-__all__ = ["Sla", "Tried", "Windows"]
+__all__ = ["SlowdownLimit", "Evaluation", "EvaluationWindows"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sla:
+class SlowdownLimit:
     """What users are promised: a mean slowdown of at most so many times that of a rule without levers."""
 
     times: float = 1.1
@@ -41,7 +41,7 @@ class Sla:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Evaluation:
     """What candidates spent on windows, one row a candidate: means over all jobs of a window."""
 
     spent: Floats
@@ -50,11 +50,11 @@ class Tried:
     """Mean bounded slowdown, of the run time at full speed."""
 
 
-class Windows:
+class EvaluationWindows:
     """Windows of a log on which candidates are tried, all in one call of the engine."""
 
     def __init__(
-        self, jobs: JobTable, cluster: Cluster, power: Power, windows: int, window_jobs: int,
+        self, jobs: JobTable, cluster: Cluster, power: PowerConfig, windows: int, window_jobs: int,
         backfill: str | int, spent: str,
     ) -> None:  # fmt: skip
         if len(jobs) < window_jobs:
@@ -80,7 +80,7 @@ class Windows:
         )
         self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
 
-    def tried(self, agents: Sequence[SteeredAgent], first: npt.NDArray[np.int64], threads: int) -> Tried:
+    def tried(self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int) -> Evaluation:
         """Each agent on the windows that begin at these rows."""
         board = self.vec.board
         arrays = (board.stack, board.scene, board.source)
@@ -97,9 +97,9 @@ class Windows:
                 list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
                 spent[row] = board.scene.finished[:, self.column]
                 slowdown[row] = 1.0 + board.scene.finished[:, 3]
-        return Tried(spent, slowdown)
+        return Evaluation(spent, slowdown)
 
-    def promised(self, first: npt.NDArray[np.int64], sla: Sla) -> float:
+    def slowdown_limit(self, first: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
         """The mean slowdown that is allowed on these windows."""
         logs = [
             simulate(self.jobs[row : row + self.size], self.cluster, sla.rule, self.backfill)

@@ -15,17 +15,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import Course, Generation, Keeping
+from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
-from kilowait.agents.linear_power.agent import WEIGHTS, SteeredAgent, by_hand
-from kilowait.agents.linear_power.objective import Sla, Tried, Windows
+from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
+from kilowait.agents.linear_power.objective import SlowdownLimit, Evaluation, EvaluationWindows
 from kilowait.cluster import Cluster
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["SPENT", "Sla", "starts", "train_steered"]
+__all__ = ["SPENT", "SlowdownLimit", "starts", "train_steered"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +46,7 @@ _SLEEP = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand",
 _SIGNAL = ("signal", "hold")
 
 
-def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[SteeredAgent]:
+def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[LinearPowerAgent]:
     """Levers written by hand, as weights: levels x when crowded x timeouts x reserves; smallest area first.
 
     `longest` is how much longer the slowest level makes jobs.
@@ -61,7 +61,7 @@ def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[Steere
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
                 found.append(
-                    by_hand(cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve)
+                    from_controls(cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve)
                 )
     return found
 
@@ -70,11 +70,11 @@ def train_steered(
     jobs: JobTable,
     validation: JobTable,
     cluster: Cluster,
-    power: Power,
+    power: PowerConfig,
     *,
     seed: int,
     spent: str = "energy",
-    sla: Sla | None = None,
+    sla: SlowdownLimit | None = None,
     generations: int = 60,
     population: int = 20,
     windows: int = 16,
@@ -83,8 +83,8 @@ def train_steered(
     trace: str | None = None,
     threads: int = 1,
     progress: Callable[[Generation], None] | None = None,
-    keeping: Keeping | None = None,
-) -> tuple[SteeredAgent, list[Generation]]:
+    keeping: CheckpointDir | None = None,
+) -> tuple[LinearPowerAgent, list[Generation]]:
     """An agent trained on `jobs` and chosen on `validation`, later jobs of the same log.
 
     Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
@@ -111,17 +111,17 @@ def train_steered(
         raise UnknownNameError("what is to be small", spent, SPENT)
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
-    sla = Sla() if sla is None else sla
+    sla = SlowdownLimit() if sla is None else sla
     signal = SPENT[spent]
     if signal is not None and getattr(power, signal) is None:
         raise InputError(f"{spent} needs the {signal} over time, and none was given; give it, or take energy")
-    inside = Windows(jobs, cluster, power, windows, window_jobs, backfill, spent)
-    checks = Windows(validation, cluster, power, windows, window_jobs, backfill, spent)
+    inside = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
+    checks = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
     drawn = stream(seed, "agents.linear_power.objective")
     free = _free(inside, signal)
 
     first = np.linspace(0, inside.last, windows).astype(np.int64)
-    allowed = inside.promised(first, sla)
+    allowed = inside.slowdown_limit(first, sla)
     points = starts(cluster, _longest(inside), _break_even_s(inside))
     identity = {
         "search": "of levers",
@@ -133,27 +133,27 @@ def train_steered(
         "windows": windows,
         "window_jobs": window_jobs,
     }
-    course = Course(identity, generations, keeping)
+    course = SearchCheckpoint(identity, generations, keeping)
     tried = course.starts(points, lambda some: _values(inside.tried(some, first, threads), allowed))
     start = points[int(np.argmin(tried))]
     start = replace(start, levers=power.levers, signal=signal)
 
     later = np.linspace(0, checks.last, windows).astype(np.int64)
-    allowed_later = checks.promised(later, sla)
+    allowed_later = checks.slowdown_limit(later, sla)
     reference = _values(checks.tried([start], later, threads), allowed_later)[0]
     search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
     every = max(1, generations // 16)
     best = reference if course.best is None else course.best[0]
     path = course.path
 
-    def agent(point: Floats) -> SteeredAgent:
+    def agent(point: Floats) -> LinearPowerAgent:
         weights = start.weights / UNIT
         weights[free] = point
         return replace(start, weights=weights * UNIT)
 
     for number in course.rest(search, drawn):
         first = drawn.integers(0, inside.last + 1, windows)
-        allowed = inside.promised(first, sla)
+        allowed = inside.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
             inside.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
@@ -196,14 +196,14 @@ def train_steered(
     return replace(chosen, provenance=provenance), course.history
 
 
-def _values(tried: Tried, allowed: float) -> Floats:
+def _values(tried: Evaluation, allowed: float) -> Floats:
     """ln of what is spent on all windows together, and what slowdown beyond the allowed is charged with."""
     spent = np.log(np.maximum(tried.spent.mean(axis=1), 1e-300))
     over = np.log(tried.slowdown.mean(axis=1) / allowed)
     return np.asarray(spent + CHARGE * np.maximum(over, 0.0))
 
 
-def _free(windows: Windows, signal: str | None) -> npt.NDArray[np.bool_]:
+def _free(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool_]:
     """Which weights matter on this machine."""
     powered = windows.vec.powered
     idle = set(() if powered.drawing.may.shape[1] > 1 else _LEVELS)
@@ -214,14 +214,14 @@ def _free(windows: Windows, signal: str | None) -> npt.NDArray[np.bool_]:
     return np.array([name not in idle for name in WEIGHTS])
 
 
-def _longest(windows: Windows) -> float:
+def _longest(windows: EvaluationWindows) -> float:
     """How much longer the slowest level makes a job."""
     levers = windows.vec.powered.levers
     choices = windows.vec.powered.drawing.may.shape[1]
     return 0.0 if levers.factor is None else float(levers.factor[:, :, :choices].max()) - 1.0
 
 
-def _break_even_s(windows: Windows) -> float:
+def _break_even_s(windows: EvaluationWindows) -> float:
     powered = windows.vec.powered
     found = [
         group.sleep.break_even_s(group.idle_w)

@@ -15,29 +15,29 @@ import numpy as np
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asking_from
 from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asking_from, without_told
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.kernel import KernelBody
-from kilowait.agents.networks.preference import Preferring, plain_spec
+from kilowait.agents.networks.kernel import KernelExtractor
+from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
 from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.agent_file import load_network
-from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.settings import Settings
-from kilowait.envs.batched_sim import Asking
-from kilowait.envs.kernels.inline_network import Layers
-from kilowait.envs.rollout import play
+from kilowait.envs.batched_sim import DecisionSettings
+from kilowait.envs.kernels.inline_network import NetworkWeights
+from kilowait.envs.rollout import run_policy
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
 __all__ = ["NetworkAgent", "exported", "network_agent"]
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkAgent(Preferring):
+class NetworkAgent(PreferenceConditioned):
     """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
 
     network: ActorCritic | DuelingQ
-    asking: Asking
+    asking: DecisionSettings
     """How it was asked in training: slots, order of backfilling, hold, graph."""
     name: str = "agent"
 
@@ -47,8 +47,8 @@ class NetworkAgent(Preferring):
         return getattr(self.network, "provenance", {})
 
     def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
-    ) -> SegmentLog:
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
+    ) -> ExecutionLog:
         """The run under its decisions, greedily."""
         if levers is not None:
             raise InputError(
@@ -60,11 +60,11 @@ class NetworkAgent(Preferring):
             backfill=settings.backfill,
             walltime=settings.walltime,
             placement=settings.placement,
-            outlived=settings.outlived,
+            outlived=settings.overrun,
         )
         layers = exported(self.network)
-        with computing("cpu", 1):
-            return play(
+        with use_device("cpu", 1):
+            return run_policy(
                 jobs,
                 cluster,
                 (lambda seen: greedy_actions(self.network, seen)) if layers is None else layers,
@@ -74,14 +74,14 @@ class NetworkAgent(Preferring):
             )
 
 
-def exported(network: ActorCritic | DuelingQ) -> Layers | None:
+def exported(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
     """The weights as the engine takes them; None for a network that does not fit into it.
 
     Of a dueling network only the advantages count: the value of the state is the same for all actions.
     """
     body = network.body
     if (
-        not isinstance(body, KernelBody)
+        not isinstance(body, KernelExtractor)
         or network.spec.extra
         or network.spec.choices > 1
         or network.outputs.numbers > 1
@@ -93,7 +93,7 @@ def exported(network: ActorCritic | DuelingQ) -> Layers | None:
         return np.ascontiguousarray(tensor.detach().cpu().numpy(), np.float32)
 
     width, inner = body.width, list(body.layers)
-    return Layers(
+    return NetworkWeights(
         job=array(body.job.weight.T),
         summary=array(body.summary.weight.T),
         bias=array(body.job.bias + body.summary.bias),
@@ -122,7 +122,7 @@ def network_agent(
         return GpuNetworkAgent(network, gpu_asking_from(told), name)
     if network.provenance.get("env") == "kilowait/Energy-v0":
         return EnergyNetworkAgent(network, energy_asking_from(told), str(network.provenance["levers"]), name)
-    asking = Asking(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
+    asking = DecisionSettings(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
     if described(asking.seen) != described(plain_spec(network.spec)):
         raise InputError(
             f"{path} was trained by another version: it wants {described(network.spec)}, and this kilowait shows "
@@ -131,7 +131,7 @@ def network_agent(
     return NetworkAgent(network, asking, name)
 
 
-def asked_as(asking: Asking) -> dict[str, Any]:
+def settings_to_dict(asking: DecisionSettings) -> dict[str, Any]:
     """The way of asking in words and numbers, for the file."""
     told = asdict(asking)
     order = told["backfill_order"]

@@ -9,27 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.preference import Preferring
+from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import described
-from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.envs.gpu.batched_sim import GpuAsking
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
 __all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
 
 
 @dataclass(frozen=True, eq=False)
-class GpuNetworkAgent(Preferring):
+class GpuNetworkAgent(PreferenceConditioned):
     """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent)`` on placed nodes."""
 
     network: ActorCritic | DuelingQ
-    asking: GpuAsking
+    asking: GpuDecisionSettings
     name: str = "agent"
 
     @property
@@ -46,10 +46,10 @@ class GpuNetworkAgent(Preferring):
         self,
         jobs: JobTable,
         cluster: Cluster,
-        placing: Placing,
+        placing: GpuSettings,
         speeds: Speeds | None,
         preference: npt.NDArray[np.float64] | None,
-    ) -> SegmentLog:
+    ) -> ExecutionLog:
         """The run under its decisions, greedily."""
         self.check_preferred()
         shown = described(self.asking.seen(cluster))
@@ -57,7 +57,7 @@ class GpuNetworkAgent(Preferring):
             raise InputError(
                 f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one there"
             )
-        with computing("cpu", 1):
+        with use_device("cpu", 1):
             return play(
                 jobs,
                 cluster,
@@ -70,7 +70,7 @@ class GpuNetworkAgent(Preferring):
             )
 
 
-def gpu_asked_as(asking: GpuAsking) -> dict[str, Any]:
+def gpu_asked_as(asking: GpuDecisionSettings) -> dict[str, Any]:
     """The way of asking in words and numbers, for the file."""
     told = asdict(asking)
     told["placements"] = list(asking.placements)
@@ -78,9 +78,9 @@ def gpu_asked_as(asking: GpuAsking) -> dict[str, Any]:
     return told
 
 
-def gpu_asking_from(told: dict[str, Any]) -> GpuAsking:
+def gpu_asking_from(told: dict[str, Any]) -> GpuDecisionSettings:
     """The inverse of `gpu_asked_as`."""
-    return GpuAsking(
+    return GpuDecisionSettings(
         **{
             **told,
             "placements": tuple(told["placements"]),

@@ -8,31 +8,31 @@ from typing import Any
 import numpy as np
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.preference import Preferring
+from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import described
-from kilowait.agents.rl.device import computing
+from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.cluster import Cluster, Levers
+from kilowait.cluster import Cluster, PowerControls
 from kilowait.engine.settings import Settings
-from kilowait.envs.power.batched_sim import EnergyAsking
-from kilowait.envs.power.power_setup import Power
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings
+from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
 __all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_told"]
 
 
 @dataclass(frozen=True, eq=False)
-class EnergyNetworkAgent(Preferring):
+class EnergyNetworkAgent(PreferenceConditioned):
     """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent.powered(Power(...)), "easy")``."""
 
     network: ActorCritic | DuelingQ
-    asking: EnergyAsking
+    asking: EnergyDecisionSettings
     levers: str
     """What it was trained with, as on the command line."""
     name: str = "agent"
-    power: Power | None = None
+    power: PowerConfig | None = None
     """What it runs with; None: yet to be said, by `powered`."""
 
     @property
@@ -40,13 +40,13 @@ class EnergyNetworkAgent(Preferring):
         """Where it comes from."""
         return getattr(self.network, "provenance", {})
 
-    def powered(self, power: Power) -> EnergyNetworkAgent:
+    def powered(self, power: PowerConfig) -> EnergyNetworkAgent:
         """The agent on a machine with this power, these signals and levers."""
         return replace(self, power=power)
 
     def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: Levers | None = None
-    ) -> SegmentLog:
+        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
+    ) -> ExecutionLog:
         """The run under its decisions, greedily; levels and sleep are those of its own levers."""
         self.check_preferred()
         if self.power is None:
@@ -59,7 +59,7 @@ class EnergyNetworkAgent(Preferring):
             backfill=settings.backfill,
             walltime=settings.walltime,
             placement=settings.placement,
-            outlived=settings.outlived,
+            outlived=settings.overrun,
         )
         shown = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
         wanted = described(self.network.spec)
@@ -69,7 +69,7 @@ class EnergyNetworkAgent(Preferring):
                 f"agent {self.name!r} was trained with other levels, signals or ways to sleep ({what} differ); give "
                 f"the machine, the signals and --levers {self.levers} as they were in training"
             )
-        with computing("cpu", 1):
+        with use_device("cpu", 1):
             return play(
                 jobs,
                 cluster,
@@ -81,7 +81,7 @@ class EnergyNetworkAgent(Preferring):
             )
 
 
-def energy_asked_as(asking: EnergyAsking) -> dict[str, Any]:
+def energy_asked_as(asking: EnergyDecisionSettings) -> dict[str, Any]:
     """The way of asking in words and numbers, for the file."""
     bound_s = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
     return without_told({**asdict(asking), "max_wait_s": bound_s})
@@ -92,6 +92,6 @@ def without_told(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if name != "told" or value}
 
 
-def energy_asking_from(told: dict[str, Any]) -> EnergyAsking:
+def energy_asking_from(told: dict[str, Any]) -> EnergyDecisionSettings:
     """The inverse of `energy_asked_as`."""
-    return EnergyAsking(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
+    return EnergyDecisionSettings(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})

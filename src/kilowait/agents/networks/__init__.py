@@ -18,6 +18,6 @@ except ModuleNotFoundError as missing:
 
 from kilowait.agents.networks.factory import KINDS, network, q_network
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import Seen, Sizes
+from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
 
-__all__ = ["KINDS", "ActorCritic", "DuelingQ", "Seen", "Sizes", "network", "q_network"]
+__all__ = ["KINDS", "ActorCritic", "DuelingQ", "ObservationSpecProtocol", "Sizes", "network", "q_network"]

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from kilowait.agents.networks.feature_extractor import (
-    Body,
-    Encoded,
+    FeatureExtractor,
+    EncodedQueue,
     Observation,
     cropped,
     linear,
     mean_present,
 )
-from kilowait.agents.networks.spec import Seen, Sizes
+from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
 
-__all__ = ["AttentionBody", "AttentionLayer"]
+__all__ = ["AttentionExtractor", "AttentionLayer"]
 
 
 class AttentionLayer(nn.Module):
@@ -59,10 +59,10 @@ class AttentionLayer(nn.Module):
         return query, key, value
 
 
-class AttentionBody(Body):
+class AttentionExtractor(FeatureExtractor):
     """Self-attention over the queue."""
 
-    def __init__(self, spec: Seen, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
         super().__init__()
         self.width = sizes.width
         self.job = linear(len(spec.features), sizes.width, gain=1.0)
@@ -70,14 +70,14 @@ class AttentionBody(Body):
         self.layers = nn.ModuleList(AttentionLayer(sizes.width, sizes.heads) for _ in range(sizes.depth))
         self.norm = nn.LayerNorm(sizes.width)
 
-    def forward(self, observation: Observation) -> Encoded:
+    def forward(self, observation: Observation) -> EncodedQueue:
         """Look at the queue as a whole."""
         tokens, there = self._tokens(observation)
         for layer in self.layers:
             tokens = layer(tokens, there)
         tokens = self.norm(tokens)
         rows = tokens[:, 1:]
-        return Encoded(rows, None, mean_present(rows, there[:, 1:]), tokens[:, 0])
+        return EncodedQueue(rows, None, mean_present(rows, there[:, 1:]), tokens[:, 0])
 
     def attention(self, observation: Observation) -> list[Tensor]:
         """Weights of every layer, (B, heads, 1 + jobs, 1 + jobs); token 0 is the summary. To look at, not to train."""

@@ -9,30 +9,30 @@ from typing import Any
 
 import torch
 
-from kilowait.agents.networks.attention import AttentionBody
-from kilowait.agents.networks.feature_extractor import Body
-from kilowait.agents.networks.gat import GraphBody
+from kilowait.agents.networks.attention import AttentionExtractor
+from kilowait.agents.networks.feature_extractor import FeatureExtractor
+from kilowait.agents.networks.gat import GraphExtractor
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.kernel import KernelBody
+from kilowait.agents.networks.kernel import KernelExtractor
 from kilowait.agents.networks.spec import (
-    Seen,
+    ObservationSpecProtocol,
     Sizes,
     seen_from,
     sizes_of,
 )
 from kilowait.errors import UnknownNameError
 
-__all__ = ["KINDS", "network", "q_network", "rebuilt"]
+__all__ = ["KINDS", "network", "q_network", "from_config"]
 
-KINDS: dict[str, Callable[[Seen, Sizes], Body]] = {
-    "kernel": KernelBody,
-    "attention": AttentionBody,
-    "gat": GraphBody,
+KINDS: dict[str, Callable[[ObservationSpecProtocol, Sizes], FeatureExtractor]] = {
+    "kernel": KernelExtractor,
+    "attention": AttentionExtractor,
+    "gat": GraphExtractor,
 }
 """Bodies by name: every job by itself · all jobs at once · along the edges of the jobs' graph."""
 
 
-def network(spec: Seen, kind: str = "kernel", *, seed: int = 0, **sizes: int) -> ActorCritic:
+def network(spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int) -> ActorCritic:
     """An actor with its critic.
 
     Args:
@@ -56,7 +56,7 @@ def network(spec: Seen, kind: str = "kernel", *, seed: int = 0, **sizes: int) ->
 
 
 def q_network(
-    spec: Seen,
+    spec: ObservationSpecProtocol,
     kind: str = "kernel",
     *,
     seed: int = 0,
@@ -72,7 +72,7 @@ def q_network(
         return DuelingQ(spec, body, made, noisy=noisy, atoms=atoms, span=span)
 
 
-def rebuilt(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
+def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
     """A network as a file describes it (``described(net.spec)`` and ``net.made``), with other weights."""
     rest = {name: value for name, value in made.items() if name not in ("head", "kind", "sizes")}
     if "span" in rest:
@@ -84,7 +84,7 @@ def rebuilt(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | Dueling
     return builders[made["head"]](seen_from(spec), made["kind"], **rest, **made["sizes"])
 
 
-def _body(spec: Seen, kind: str, sizes: dict[str, int]) -> tuple[Body, dict[str, Any]]:
+def _body(spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]) -> tuple[FeatureExtractor, dict[str, Any]]:
     if kind not in KINDS:
         raise UnknownNameError("network", kind, KINDS)
     chosen = sizes_of(sizes)

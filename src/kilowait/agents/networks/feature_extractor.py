@@ -9,13 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Body", "Encoded", "Observation", "cropped", "linear", "present", "spread"]
+__all__ = ["FeatureExtractor", "EncodedQueue", "Observation", "cropped", "linear", "present", "spread"]
 
 Observation = Mapping[str, Tensor]
 """Tensors of one batch, by the names of `Seen`."""
 
 
-class Encoded(NamedTuple):
+class EncodedQueue(NamedTuple):
     """A queue as a body sees it; W is its width."""
 
     rows: Tensor
@@ -28,20 +28,20 @@ class Encoded(NamedTuple):
     """(B, W) all that is no job."""
 
 
-class Body(nn.Module):
+class FeatureExtractor(nn.Module):
     """The part of a network that looks; see `Encoded`."""
 
     width: int
     whole = False
     """Whether every slot is looked at, whoever is there: what is computed then hangs on shapes alone, for export."""
 
-    def forward(self, observation: Observation) -> Encoded:
+    def forward(self, observation: Observation) -> EncodedQueue:
         """Look at a batch."""
         raise NotImplementedError
 
-    def __call__(self, observation: Observation) -> Encoded:
+    def __call__(self, observation: Observation) -> EncodedQueue:
         """As `forward`, with its type."""
-        found: Encoded = super().__call__(observation)
+        found: EncodedQueue = super().__call__(observation)
         return found
 
 

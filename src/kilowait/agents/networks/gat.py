@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from kilowait.agents.networks.feature_extractor import (
-    Body,
-    Encoded,
+    FeatureExtractor,
+    EncodedQueue,
     Observation,
     cropped,
     linear,
     mean_present,
 )
-from kilowait.agents.networks.spec import Seen, Sizes
+from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
 from kilowait.errors import InputError
 
-__all__ = ["EDGE_TYPES", "DenseGATv2", "GraphBody", "TimeBetween", "time_feature"]
+__all__ = ["EDGE_TYPES", "DenseGATv2", "GraphExtractor", "TimeBetween", "time_feature"]
 
 EDGE_TYPES = ("same user or project", "same nodes", "close in time", "itself")
 """Bits 1, 2 and 4 of ``edges``; every job has an edge to itself besides."""
@@ -132,10 +132,10 @@ class GraphLayer(nn.Module):
         return nodes + self.perceptron(nodes), weights
 
 
-class GraphBody(Body):
+class GraphExtractor(FeatureExtractor):
     """Attention along the edges between waiting jobs."""
 
-    def __init__(self, spec: Seen, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
         super().__init__()
         if not spec.graph:
             raise InputError(
@@ -152,7 +152,7 @@ class GraphBody(Body):
         )
         self.norm = nn.LayerNorm(sizes.width)
 
-    def forward(self, observation: Observation) -> Encoded:
+    def forward(self, observation: Observation) -> EncodedQueue:
         """Look along the edges."""
         return self._looked(observation)[0]
 
@@ -160,7 +160,7 @@ class GraphBody(Body):
         """Weights of every layer, (B, heads, jobs, jobs): target, source. To look at."""
         return self._looked(observation)[1]
 
-    def _looked(self, observation: Observation) -> tuple[Encoded, list[Tensor]]:
+    def _looked(self, observation: Observation) -> tuple[EncodedQueue, list[Tensor]]:
         jobs, there, bits = cropped(observation, self.whole)
         assert bits is not None
         whole: Tensor = self.summary(observation["summary"])
@@ -171,7 +171,7 @@ class GraphBody(Body):
             nodes, weights = layer(nodes, adjacent, edges)
             attended.append(weights)
         nodes = self.norm(nodes)
-        return Encoded(nodes, None, mean_present(nodes, there), torch.relu(whole)), attended
+        return EncodedQueue(nodes, None, mean_present(nodes, there), torch.relu(whole)), attended
 
     def _edges(self, jobs: Tensor, there: Tensor, bits: Tensor) -> tuple[Tensor, Tensor]:
         """Who sees whom, and the numbers of each pair."""

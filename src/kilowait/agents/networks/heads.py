@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.feature_extractor import (
-    Body,
-    Encoded,
+    FeatureExtractor,
+    EncodedQueue,
     Observation,
     linear,
     spread,
 )
 from kilowait.agents.networks.noisy_linear import NoisyLinear
-from kilowait.agents.networks.spec import Seen
+from kilowait.agents.networks.spec import ObservationSpecProtocol
 
 __all__ = ["ActorCritic", "DuelingQ"]
 
@@ -23,7 +23,7 @@ __all__ = ["ActorCritic", "DuelingQ"]
 class Outputs(nn.Module):
     """`numbers` for every action, and `numbers` for the state."""
 
-    def __init__(self, spec: Seen, width: int, numbers: int, gain: float, noisy: bool = False) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, width: int, numbers: int, gain: float, noisy: bool = False) -> None:
         super().__init__()
         self.slots, self.choices, self.extra, self.numbers = spec.slots, spec.choices, spec.extra, numbers
         last = NoisyLinear if noisy else linear
@@ -32,7 +32,7 @@ class Outputs(nn.Module):
         self.other = last(width, spec.extra * numbers, gain) if spec.extra else None
         self.state = last(width, numbers, 1.0)
 
-    def forward(self, seen: Encoded) -> tuple[Tensor, Tensor]:
+    def forward(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
         """(B, actions, numbers) and (B, numbers), in float32 whatever the body computes in."""
         batch = seen.context.shape[0]  # len() would be a constant in an exported network
         actions = spread(self.job(seen.rows), seen.places, batch, self.slots)
@@ -43,7 +43,7 @@ class Outputs(nn.Module):
             actions = torch.cat([actions, others], dim=1)
         return actions.float(), self.state(whole).float()
 
-    def __call__(self, seen: Encoded) -> tuple[Tensor, Tensor]:
+    def __call__(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
         """As `forward`, with its type."""
         found: tuple[Tensor, Tensor] = super().__call__(seen)
         return found
@@ -55,7 +55,7 @@ class ActorCritic(nn.Module):
     provenance: dict[str, Any]
     """Where it comes from; of networks that were read from a file."""
 
-    def __init__(self, spec: Seen, body: Body, made: dict[str, Any]) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, body: FeatureExtractor, made: dict[str, Any]) -> None:
         super().__init__()
         self.spec, self.made = spec, made
         self.body = body
@@ -89,8 +89,8 @@ class DuelingQ(nn.Module):
 
     def __init__(
         self,
-        spec: Seen,
-        body: Body,
+        spec: ObservationSpecProtocol,
+        body: FeatureExtractor,
         made: dict[str, Any],
         *,
         noisy: bool = False,

@@ -10,22 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.feature_extractor import (
-    Body,
-    Encoded,
+    FeatureExtractor,
+    EncodedQueue,
     Observation,
     linear,
     mean_present,
     present,
 )
-from kilowait.agents.networks.spec import Seen, Sizes
+from kilowait.agents.networks.spec import ObservationSpecProtocol, Sizes
 
-__all__ = ["KernelBody"]
+__all__ = ["KernelExtractor"]
 
 
-class KernelBody(Body):
+class KernelExtractor(FeatureExtractor):
     """A multilayer perceptron shared by all jobs."""
 
-    def __init__(self, spec: Seen, sizes: Sizes) -> None:
+    def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
         super().__init__()
         self.width = sizes.width
         # Together they are one layer over (job, summary); apart, the summary is multiplied once and not once a job.
@@ -33,7 +33,7 @@ class KernelBody(Body):
         self.summary = linear(len(spec.summary), sizes.width)
         self.layers = nn.ModuleList(linear(sizes.width, sizes.width) for _ in range(sizes.depth - 1))
 
-    def forward(self, observation: Observation) -> Encoded:
+    def forward(self, observation: Observation) -> EncodedQueue:
         """Look at every job by itself."""
         jobs = observation["jobs"]
         there = present(jobs)
@@ -42,7 +42,7 @@ class KernelBody(Body):
             return self._dense(jobs, there, joined)
         return self._gathered(jobs, there, joined)
 
-    def _gathered(self, jobs: Tensor, there: Tensor, joined: Tensor) -> Encoded:
+    def _gathered(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
         """Only rows with a job: on a CPU padding would be most of the work."""
         places = there.flatten().nonzero().squeeze(1)
         whose = places // jobs.shape[1]
@@ -51,11 +51,11 @@ class KernelBody(Body):
             rows = torch.relu(layer(rows))
         total = rows.new_zeros(len(jobs), self.width).index_add(0, whose, rows)
         pooled = total / there.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
-        return Encoded(rows, places, pooled, torch.relu(joined))
+        return EncodedQueue(rows, places, pooled, torch.relu(joined))
 
-    def _dense(self, jobs: Tensor, there: Tensor, joined: Tensor) -> Encoded:
+    def _dense(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
         """Every slot: gathering would make the GPU wait for the number of rows."""
         rows = torch.relu(self.job(jobs) + joined[:, None])
         for layer in self.layers:
             rows = torch.relu(layer(rows))
-        return Encoded(rows, None, mean_present(rows, there), torch.relu(joined))
+        return EncodedQueue(rows, None, mean_present(rows, there), torch.relu(joined))

@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import torch
 
-from kilowait.agents.networks.factory import rebuilt
+from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import (
-    Seen,
-    SeenBefore,
+    ObservationSpecProtocol,
+    LoadedSpec,
     described,
     seen_from,
 )
@@ -24,10 +24,10 @@ from kilowait.envs.observation_spec import PREFIX
 from kilowait.envs.preferences import preference_text, weights_from
 from kilowait.errors import InputError
 
-__all__ = ["Preferring", "plain_spec", "preferred", "terms_of"]
+__all__ = ["PreferenceConditioned", "plain_spec", "preferred", "terms_of"]
 
 
-def terms_of(spec: Seen) -> tuple[str, ...]:
+def terms_of(spec: ObservationSpecProtocol) -> tuple[str, ...]:
     """The terms between which a network of this spec is told a preference; none: it is told none.
 
     >>> terms_of(SeenBefore(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
@@ -36,7 +36,7 @@ def terms_of(spec: Seen) -> tuple[str, ...]:
     return tuple(name.removeprefix(PREFIX) for name in spec.summary if name.startswith(PREFIX))
 
 
-def plain_spec(spec: Seen) -> SeenBefore:
+def plain_spec(spec: ObservationSpecProtocol) -> LoadedSpec:
     """The same without the preference."""
     told = described(spec)
     return seen_from({**told, "summary": [name for name in told["summary"] if not name.startswith(PREFIX)]})
@@ -68,14 +68,14 @@ def preferred(
     fixed = torch.from_numpy(weights).to(matrix)
     state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ fixed
     state["body.summary.weight"] = matrix[:, others]
-    made = rebuilt(described(plain_spec(spec)), network.made).to(matrix.device)
+    made = from_config(described(plain_spec(spec)), network.made).to(matrix.device)
     made.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))
     made.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
     return made.eval()
 
 
-class Preferring:
+class PreferenceConditioned:
     """What agents that hold a network have in common: they may have to be told a preference before they play."""
 
     network: ActorCritic | DuelingQ

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["Seen", "Sizes", "described", "seen_from", "sizes_of"]
+__all__ = ["ObservationSpecProtocol", "Sizes", "described", "seen_from", "sizes_of"]
 
 
-class Seen(Protocol):
+class ObservationSpecProtocol(Protocol):
     """What an environment shows and takes, as ``vec.spec_of_observation`` gives it.
 
     An observation is a dict: ``jobs`` float32 (slots, features), zero rows where there is no job; ``summary`` float32;
@@ -45,7 +45,7 @@ class Seen(Protocol):
 
 
 @dataclass(frozen=True)
-class SeenBefore:
+class LoadedSpec:
     """What was seen, read back from a file."""
 
     features: tuple[str, ...]
@@ -56,7 +56,7 @@ class SeenBefore:
     graph: bool
 
 
-def described(spec: Seen) -> dict[str, Any]:
+def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
     """The spec in words and numbers, for a file.
 
     >>> described(SeenBefore(("wait",), (), 4, 1, 0, False))["slots"]
@@ -72,10 +72,10 @@ def described(spec: Seen) -> dict[str, Any]:
     }
 
 
-def seen_from(description: Mapping[str, Any]) -> SeenBefore:
+def seen_from(description: Mapping[str, Any]) -> LoadedSpec:
     """The spec a file describes; the inverse of `described`."""
     words = {name: tuple(description[name]) for name in ("features", "summary")}
-    return SeenBefore(**{**description, **words})
+    return LoadedSpec(**{**description, **words})
 
 
 @dataclass(frozen=True)

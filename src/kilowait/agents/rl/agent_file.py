@@ -12,9 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kilowait.agents.networks.factory import rebuilt
+from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.networks.spec import Seen, described
+from kilowait.agents.networks.spec import ObservationSpecProtocol, described
 from kilowait.agents.rl.checkpoint import read_state, write_state
 from kilowait.errors import InputError, KilowaitError
 
@@ -39,7 +39,7 @@ def save_network(
     return write_state(Path(path), FORMAT, state)
 
 
-def load_network(path: str | PathLike[str], spec: Seen | None = None) -> ActorCritic | DuelingQ:
+def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None = None) -> ActorCritic | DuelingQ:
     """The network a file holds, on the CPU and ready to act; its provenance is ``network.provenance``.
 
     Args:
@@ -50,7 +50,7 @@ def load_network(path: str | PathLike[str], spec: Seen | None = None) -> ActorCr
     if spec is not None:
         check_spec(state["spec"], spec, path)
     try:
-        network = rebuilt(state["spec"], state["made"])
+        network = from_config(state["spec"], state["made"])
         network.load_state_dict(state["weights"])
     except (KilowaitError, KeyError, TypeError, RuntimeError) as problem:
         raise InputError(f"{path} holds no network that this kilowait can build: {problem}") from None
@@ -58,7 +58,7 @@ def load_network(path: str | PathLike[str], spec: Seen | None = None) -> ActorCr
     return network.eval()
 
 
-def check_spec(before: Mapping[str, Any], spec: Seen, path: str | PathLike[str]) -> None:
+def check_spec(before: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:
     """Refuse a file that was made for an environment that shows or takes something else, naming the difference."""
     now = described(spec)
     for name, value in now.items():

@@ -24,17 +24,17 @@ import torch
 from torch import Tensor
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.rl.device import Carrier, Draws
+from kilowait.agents.rl.device import DeviceTransfer, TorchRng
 from kilowait.agents.rl.distributions import MaskedCategorical
-from kilowait.agents.rl.env_protocol import Vector
+from kilowait.agents.rl.env_protocol import VectorEnvProtocol
 from kilowait.agents.rl.episode_stats import Episodes, ReturnScale
 from kilowait.agents.rl.gae import generalised_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import Update
-from kilowait.agents.rl.rollout_buffer import Rollout
-from kilowait.agents.rl.training_state import LAST, Keeper, Progress
+from kilowait.agents.rl.rollout_buffer import RolloutBuffer
+from kilowait.agents.rl.training_state import LAST, TrainingState, Progress
 
-__all__ = ["FOLDER", "HISTORY", "ImitationSettings", "Lessons", "WarmStart", "imitate"]
+__all__ = ["FOLDER", "HISTORY", "ImitationSettings", "ExpertEnv", "BehaviorCloning", "imitate"]
 
 FOLDER = "warm"
 """Where a warm start keeps its state, within the folder of the training."""
@@ -46,29 +46,29 @@ HISTORY = "warm.json"
 class ImitationSettings:
     """How a network imitates. An update watches `rollout` steps of every environment and learns from them."""
 
-    teacher: str
+    expert: str
     """Who is imitated, in words."""
-    total_steps: int = 50_000
+    total_timesteps: int = 50_000
     """Choices of the teacher, in all environments together; whole updates, at least one."""
-    rollout: int = 32
+    n_steps: int = 32
     """Steps of each environment between updates."""
-    epochs: int = 4
+    n_epochs: int = 4
     """Passes over what was seen in an update."""
-    batch: int = 128
+    batch_size: int = 128
     """Choices in a step of the optimizer."""
     learning_rate: float = 2e-3
     """Of Adam, at the beginning; it falls in a straight line to nearly 0."""
     margin: float = 0.8
     """Values of actions: by how much the teacher's is to be worth more than any other."""
-    value: float = 0.5
+    vf_coef: float = 0.5
     """Weight of the value's squared error."""
-    discount: float = 0.999
+    gamma: float = 0.999
     """Of the future, a step; that of the algorithm that follows."""
-    trace: float = 0.95
+    gae_lambda: float = 0.95
     """Lambda of the returns that values are fitted to."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Whether rewards are divided by the deviation of returns so far, as in the algorithm that follows."""
-    max_gradient: float = 1.0
+    max_grad_norm: float = 1.0
     """Norm that gradients are cut to."""
     checkpoint_every: int = 10
     """Updates between checkpoints."""
@@ -84,13 +84,13 @@ class ImitationSettings:
         >>> ImitationSettings("saf", total_steps=1000, rollout=10).updates(envs=25)
         4
         """
-        return max(1, self.total_steps // (self.rollout * envs))
+        return max(1, self.total_timesteps // (self.n_steps * envs))
 
 
-class Lessons(Protocol):
+class ExpertEnv(Protocol):
     """Environments and somebody who knows what to choose where they stand."""
 
-    vec: Vector
+    vec: VectorEnvProtocol
 
     def choose(self) -> npt.NDArray[np.int64]:
         """(B,) an action of each environment."""
@@ -100,11 +100,11 @@ class Lessons(Protocol):
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class BehaviorCloning:
     """What an algorithm does with its network before the first update: `warm` of `train_ppo` and the others."""
 
     settings: ImitationSettings
-    lessons: Callable[[], Lessons]
+    lessons: Callable[[], ExpertEnv]
     """Makes them when they are needed: a training that goes on after the warm start needs none."""
     folder: Path | None = None
     """Of the training; its state is kept in a folder within."""
@@ -125,13 +125,13 @@ class WarmStart:
         finally:
             lessons.close()
         if self.folder is not None:
-            told = {"teacher": self.settings.teacher, "updates": [_plain(asdict(one)) for one in history]}
+            told = {"teacher": self.settings.expert, "updates": [_plain(asdict(one)) for one in history]}
             (self.folder / HISTORY).write_text(json.dumps(told, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def imitate(
     network: ActorCritic | DuelingQ,
-    lessons: Lessons,
+    lessons: ExpertEnv,
     settings: ImitationSettings,
     *,
     algorithm: str,
@@ -153,43 +153,43 @@ def imitate(
         progress: hears of every update; its losses have `agreement`, the share of choices that were the teacher's.
     """
     vec, where = lessons.vec, next(network.parameters()).device
-    size, updates = settings.rollout * vec.num_envs, settings.updates(vec.num_envs)
+    size, updates = settings.n_steps * vec.num_envs, settings.updates(vec.num_envs)
     optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
-    draws = Draws(seed, "agents.imitation", where)
-    scale = ReturnScale(vec.num_envs, settings.discount)
+    draws = TorchRng(seed, "agents.imitation", where)
+    scale = ReturnScale(vec.num_envs, settings.gamma)
     episodes = Episodes(vec.num_envs)
-    rollout = Rollout(settings.rollout, vec.num_envs, Carrier(where))
+    rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
     judge = cast(ActorCritic, lambda seen: _judged(network, seen))
-    keeper = Keeper(
+    keeper = TrainingState(
         f"{algorithm}, warm start", vec, settings, seed=seed, updates=updates, network=network,
         parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
         folder=folder, validate=None, progress=progress,
     )  # fmt: skip
     observation = keeper.begin(resume)
-    while not keeper.over:
+    while not keeper.done:
         optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
         with torch.no_grad():
-            for step in range(settings.rollout):
-                rollout.see(step, observation, judge, draws.generator)
+            for step in range(settings.n_steps):
+                rollout.add_observation(step, observation, judge, draws.generator)
                 actions = lessons.choose()
                 rollout.actions[step] = torch.from_numpy(actions)
                 observation, rewards, terminated, truncated, infos = vec.step(actions)
                 done = terminated | truncated
                 episodes.step(infos, done)
                 scale.step(rewards, done)
-                rollout.did(step, rewards, terminated, truncated, infos, judge)
-            played = rollout.close(observation, judge, scale.divisor if settings.normalise_rewards else 1.0)
+                rollout.add_transition(step, rewards, terminated, truncated, infos, judge)
+            played = rollout.close(observation, judge, scale.divisor if settings.normalize_rewards else 1.0)
         returns = generalised_advantages(
             played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
-            discount=settings.discount, trace=settings.trace,
+            discount=settings.gamma, trace=settings.gae_lambda,
         )  # fmt: skip
         returns = (returns + rollout.values).flatten()
         seen, taken = rollout.flat(), rollout.actions.flatten()
 
         figures = []
-        for epoch in range(settings.epochs):
+        for epoch in range(settings.n_epochs):
             order = torch.randperm(size, generator=draws.generator, device=where)
-            for part in torch.split(order, settings.batch):
+            for part in torch.split(order, settings.batch_size):
                 scores, values = _judged(network, {name: kept[part] for name, kept in seen.items()})
                 mine = taken[part]
                 choice_loss = _choice_loss(network, scores, mine, settings.margin).mean()
@@ -197,15 +197,15 @@ def imitate(
                     values = scores.gather(-1, mine[:, None]).squeeze(-1)
                 value_loss = 0.5 * (values - returns[part]).square().mean()
                 optimizer.zero_grad()
-                torch.autograd.backward(choice_loss + settings.value * value_loss)
-                torch.nn.utils.clip_grad_norm_(network.parameters(), settings.max_gradient)
+                torch.autograd.backward(choice_loss + settings.vf_coef * value_loss)
+                torch.nn.utils.clip_grad_norm_(network.parameters(), settings.max_grad_norm)
                 optimizer.step()
                 if epoch == 0:
                     agreed = (scores.argmax(-1) == mine).float().mean()
                     figures.append(torch.stack([choice_loss, value_loss, agreed]).detach())
         choice_, value_, agreed_ = torch.stack(figures).mean(0).tolist()
         losses = {"imitation": choice_, "value": value_, "agreement": agreed_}
-        keeper.close(observation, steps=size, episodes=episodes.means(), losses=losses)
+        keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
     return keeper.history
 
 

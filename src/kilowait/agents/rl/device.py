@@ -15,13 +15,13 @@ from kilowait.agents.rl.results import TrainingError
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.rng import stream
 
-__all__ = ["PRECISIONS", "Carrier", "Draws", "computing", "lower_precision", "with_an_action"]
+__all__ = ["PRECISIONS", "DeviceTransfer", "TorchRng", "use_device", "lower_precision", "with_an_action"]
 
 PRECISIONS = ("float32", "bf16")
 
 
 @contextmanager
-def computing(device: str | torch.device, threads: int | None) -> Iterator[torch.device]:
+def use_device(device: str | torch.device, threads: int | None) -> Iterator[torch.device]:
     """The device, with so many threads of the CPU for as long as it is used; None leaves them as they are.
 
     >>> with computing("cpu", 1) as device:
@@ -68,7 +68,7 @@ def lower_precision(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
-class Carrier:
+class DeviceTransfer:
     """Carries the observations of a step to the device, on CUDA through pinned memory and without waiting."""
 
     def __init__(self, device: torch.device) -> None:
@@ -126,7 +126,7 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
     return {**observation, "mask": mask}
 
 
-class Draws:
+class TorchRng:
     """A generator of torch on the device, made from our seed and the name of its purpose, that can be kept."""
 
     def __init__(self, seed: int, name: str, device: torch.device) -> None:

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.networks.spec import Seen
+from kilowait.agents.networks.spec import ObservationSpecProtocol
 from kilowait.errors import InputError
 
-__all__ = ["Observed", "Vector", "check_vector", "final_observation"]
+__all__ = ["Observed", "VectorEnvProtocol", "check_vector", "final_observation"]
 
 Observed = Mapping[str, npt.NDArray[Any]]
 """Arrays of all environments, by the names of `Seen`; fresh ones every step."""
@@ -20,13 +20,13 @@ Stepped = tuple[
 ]
 
 
-class Vector(Protocol):
+class VectorEnvProtocol(Protocol):
     """A `gymnasium.vector.VectorEnv` that resets in the same step and can be put back to where it was."""
 
     num_envs: int
 
     @property
-    def spec_of_observation(self) -> Seen:
+    def spec_of_observation(self) -> ObservationSpecProtocol:
         """What it shows and takes."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Observed, dict[str, Any]]:
@@ -42,7 +42,7 @@ class Vector(Protocol):
         """Back to a snapshot."""
 
 
-def check_vector(vec: Vector, *, kept: bool) -> None:
+def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
     """Refuse an environment with which training would go wrong without a word.
 
     Args:

@@ -19,20 +19,20 @@ from torch import Tensor
 
 from kilowait.agents.explanations import (
     Attention,
-    Case,
-    Explained,
+    ExplainedDecision,
+    AgentExplanation,
     Floats,
-    Part,
+    FeatureContribution,
     typical,
     usual_parts,
 )
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
-from kilowait.agents.rl.device import computing, with_an_action
+from kilowait.agents.rl.device import use_device, with_an_action
 from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observation_spec as gpu
-from kilowait.envs.observation_spec import FEATURES, SUMMARY, TOLD
+from kilowait.envs.observation_spec import FEATURES, SUMMARY, PREDICTION_FEATURES
 
-__all__ = ["Attributed", "Met", "attributed", "explained", "met"]
+__all__ = ["Attributions", "Decisions", "attributed", "explained", "record_decisions"]
 
 Network = ActorCritic | DuelingQ
 Arrays = dict[str, npt.NDArray[Any]]
@@ -50,7 +50,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class Decisions:
     """Choices between at least two jobs, one a row; what was seen, and what the network did."""
 
     seen: Arrays
@@ -69,7 +69,7 @@ class Met:
         return self.action // choices
 
 
-class Attributed(NamedTuple):
+class Attributions(NamedTuple):
     """Shares of some choices, (choices, features) and (choices, numbers of the summary), in units of the score."""
 
     job: Floats
@@ -82,7 +82,7 @@ class Attributed(NamedTuple):
     """(choices,) margins at the baseline; margin less usual is what the shares of a choice add up to."""
 
 
-def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster) -> Explained | None:
+def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster) -> AgentExplanation | None:
     """What the network looks at when it plays the episodes of `vec` that begin at rows `first` of its log, greedily.
 
     `cluster` is the machine of `vec`. None where the network never had a choice between two jobs.
@@ -91,8 +91,8 @@ def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
     learning = network.training
     network.eval()
     try:
-        with computing(next(network.parameters()).device, 1):
-            found = met(network, vec, first)
+        with use_device(next(network.parameters()).device, 1):
+            found = record_decisions(network, vec, first)
             if not len(found):
                 return None
             most = min(MEASURED // 4 if spec.graph else MEASURED, len(found))
@@ -115,7 +115,7 @@ def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
     ).astype(np.float64)
     names = [(name, "job") for name in spec.features] + [(name, "whole") for name in spec.summary]
     moved = np.concatenate([means.job, means.summary], axis=1)
-    return Explained(
+    return AgentExplanation(
         score="values" if isinstance(network, DuelingQ) else "logits",
         choices=len(found),
         measured=len(rows),
@@ -124,7 +124,7 @@ def explained(network: Network, vec: Any, first: npt.ArrayLike, cluster: Cluster
     )
 
 
-def met(network: Network, vec: Any, first: npt.ArrayLike, *, most: int = MET) -> Met:
+def record_decisions(network: Network, vec: Any, first: npt.ArrayLike, *, most: int = MET) -> Decisions:
     """Play greedily and keep choices between at least two jobs, `most` of them at the most."""
     spec = network.spec
     device = next(network.parameters()).device
@@ -152,22 +152,22 @@ def met(network: Network, vec: Any, first: npt.ArrayLike, *, most: int = MET) ->
     action, other, margin = (joined.pop(name) for name in ("action", "other", "margin"))
     summary = joined["summary"]
     mean = summary.mean(axis=0) if len(summary) else np.zeros(summary.shape[1], np.float32)
-    return Met(joined, action, other, margin.astype(np.float64), mean)
+    return Decisions(joined, action, other, margin.astype(np.float64), mean)
 
 
 def attributed(
-    network: Network, found: Met, rows: npt.NDArray[np.int64], *, steps: int = STEPS
-) -> Attributed:
+    network: Network, found: Decisions, rows: npt.NDArray[np.int64], *, steps: int = STEPS
+) -> Attributions:
     """Shares of the choices in `rows`; the more steps, the nearer their sum is to the difference of the margins."""
     spec = network.spec
     jobs = found.seen["jobs"]
     used = int(np.flatnonzero((jobs[rows] != 0).any(axis=(0, 2))).max(initial=0)) + 1
     piece = max(1, PAIRS // (steps * used * used))
     parts = [_piece(network, found, rows[lo : lo + piece], steps, spec) for lo in range(0, len(rows), piece)]
-    return Attributed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return Attributions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _piece(network: Network, found: Met, rows: npt.NDArray[np.int64], steps: int, spec: Any) -> Attributed:
+def _piece(network: Network, found: Decisions, rows: npt.NDArray[np.int64], steps: int, spec: Any) -> Attributions:
     device = next(network.parameters()).device
     slot, every = found.slot(spec.choices)[rows], np.arange(len(rows))
     jobs, summary = found.seen["jobs"][rows], found.seen["summary"][rows]
@@ -201,7 +201,7 @@ def _piece(network: Network, found: Met, rows: npt.NDArray[np.int64], steps: int
     def array(values: Tensor) -> Floats:
         return values.detach().cpu().numpy().astype(np.float64)
 
-    return Attributed(
+    return Attributions(
         array(job_slope[:, 2:].mean(1) * (job_end - job_start)),
         array(whole_slope[:, 2:].mean(1) * (whole_end - whole_start)),
         usual_job.astype(np.float64),
@@ -217,7 +217,7 @@ def _could(mask: npt.NDArray[np.int8], spec: Any) -> npt.NDArray[np.bool_]:
     return could
 
 
-def _other_rows(found: Met, spec: Any) -> npt.NDArray[np.float32]:
+def _other_rows(found: Decisions, spec: Any) -> npt.NDArray[np.float32]:
     """(choices, features) of the next best job; zeros where that is to choose nobody."""
     is_job = found.other < spec.slots * spec.choices
     rows = found.seen["jobs"][np.arange(len(found)), np.where(is_job, found.other // spec.choices, 0)]
@@ -225,8 +225,8 @@ def _other_rows(found: Met, spec: Any) -> npt.NDArray[np.float32]:
 
 
 def _case(
-    network: Network, found: Met, which: str, row: int, shares: Attributed, place: int, cluster: Cluster
-) -> Case:
+    network: Network, found: Decisions, which: str, row: int, shares: Attributions, place: int, cluster: Cluster
+) -> ExplainedDecision:
     spec = network.spec
     jobs, whole = found.seen["jobs"][row], found.seen["summary"][row]
     slot, other = int(found.action[row]) // spec.choices, int(found.other[row])
@@ -235,7 +235,7 @@ def _case(
         ("job", spec.features, jobs[slot], shares.usual_job[place], shares.job[place]),
         ("whole", spec.summary, whole, found.summary, shares.summary[place]),
     ]
-    return Case(
+    return ExplainedDecision(
         which=which,
         choices=int(_could(found.seen["mask"][row : row + 1], spec).sum()),
         margin=float(shares.margin[place]),
@@ -243,7 +243,7 @@ def _case(
         chosen=_facts(spec.features, jobs[slot], cluster),
         other={} if beside is None else _facts(spec.features, jobs[beside], cluster),
         parts=tuple(
-            Part(name, of, float(value), float(usual), float(moved))
+            FeatureContribution(name, of, float(value), float(usual), float(moved))
             for of, names, values, usuals, moves in columns
             for name, value, usual, moved in zip(names, values, usuals, moves, strict=True)
         ),
@@ -252,7 +252,7 @@ def _case(
 
 
 def _attention(
-    network: Network, found: Met, row: int, slot: int, beside: int | None, cluster: Cluster
+    network: Network, found: Decisions, row: int, slot: int, beside: int | None, cluster: Cluster
 ) -> Attention | None:
     """Of the last layer, mean over its heads; None for networks that look at jobs one by one."""
     look = getattr(network.body, "attention", None)
@@ -296,7 +296,7 @@ def _facts(features: tuple[str, ...], row: npt.NDArray[np.float32], cluster: Clu
 def _meanings(spec: Any) -> dict[str, str]:
     """What the numbers are, by name."""
     if "gpus" not in spec.features:
-        return {**FEATURES, **TOLD, **SUMMARY}
+        return {**FEATURES, **PREDICTION_FEATURES, **SUMMARY}
     told = {**gpu.SUMMARY, **gpu.FIXED, **gpu.MOVING}
     of_type = {"speed": "s / (1 + s), s: its speed on", "fits": "1 if it fits now on", "free": "free part of"}
     for name in (*spec.features, *spec.summary):

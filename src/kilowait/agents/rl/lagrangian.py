@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Dual"]
+__all__ = ["LagrangeMultiplier"]
 
 
 @dataclass
-class Dual:
+class LagrangeMultiplier:
     """A Lagrange multiplier for "mean cost of an episode <= limit", learned beside the policy.
 
     The reward that is learned from is (reward - multiplier x cost) / (1 + multiplier), after Tessler, Mankowitz and

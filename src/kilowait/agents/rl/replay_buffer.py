@@ -16,15 +16,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.agents.rl.device import Carrier
+from kilowait.agents.rl.device import DeviceTransfer
 from kilowait.agents.rl.sum_tree import SumTree
 from kilowait.errors import InputError
 
-__all__ = ["Drawn", "Replay"]
+__all__ = ["ReplayBatch", "ReplayBuffer"]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ReplayBatch:
     """A batch of steps."""
 
     observation: dict[str, Tensor]
@@ -40,14 +40,14 @@ class Drawn:
     """For `Replay.surprised`."""
 
 
-class Replay:
+class ReplayBuffer:
     """A ring of `capacity` steps of `envs` environments together."""
 
     def __init__(
         self,
         capacity: int,
         envs: int,
-        carrier: Carrier,
+        carrier: DeviceTransfer,
         *,
         n: int = 1,
         discount: float = 1.0,
@@ -108,7 +108,7 @@ class Replay:
             self.tree.put(self._leaves(ready), self.largest * ~self.truncated[ready])
         self.head += 1
 
-    def draw(self, count: int, random: torch.Generator, *, correction: float = 1.0) -> Drawn:
+    def draw(self, count: int, random: torch.Generator, *, correction: float = 1.0) -> ReplayBatch:
         """Steps drawn with probability in proportion to priority, spread evenly over the sum of priorities.
 
         Args:
@@ -133,7 +133,7 @@ class Replay:
         rewards = (self.rewards[ahead, whose] * self.powers[:-1] * counts).sum(1)
         discounts = self.powers[steps] * ~(ended & counts).any(1)
         beyond = (slot + steps) % self.slots
-        return Drawn(
+        return ReplayBatch(
             {name: kept[slot, env] for name, kept in self.observations.items()},
             self.actions[slot, env],
             rewards,
@@ -143,7 +143,7 @@ class Replay:
             places,
         )
 
-    def surprised(self, places: Tensor, errors: Tensor) -> None:
+    def update_priorities(self, places: Tensor, errors: Tensor) -> None:
         """New priorities by the size of the error."""
         priorities = (errors.detach().to(torch.float64).abs() + 1e-6) ** self.priority
         self.tree.put(places, priorities)

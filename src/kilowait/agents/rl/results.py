@@ -8,7 +8,7 @@ from typing import Any
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.errors import KilowaitError
 
-__all__ = ["Trained", "TrainingError", "Update"]
+__all__ = ["TrainingResult", "TrainingError", "Update"]
 
 
 class TrainingError(KilowaitError, RuntimeError):
@@ -42,7 +42,7 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What training gives: the best validated network, or the last one where nothing was validated."""
 
     network: ActorCritic | DuelingQ

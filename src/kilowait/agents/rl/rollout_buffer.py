@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from kilowait.agents.networks.heads import ActorCritic
-from kilowait.agents.rl.device import Carrier
+from kilowait.agents.rl.device import DeviceTransfer
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import Observed, final_observation
 
-__all__ = ["Rollout"]
+__all__ = ["RolloutBuffer"]
 
 
-class Rollout:
+class RolloutBuffer:
     """`steps` steps of `envs` environments; tensors are (steps, envs, …).
 
     Use `see`, then `did` for every step, then `close`.
     """
 
-    def __init__(self, steps: int, envs: int, carrier: Carrier) -> None:
+    def __init__(self, steps: int, envs: int, carrier: DeviceTransfer) -> None:
         self.steps, self.envs, self.carrier, self.device = steps, envs, carrier, carrier.device
         self.observations: dict[str, Tensor] = {}
         self.actions = torch.zeros(steps, envs, dtype=torch.int64, device=self.device)
@@ -33,7 +33,7 @@ class Rollout:
         self._truncated = np.zeros((steps, envs), np.bool_)
         self._cut: list[tuple[int, npt.NDArray[np.intp], Tensor]] = []
 
-    def see(
+    def add_observation(
         self, step: int, observation: Observed, actor: ActorCritic, random: torch.Generator
     ) -> npt.NDArray[np.int64]:
         """Carry an observation over, let the actor choose, and give its choices back."""
@@ -52,7 +52,7 @@ class Rollout:
         chosen: npt.NDArray[np.int64] = actions.cpu().numpy()  # the one wait of a step
         return chosen
 
-    def did(
+    def add_transition(
         self,
         step: int,
         rewards: npt.NDArray[np.float64],

@@ -22,11 +22,11 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.agent_file import check_spec, save_network
 from kilowait.agents.rl.checkpoint import read_state, write_state
-from kilowait.agents.rl.env_protocol import Observed, Vector, check_vector
-from kilowait.agents.rl.results import Trained, TrainingError, Update
+from kilowait.agents.rl.env_protocol import Observed, VectorEnvProtocol, check_vector
+from kilowait.agents.rl.results import TrainingResult, TrainingError, Update
 from kilowait.errors import InputError
 
-__all__ = ["AGENT", "LAST", "Keeper", "Progress", "Validate", "Warm"]
+__all__ = ["AGENT", "LAST", "TrainingState", "Progress", "Validate", "WarmStart"]
 
 FORMAT = "kilowait checkpoint"
 LAST = "last.safetensors"
@@ -39,7 +39,7 @@ Validate = Callable[[Any], float]
 """Of a network; smaller is better."""
 
 
-class Kept(Protocol):
+class Stateful(Protocol):
     """A part of the training that has a state: a network, an optimizer, a generator, a buffer …"""
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -49,7 +49,7 @@ class Kept(Protocol):
         """Back to a state."""
 
 
-class Warm(Protocol):
+class WarmStart(Protocol):
     """What is done with a fresh network before its first update; `learning.imitating.WarmStart` is one."""
 
     @property
@@ -60,7 +60,7 @@ class Warm(Protocol):
         """Change the weights."""
 
 
-class Keeper:
+class TrainingState:
     """Keeps the books of one training.
 
     Args:
@@ -80,21 +80,21 @@ class Keeper:
     def __init__(
         self,
         algorithm: str,
-        vec: Vector,
+        vec: VectorEnvProtocol,
         settings: Any,
         *,
         seed: int,
         updates: int,
         network: ActorCritic | DuelingQ,
-        parts: Mapping[str, Kept],
+        parts: Mapping[str, Stateful],
         folder: str | PathLike[str] | None,
         validate: Validate | None,
         progress: Progress | None,
-        warm: Warm | None = None,
+        warm: WarmStart | None = None,
     ) -> None:
         check_vector(vec, kept=folder is not None)
         self.vec, self.settings, self.updates, self.network = vec, settings, updates, network
-        self.parts: dict[str, Kept] = {"network": network, **parts}
+        self.parts: dict[str, Stateful] = {"network": network, **parts}
         self.folder = None if folder is None else Path(folder)
         self.validate, self.progress, self.warm = validate, progress, warm
         self.identity: dict[str, Any] = {
@@ -141,12 +141,12 @@ class Keeper:
         return observation
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         """Whether all updates are done, or validation has not become better for long enough."""
         patience = self.settings.patience
         return self.number >= self.updates or (patience is not None and self.stale >= patience)
 
-    def close(
+    def end_update(
         self,
         observation: Observed,
         *,
@@ -176,14 +176,14 @@ class Keeper:
 
     def _due(self, now: float) -> bool:
         """Whether it is time for a checkpoint: as the settings say, and lest a crash cost much in between."""
-        said = self.over or self.number % self.settings.checkpoint_every == 0
+        said = self.done or self.number % self.settings.checkpoint_every == 0
         return said or self.number == 1 or now - self._kept_at > LOST_AT_MOST_S
 
-    def trained(self) -> Trained:
+    def trained(self) -> TrainingResult:
         """The result; the network has its best weights, if any were validated."""
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
-        return Trained(self.network.eval(), self.settings, self.history)
+        return TrainingResult(self.network.eval(), self.settings, self.history)
 
     def _validated(self) -> float:
         if self.validate is None or (

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from kilowait.agents.network_policies.batch import exported
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.envs.batched_sim import Board
-from kilowait.envs.kernels.inline_network import thought_for
+from kilowait.envs.batched_sim import BatchedSimulator
+from kilowait.envs.kernels.inline_network import inference_kernel
 
 __all__ = ["figures", "figures_of"]
 
@@ -35,10 +35,10 @@ def figures_of(
     seen, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
     board = vec.board
     network = decider if isinstance(decider, ActorCritic | DuelingQ) else None
-    layers = exported(network) if network is not None and isinstance(board, Board) else None
+    layers = exported(network) if network is not None and isinstance(board, BatchedSimulator) else None
     if layers is not None:
         arrays = (board.stack, board.scene, board.source)
-        thought_for(*arrays, layers)(*arrays, layers, 0, board.copies)
+        inference_kernel(*arrays, layers)(*arrays, layers, 0, board.copies)
         found: npt.NDArray[np.float64] = board.scene.finished[:, 3:].copy()
         return found
 

@@ -187,9 +187,9 @@ def _ranked(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _sign(metric: str) -> float:
-    from kilowait.evaluation.comparison import JUDGED
+    from kilowait.evaluation.comparison import METRIC_DIRECTION
 
-    return 1.0 if JUDGED[metric] == "less" else -1.0
+    return 1.0 if METRIC_DIRECTION[metric] == "less" else -1.0
 
 
 def _best(rows: Sequence[Mapping[str, Any]], name: str) -> float:

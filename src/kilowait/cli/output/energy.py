@@ -9,7 +9,7 @@ from kilowait.cli import console
 from kilowait.cli.output.run import ledger_line
 
 if TYPE_CHECKING:
-    from kilowait.energy import Accounts
+    from kilowait.energy import EnergyAccounts
     from kilowait.experiments.inputs import Workload
 
 __all__ = ["show_accounts", "show_description", "show_drawn", "show_levers", "show_said"]
@@ -24,7 +24,7 @@ _STATES = {
 }
 
 
-def show_accounts(spent: Accounts, pulled: str, budget: str | None = None) -> None:
+def show_accounts(spent: EnergyAccounts, pulled: str, budget: str | None = None) -> None:
     """What a run drew, what it was spent on, and what that rests on; `budget` says whether one was kept."""
     total = spent.it_kwh
     parts = [

@@ -10,14 +10,14 @@ from kilowait.cli.output.run import ledger_line
 
 if TYPE_CHECKING:
     from kilowait.evaluation import Metrics
-    from kilowait.experiments.scenario import Done
+    from kilowait.experiments.scenario import ScenarioResult
 
 __all__ = ["show_gpu_table", "show_placed"]
 
 Words = Callable[[float], str]
 
 
-def show_placed(done: Done, found: Metrics, gpus: Mapping[str, Any]) -> None:
+def show_placed(done: ScenarioResult, found: Metrics, gpus: Mapping[str, Any]) -> None:
     """Which jobs, machine and rules; what users and GPUs had of it; by type and by priority."""
     _show_run(done, str(gpus["speeds"]))
     print()
@@ -29,7 +29,7 @@ def show_placed(done: Done, found: Metrics, gpus: Mapping[str, Any]) -> None:
         _show_priorities(gpus["by_priority"])
 
 
-def _show_run(done: Done, speeds: str) -> None:
+def _show_run(done: ScenarioResult, speeds: str) -> None:
     run, cluster = done.log.run, done.cluster
     jobs = console.count(len(done.workload.jobs), "job")
     if done.scenario.load is not None:
@@ -73,7 +73,7 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
     )
 
 
-def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: Done) -> None:
+def _show_metrics(found: Metrics, gpus: Mapping[str, float], done: ScenarioResult) -> None:
     names = {"completion time (JCT)": "turnaround_s", "queueing": "wait_s"}
     statistics = ("mean", "median", "p95", "p99", "max")
     console.table(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cli import console
 
 if TYPE_CHECKING:
-    from kilowait.experiments.evaluate_predictors import Foresight
+    from kilowait.experiments.evaluate_predictors import PredictorComparison
     from kilowait.predict.explanation import Explanation
-    from kilowait.predict.model_card import Card
+    from kilowait.predict.model_card import ModelCard
 
 __all__ = ["explanation_document", "show_card", "show_explanation", "show_scores"]
 
@@ -20,7 +20,7 @@ SHOWN = 12
 """Features of a card that are shown."""
 
 
-def show_scores(trace: str, done: Foresight, by: str | None) -> None:
+def show_scores(trace: str, done: PredictorComparison, by: str | None) -> None:
     """A row a model, then what quantiles held, then classes."""
     console.title(
         f"{trace}: {done.target} of the last {done.judged:,} of {done.jobs:,} jobs "
@@ -44,7 +44,7 @@ def show_scores(trace: str, done: Foresight, by: str | None) -> None:
                 console.number(round(scores.mae)),
                 _ends(ends["mae"], 0),
                 console.number(round(scores.median_ae)),
-                console.percent(scores.under),
+                console.percent(scores.underprediction_rate),
                 f"{row.seconds:.1f}",
             ]
         )
@@ -75,7 +75,7 @@ def show_scores(trace: str, done: Foresight, by: str | None) -> None:
         _show_classes(done, by)
 
 
-def _show_classes(done: Foresight, by: str) -> None:
+def _show_classes(done: PredictorComparison, by: str) -> None:
     names = list(done.rows[0].classes[by])
     rows = [
         [
@@ -89,7 +89,7 @@ def _show_classes(done: Foresight, by: str) -> None:
     console.table([by, "jobs", *(row.model for row in done.rows)], rows)
 
 
-def show_card(card: Card) -> None:
+def show_card(card: ModelCard) -> None:
     """All that a predictor says of itself."""
     console.title(f"{card.target} by {card.model}, fitted on {card.data}")
     console.facts(
@@ -137,7 +137,7 @@ def show_card(card: Card) -> None:
         )
 
 
-def show_explanation(told: Explanation, card: Card, many: int) -> None:
+def show_explanation(told: Explanation, card: ModelCard, many: int) -> None:
     """What is expected of a job, then why."""
     said = told.forecast
     console.title(f"job {told.job_id}: {card.target} by {card.model}, fitted on {card.data}")
@@ -170,7 +170,7 @@ def show_explanation(told: Explanation, card: Card, many: int) -> None:
     console.table(["feature", "meaning", "value", "factor"], rows, left=2, wrapped=1)
 
 
-def explanation_document(told: Explanation, card: Card, many: int) -> dict[str, Any]:
+def explanation_document(told: Explanation, card: ModelCard, many: int) -> dict[str, Any]:
     """The same as plain data."""
     said = told.forecast
     return {
@@ -208,7 +208,7 @@ def _amount(value: float, unit: str) -> str:
     return f"{console.number(value)} {unit}"
 
 
-def _span(card: Card) -> str:
+def _span(card: ModelCard) -> str:
     days = (card.last_s - card.first_s) / 86400
     if card.unix_zero_s is None:
         return f"{days:,.0f} days"

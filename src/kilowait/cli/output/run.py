@@ -10,7 +10,7 @@ from kilowait.cli import console
 if TYPE_CHECKING:
     from kilowait.evaluation import ClassRow, Metrics
     from kilowait.experiments.inputs import Workload
-    from kilowait.experiments.scenario import Done
+    from kilowait.experiments.scenario import ScenarioResult
 
 __all__ = ["ledger_line", "show_classes", "show_metrics", "show_run"]
 
@@ -38,7 +38,7 @@ def ledger_line(workload: Workload) -> str | None:
     return f"{ledger.lines()[0]}; kilowait traces describe says why"
 
 
-def show_run(done: Done) -> None:
+def show_run(done: ScenarioResult) -> None:
     """Which jobs, which machine, which rules."""
     run = done.log.run
     backfill = str(run["backfill"])

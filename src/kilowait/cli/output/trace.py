@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kilowait.cli import console
 
 if TYPE_CHECKING:
-    from kilowait.traces import Ledger
+    from kilowait.traces import CleaningReport
 
 __all__ = ["show_description"]
 
 _STATUS = {-1: "unknown", 0: "failed", 1: "ok", 5: "cancelled"}
 
 
-def show_description(trace: str, facts: dict[str, Any], ledger: Ledger | None) -> None:
+def show_description(trace: str, facts: dict[str, Any], ledger: CleaningReport | None) -> None:
     """What `kilowait.traces.describe` found, and the ledger."""
     console.title(trace)
     rows = [("format", facts["format"] or "made on the spot")]

@@ -11,30 +11,30 @@ from kilowait.cluster import Cluster
 from kilowait.energy.accounting.gpu import drawn_by_pieces, laid_out, placed_notes
 from kilowait.energy.accounting.intervals import grid_of
 from kilowait.energy.accounting.job_power import J_PER_KWH, parents, segment_nodes_and_watts
-from kilowait.energy.accounting.node_states import drawn, state_times
-from kilowait.energy.accounting.result import Accounts
+from kilowait.energy.accounting.node_states import power_by_state, state_times
+from kilowait.energy.accounting.result import EnergyAccounts
 from kilowait.energy.power import (
     LevelTable,
     PowerModel,
-    Profile,
+    UtilizationProfile,
     power_breakdown,
     power_sources,
 )
 from kilowait.energy.signals import Weather
-from kilowait.energy.signals.align import Dated, Signals, signals_for
+from kilowait.energy.signals.align import ClockOrigin, Signals, signals_for
 from kilowait.errors import InputError
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["account"]
+__all__ = ["account_energy"]
 
 
-def account(
-    log: SegmentLog,
+def account_energy(
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
     *,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     tables: Mapping[str, LevelTable] | None = None,
     gpu_cap: npt.ArrayLike | None = None,
     horizon: tuple[float, float] | None = None,
@@ -43,7 +43,7 @@ def account(
     weather: Weather | None = None,
     start: str | None = None,
     wrap: bool = False,
-) -> Accounts:
+) -> EnergyAccounts:
     """The accounts of a run on `cluster` with the power of `model`.
 
     A job draws its watts from its start to its end: those of its level in the group's table, or at full speed those of
@@ -84,7 +84,7 @@ def account(
     """
     horizon_s = _horizon(log, horizon)
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
-    dated = Dated.of(log.jobs_table, start)
+    dated = ClockOrigin.of(log.jobs_table, start)
     outside = signals_for(dated, horizon_s, fitted.facility.cooling, carbon, price, weather, wrap)
     _check_placed(log, cluster, tables, gpu_cap)
     parent = parents(log, cluster)
@@ -93,7 +93,7 @@ def account(
     held_idle_w = None
     if log.pieces is None:
         nodes, watts = segment_nodes_and_watts(log, cluster, fitted, profile, tables)
-        it_w, joules = drawn(log, cluster, fitted, grid, parent, nodes, watts)
+        it_w, joules = power_by_state(log, cluster, fitted, grid, parent, nodes, watts)
     else:
         laid = laid_out(log, cluster, fitted, profile, gpu_cap)
         nodes, watts, held_idle_w = laid.nodes, laid.watts, laid.idle_w
@@ -103,7 +103,7 @@ def account(
         None if outside.temperature is None else grid.series(outside.temperature),
         None if outside.wet_bulb is None else grid.series(outside.wet_bulb),
     )
-    return Accounts(
+    return EnergyAccounts(
         log=log,
         horizon_s=horizon_s,
         it_w=it_w,
@@ -127,25 +127,25 @@ def account(
 
 
 def _check_placed(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     tables: Mapping[str, LevelTable] | None,
     gpu_cap: npt.ArrayLike | None,
 ) -> None:
     """Whether the log, the cluster and what they are accounted with are all of placed nodes, or none."""
-    if (log.pieces is not None) != cluster.placed:
+    if (log.pieces is not None) != cluster.node_level:
         raise InputError(
             f"the log says {'on which nodes' if log.pieces is not None else 'nothing of where'} its jobs lay, and the "
-            f"groups of the cluster {cluster.name!r} are {'' if cluster.placed else 'not '}placed; give the cluster of "
+            f"groups of the cluster {cluster.name!r} are {'' if cluster.node_level else 'not '}placed; give the cluster of "
             "the run"
         )
-    if cluster.placed and tables is not None:
+    if cluster.node_level and tables is not None:
         raise InputError("placed nodes have no levels; leave tables out, and give GPU caps as gpu_cap")
-    if not cluster.placed and gpu_cap is not None:
+    if not cluster.node_level and gpu_cap is not None:
         raise InputError("gpu_cap is for placed nodes; elsewhere caps are levels: give the tables of the run")
 
 
-def _horizon(log: SegmentLog, horizon: tuple[float, float] | None) -> tuple[float, float]:
+def _horizon(log: ExecutionLog, horizon: tuple[float, float] | None) -> tuple[float, float]:
     if horizon is None:
         if not len(log):
             raise InputError("no job ran, so the run has no length; give horizon=(start, end) in seconds")
@@ -159,10 +159,10 @@ def _horizon(log: SegmentLog, horizon: tuple[float, float] | None) -> tuple[floa
 
 
 def _notes(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: Profile | None,
+    profile: UtilizationProfile | None,
     tables: Mapping[str, LevelTable] | None,
     gpu_cap: npt.ArrayLike | None,
     outside: Signals,

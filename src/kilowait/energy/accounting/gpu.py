@@ -15,20 +15,20 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting.intervals import (
     Floats,
-    Grid,
+    TimeGrid,
     Ints,
     added_up,
 )
-from kilowait.energy.accounting.node_states import STATES, Drawn
-from kilowait.energy.power import PowerModel, Profile
+from kilowait.energy.accounting.node_states import STATES, StatePower
+from kilowait.energy.power import PowerModel, UtilizationProfile
 from kilowait.energy.power.partial_node import gpu_caps, watts_of_pieces
 from kilowait.errors import InputError
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
-__all__ = ["Laid", "drawn_by_pieces", "laid_out", "placed_notes"]
+__all__ = ["AllocatedPower", "drawn_by_pieces", "laid_out", "placed_notes"]
 
 
-class Laid(NamedTuple):
+class AllocatedPower(NamedTuple):
     """What segments hold and draw, and the pieces they are made of."""
 
     nodes: Floats
@@ -44,12 +44,12 @@ class Laid(NamedTuple):
 
 
 def laid_out(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: Profile | None,
+    profile: UtilizationProfile | None,
     gpu_cap: npt.ArrayLike | None,
-) -> Laid:
+) -> AllocatedPower:
     """What the pieces of a log draw; `model` is that of the cluster's groups."""
     pieces, jobs = log.pieces, log.jobs_table
     assert pieces is not None
@@ -73,10 +73,10 @@ def laid_out(
     def by_segment(of_piece: Floats) -> Floats:
         return np.asarray(np.bincount(pieces.segment, of_piece, len(log)), np.float64)
 
-    return Laid(by_segment(nodes), by_segment(idle_w), by_segment(watts), group, idle_w, watts)
+    return AllocatedPower(by_segment(nodes), by_segment(idle_w), by_segment(watts), group, idle_w, watts)
 
 
-def drawn_by_pieces(log: SegmentLog, model: PowerModel, grid: Grid, laid: Laid) -> Drawn:
+def drawn_by_pieces(log: ExecutionLog, model: PowerModel, grid: TimeGrid, laid: AllocatedPower) -> StatePower:
     """IT power over the grid and joules by group and state: jobs with all they hold, and idle what nobody holds."""
     assert log.pieces is not None
     it_w = np.zeros(len(grid))
@@ -93,10 +93,10 @@ def drawn_by_pieces(log: SegmentLog, model: PowerModel, grid: Grid, laid: Laid) 
             "idle": grid.integral(idle_w),
             "fixed": fixed_w * float(grid.edge_s[-1] - grid.edge_s[0]),
         }
-    return Drawn(it_w, joules)
+    return StatePower(it_w, joules)
 
 
-def placed_notes(log: SegmentLog, cluster: Cluster, gpu_cap: npt.ArrayLike | None) -> list[str]:
+def placed_notes(log: ExecutionLog, cluster: Cluster, gpu_cap: npt.ArrayLike | None) -> list[str]:
     """What was assumed of jobs that share nodes, in words."""
     jobs = log.jobs_table
     notes = ["jobs on shared nodes have the idle power of the GPUs and the share of cores that they hold"]

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["Floats", "Grid", "Ints", "added_up", "grid_of"]
+__all__ = ["Floats", "TimeGrid", "Ints", "added_up", "grid_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def added_up(amount: Floats, times: Floats) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class TimeGrid:
     """Cell i goes from ``edge_s[i]`` to ``edge_s[i + 1]``; every start and end of a segment is an edge."""
 
     edge_s: Floats
@@ -103,7 +103,7 @@ class Grid:
         return np.asarray(mean * self.ran_s + (area[self.end] - area[self.begin]))
 
 
-def grid_of(log: SegmentLog, horizon_s: tuple[float, float], times: Iterable[npt.ArrayLike]) -> Grid:
+def grid_of(log: ExecutionLog, horizon_s: tuple[float, float], times: Iterable[npt.ArrayLike]) -> TimeGrid:
     """All starts and ends of segments, and the `times` given, within the horizon."""
     first, last = horizon_s
     lists = [log.start_s, log.end_s, *(np.asarray(some, np.float64) for some in times)]
@@ -120,4 +120,4 @@ def grid_of(log: SegmentLog, horizon_s: tuple[float, float], times: Iterable[npt
     place[order] = number
     begin, end, *others = np.split(place[:-2], np.cumsum([len(some) for some in lists[:-1]]))
     n = len(log)
-    return Grid(ordered[new], begin, end, time[n : 2 * n] - time[:n], tuple(others))
+    return TimeGrid(ordered[new], begin, end, time[n : 2 * n] - time[:n], tuple(others))

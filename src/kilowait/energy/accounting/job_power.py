@@ -10,20 +10,20 @@ import numpy as np
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.accounting.intervals import Floats, Ints
-from kilowait.energy.power import ConstantUse, LevelTable, PowerModel, Profile, job_power_w
+from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, UtilizationProfile, job_power_w
 from kilowait.energy.power.gpu_type_energy import joules_by_group
-from kilowait.energy.power.utilization import alike
+from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
-__all__ = ["KindTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parents", "segment_nodes_and_watts"]
+__all__ = ["ClassTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parents", "segment_nodes_and_watts"]
 
 Tables = Mapping[str, LevelTable]
 J_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
-class KindTable(LevelTable):
+class ClassTable(LevelTable):
     """A LevelTable with a row for each kind of job rather than for each job: logs have far fewer of them."""
 
     kind: Ints
@@ -32,10 +32,10 @@ class KindTable(LevelTable):
 
 def rows_of(table: LevelTable, job: Ints) -> Ints:
     """The rows that tell of these jobs."""
-    return table.kind[job] if isinstance(table, KindTable) else job
+    return table.kind[job] if isinstance(table, ClassTable) else job
 
 
-def parents(log: SegmentLog, cluster: Cluster) -> Ints:
+def parents(log: ExecutionLog, cluster: Cluster) -> Ints:
     """For each of the log's groups the number of the cluster's group its nodes are of."""
     names = [group.name for group in cluster.groups]
     expected = (*names, *(kept.name for kept in cluster.reservations))
@@ -64,10 +64,10 @@ def held_nodes(jobs: JobTable, group: NodeGroup) -> Floats:
 
 
 def segment_nodes_and_watts(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    profile: Profile | None,
+    profile: UtilizationProfile | None,
     tables: Tables | None,
 ) -> tuple[Floats, Floats]:
     """Nodes that each segment holds, and the watts they draw together; `model` is that of the cluster's groups."""
@@ -103,7 +103,7 @@ def lower_bound_kwh(
     cluster: Cluster,
     model: PowerModel,
     tables: Tables | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     speeds: Speeds | None = None,
     gpu_cap: Floats | None = None,
 ) -> float:
@@ -126,7 +126,7 @@ def lower_bound_kwh(
     >>> lower_bound_kwh(jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"), {"nodes": slower})
     0.48
     """
-    if cluster.placed:
+    if cluster.node_level:
         spent = joules_by_group(jobs, cluster, model, jobs["runtime_s"], speeds, profile, gpu_cap).min(axis=0)
         return float(spent[np.isfinite(spent)].sum()) / J_PER_KWH
     tables = {} if tables is None else tables
@@ -143,10 +143,10 @@ def lower_bound_kwh(
     return float(np.dot(least, jobs["runtime_s"])) / J_PER_KWH
 
 
-def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, profile: Profile | None) -> Floats:
+def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, profile: UtilizationProfile | None) -> Floats:
     """Watts of each job at full speed; on shared nodes those of its share, unless they were measured."""
-    use = ConstantUse() if profile is None else profile
-    few, kind = alike(jobs, use, by_cores=group.shared)
+    use = ConstantUtilization() if profile is None else profile
+    few, kind = unique_classes(jobs, use, by_cores=group.shared)
     watts = job_power_w(few, model, use, group.name)
     if kind is not None:
         return watts[kind]
@@ -161,7 +161,7 @@ def _check_tables(tables: Tables, cluster: Cluster, jobs: int) -> None:
     for name, table in tables.items():
         if name not in names:
             raise UnknownNameError("group of a LevelTable", name, names)
-        known = len(table.kind if isinstance(table, KindTable) else table.factor)
+        known = len(table.kind if isinstance(table, ClassTable) else table.factor)
         if known != jobs:
             raise InputError(
                 f"the LevelTable of the group {name!r} has {known} rows and the job table {jobs}; make it "

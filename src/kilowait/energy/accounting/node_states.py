@@ -11,22 +11,22 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting.intervals import (
     Floats,
-    Grid,
+    TimeGrid,
     Ints,
     added_up,
 )
 from kilowait.energy.power import GroupPower, PowerModel
 from kilowait.errors import InputError
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import NodeStates
 
-__all__ = ["STATES", "Drawn", "drawn", "state_times"]
+__all__ = ["STATES", "StatePower", "power_by_state", "state_times"]
 
 STATES = ("jobs", "idle", "falling", "asleep", "waking", "fixed")
 """What joules are spent on: jobs, nodes by what they do, and gear that always draws."""
 
 
-class Drawn(NamedTuple):
+class StatePower(NamedTuple):
     """IT power, and where it went."""
 
     it_w: Floats
@@ -35,21 +35,21 @@ class Drawn(NamedTuple):
     """By group and state."""
 
 
-def state_times(log: SegmentLog, cluster: Cluster) -> tuple[Floats, Floats]:
+def state_times(log: ExecutionLog, cluster: Cluster) -> tuple[Floats, Floats]:
     """Times besides starts and ends at which what nodes do may change: they sleep or wake, outages."""
     away = np.array([edge for away in cluster.outages for edge in (away.start_s, away.end_s)], np.float64)
     return (np.empty(0) if log.states is None else log.states.time_s), away
 
 
-def drawn(
-    log: SegmentLog,
+def power_by_state(
+    log: ExecutionLog,
     cluster: Cluster,
     model: PowerModel,
-    grid: Grid,
+    grid: TimeGrid,
     parent: Ints,
     nodes: Floats,
     watts: Floats,
-) -> Drawn:
+) -> StatePower:
     """IT power over the grid and joules by group and state.
 
     `nodes` and `watts` are those of the segments. A group's nodes are its own and those of reservations made on it.
@@ -78,10 +78,10 @@ def drawn(
         found["idle"] = grid.integral(idle)
         found["fixed"] = power.fixed_w() * float(grid.edge_s[-1] - grid.edge_s[0])
         joules[power.name] = found
-    return Drawn(it_w, joules)
+    return StatePower(it_w, joules)
 
 
-def _capacity(cluster: Cluster, number: int, grid: Grid) -> Floats | float:
+def _capacity(cluster: Cluster, number: int, grid: TimeGrid) -> Floats | float:
     """Nodes of a group that are there, cell by cell, or always."""
     group = cluster.groups[number]
     changes = [
@@ -98,7 +98,7 @@ def _capacity(cluster: Cluster, number: int, grid: Grid) -> Floats | float:
     return grid.steps([time for time, _ in changes], left, group.nodes)
 
 
-class Asleep(NamedTuple):
+class SleepingNodes(NamedTuple):
     """Nodes of one of the log's groups that fall asleep, sleep or wake."""
 
     nodes: Floats
@@ -109,8 +109,8 @@ class Asleep(NamedTuple):
 
 
 def _asleep(
-    states: NodeStates | None, parent: Ints, number: int, power: GroupPower, grid: Grid
-) -> Iterator[Asleep]:
+    states: NodeStates | None, parent: Ints, number: int, power: GroupPower, grid: TimeGrid
+) -> Iterator[SleepingNodes]:
     """Those of the group, and of each reservation made on it; none where they never sleep."""
     if states is None:
         return
@@ -134,4 +134,4 @@ def _asleep(
             joules[state] = each_w * added_up(count, lasting_s)
             count *= each_w
             watts += count
-        yield Asleep(grid.steps_at(place, nodes), grid.steps_at(place, watts), joules)
+        yield SleepingNodes(grid.steps_at(place, nodes), grid.steps_at(place, watts), joules)

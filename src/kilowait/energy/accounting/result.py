@@ -15,14 +15,14 @@ from functools import cached_property
 import numpy as np
 
 from kilowait.energy.accounting.attribution import EnergyRow, rows_by, shares
-from kilowait.energy.accounting.intervals import Floats, Grid, Ints
+from kilowait.energy.accounting.intervals import Floats, TimeGrid, Ints
 from kilowait.energy.accounting.job_power import J_PER_KWH
 from kilowait.energy.accounting.node_states import STATES
 from kilowait.errors import InputError
-from kilowait.jobs import JobRecords, SegmentLog
+from kilowait.jobs import JobRecords, ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["Accounts", "Hourly", "PowerBins"]
+__all__ = ["EnergyAccounts", "Hourly", "PowerBins"]
 
 _HOUR_S = 3600.0
 
@@ -51,10 +51,10 @@ class PowerBins:
 
 
 @dataclass(frozen=True, eq=False)
-class Accounts:
+class EnergyAccounts:
     """What a run drew and what that cost, over a horizon."""
 
-    log: SegmentLog
+    log: ExecutionLog
     horizon_s: tuple[float, float]
     """Start and end, on the log's clock."""
     it_w: Floats
@@ -74,7 +74,7 @@ class Accounts:
     """A line for each signal, to be printed with every result: what, where, average or marginal, which scope."""
     notes: tuple[str, ...]
     """What was assumed or estimated."""
-    grid: Grid
+    grid: TimeGrid
     """The steps of all of it."""
     segment_group: Ints
     """The cluster's group each segment ran on; that of its parent for a reservation."""

@@ -1,24 +1,24 @@
 """Levers as people write them: a text becomes what a run pulls."""
 
-from kilowait.energy.controls.budget import Exceeded, exceeded
-from kilowait.energy.controls.parse import LEVERS, LeverSet, parse_levers
+from kilowait.energy.controls.budget import BudgetViolation, exceeded
+from kilowait.energy.controls.parse import LEVERS, ControlSpec, parse_levers
 from kilowait.energy.controls.resolve import (
-    Foresight,
-    Pulled,
-    pull,
+    ForecastFactory,
+    ResolvedControls,
+    resolve_controls,
     tables_of,
 )
 from kilowait.energy.controls.sleep import forecast_demand
 
 __all__ = [
     "LEVERS",
-    "Exceeded",
-    "Foresight",
-    "LeverSet",
-    "Pulled",
+    "BudgetViolation",
+    "ForecastFactory",
+    "ControlSpec",
+    "ResolvedControls",
     "exceeded",
     "forecast_demand",
     "parse_levers",
-    "pull",
+    "resolve_controls",
     "tables_of",
 ]

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.cluster.power_controls import Steps
-from kilowait.energy.accounting import Accounts
+from kilowait.cluster.power_controls import StepFunction
+from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.accounting.job_power import J_PER_KWH
 
-__all__ = ["Exceeded", "exceeded"]
+__all__ = ["BudgetViolation", "exceeded"]
 
 _EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
-class Exceeded:
+class BudgetViolation:
     """How far IT power went above a budget, over the horizon of the accounts."""
 
     share: float
@@ -43,7 +43,7 @@ class Exceeded:
         )
 
 
-def exceeded(spent: Accounts, budget_w: Steps) -> Exceeded:
+def exceeded(spent: EnergyAccounts, budget_w: StepFunction) -> BudgetViolation:
     """How far a run went above the budget it was made with (`Pulled.budget_w`)."""
     time_s, watts = (np.array(column, np.float64) for column in zip(*budget_w, strict=True))
     first, last = spent.horizon_s
@@ -54,7 +54,7 @@ def exceeded(spent: Accounts, budget_w: Steps) -> Exceeded:
     lasting = np.diff(edge_s)
     above = np.where(drawn > limit * (1 + _EQUAL), drawn - limit, 0.0)
     worst = int(np.argmax(above)) if above.any() else int(np.argmin(limit))
-    return Exceeded(
+    return BudgetViolation(
         share=float(lasting[above > 0].sum() / lasting.sum()),
         kwh=float((above * lasting).sum()) / J_PER_KWH,
         most_w=float(above[worst]),

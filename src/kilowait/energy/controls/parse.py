@@ -28,7 +28,7 @@ from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.units import parse_span
 
-__all__ = ["LEVERS", "Budget", "HoldRule", "LeverSet", "SleepRule", "parse_levers"]
+__all__ = ["LEVERS", "PowerBudget", "ShiftRule", "ControlSpec", "SleepRule", "parse_levers"]
 
 LEVERS = ("sleep", "levels", "hold", "budget")
 SLEEPS = ("never", "timeout", "break-even", "predictive")
@@ -48,7 +48,7 @@ class SleepRule:
 
 
 @dataclass(frozen=True)
-class HoldRule:
+class ShiftRule:
     """What jobs are held back for."""
 
     signal: str
@@ -62,12 +62,12 @@ class HoldRule:
 
 
 @dataclass(frozen=True)
-class Budget:
+class PowerBudget:
     """Of IT power: watts, or a share of full power."""
 
     watts: float = math.nan
     share: float = math.nan
-    daily: Budget | None = None
+    daily: PowerBudget | None = None
     """What holds instead during some hours of every day."""
     hours: tuple[int, int] = (0, 24)
     """From and to, of `daily`."""
@@ -78,19 +78,19 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class LeverSet:
+class ControlSpec:
     """A text taken apart; None is a lever that is not pulled."""
 
     sleep: SleepRule | None = None
     slowdown: float | None = None
     always: bool = False
     """Whether jobs are slowed down even where more nodes are asked for than are free."""
-    hold: HoldRule | None = None
-    budget: Budget | None = None
+    hold: ShiftRule | None = None
+    budget: PowerBudget | None = None
     everything: bool = False
     """Whatever can be pulled and is not named."""
 
-    def resolved(self, model: PowerModel, *, carbon: bool, price: bool) -> LeverSet:
+    def resolved(self, model: PowerModel, *, carbon: bool, price: bool) -> ControlSpec:
         """With ``all`` spelt out for a machine and the signals that are given."""
         if not self.everything:
             return self
@@ -104,7 +104,7 @@ class LeverSet:
         return found
 
 
-def parse_levers(text: str) -> LeverSet:
+def parse_levers(text: str) -> ControlSpec:
     """The levers of a text; names and numbers are checked.
 
     >>> parse_levers("sleep=timeout:10m:reserve=4+levels=1.1").sleep
@@ -113,7 +113,7 @@ def parse_levers(text: str) -> LeverSet:
     0.8
     """
     if text.strip() in {"none", ""}:
-        return LeverSet()
+        return ControlSpec()
     given: dict[str, str] = {}
     everything = False
     for part in text.strip().split("+"):
@@ -129,7 +129,7 @@ def parse_levers(text: str) -> LeverSet:
             raise InputError(f"levers {text!r} name {name} twice; name each once")
         given[name] = value
     slowdown, always = _slowdown(given["levels"]) if "levels" in given else (None, False)
-    return LeverSet(
+    return ControlSpec(
         _sleep(given["sleep"]) if "sleep" in given else None,
         slowdown,
         always,
@@ -174,7 +174,7 @@ def _slowdown(value: str) -> tuple[float, bool]:
     return slowdown, bool(colon)
 
 
-def _hold(value: str) -> HoldRule:
+def _hold(value: str) -> ShiftRule:
     signal, rest = "carbon", value
     for named in ("carbon", "price"):
         if value.startswith(f"{named}:"):
@@ -186,10 +186,10 @@ def _hold(value: str) -> HoldRule:
         raise UnknownNameError("rule for holding jobs", rule.partition(":")[0], RULES)
     if slack != "gaia":
         _span(slack, f"hold={value}")
-    return HoldRule(signal, rule, slack)
+    return ShiftRule(signal, rule, slack)
 
 
-def _budget(value: str) -> Budget:
+def _budget(value: str) -> PowerBudget:
     usual, colon, other = value.partition(":")
     if not colon:
         return _power(value)
@@ -209,7 +209,7 @@ def _budget(value: str) -> Budget:
     return replace(_power(usual), daily=_power(limit), hours=(int(first), int(last)))
 
 
-def _power(value: str) -> Budget:
+def _power(value: str) -> PowerBudget:
     plain = value.replace(" ", "").replace("_", "").lower()
     unit = next((name for name in ("%", *_UNITS) if plain.endswith(name)), "")
     try:
@@ -220,7 +220,7 @@ def _power(value: str) -> Budget:
         raise InputError(
             f"budget={value} is no power; write watts, 500kW, 1.5MW or a share of full power such as 80%"
         )
-    return Budget(share=number / 100) if unit == "%" else Budget(watts=number * _UNITS.get(unit, 1.0))
+    return PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
 
 
 def _span(text: str, where: str) -> float:

@@ -10,42 +10,42 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, Levers, Sleeping
-from kilowait.cluster.power_controls import Steps
-from kilowait.energy.accounting.job_power import KindTable, full_speed_w, held_nodes
-from kilowait.energy.controls.parse import HoldRule, LeverSet, parse_levers
+from kilowait.cluster import Cluster, PowerControls, SleepPolicy
+from kilowait.cluster.power_controls import StepFunction
+from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
+from kilowait.energy.controls.parse import ShiftRule, ControlSpec, parse_levers
 from kilowait.energy.controls.sleep import sleep_words, sleeping
-from kilowait.energy.load_shifting import hold_until
+from kilowait.energy.load_shifting import shift_jobs
 from kilowait.energy.power import (
-    ConstantUse,
+    ConstantUtilization,
     GroupPower,
     LevelTable,
     PowerModel,
-    Profile,
+    UtilizationProfile,
     best_level,
     level_tables,
 )
-from kilowait.energy.power.utilization import alike, as_planned
+from kilowait.energy.power.utilization import unique_classes, with_planned_power
 from kilowait.energy.signals.forecast import Forecast
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 from kilowait.units import format_span, parse_span
 
-__all__ = ["Foresight", "Pulled", "pull", "tables_of"]
+__all__ = ["ForecastFactory", "ResolvedControls", "resolve_controls", "tables_of"]
 
 _HOUR_S = 3600.0
 _DAY_S = 86400.0
 
-Foresight = Callable[[Series, float], Forecast]
+ForecastFactory = Callable[[Series, float], Forecast]
 """A forecast of a series that looks so many seconds ahead."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pulled:
+class ResolvedControls:
     """What a run with levers is made with, and accounted with."""
 
-    levers: Levers | None
+    levers: PowerControls | None
     """For `kilowait.simulate`; None where none is pulled there."""
     jobs: JobTable
     """With `hold_until_s` where jobs are held."""
@@ -53,21 +53,21 @@ class Pulled:
     """By group, for `account`; None where all jobs run at full speed."""
     words: str
     """What was pulled, for people."""
-    budget_w: Steps | None = None
+    budget_w: StepFunction | None = None
     """IT power that is not to be exceeded from each time on, watts; None: no budget."""
 
 
-def pull(
+def resolve_controls(
     text: str,
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
     *,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     carbon: Series | None = None,
     price: Series | None = None,
-    foresight: Foresight | None = None,
-) -> Pulled:
+    foresight: ForecastFactory | None = None,
+) -> ResolvedControls:
     """What a run of `jobs` on `cluster` with the levers of `text` is made with.
 
     `carbon` and `price` are on the log's clock. Jobs are held by what `foresight` tells of them; None: by the signal
@@ -81,26 +81,26 @@ def pull(
     """
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     asked = parse_levers(text).resolved(fitted, carbon=carbon is not None, price=price is not None)
-    if cluster.placed and asked != LeverSet():
+    if cluster.node_level and asked != ControlSpec():
         raise InputError(
             f"levers {text!r}: the nodes of {cluster.name!r} are placed, and such do not sleep or run at levels, nor "
             "are their jobs held; cap their GPUs (cap_gpus) or place jobs where they take least (energy_by_type)"
         )
     words = []
-    sleep: dict[str, Sleeping] = {}
+    sleep: dict[str, SleepPolicy] = {}
     if asked.sleep is not None and asked.sleep.kind != "never":
         sleep = sleeping(asked.sleep, jobs, cluster, fitted)
         words.append(sleep_words(asked.sleep, sleep))
     tables = tables_of(text, jobs, cluster, model, profile)
-    levers = Levers(sleep=sleep) if sleep else None
-    budget_w: Steps | None = None
+    levers = PowerControls(sleep=sleep) if sleep else None
+    budget_w: StepFunction | None = None
     if tables is not None:
         few, kind = _alike(jobs, cluster, profile)
         planned = tables
         if "planned_w" in jobs:
-            planned = tables_of(text, as_planned(jobs), cluster, model, profile) or tables
+            planned = tables_of(text, with_planned_power(jobs), cluster, model, profile) or tables
         preferred = watts = None
-        steps: Steps | None = None
+        steps: StepFunction | None = None
         if asked.slowdown is not None:
             preferred = _each(_preferred(asked.slowdown, planned, few, cluster, fitted, sleep), kind)
             unless = "" if asked.always else " unless more nodes are asked for than are free"
@@ -122,22 +122,22 @@ def pull(
                     f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
                 )
             words.append(said + (", by watts that are expected of jobs" if "planned_w" in jobs else ""))
-        levers = Levers(
+        levers = PowerControls(
             sleep=sleep,
             factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),
             watts=watts,
-            preferred=preferred,
-            crowd=-1 if preferred is None or asked.always else 0,
+            preferred_level=preferred,
+            full_speed_backlog_nodes=-1 if preferred is None or asked.always else 0,
             budget=steps,
         )
     if asked.hold is not None:
         jobs, said = _held(asked.hold, jobs, carbon, price, foresight)
         words.append(said)
-    return Pulled(levers, jobs, tables, "; ".join(words) or "no levers", budget_w)
+    return ResolvedControls(levers, jobs, tables, "; ".join(words) or "no levers", budget_w)
 
 
 def tables_of(
-    text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: Profile | None = None
+    text: str, jobs: JobTable, cluster: Cluster, model: PowerModel, profile: UtilizationProfile | None = None
 ) -> dict[str, LevelTable] | None:
     """The level tables a run with the levers of `text` is made with, by group; None where jobs run at full speed.
 
@@ -166,17 +166,17 @@ def tables_of(
                 np.ascontiguousarray(table.power_w[:, last]),
             )
         if kind is not None:
-            table = KindTable(table.names, table.factor, table.power_w, kind)
+            table = ClassTable(table.names, table.factor, table.power_w, kind)
         tables[group.name] = table
     return tables
 
 
 def _alike(
-    jobs: JobTable, cluster: Cluster, profile: Profile | None
+    jobs: JobTable, cluster: Cluster, profile: UtilizationProfile | None
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
     """One job of each kind, and the kind of each job, where they come in few; else the jobs, and None."""
-    use = ConstantUse() if profile is None else profile
-    return alike(jobs, use, by_cores=any(group.shared for group in cluster.groups))
+    use = ConstantUtilization() if profile is None else profile
+    return unique_classes(jobs, use, by_cores=any(group.shared for group in cluster.groups))
 
 
 def _each(of_kind: npt.NDArray[Any], kind: npt.NDArray[np.int64] | None, axis: int = 0) -> npt.NDArray[Any]:
@@ -197,7 +197,7 @@ def _preferred(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
-    sleep: Mapping[str, Sleeping],
+    sleep: Mapping[str, SleepPolicy],
 ) -> npt.NDArray[np.int64]:
     """Least energy, the mean of all groups, none slower than allowed; what nodes draw once they are free counts."""
     freed = np.zeros(len(jobs))
@@ -219,7 +219,7 @@ def _under_budget(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
-    sleep: Mapping[str, Sleeping],
+    sleep: Mapping[str, SleepPolicy],
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Watts of each job above what its nodes may draw without it, and what is left of the budget for those.
 
@@ -247,7 +247,7 @@ def _under_budget(
     return np.stack(above), math.floor(limit - base_w)
 
 
-def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) -> Steps:
+def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) -> StepFunction:
     """A value that changes at two hours of every day, UTC, on the log's clock; from the first submission on.
 
     It goes on for 30 days after the last submission; then the last value holds.
@@ -268,21 +268,21 @@ def daily_steps(usual: int, other: int, hours: tuple[int, int], jobs: JobTable) 
     return tuple(steps)
 
 
-def _without_jobs_w(power: GroupPower, how: Sleeping | None) -> tuple[float, float]:
+def _without_jobs_w(power: GroupPower, how: SleepPolicy | None) -> tuple[float, float]:
     """The most a node draws that no job holds, and one that wakes for a job."""
     if how is None or power.sleep is None:
         return power.idle_w, power.idle_w
-    woken_anyway = how.ahead or any(nodes for _, nodes in how.reserve)
+    woken_anyway = how.wake_ahead or any(nodes for _, nodes in how.reserve)
     quiet = max(power.idle_w, power.sleep.to_sleep_w, power.sleep.wake_w if woken_anyway else 0.0)
     return quiet, max(quiet, power.sleep.wake_w)
 
 
 def _held(
-    rule: HoldRule,
+    rule: ShiftRule,
     jobs: JobTable,
     carbon: Series | None,
     price: Series | None,
-    foresight: Foresight | None,
+    foresight: ForecastFactory | None,
 ) -> tuple[JobTable, str]:
     signal = carbon if rule.signal == "carbon" else price
     if signal is None:
@@ -297,7 +297,7 @@ def _held(
         longest = max(slack_s.values()) if isinstance(slack_s, Mapping) else slack_s
         longest = max(longest, float(np.max(own, initial=0.0, where=~np.isnan(own))), _DAY_S)
         told = foresight(signal, longest + float(jobs["estimate_s"].max()) + _HOUR_S)
-    until = hold_until(jobs, signal, rule.rule, slack_s=slack_s, forecast=told)
+    until = shift_jobs(jobs, signal, rule.rule, slack_s=slack_s, forecast=told)
     until = np.maximum(until, jobs.column("hold_until_s"))
     most = (
         "6 h, 24 h from 2 h of estimate on" if rule.slack == "gaia" else format_span(parse_span(rule.slack))

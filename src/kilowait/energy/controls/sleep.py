@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kilowait.cluster import Cluster, Sleeping
-from kilowait.cluster.power_controls import Steps
+from kilowait.cluster import Cluster, SleepPolicy
+from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.controls.parse import SleepRule
 from kilowait.energy.power import PowerModel
 from kilowait.errors import InputError
@@ -21,7 +21,7 @@ _HOUR_S = 3600.0
 _DAYS = 7
 
 
-def sleeping(rule: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel) -> dict[str, Sleeping]:
+def sleeping(rule: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerModel) -> dict[str, SleepPolicy]:
     """By group, those of whole nodes that have a way to sleep which saves something."""
     whole = [(g, p) for g, p in zip(cluster.groups, model.groups, strict=True) if not g.shared]
     if not whole:
@@ -42,20 +42,20 @@ def sleeping(rule: SleepRule, jobs: JobTable, cluster: Cluster, model: PowerMode
         timeout_s = power.sleep.break_even_s(power.idle_w) if rule.timeout_s is None else rule.timeout_s
         if math.isinf(timeout_s):
             continue
-        reserve: Steps = ((-math.inf, min(rule.reserve, group.nodes)),)
+        reserve: StepFunction = ((-math.inf, min(rule.reserve, group.nodes)),)
         if rule.kind == "predictive":
             reserve = forecast_demand(jobs, power.sleep.wake_s, group.nodes / cluster.nodes, group.nodes)
-        found[group.name] = Sleeping(
+        found[group.name] = SleepPolicy(
             timeout_s=timeout_s,
-            fall_s=power.sleep.to_sleep_s,
+            shutdown_s=power.sleep.to_sleep_s,
             wake_s=power.sleep.wake_s,
             reserve=reserve,
-            ahead=rule.kind == "predictive",
+            wake_ahead=rule.kind == "predictive",
         )
     return found
 
 
-def forecast_demand(jobs: JobTable, span_s: float, share: float, most: int) -> Steps:
+def forecast_demand(jobs: JobTable, span_s: float, share: float, most: int) -> StepFunction:
     """Nodes to be kept awake, hour by hour: `share` of those that jobs are expected to ask for within `span_s`.
 
     Expected is the mean of the same hour over the seven days before, or those of them that the log has. Jobs of the
@@ -83,7 +83,7 @@ def forecast_demand(jobs: JobTable, span_s: float, share: float, most: int) -> S
     return ((-math.inf, 0), *steps)
 
 
-def sleep_words(rule: SleepRule, sleep: Mapping[str, Sleeping]) -> str:
+def sleep_words(rule: SleepRule, sleep: Mapping[str, SleepPolicy]) -> str:
     """For people."""
     if not sleep:
         return "nodes never sleep, as that would save nothing"

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError
 
-__all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "Level", "break_even_beta", "clock_slowdown"]
+__all__ = ["CAP_CURVES", "FULL_SPEED", "CapCurve", "PowerLevel", "break_even_beta", "clock_slowdown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class PowerLevel:
     """A way to run a node.
 
     `speed` is f / f_max, `cpu_dynamic` the share that is left of the CPUs' power above idle, `gpu_cap` the cap as a
@@ -50,7 +50,7 @@ class Level:
         return self.speed == self.cpu_dynamic == self.gpu_cap == 1
 
 
-FULL_SPEED = Level("full", source="definition", estimate=False)
+FULL_SPEED = PowerLevel("full", source="definition", estimate=False)
 """Level 0 of every machine."""
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.energy.power.dvfs import clock_slowdown
 from kilowait.energy.power.model import GroupPower
-from kilowait.energy.power.utilization import ConstantUse, Profile, utilization
+from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile, utilization
 from kilowait.energy.power.validate import Floats, numbers, require
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -52,7 +52,7 @@ def level_tables(
     jobs: JobTable,
     power_w: npt.ArrayLike,
     group: GroupPower,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     beta: float | None = None,
 ) -> LevelTable:
     """Run time factors and watts of every job at every level of `group`.
@@ -67,7 +67,7 @@ def level_tables(
         raise InputError(f"power_w has the shape {watts.shape}; give one for each of the {len(jobs)} jobs")
     nodes = jobs["nodes"].astype(np.float64)
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
-    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUse()))
+    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUtilization()))
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
     own = jobs.column("beta")
     betas = np.where(np.isnan(own), group.beta if beta is None else beta, own)

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import Speeds, given, gpu_types
+from kilowait.cluster.gpu_speeds import Speeds, constant_speeds, gpu_types
 from kilowait.cluster.gpus import gpu
 from kilowait.energy.power.dvfs import CAP_CURVES, CapCurve
 from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.partial_node import gpu_caps, watts_of_pieces
-from kilowait.energy.power.utilization import Profile
+from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
@@ -43,7 +43,7 @@ def cap_gpus(
     model: PowerModel,
     fraction: npt.ArrayLike,
     speeds: Speeds | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
 ) -> GpuCaps:
     """What a run of `jobs` with capped GPUs is made with: its speeds, and the caps for `account`.
 
@@ -66,14 +66,14 @@ def cap_gpus(
     >>> capped.speeds.speed[:, 1].tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    if not cluster.placed:
+    if not cluster.node_level:
         raise InputError(
             f"cluster {cluster.name!r} gives out whole nodes or pools; there caps are levels: pull('levels=1.1', ...)"
         )
     fitted = model.for_groups({group.name: group.nodes for group in cluster.groups})
     caps = gpu_caps(fraction, len(jobs))
     if speeds is None:
-        speeds = given(jobs, gpu_types(cluster), 1.0)
+        speeds = constant_speeds(jobs, gpu_types(cluster), 1.0)
     rows = {name.lower(): row for row, name in enumerate(speeds.types)}
     slowdown, curves = np.ones(speeds.speed.shape), dict[str, CapCurve]()
     for nodes, power in zip(cluster.groups, fitted.groups, strict=True):

@@ -8,7 +8,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.energy.power.model import PowerModel
 from kilowait.energy.power.partial_node import gpu_caps, pieces_of, watts_of_pieces
-from kilowait.energy.power.utilization import Profile
+from kilowait.energy.power.utilization import UtilizationProfile
 from kilowait.energy.power.validate import Floats
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -21,7 +21,7 @@ def energy_by_type(
     cluster: Cluster,
     model: PowerModel,
     speeds: Speeds | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """Joules of each job on each type of node (types, jobs), for runs with types="given".
@@ -67,13 +67,13 @@ def joules_by_group(
     model: PowerModel,
     seconds: Floats,
     speeds: Speeds | None = None,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
 ) -> Floats:
     """Joules (groups, jobs) of so many seconds of work at speed 1, all pieces on nodes of the group; infinite: cannot
     be there.
     """
-    if not cluster.placed:
+    if not cluster.node_level:
         raise InputError(
             f"cluster {cluster.name!r} gives out whole nodes or pools; it has no types to choose from"
         )

@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from kilowait.cluster import NodeGroup
 from kilowait.energy.power.model import GroupPower
-from kilowait.energy.power.utilization import ConstantUse, Profile
+from kilowait.energy.power.utilization import ConstantUtilization, UtilizationProfile
 from kilowait.energy.power.validate import Floats, numbers
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
-__all__ = ["PieceWatts", "gpu_caps", "pieces_of", "watts_of_pieces"]
+__all__ = ["PartialNodePower", "gpu_caps", "pieces_of", "watts_of_pieces"]
 
 _WHOLE = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class PieceWatts:
+class PartialNodePower:
     """One piece of each job on a node of one group; watts at the wall."""
 
     idle_w: Floats
@@ -72,9 +72,9 @@ def watts_of_pieces(
     jobs: JobTable,
     nodes: NodeGroup,
     power: GroupPower,
-    profile: Profile | None = None,
+    profile: UtilizationProfile | None = None,
     gpu_cap: Floats | None = None,
-) -> PieceWatts:
+) -> PartialNodePower:
     """Watts of a piece of every job on the nodes of one group.
 
     - GPUs: (limit - idle) times the part it holds times the load. `gpu_utilization` is the load of the whole GPU, as
@@ -124,7 +124,7 @@ def watts_of_pieces(
         _above_idle(gpu_cap[has], nodes, gpu_idle, gpu_most)
         cap_w = np.where(gpu_cap < 1, gpu_cap * gpu_most, np.inf)
         draw_w = draw_w - slope * gpus * np.maximum(gpu_w - cap_w, 0.0)
-    return PieceWatts(idle_w, draw_w, gpu_w, (each <= nodes.gpus) & (cores <= 1))
+    return PartialNodePower(idle_w, draw_w, gpu_w, (each <= nodes.gpus) & (cores <= 1))
 
 
 def _gpus(jobs: JobTable) -> npt.NDArray[np.int64]:
@@ -141,9 +141,9 @@ def _cores(jobs: JobTable, pieces: npt.NDArray[np.int64], gpus: Floats, nodes: N
     return np.asarray(milli / (nodes.cores * _WHOLE), np.float64)
 
 
-def _loads(jobs: JobTable, part: Floats, profile: Profile | None) -> tuple[Floats, Floats]:
+def _loads(jobs: JobTable, part: Floats, profile: UtilizationProfile | None) -> tuple[Floats, Floats]:
     """Load of the cores and of the part of each GPU a job holds."""
-    cpu, gpu = (ConstantUse() if profile is None else profile).use(jobs)
+    cpu, gpu = (ConstantUtilization() if profile is None else profile).use(jobs)
     own_cpu, own_gpu = jobs.column("cpu_utilization"), jobs.column("gpu_utilization")
     own_gpu = np.minimum(own_gpu / part, 1.0)
     return np.where(np.isnan(own_cpu), cpu, own_cpu), np.where(np.isnan(own_gpu), gpu, own_gpu)

@@ -25,7 +25,7 @@ from kilowait.energy.power.dvfs import (
     CAP_CURVES,
     FULL_SPEED,
     CapCurve,
-    Level,
+    PowerLevel,
 )
 from kilowait.energy.power.facility import Facility
 from kilowait.energy.power.model import GroupPower, PowerModel
@@ -200,7 +200,7 @@ def _fixed(row: _Table) -> FixedLoad:
     return made
 
 
-def _level(row: _Table, idle_w: float, full_w: float) -> Level:
+def _level(row: _Table, idle_w: float, full_w: float) -> PowerLevel:
     """A level; `node_w`, the watts of a whole node at full load, may stand for `cpu_dynamic`."""
     if "node_w" in row.values and "cpu_dynamic" not in row.values:
         node_w = row.get("node_w", float)
@@ -211,7 +211,7 @@ def _level(row: _Table, idle_w: float, full_w: float) -> Level:
         cpu_dynamic = (node_w - idle_w) / (full_w - idle_w)
     else:
         cpu_dynamic = row.get("cpu_dynamic", float, 1.0)
-    made = Level(
+    made = PowerLevel(
         row.get("name", str),
         row.get("speed", float, 1.0),
         cpu_dynamic,

@@ -20,13 +20,13 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 
 __all__ = [
-    "ByClass",
-    "ConstantUse",
+    "UtilizationByClass",
+    "ConstantUtilization",
     "MeasuredReport",
-    "Profile",
-    "UseClass",
-    "alike",
-    "as_planned",
+    "UtilizationProfile",
+    "UtilizationClass",
+    "unique_classes",
+    "with_planned_power",
     "job_power_w",
     "power_sources",
     "utilization",
@@ -40,7 +40,7 @@ _OF_A_JOB = ("power_w", "planned_w", "cpu_utilization", "gpu_utilization", "beta
 _LARGEST = 1 << 24  # nodes up to which sizes are counted rather than sorted
 
 
-class Profile(Protocol):
+class UtilizationProfile(Protocol):
     """CPU and GPU utilization (0 to 1) of every job of a table."""
 
     def use(self, jobs: JobTable) -> tuple[Floats, Floats]:
@@ -48,7 +48,7 @@ class Profile(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantUse:
+class ConstantUtilization:
     """The same utilization for every job.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
@@ -69,7 +69,7 @@ class ConstantUse:
 
 
 @dataclass(frozen=True, slots=True)
-class UseClass:
+class UtilizationClass:
     """Jobs of a class, by size, queue and true run time, and their utilization; bounds count as inside."""
 
     name: str
@@ -102,7 +102,7 @@ class UseClass:
 
 
 @dataclass(frozen=True, slots=True)
-class ByClass:
+class UtilizationByClass:
     """Utilization by class, the first that holds a job counting; `otherwise` for the rest.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 64])
@@ -110,8 +110,8 @@ class ByClass:
     [0.4, 0.9]
     """
 
-    classes: tuple[UseClass, ...]
-    otherwise: ConstantUse
+    classes: tuple[UtilizationClass, ...]
+    otherwise: ConstantUtilization
 
     def use(self, jobs: JobTable) -> tuple[Floats, Floats]:
         """One value of each per job."""
@@ -122,7 +122,7 @@ class ByClass:
         return cpu, gpu
 
 
-def utilization(jobs: JobTable, profile: Profile) -> tuple[Floats, Floats]:
+def utilization(jobs: JobTable, profile: UtilizationProfile) -> tuple[Floats, Floats]:
     """CPU and GPU utilization per job: its columns where they are known, the profile elsewhere."""
     cpu, gpu = (
         use if name not in jobs else np.where(np.isnan(jobs[name]), use, jobs[name])
@@ -131,8 +131,8 @@ def utilization(jobs: JobTable, profile: Profile) -> tuple[Floats, Floats]:
     return cpu, gpu
 
 
-def alike(
-    jobs: JobTable, profile: Profile, *, by_cores: bool = False
+def unique_classes(
+    jobs: JobTable, profile: UtilizationProfile, *, by_cores: bool = False
 ) -> tuple[JobTable, npt.NDArray[np.int64] | None]:
     """One job of each size, and the row of each job among them, where nothing but its nodes tells what a job draws.
 
@@ -144,7 +144,7 @@ def alike(
     ([1, 4], [1, 0, 1])
     """
     own = by_cores or any(name in jobs for name in _OF_A_JOB)
-    if own or not isinstance(profile, ConstantUse) or not len(jobs):
+    if own or not isinstance(profile, ConstantUtilization) or not len(jobs):
         return jobs, None
     nodes = jobs["nodes"]
     if int(nodes.max()) > _LARGEST:
@@ -156,7 +156,7 @@ def alike(
     return jobs[one], kind
 
 
-def job_power_w(jobs: JobTable, model: PowerModel, profile: Profile, group: str | None = None) -> Floats:
+def job_power_w(jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None) -> Floats:
     """Mean watts of each job at full speed, all its nodes together, on the nodes of `group` (None: the only one).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])
@@ -170,7 +170,7 @@ def job_power_w(jobs: JobTable, model: PowerModel, profile: Profile, group: str 
     return np.asarray(np.where(np.isnan(measured), modelled, measured), np.float64)
 
 
-def as_planned(jobs: JobTable) -> JobTable:
+def with_planned_power(jobs: JobTable) -> JobTable:
     """The jobs as levers see them before they run: with `planned_w` instead of what was measured, where they have it.
 
     >>> jobs = JobTable(

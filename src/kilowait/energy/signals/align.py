@@ -15,13 +15,13 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.series import Series
 
-__all__ = ["Dated", "Signals", "signals_for"]
+__all__ = ["ClockOrigin", "Signals", "signals_for"]
 
 _CELSIUS = ("°C", "C", "")
 
 
 @dataclass(frozen=True)
-class Dated:
+class ClockOrigin:
     """Which moment a log's second 0 is; None where nobody said.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[90], runtime_s=[9], nodes=[1])
@@ -33,7 +33,7 @@ class Dated:
     note: str = ""
 
     @classmethod
-    def of(cls, jobs: JobTable, start: str | None = None) -> Dated:
+    def of(cls, jobs: JobTable, start: str | None = None) -> ClockOrigin:
         """By `start`, the moment of the first submission (UTC unless it has an offset), where it is given; else by the
         log's own ``meta["unix_start_s"]``.
         """
@@ -87,7 +87,7 @@ class Signals:
 
 
 def signals_for(
-    dated: Dated,
+    dated: ClockOrigin,
     horizon_s: tuple[float, float],
     cooling: Cooling,
     carbon: Series | None,

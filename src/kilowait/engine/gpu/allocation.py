@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
-__all__ = ["WORST", "class_of", "fits", "give_back", "gpus_for", "shift", "take_again"]
+__all__ = ["WORST", "class_of", "fits", "free_allocation", "gpus_for", "shift", "reallocate"]
 
 FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD, ROOM = range(10)
 """Placements."""
@@ -60,7 +60,7 @@ def gpus_for(s: Any, fate: Any, node: int) -> int:
     return 1 << chosen
 
 
-@apart
+@noinline
 def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
     """Give a piece's share of a node back (sign 1) or take it (-1)."""
     s = lend(t)
@@ -85,7 +85,7 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
 
 
 @kernel
-def give_back(s: Any, job: int) -> None:
+def free_allocation(s: Any, job: int) -> None:
     """What the job's place holds counts as free."""
     fate = s.fate[job]
     for i in range(fate.place_lo, fate.place_lo + fate.pieces):
@@ -93,7 +93,7 @@ def give_back(s: Any, job: int) -> None:
 
 
 @kernel
-def take_again(s: Any, job: int) -> None:
+def reallocate(s: Any, job: int) -> None:
     """What the job's place holds counts as taken."""
     fate = s.fate[job]
     for i in range(fate.place_lo, fate.place_lo + fate.pieces):

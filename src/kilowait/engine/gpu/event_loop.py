@@ -9,11 +9,11 @@ import numpy as np
 from kilowait.engine.gpu.job_progress import (
     close,
     release,
-    settle,
-    vacate,
+    update_rates,
+    release_allocation,
 )
-from kilowait.engine.gpu.queue import enqueue, look, withdraw
-from kilowait.engine.gpu.scheduling_pass import walk
+from kilowait.engine.gpu.queue import enqueue, refresh_view, withdraw
+from kilowait.engine.gpu.scheduling_pass import schedule
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     CANCEL,
@@ -29,7 +29,7 @@ from kilowait.engine.gpu.state import (
     lend,
 )
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
 __all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
 
@@ -40,7 +40,7 @@ MOST_STARTS = 10_000
 """A job that starts more often makes no headway."""
 
 
-@apart
+@noinline
 def _forget_void(s: Any) -> None:
     """Drop events from the top that have no effect any more."""
     s = lend(s)
@@ -69,7 +69,7 @@ def _active(s: Any) -> int:
     return k.queue_hi - k.queue_lo + k.running + k.ending
 
 
-@apart
+@noinline
 def _short(s: Any, time: float) -> bool:
     """Whether the arrays may be too small for what this instant can bring."""
     s = lend(s)
@@ -124,7 +124,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
     return MOVED
 
 
-@apart
+@noinline
 def _next_tick(s: Any, time: float) -> float:
     """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
     s = lend(s)
@@ -145,12 +145,12 @@ def _next_tick(s: Any, time: float) -> float:
     return min(time, k.next_tick_s)
 
 
-@apart
+@noinline
 def _finish(s: Any, job: int) -> None:
     s = lend(s)
     fate = s.fate[job]
     close(s, job, COMPLETED, fate.run_s, 0.0)
-    vacate(s, job)
+    release_allocation(s, job)
     fate.done = fate.run_s
     fate.status = GONE
 
@@ -166,7 +166,7 @@ def _greet(s: Any, job: int, score: Any, parameters: Any) -> None:
     seen.submit_s = k.now
     seen.since_first_s = k.now - k.first_submit_s
     if not k.moving:
-        fate.key = score(look(s, job), k.now, parameters)
+        fate.key = score(refresh_view(s, job), k.now, parameters)
         if fate.key != fate.key:
             k.bad_score = job + 1
     enqueue(s, job)
@@ -192,6 +192,6 @@ def run(t: Any, score: Any, parameters: Any) -> int:
         said = advance(s, score, parameters)
         if said == MOVED:
             if due(s):
-                walk(s, score, parameters)
-            settle(s)
+                schedule(s, score, parameters)
+            update_rates(s)
     return END if k.bad_score != 0 or k.most_starts > MOST_STARTS else said

@@ -18,7 +18,7 @@ from kilowait.engine.gpu.demand import (
     types_of,
     types_of_groups,
 )
-from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     CLOCK,
     FATE,
@@ -29,11 +29,11 @@ from kilowait.engine.gpu.state import (
     SEEN,
     SEGMENT,
     TARGET,
-    Placed,
+    GpuState,
 )
-from kilowait.engine.gpu.typical_jobs import LIKELY, usual_pieces
-from kilowait.engine.interface import Rule
-from kilowait.engine.job_times import Times, times_of
+from kilowait.engine.gpu.typical_jobs import LIKELY, typical_shapes
+from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
@@ -47,11 +47,11 @@ MEMO_CELLS = 20_000_000
 def state_of(
     jobs: JobTable,
     cluster: Cluster,
-    settings: Placing,
-    rule: Rule,
+    settings: GpuSettings,
+    rule: PriorityPolicy,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
-) -> Placed:
+) -> GpuState:
     """The state before the first event. `jobs` stand in (submit, id) order, and so do speeds and preferences."""
     n = len(jobs)
     kinds = types_of(cluster)
@@ -61,7 +61,7 @@ def state_of(
         raise TableError(_too_large(jobs, want, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
-    times = times_of(jobs, settings.walltime)
+    times = resolve_job_times(jobs, settings.walltime)
     fate = _fate(jobs, want, settings, times)
     fate["status"] = np.where(fits, 0, REFUSED)
     tiers, rank = _tiers(want)
@@ -78,7 +78,7 @@ def state_of(
         RANKED,
     )
     most = int(want.pieces.max(initial=1))
-    return Placed(
+    return GpuState(
         clock=_clock(jobs, settings, rule, nodes, len(want.likes)),
         nodes=_records(nodes),
         gpu_free=np.full(gpus, WHOLE),
@@ -119,7 +119,7 @@ def state_of(
     )
 
 
-def grown(state: Placed) -> Placed:
+def grown(state: GpuState) -> GpuState:
     """The state with more room for events and segments."""
 
     def more(records: Any) -> Any:
@@ -135,7 +135,7 @@ def _records(array: Any) -> Any:
 
 
 def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
-    layout = cluster.layout
+    layout = cluster.node_groups
     if layout is None:
         layout = tuple(np.repeat(np.arange(len(cluster.groups)), [group.nodes for group in cluster.groups]))
     nodes = np.zeros(len(layout), NODE)
@@ -157,14 +157,14 @@ def _memory(group: NodeGroup) -> int:
     return round(group.memory_gb * 1e9) if group.memory_gb else UNBOUNDED
 
 
-def _clock(jobs: JobTable, settings: Placing, rule: Rule, nodes: Any, likes: int) -> Any:
+def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: Any, likes: int) -> Any:
     clock = np.zeros(1, CLOCK)
     clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
     for name in ("keep_s", "grace_s", "save_s", "tick_s", "blocking", "preempt", "migrate", "rounds", "seed"):
         clock[name] = getattr(settings, name)
     clock["ticks"] = -1
     clock["next_tick_s"] = np.inf
-    clock["moving"] = rule.moving
+    clock["moving"] = rule.time_dependent
     clock["placement"] = settings.code
     clock["interference"] = settings.interference is not None
     clock["likes"] = likes
@@ -174,7 +174,7 @@ def _clock(jobs: JobTable, settings: Placing, rule: Rule, nodes: Any, likes: int
     return _records(clock)
 
 
-def _fate(jobs: JobTable, want: Demand, settings: Placing, times: Times) -> Any:
+def _fate(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) -> Any:
     fate = np.zeros(len(jobs), FATE)
     fate["estimate_s"], fate["run_s"] = times.estimate_s, times.run_s
     fate["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
@@ -192,7 +192,7 @@ def _fate(jobs: JobTable, want: Demand, settings: Placing, times: Times) -> Any:
     return fate
 
 
-def _seen(jobs: JobTable, times: Times) -> Any:
+def _seen(jobs: JobTable, times: JobTimes) -> Any:
     seen = np.zeros(len(jobs), SEEN)
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos", "priority"):
         if name in jobs:
@@ -253,6 +253,6 @@ def _targets(want: Demand, fits: npt.NDArray[np.bool_], placement: str) -> Any:
     """What nodes are measured against; `room` looks at rare pieces too."""
     if placement not in ("fgd", "room"):
         return np.zeros(0, TARGET)
-    targets = usual_pieces(want, fits, LIKELY if placement == "fgd" else 1.0)
+    targets = typical_shapes(want, fits, LIKELY if placement == "fgd" else 1.0)
     total = sum(target[4] for target in targets)
     return np.array([(*target[:4], target[4] / total) for target in targets], TARGET)

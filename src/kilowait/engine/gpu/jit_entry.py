@@ -14,10 +14,10 @@ from numba.core.errors import NumbaError
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.engine.gpu import event_loop, job_progress, scheduling_pass
 from kilowait.engine.gpu.initial_state import state_of
-from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import SEEN, lend
-from kilowait.engine.interface import Rule
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, signed_kernel
+from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -30,11 +30,11 @@ SCORE = types.float64(numba.from_dtype(SEEN), types.float64, types.float64[::1])
 @cache
 def _built(function: Callable[..., float], keep: bool) -> Any:
     if keep or numba.config.DISABLE_JIT:
-        return signed_kernel(function, SCORE)
+        return compile_entry(function, SCORE)
     return numba.njit(SCORE, nogil=True)(function)
 
 
-def placed_score(rule: Rule) -> Any:
+def placed_score(rule: PriorityPolicy) -> Any:
     """The rule's score as the kernels of placed nodes take it."""
     if not rule.compiled:
         raise InputError(
@@ -57,11 +57,11 @@ def _due(t: Any) -> bool:
 
 
 def _walk(t: Any, score: Any, parameters: Any) -> None:
-    scheduling_pass.walk(lend(t), score, parameters)
+    scheduling_pass.schedule(lend(t), score, parameters)
 
 
 def _settle(t: Any) -> None:
-    job_progress.settle(lend(t))
+    job_progress.update_rates(lend(t))
 
 
 def _start(t: Any, job: int, kind: int) -> bool:
@@ -97,15 +97,15 @@ def compiled(name: str) -> Callable[..., Any]:
             "compiling the simulator of placed nodes, once, for about half a minute; kept in %s",
             cache_folder(),
         )
-    return signed_kernel(function, signature)
+    return compile_entry(function, signature)
 
 
 def _state_type() -> Any:
     if numba.config.DISABLE_JIT:
         return types.int64  # signatures are not looked at then
     nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
-    cluster = Cluster(groups=(NodeGroup("one", 1, placed=True),))
-    return numba.typeof(state_of(nobody, cluster, Placing(), Rule("none", _nothing)))
+    cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
+    return numba.typeof(state_of(nobody, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
 
 
 def _nothing(job: Any, now: float, parameters: Any) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.gpu.allocation import give_back
+from kilowait.engine.gpu.allocation import free_allocation
 from kilowait.engine.gpu.queue import enqueue
 from kilowait.engine.gpu.state import (
     ENDING,
@@ -18,9 +18,9 @@ from kilowait.engine.gpu.state import (
     lend,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
-__all__ = ["begin", "close", "done_at", "kept_of", "preempt", "release", "settle", "speed_at", "vacate"]
+__all__ = ["begin", "close", "done_at", "checkpointed_work", "preempt", "release", "update_rates", "speed_at", "release_allocation"]
 
 
 @kernel
@@ -31,7 +31,7 @@ def done_at(fate: Any, time: float) -> float:
 
 
 @kernel
-def kept_of(fate: Any, done: float) -> float:
+def checkpointed_work(fate: Any, done: float) -> float:
     """What a checkpoint keeps of the work done."""
     every = fate.checkpoint_s
     if every == 0:
@@ -39,7 +39,7 @@ def kept_of(fate: Any, done: float) -> float:
     return 0.0 if every == np.inf else floor(done / every) * every
 
 
-@apart
+@noinline
 def speed_at(s: Any, job: int) -> float:
     """The rate at the job's place, without interference."""
     s = lend(s)
@@ -60,7 +60,7 @@ def speed_at(s: Any, job: int) -> float:
     return rate
 
 
-@apart
+@noinline
 def begin(s: Any, job: int, delay: float) -> None:
     """The job has its place, and works after the delay."""
     s = lend(s)
@@ -92,7 +92,7 @@ def begin(s: Any, job: int, delay: float) -> None:
         _set_finish(s, job)
 
 
-@apart
+@noinline
 def _set_finish(s: Any, job: int) -> None:
     s = lend(s)
     k = s.clock[0]
@@ -105,7 +105,7 @@ def _set_finish(s: Any, job: int) -> None:
         k.events += 1
 
 
-@apart
+@noinline
 def _join(s: Any, job: int) -> None:
     """The job loads its GPUs; those with a part of one are listed there."""
     s = lend(s)
@@ -122,7 +122,7 @@ def _join(s: Any, job: int) -> None:
                     _freshen(s, n.gpu_lo + g)
 
 
-@apart
+@noinline
 def _part(s: Any, job: int) -> None:
     s = lend(s)
     fate = s.fate[job]
@@ -151,8 +151,8 @@ def _freshen(s: Any, gpu: int) -> None:
         s.clock[0].fresh += 1
 
 
-@apart
-def settle(s: Any) -> None:
+@noinline
+def update_rates(s: Any) -> None:
     """At the end of an instant: jobs on GPUs whose jobs changed get the rate of how things lie now."""
     s = lend(s)
     k = s.clock[0]
@@ -181,15 +181,15 @@ def settle(s: Any) -> None:
     k.first_new = k.segments
 
 
-@apart
-def vacate(s: Any, job: int) -> None:
+@noinline
+def release_allocation(s: Any, job: int) -> None:
     """The job leaves its place."""
     s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     if k.interference and fate.gpus > 0:
         _part(s, job)
-    give_back(s, job)
+    free_allocation(s, job)
     k.gives += 1
     k.held -= fate.pieces
     listed = s.enders if fate.status == ENDING else s.runners
@@ -203,7 +203,7 @@ def vacate(s: Any, job: int) -> None:
     s.fate[listed[last]].slot = fate.slot
 
 
-@apart
+@noinline
 def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     """The segment ends now: it is written down with its pieces, those on one node together."""
     s = lend(s)
@@ -233,7 +233,7 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     segment.piece_hi = k.pieces
 
 
-@apart
+@noinline
 def preempt(s: Any, job: int) -> None:
     """The job has notice to leave; where there is neither grace nor a checkpoint to write it leaves at once."""
     s = lend(s)
@@ -257,14 +257,14 @@ def preempt(s: Any, job: int) -> None:
         k.events += 1
 
 
-@apart
+@noinline
 def release(s: Any, job: int) -> None:
     """A preempted job gives its place back and waits again, with what it keeps."""
     s = lend(s)
     fate = s.fate[job]
     done = done_at(fate, fate.stop_s)
-    kept = kept_of(fate, done)
+    kept = checkpointed_work(fate, done)
     close(s, job, PREEMPTED, done, done - kept)
-    vacate(s, job)
+    release_allocation(s, job)
     fate.done = kept
     enqueue(s, job)

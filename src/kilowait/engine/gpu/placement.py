@@ -14,13 +14,13 @@ from kilowait.engine.gpu.allocation import (
 )
 from kilowait.engine.gpu.placement_scores import score_of
 from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
-__all__ = ["put"]
+__all__ = ["place_job"]
 
 
-@apart
-def put(s: Any, job: int, only: int) -> bool:
+@noinline
+def place_job(s: Any, job: int, only: int) -> bool:
     """Place the job on what is free, on type `only` (-1: on any it may use), and take it; `places` says where."""
     s = lend(s)
     fate = s.fate[job]
@@ -42,7 +42,7 @@ def put(s: Any, job: int, only: int) -> bool:
     return False
 
 
-@apart
+@noinline
 def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
     """Place all pieces on nodes of type `first`, or of all types of its rank; nothing is taken where one fails."""
     s = lend(t)

@@ -19,9 +19,9 @@ from kilowait.engine.gpu.allocation import (
     gpus_for,
 )
 from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
-__all__ = ["fragments", "least_harm", "room", "score_of"]
+__all__ = ["fragments", "least_harm", "capacity_score", "score_of"]
 
 PRIME = 2**31 - 1
 
@@ -80,7 +80,7 @@ def _drawn(seed: int, job: int, piece: int, node: int) -> float:
     return 0.0 + z
 
 
-@apart
+@noinline
 def _packed(t: Any, fate: Any, node: int) -> int:
     s = lend(t)
     n = s.nodes[node]
@@ -98,7 +98,7 @@ def _packed(t: Any, fate: Any, node: int) -> int:
     return max(100 - (free * 100 // 1000) // 10, 50)
 
 
-@apart
+@noinline
 def _clustered(t: Any, fate: Any, node: int) -> int:
     s = lend(t)
     k = s.clock[0]
@@ -114,7 +114,7 @@ def _clustered(t: Any, fate: Any, node: int) -> int:
     return used if others else 25 + used
 
 
-@apart
+@noinline
 def fragments(t: Any, node: int) -> float:
     """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
     s = lend(t)
@@ -139,8 +139,8 @@ def fragments(t: Any, node: int) -> float:
     return total
 
 
-@apart
-def room(t: Any, node: int) -> float:
+@noinline
+def capacity_score(t: Any, node: int) -> float:
     """How many jobs like those of the table the node could still take, on average over their kinds."""
     s = lend(t)
     n = s.nodes[node]
@@ -169,7 +169,7 @@ def room(t: Any, node: int) -> float:
     return total
 
 
-@apart
+@noinline
 def least_harm(t: Any, job: int, node: int) -> float:
     """Score of the node by what a piece does to it, kept until the node changes; `memo_gpu` has the bits of the GPUs
     to take."""
@@ -224,7 +224,7 @@ def _like_an_earlier(s: Any, lo: int, g: int) -> bool:
 def _worth(s: Any, node: int) -> float:
     """What a placement is to keep high."""
     if s.clock[0].placement == ROOM:
-        return room(s, node)
+        return capacity_score(s, node)
     return -fragments(s, node)
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from kilowait.engine.gpu.state import RUNNING, WAITING, lend
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import apart, kernel, move
+from kilowait.engine.kernels.jit import noinline, kernel, memmove
 
-__all__ = ["compact", "enqueue", "line_up", "look", "withdraw"]
+__all__ = ["compact", "enqueue", "rank_jobs", "refresh_view", "withdraw"]
 
 
-@apart
+@noinline
 def enqueue(s: Any, job: int) -> None:
     """A job waits: in order of (key, number) where the rule is fixed, of number where it moves."""
     s = lend(s)
@@ -19,7 +19,7 @@ def enqueue(s: Any, job: int) -> None:
     fate = s.fate[job]
     fate.status = WAITING
     if k.queue_hi == len(s.queue):
-        move(s.queue, 0, k.queue_lo, k.queue_hi - k.queue_lo)
+        memmove(s.queue, 0, k.queue_lo, k.queue_hi - k.queue_lo)
         k.queue_hi -= k.queue_lo
         k.queue_lo = 0
     key = 0.0 if k.moving else fate.key
@@ -32,14 +32,14 @@ def enqueue(s: Any, job: int) -> None:
             lo = middle + 1
         else:
             hi = middle
-    move(s.queue, lo + 1, lo, k.queue_hi - lo)
+    memmove(s.queue, lo + 1, lo, k.queue_hi - lo)
     place = s.queue[lo]
     place.key = key
     place.job = job
     k.queue_hi += 1
 
 
-@apart
+@noinline
 def compact(s: Any) -> None:
     """Drop from the queue those that wait no more."""
     s = lend(s)
@@ -55,7 +55,7 @@ def compact(s: Any) -> None:
     k.queue_hi = to
 
 
-@apart
+@noinline
 def withdraw(s: Any, job: int, status: int) -> None:
     """A waiting job leaves."""
     s = lend(s)
@@ -64,7 +64,7 @@ def withdraw(s: Any, job: int, status: int) -> None:
 
 
 @kernel
-def look(s: Any, job: int) -> Any:
+def refresh_view(s: Any, job: int) -> Any:
     """What a decider may know of the job now."""
     k = s.clock[0]
     fate = s.fate[job]
@@ -83,7 +83,7 @@ def look(s: Any, job: int) -> Any:
 
 
 @kernel
-def line_up(s: Any, score: Any, parameters: Any) -> int:
+def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
     """Put those a pass looks at into `order`, last first: waiting jobs, and with preemption running ones."""
     k = s.clock[0]
     many = 0
@@ -98,7 +98,7 @@ def line_up(s: Any, score: Any, parameters: Any) -> int:
         entry = s.order[i]
         fate = s.fate[entry.job]
         if k.moving:
-            fate.key = score(look(s, entry.job), k.now, parameters)
+            fate.key = score(refresh_view(s, entry.job), k.now, parameters)
             if fate.key != fate.key:
                 k.bad_score = entry.job + 1
         entry.key = fate.key

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.allocation import give_back, take_again
+from kilowait.engine.gpu.allocation import free_allocation, reallocate
 from kilowait.engine.gpu.job_progress import (
     begin,
     close,
     done_at,
-    kept_of,
+    checkpointed_work,
     preempt,
     speed_at,
-    vacate,
+    release_allocation,
 )
-from kilowait.engine.gpu.placement import put
-from kilowait.engine.gpu.queue import compact, line_up
+from kilowait.engine.gpu.placement import place_job
+from kilowait.engine.gpu.queue import compact, rank_jobs
 from kilowait.engine.gpu.state import (
     MIGRATED,
     RUNNING,
@@ -23,22 +23,22 @@ from kilowait.engine.gpu.state import (
     lend,
 )
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import apart, kernel
+from kilowait.engine.kernels.jit import noinline, kernel
 
-__all__ = ["migrate", "move_up", "start", "start_now", "walk"]
+__all__ = ["migrate", "migrate_running", "start", "start_now", "schedule"]
 
 ANY = 1 << 62
 """As often as may be."""
 
 
 @kernel
-def walk(s: Any, score: Any, parameters: Any) -> None:
+def schedule(s: Any, score: Any, parameters: Any) -> None:
     """Start what can be started, in order."""
     k = s.clock[0]
     k.walks += 1
     k.claims = 0
     if k.moving or k.preempt:
-        many = line_up(s, score, parameters)
+        many = rank_jobs(s, score, parameters)
         at = many - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
@@ -53,13 +53,13 @@ def walk(s: Any, score: Any, parameters: Any) -> None:
             at += 1
     compact(s)
     for i in range(k.claims):
-        give_back(s, s.claimed[i])
+        free_allocation(s, s.claimed[i])
         k.gives += 1
     if k.migrate:
-        move_up(s, ANY)
+        migrate_running(s, ANY)
 
 
-@apart
+@noinline
 def start(s: Any, job: int, only: int) -> bool:
     """Start the job if it can be placed (on type `only`, unless that is -1)."""
     s = lend(s)
@@ -67,7 +67,7 @@ def start(s: Any, job: int, only: int) -> bool:
     fate = s.fate[job]
     if only < 0 and s.failed[fate.like, 0] == k.gives:
         return False
-    if not put(s, job, only):
+    if not place_job(s, job, only):
         if only < 0:
             s.failed[fate.like, 0] = k.gives
         return False
@@ -75,7 +75,7 @@ def start(s: Any, job: int, only: int) -> bool:
     return True
 
 
-@apart
+@noinline
 def start_now(s: Any, job: int, only: int) -> bool:
     """The same from outside a walk."""
     s = lend(s)
@@ -91,7 +91,7 @@ def _begin_here(s: Any, job: int) -> None:
     begin(s, job, 0.0 if fate.starts == 0 else fate.restore_s)
 
 
-@apart
+@noinline
 def _serve(s: Any, job: int, at: int) -> bool:
     """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
     s = lend(s)
@@ -102,7 +102,7 @@ def _serve(s: Any, job: int, at: int) -> bool:
     if s.failed[fate.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
         return False
     _give_back_enders(s)
-    if k.ending > 0 and put(s, job, -1):
+    if k.ending > 0 and place_job(s, job, -1):
         _take_enders(s)
         _claim(s, job)
         return False
@@ -112,22 +112,22 @@ def _serve(s: Any, job: int, at: int) -> bool:
         s.failed[fate.like, 1] = k.walks
         return False
     _put_aside(s, job)
-    give_back(s, job)
+    free_allocation(s, job)
     for i in range(victims):
-        take_again(s, s.victims[i])
+        reallocate(s, s.victims[i])
     _take_enders(s)
     for i in range(victims):
         preempt(s, s.victims[i])
-    if put(s, job, -1):
+    if place_job(s, job, -1):
         _begin_here(s, job)
         return True
     _bring_back(s, job)
-    take_again(s, job)
+    reallocate(s, job)
     _claim(s, job)
     return False
 
 
-@apart
+@noinline
 def _find_victims(s: Any, job: int, at: int) -> int:
     """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
     s = lend(s)
@@ -142,10 +142,10 @@ def _find_victims(s: Any, job: int, at: int) -> int:
             continue
         if not _useful(s, other, s.fate[job].kind):
             continue
-        give_back(s, other)
+        free_allocation(s, other)
         s.victims[found] = other
         found += 1
-        if put(s, job, -1):
+        if place_job(s, job, -1):
             kept = 0
             for v in range(found):
                 victim = s.victims[v]
@@ -153,10 +153,10 @@ def _find_victims(s: Any, job: int, at: int) -> int:
                     s.victims[kept] = victim
                     kept += 1
                 else:
-                    take_again(s, victim)
+                    reallocate(s, victim)
             return kept
     for v in range(found):
-        take_again(s, s.victims[v])
+        reallocate(s, s.victims[v])
     return 0
 
 
@@ -190,13 +190,13 @@ def _claim(s: Any, job: int) -> None:
 @kernel
 def _give_back_enders(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        give_back(s, s.enders[i])
+        free_allocation(s, s.enders[i])
 
 
 @kernel
 def _take_enders(s: Any) -> None:
     for i in range(s.clock[0].ending):
-        take_again(s, s.enders[i])
+        reallocate(s, s.enders[i])
 
 
 @kernel
@@ -218,8 +218,8 @@ def _bring_back(s: Any, job: int) -> None:
             s.spare[i, side] = there
 
 
-@apart
-def move_up(s: Any, starts: int) -> None:
+@noinline
+def migrate_running(s: Any, starts: int) -> None:
     """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
     s = lend(s)
     k = s.clock[0]
@@ -237,31 +237,31 @@ def move_up(s: Any, starts: int) -> None:
         migrate(s, job, -1, False)
 
 
-@apart
+@noinline
 def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
     s = lend(s)
     k = s.clock[0]
     fate = s.fate[job]
     done = done_at(fate, k.now)
-    kept = kept_of(fate, done)
+    kept = checkpointed_work(fate, done)
     delay = (k.save_s if fate.checkpoint_s == 0 else 0.0) + fate.restore_s
     _put_aside(s, job)
-    give_back(s, job)
-    placed = put(s, job, only)
+    free_allocation(s, job)
+    placed = place_job(s, job, only)
     better = False
     if placed:
         believed = max(fate.estimate_s - done, 1.0) / fate.plain_rate
         better = anyway or delay + max(fate.estimate_s - kept, 1.0) / speed_at(s, job) < believed
-        give_back(s, job)
+        free_allocation(s, job)
     _bring_back(s, job)
-    take_again(s, job)
+    reallocate(s, job)
     if not better:
         return False
     close(s, job, MIGRATED, done, done - kept)
-    vacate(s, job)
+    release_allocation(s, job)
     _bring_back(s, job)
-    take_again(s, job)
+    reallocate(s, job)
     fate.done = kept
     begin(s, job, delay)
     return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["INTERFERENCE", "PLACEMENTS", "Placing"]
+__all__ = ["INTERFERENCE", "PLACEMENTS", "GpuSettings"]
 
 PLACEMENTS = {
     "first": "the first node with room",
@@ -36,30 +36,30 @@ measurements; what they show above 1 (up to 1.01) is taken as 1."""
 
 
 @dataclass(frozen=True)
-class Placing:
+class GpuSettings:
     """How a run on placed nodes goes; docs/placing.md has the rules. Times in seconds."""
 
     placement: str = "first"
     """One of `PLACEMENTS`."""
     types: str = "any"
     """Which GPU types are tried first: any (all alike), fastest, or given (by a table handed in)."""
-    blocking: bool = True
+    head_of_line_blocking: bool = True
     """Whether the first job that cannot start keeps all behind it waiting."""
     preempt: bool = False
     """Whether a waiting job may put out running ones that come after it in the order."""
     migrate: bool = False
     """Whether running jobs move to where they are believed to end sooner."""
-    keep_s: float = 0.0
+    min_run_before_preempt_s: float = 0.0
     """A job that has just started is left alone for so long."""
     grace_s: float = 0.0
     """A preempted job works on for so long."""
-    save_s: float = 0.0
+    checkpoint_write_s: float = 0.0
     """Then it writes its checkpoint, if it does so when preempted."""
-    restore_s: float = 0.0
+    checkpoint_load_s: float = 0.0
     """Time to go on from a checkpoint, for jobs that do not say."""
     checkpoint_s: float = 0.0
     """Work between checkpoints, for jobs that do not say; 0: one is written when it is preempted; infinite: never."""
-    tick_s: float = 0.0
+    round_interval_s: float = 0.0
     """Passes are made at these intervals too; 0: at events only."""
     rounds: bool = False
     """Passes are made at ticks only."""
@@ -86,7 +86,7 @@ class Placing:
                 )
         if not self.checkpoint_s >= 0:
             raise InputError(f"checkpoint_s is {self.checkpoint_s}; it must be 0 or more seconds of work")
-        if self.rounds and self.tick_s == 0:
+        if self.rounds and self.round_interval_s == 0:
             raise InputError("rounds need a length; give tick_s, for instance 360")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"the seed of random placement is {self.seed}; it must be 0 to 2^31 - 1")

@@ -15,7 +15,7 @@ from kilowait.engine.gpu.demand import types_of
 from kilowait.engine.gpu.event_loop import END, FULL, MOST_STARTS
 from kilowait.engine.gpu.initial_state import grown, state_of
 from kilowait.engine.gpu.jit_entry import compiled, placed_score
-from kilowait.engine.gpu.settings import Placing
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     GONE,
     REFUSED,
@@ -23,12 +23,12 @@ from kilowait.engine.gpu.state import (
     WAITING,
     WITHDRAWN,
 )
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import ChoiceError, InputError
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.execution_log import Outcome, Pieces
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs.execution_log import Outcome, Allocations
 
-__all__ = ["PlacedSimulator", "PlacedView", "replay_placed"]
+__all__ = ["GpuSimulator", "GpuView", "run_gpu_simulation"]
 
 _OUTCOME = np.zeros(8, np.int8)
 _OUTCOME[GONE] = Outcome.COMPLETED
@@ -36,25 +36,25 @@ _OUTCOME[WITHDRAWN] = Outcome.CANCELLED
 _OUTCOME[REFUSED] = Outcome.REJECTED
 
 
-def replay_placed(
+def run_gpu_simulation(
     jobs: JobTable,
     cluster: Cluster,
-    rule: Rule,
-    settings: Placing,
+    rule: PriorityPolicy,
+    settings: GpuSettings,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
-) -> SegmentLog:
+) -> ExecutionLog:
     """Replay the jobs on a cluster of placed nodes under a rule; the whole run compiled.
 
     `speeds` and `preference` (types of the cluster, jobs; smaller first, with types="given") have the rows of `jobs`.
     """
-    simulator = PlacedSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
+    simulator = GpuSimulator(jobs, cluster, settings, rule=rule, speeds=speeds, preference=preference)
     simulator.run()
     return simulator.log()
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedView:
+class GpuView:
     """What a decider sees at an instant; jobs are numbered by (submit, id), types as in `types`."""
 
     now_s: float
@@ -72,20 +72,20 @@ class PlacedView:
     types: tuple[str, ...]
 
 
-class PlacedSimulator:
+class GpuSimulator:
     """A run on placed nodes that can be stepped: `advance`, then `start`, `preempt`, `migrate`, until it gives None."""
 
     def __init__(
         self,
         jobs: JobTable,
         cluster: Cluster,
-        settings: Placing | None = None,
+        settings: GpuSettings | None = None,
         *,
-        rule: Rule | None = None,
+        rule: PriorityPolicy | None = None,
         speeds: Speeds | None = None,
         preference: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        if not cluster.placed:
+        if not cluster.node_level:
             raise InputError(
                 f"cluster {cluster.name!r} gives out whole nodes or pools; jobs are placed where groups are placed=True"
             )
@@ -93,8 +93,8 @@ class PlacedSimulator:
             raise InputError(
                 "some jobs wait for others (after_id), which placed nodes cannot have; drop the column"
             )
-        self.settings = settings or Placing()
-        self.rule = rule or Rule("steps", _first)
+        self.settings = settings or GpuSettings()
+        self.rule = rule or PriorityPolicy("steps", _first)
         self.types = tuple(kind.gpu for kind in types_of(cluster))
         self.table = jobs.sorted()
         self._given = jobs
@@ -133,7 +133,7 @@ class PlacedSimulator:
 
     # -- step by step ----------------------------------------------------------------------------
 
-    def advance(self) -> PlacedView | None:
+    def advance(self) -> GpuView | None:
         """Move to the next instant; None when nothing is left."""
         if self._state.clock[0].now > -np.inf:
             compiled("settle")(self._state)
@@ -145,13 +145,13 @@ class PlacedSimulator:
         self._check()
         return None if said == END else self.view()
 
-    def view(self) -> PlacedView:
+    def view(self) -> GpuView:
         """What there is to be seen now."""
         s = self._state
         clock = s.clock[0]
         waiting = np.sort(s.queue["job"][clock.queue_lo : clock.queue_hi])
         running = np.sort(s.runners[: clock.running])
-        return PlacedView(
+        return GpuView(
             now_s=float(clock.now),
             due=bool(compiled("due")(s)),
             waiting=self._seen(waiting),
@@ -211,7 +211,7 @@ class PlacedSimulator:
 
     # -- what happened ---------------------------------------------------------------------------
 
-    def log(self, decider: str | None = None) -> SegmentLog:
+    def log(self, decider: str | None = None) -> ExecutionLog:
         """Segments so far, with their pieces; `decider` names who decided, where it was not the rule."""
         s = self._state
         segments = s.segments[: int(s.clock[0].segments)]
@@ -228,7 +228,7 @@ class PlacedSimulator:
         order = self._given.order
         back = np.arange(len(fate)) if order is None else order
         eligible = np.where(fate["arrival_s"] <= s.clock[0].now, fate["arrival_s"], np.nan)
-        return SegmentLog(
+        return ExecutionLog(
             jobs_table=self._given,
             job=back[segments["job"]],
             start_s=segments["start_s"].copy(),
@@ -242,7 +242,7 @@ class PlacedSimulator:
             capacity_nodes=np.array([self._cluster.nodes]),
             groups=tuple(group.name for group in self._cluster.groups),
             run={"policy": decider or self.rule.name, **_words(self.settings)},
-            pieces=Pieces(
+            pieces=Allocations(
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
                 gpus=s.log["gpus"][rows],
@@ -277,7 +277,7 @@ def _placed_back(values: npt.NDArray[Any], back: npt.NDArray[np.int64]) -> npt.N
     return out
 
 
-def _words(settings: Placing) -> dict[str, Any]:
+def _words(settings: GpuSettings) -> dict[str, Any]:
     names: Iterable[str] = (
         "placement",
         "types",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import kernel, lent
+from kilowait.engine.kernels.jit import kernel, without_refcount
 from kilowait.engine.kernels.state import RANKED
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "TARGET",
     "WAITING",
     "WITHDRAWN",
-    "Placed",
+    "GpuState",
     "lend",
 ]
 
@@ -211,7 +211,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class Placed(NamedTuple):
+class GpuState(NamedTuple):
     """n jobs, N nodes, g GPUs, T types, K kinds of jobs, L jobs that differ in what they take."""
 
     clock: Records  # (1,) CLOCK
@@ -254,44 +254,44 @@ class Placed(NamedTuple):
 
 
 @kernel
-def lend(s: Any) -> Placed:
+def lend(s: Any) -> GpuState:
     """The state with references that are not counted; the first thing a kernel called from Python does."""
-    return Placed(
-        lent(s.clock),
-        lent(s.nodes),
-        lent(s.gpu_free),
-        lent(s.gpu_load),
-        lent(s.gpu_first),
-        lent(s.gpu_jobs),
-        lent(s.classes),
-        lent(s.by_type),
-        lent(s.type_lo),
-        lent(s.fate),
-        lent(s.seen),
-        lent(s.arrivals),
-        lent(s.places),
-        lent(s.spare),
-        lent(s.speed),
-        lent(s.factor),
-        lent(s.least),
-        lent(s.tiers),
-        lent(s.rank),
-        lent(s.interference),
-        lent(s.targets),
-        lent(s.target_types),
-        lent(s.memo),
-        lent(s.memo_gpu),
-        lent(s.memo_stamp),
-        lent(s.failed),
-        lent(s.queue),
-        lent(s.runners),
-        lent(s.enders),
-        lent(s.order),
-        lent(s.victims),
-        lent(s.claimed),
-        lent(s.fresh),
-        lent(s.fresh_mark),
-        lent(s.events),
-        lent(s.segments),
-        lent(s.log),
+    return GpuState(
+        without_refcount(s.clock),
+        without_refcount(s.nodes),
+        without_refcount(s.gpu_free),
+        without_refcount(s.gpu_load),
+        without_refcount(s.gpu_first),
+        without_refcount(s.gpu_jobs),
+        without_refcount(s.classes),
+        without_refcount(s.by_type),
+        without_refcount(s.type_lo),
+        without_refcount(s.fate),
+        without_refcount(s.seen),
+        without_refcount(s.arrivals),
+        without_refcount(s.places),
+        without_refcount(s.spare),
+        without_refcount(s.speed),
+        without_refcount(s.factor),
+        without_refcount(s.least),
+        without_refcount(s.tiers),
+        without_refcount(s.rank),
+        without_refcount(s.interference),
+        without_refcount(s.targets),
+        without_refcount(s.target_types),
+        without_refcount(s.memo),
+        without_refcount(s.memo_gpu),
+        without_refcount(s.memo_stamp),
+        without_refcount(s.failed),
+        without_refcount(s.queue),
+        without_refcount(s.runners),
+        without_refcount(s.enders),
+        without_refcount(s.order),
+        without_refcount(s.victims),
+        without_refcount(s.claimed),
+        without_refcount(s.fresh),
+        without_refcount(s.fresh_mark),
+        without_refcount(s.events),
+        without_refcount(s.segments),
+        without_refcount(s.log),
     )

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kilowait.engine.gpu.demand import Demand
 
-__all__ = ["LIKELY", "Target", "usual_pieces"]
+__all__ = ["LIKELY", "Target", "typical_shapes"]
 
 LIKELY = 0.95
 """Share of the jobs that the targets of fragmentation are taken from."""
@@ -16,7 +16,7 @@ Target = tuple[int, int, int, int, int]
 """Thousandths of cores, of a GPU (0: no GPU), GPUs, row of the labels of types, and how many jobs are such."""
 
 
-def usual_pieces(want: Demand, counted: npt.NDArray[np.bool_], likely: float = LIKELY) -> list[Target]:
+def typical_shapes(want: Demand, counted: npt.NDArray[np.bool_], likely: float = LIKELY) -> list[Target]:
     """The most frequent pieces of the jobs that count, until they are that share of these jobs.
 
     Without Numba, as reports read logs by it.

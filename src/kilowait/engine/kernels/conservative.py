@@ -10,22 +10,22 @@ from kilowait.engine.kernels.queue import (
     compact,
     end_pass,
     rank_waiting,
-    renew_stale,
+    update_overrun_ends,
 )
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
-    hear_announcements,
+    apply_announcements,
     place_among,
     reserve_among,
     start,
 )
-from kilowait.engine.kernels.timeline import build, move_up, occupy
+from kilowait.engine.kernels.timeline import build, advance, occupy
 
-__all__ = ["conserve", "lay_out_plan", "lift", "open_plan"]
+__all__ = ["conservative_pass", "rebuild_plan", "remove_reservation", "open_plan"]
 
 
 @kernel
-def conserve(s: Any, all_applied: bool) -> None:
+def conservative_pass(s: Any, all_applied: bool) -> None:
     """A conservative pass: reservations are kept, and tried for earlier places when something fell free.
 
     While the plan is *tight* (a round of trying moved nobody) and all finish when believed, trying again would
@@ -36,9 +36,9 @@ def conserve(s: Any, all_applied: bool) -> None:
     freed = open_plan(s, all_applied)
     every = freed and (k.tight == 0 or k.per_event != 0)
     if every or k.line_hi == 0:
-        lay_out_plan(s)
+        rebuild_plan(s)
     else:
-        move_up(s)
+        advance(s)
     moved = False
     started = False
     at = k.queue_lo
@@ -56,7 +56,7 @@ def conserve(s: Any, all_applied: bool) -> None:
         time_before = rare.reserved_s
         if group_before > 0 and time_before > k.now and not every:
             continue
-        lift(s, job)
+        remove_reservation(s, job)
         g = place_among(s, job, EVERY_GROUP)
         if g >= 0:
             start(s, job, g)
@@ -81,9 +81,9 @@ def conserve(s: Any, all_applied: bool) -> None:
 def open_plan(s: Any, all_applied: bool) -> bool:
     """See what became of the plan since the last pass; whether something fell free."""
     k = s.clock[0]
-    if hear_announcements(s):
+    if apply_announcements(s):
         k.void = 1
-    if all_applied and renew_stale(s):
+    if all_applied and update_overrun_ends(s):
         k.void = 1
     if k.void:
         void_plan(s)
@@ -94,7 +94,7 @@ def open_plan(s: Any, all_applied: bool) -> bool:
 
 
 @kernel
-def lay_out_plan(s: Any) -> None:
+def rebuild_plan(s: Any) -> None:
     """The timeline anew, with the reservations that stand."""
     k = s.clock[0]
     k.open_groups = (1 << len(s.groups)) - 1
@@ -103,7 +103,7 @@ def lay_out_plan(s: Any) -> None:
         job = s.queue[i].job
         rare = s.rare[job]
         if rare.reserved_on > 0:
-            keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, 1)
+            apply_reservation(s, job, rare.reserved_on - 1, rare.reserved_s, 1)
 
 
 @kernel
@@ -117,15 +117,15 @@ def void_plan(s: Any) -> None:
 
 
 @kernel
-def keep_place(s: Any, job: int, g: int, start: float, times: int) -> None:
+def apply_reservation(s: Any, job: int, g: int, start: float, times: int) -> None:
     """Enter the job's reservation in the timeline, or take it out again with `times` -1."""
     occupy(s, job, g, start, start + s.jobs[job].planned_s, times)
 
 
 @kernel
-def lift(s: Any, job: int) -> None:
+def remove_reservation(s: Any, job: int) -> None:
     """Take the job's reservation, if it has one, off the timeline."""
     rare = s.rare[job]
     if rare.reserved_on > 0:
-        keep_place(s, job, rare.reserved_on - 1, rare.reserved_s, -1)
+        apply_reservation(s, job, rare.reserved_on - 1, rare.reserved_s, -1)
         rare.reserved_on = 0

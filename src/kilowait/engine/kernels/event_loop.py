@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.conservative import conserve
+from kilowait.engine.kernels.conservative import conservative_pass
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import kernel, natural, outlined
-from kilowait.engine.kernels.predictions import heed
-from kilowait.engine.kernels.queue import enqueue, forget, remove
+from kilowait.engine.kernels.jit import kernel, assume_nonnegative, maybe_inline
+from kilowait.engine.kernels.predictions import apply_prediction
+from kilowait.engine.kernels.queue import enqueue, remove_expected_end, remove
 from kilowait.engine.kernels.reservations import charge, share_of, show_usage
 from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
 from kilowait.engine.kernels.state import (
@@ -23,7 +23,7 @@ from kilowait.engine.kernels.state import (
     QUEUED,
     REJECTED,
     TIMER,
-    lend,
+    state_without_refcount,
 )
 
 __all__ = ["advance", "next_event_s", "run", "run_conservative"]
@@ -39,7 +39,7 @@ def next_event_s(s: Any) -> float:
     k = s.clock[0]
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
-        time = min(time, s.fate[natural(s.arrivals[natural(k.next_arrival)])].earliest_s)
+        time = min(time, s.fate[assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])].earliest_s)
     if k.next_change < len(s.changes):
         time = min(time, s.changes[k.next_change].time_s)
     return time
@@ -61,7 +61,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             code = s.events[0].job
             source = HEAP
         if k.next_arrival < len(s.arrivals):
-            job = natural(s.arrivals[natural(k.next_arrival)])
+            job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
             if s.fate[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
                 source = STREAM
@@ -77,15 +77,15 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         left = NOBODY
         comes = NOBODY
         if code < CHANGE:
-            left = natural(s.segments[natural(code)])
+            left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
             if k.remembering:
-                tell(s, left, score, parameters)
+                notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
-            job = natural(code - ARRIVAL)
-            greet(s, job, score, parameters, own_score, own_parameters)
+            job = assume_nonnegative(code - ARRIVAL)
+            on_arrival(s, job, score, parameters, own_score, own_parameters)
             fate = s.fate[job]
             if fate.allowed != 0:
                 comes = job
@@ -103,7 +103,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         if comes != NOBODY:
             enqueue(s, comes)
         if left != NOBODY and k.dependents:
-            send_for_dependents(s, left)
+            release_dependents(s, left)
         if k.per_event:
             break
         time = next_event_s(s)
@@ -127,7 +127,7 @@ def finish(s: Any, job: int) -> None:
     fate.status = DONE
     k.settled = 0
     if k.believing:
-        forget(s, job)
+        remove_expected_end(s, job)
         k.freed = 1
         if fate.believed_end_s != k.now:
             k.tight = 0
@@ -136,7 +136,7 @@ def finish(s: Any, job: int) -> None:
 
 
 @kernel
-def tell(s: Any, job: int, score: Any, parameters: Any) -> None:
+def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
     """Let a policy that remembers know that a job has just ended, and how long it ran."""
     k = s.clock[0]
     seen = s.jobs[job]
@@ -144,17 +144,17 @@ def tell(s: Any, job: int, score: Any, parameters: Any) -> None:
     score(seen, k.now, parameters)
 
 
-@outlined
-def tell_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
+@maybe_inline
+def notify_starts(s: Any, before: int, score: Any, parameters: Any) -> None:
     """Let a policy that remembers know which jobs a pass has started: all but the first `before` ever."""
     k = s.clock[0]
     for i in range(before, k.segments):
-        seen = s.jobs[natural(s.segments[i])]
+        seen = s.jobs[assume_nonnegative(s.segments[i])]
         seen.ran_s = STARTED
         score(seen, k.now, parameters)
 
 
-@outlined
+@maybe_inline
 def apply_change(s: Any) -> None:
     """Nodes go away or come back, in every pool of their group."""
     k = s.clock[0]
@@ -167,7 +167,7 @@ def apply_change(s: Any) -> None:
 
 
 @kernel
-def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
+def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
     k = s.clock[0]
     fate = s.fate[job]
@@ -182,7 +182,7 @@ def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_par
         if fate.key != fate.key:
             k.bad_score = job + 1
     if k.predicting:
-        heed(s, job)
+        apply_prediction(s, job)
     if k.own_order == 1:
         s.rare[job].own_key = own_score(seen, k.now, own_parameters)
         if s.rare[job].own_key != s.rare[job].own_key:
@@ -192,8 +192,8 @@ def greet(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_par
         k.events += 1
 
 
-@outlined
-def send_for_dependents(s: Any, job: int) -> None:
+@maybe_inline
+def release_dependents(s: Any, job: int) -> None:
     """A job has left: those that were to come after it come when they have thought."""
     k = s.clock[0]
     other = s.rare[job].first_dependent - 1
@@ -206,7 +206,7 @@ def send_for_dependents(s: Any, job: int) -> None:
 
 def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The whole run, natively: events, then a pass, until nothing is left (or a score was not a number)."""
-    s = lend(s)
+    s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
@@ -216,18 +216,18 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
             before = k.segments
             schedule(s, all_applied, own_score, own_parameters)
             if k.remembering:
-                tell_starts(s, before, score, parameters)
+                notify_starts(s, before, score, parameters)
 
 
 def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The same with conservative backfilling; a kernel of its own, so that a run without it compiles sooner."""
-    s = lend(s)
+    s = state_without_refcount(s)
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
             if k.moving:
                 score_waiting(s, score, parameters)
             before = k.segments
-            conserve(s, not k.per_event or next_event_s(s) > k.now)
+            conservative_pass(s, not k.per_event or next_event_s(s) > k.now)
             if k.remembering:
-                tell_starts(s, before, score, parameters)
+                notify_starts(s, before, score, parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import kernel, natural
+from kilowait.engine.kernels.jit import kernel, assume_nonnegative
 
 __all__ = ["heapify", "pop", "push"]
 
@@ -12,7 +12,7 @@ __all__ = ["heapify", "pop", "push"]
 @kernel
 def push(heap: Any, size: int, key: float, job: int) -> None:
     """Add an entry to a heap of `size`."""
-    at = natural(size)
+    at = assume_nonnegative(size)
     while at > 0:
         above = (at - 1) >> 1
         over = heap[above]
@@ -54,7 +54,7 @@ def pop(heap: Any, size: int) -> None:
     The hole goes down along the smaller children to the bottom and the last entry rises from there: that one is
     seldom small, so this compares less than letting it sink.
     """
-    last = natural(size - 1)
+    last = assume_nonnegative(size - 1)
     at = 0
     below = 1
     while below < last:
@@ -66,7 +66,7 @@ def pop(heap: Any, size: int) -> None:
             below = right
         heap[at] = heap[below]
         at = below
-        below = natural(2 * at + 1)
+        below = assume_nonnegative(2 * at + 1)
     push(heap, at, heap[last].key, heap[last].job)
 
 

@@ -28,16 +28,16 @@ from numba.np.arrayobj import make_array
 from platformdirs import user_cache_path
 
 __all__ = [
-    "apart",
+    "noinline",
     "cache_folder",
     "is_compiled",
     "kernel",
-    "lent",
-    "move",
-    "natural",
-    "outlined",
-    "over",
-    "signed_kernel",
+    "without_refcount",
+    "memmove",
+    "assume_nonnegative",
+    "maybe_inline",
+    "specialize",
+    "compile_entry",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,17 +101,17 @@ def kernel(function: F) -> F:
     return numba.njit(error_model="numpy", forceinline=True, **_INNER)(function)
 
 
-def outlined(function: F) -> F:
+def maybe_inline(function: F) -> F:
     """A kernel called by other kernels, rarely: inlined only where the compiler likes to."""
     return numba.njit(error_model="numpy", **_INNER)(function)
 
 
-def apart(function: F) -> F:
+def noinline(function: F) -> F:
     """A kernel that is called, never forced into its callers: inlined ones hand that option on otherwise."""
     return numba.njit(error_model="numpy", forceinline=False, **_INNER)(function)
 
 
-def over(function: F, inlined: bool = True, **moves: Any) -> F:
+def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
     """The same kernel over other moves: where it calls one of these names, this is called instead.
 
     Runs with levers are the passes of all other runs over moves of their own, in code that those never compile.
@@ -119,10 +119,10 @@ def over(function: F, inlined: bool = True, **moves: Any) -> F:
     plain = getattr(function, "py_func", function)
     copy = FunctionType(plain.__code__, {**plain.__globals__, **moves}, plain.__name__)
     copy.__qualname__ = f"{plain.__qualname__}_over"
-    return kernel(copy) if inlined else outlined(copy)  # type: ignore[return-value]
+    return kernel(copy) if inlined else maybe_inline(copy)  # type: ignore[return-value]
 
 
-def signed_kernel(function: F, signature: Any, room: str = "engine") -> F:
+def compile_entry(function: F, signature: Any, room: str = "engine") -> F:
     """A kernel called from Python, compiled (or taken from the cache) at once for one signature."""
     with _COMPILING:
         before = numba.config.CACHE_DIR
@@ -142,11 +142,11 @@ def _move(array: Any, to: int, start: int, count: int) -> None:
 
 
 if numba.config.DISABLE_JIT:
-    lent, move, natural = _lent, _move, _lent
+    without_refcount, memmove, assume_nonnegative = _lent, _move, _lent
 else:
 
     @intrinsic
-    def natural(typing: Any, number: Any) -> Any:
+    def assume_nonnegative(typing: Any, number: Any) -> Any:
         """The number, with the promise that it is not negative: spares the wrap-around of negative indices."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -156,7 +156,7 @@ else:
         return number(number), generate
 
     @intrinsic
-    def lent(typing: Any, array: Any) -> Any:
+    def without_refcount(typing: Any, array: Any) -> Any:
         """The same array without its reference count.
 
         The caller of a run holds all arrays; counting references to them at every use would cost more than the
@@ -172,7 +172,7 @@ else:
         return array(array), generate
 
     @intrinsic
-    def move(typing: Any, array: Any, to: Any, start: Any, count: Any) -> Any:
+    def memmove(typing: Any, array: Any, to: Any, start: Any, count: Any) -> Any:
         """Copy `count` entries of a one-dimensional array from `start` to `to`; the two may overlap."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

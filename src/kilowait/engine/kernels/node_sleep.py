@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import kernel, move, outlined
+from kilowait.engine.kernels.jit import kernel, memmove, maybe_inline
 
-__all__ = ["append", "claim", "come_free", "fall_asleep", "note", "ready_s", "take_away"]
+__all__ = ["append", "allocate_nodes", "release_nodes", "fall_asleep", "note", "ready_s", "remove_nodes"]
 
 
 @kernel
@@ -33,7 +33,7 @@ def append(batches: Any, lo: int, hi: int, time: float, nodes: int) -> tuple[int
         batches[hi - 1].nodes += nodes
         return lo, hi
     if hi == len(batches):
-        move(batches, 0, lo, hi - lo)
+        memmove(batches, 0, lo, hi - lo)
         hi -= lo
         lo = 0
     batches[hi].time_s = time
@@ -63,7 +63,7 @@ def ready_s(s: Any, g: int, nodes: int) -> float:
     return woken_s(s, g, nodes)
 
 
-@outlined
+@maybe_inline
 def woken_s(s: Any, g: int, nodes: int) -> float:
     """`ready_s` where some of the nodes must wake."""
     k = s.clock[0]
@@ -90,7 +90,7 @@ def woken_s(s: Any, g: int, nodes: int) -> float:
 
 
 @kernel
-def claim(s: Any, g: int, nodes: int) -> float:
+def allocate_nodes(s: Any, g: int, nodes: int) -> float:
     """A job takes so many free nodes; when they are all ready."""
     group = s.sleepers[g]
     if not group.sleeps:
@@ -108,7 +108,7 @@ def claim(s: Any, g: int, nodes: int) -> float:
     return s.clock[0].now
 
 
-@outlined
+@maybe_inline
 def claim_woken(s: Any, g: int, nodes: int) -> float:
     """`claim` where those awake are not enough."""
     k = s.clock[0]
@@ -148,7 +148,7 @@ def claim_woken(s: Any, g: int, nodes: int) -> float:
 
 
 @kernel
-def come_free(s: Any, g: int, nodes: int) -> None:
+def release_nodes(s: Any, g: int, nodes: int) -> None:
     """Nodes fall free: they pay a debt first, and are idle from now on."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -164,8 +164,8 @@ def come_free(s: Any, g: int, nodes: int) -> None:
         group.idle_hi = hi
 
 
-@outlined
-def take_away(s: Any, g: int, nodes: int) -> None:
+@maybe_inline
+def remove_nodes(s: Any, g: int, nodes: int) -> None:
     """An outage takes nodes: idle ones first, those idle longest; then sleeping, falling and waking ones."""
     k = s.clock[0]
     group = s.sleepers[g]

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.jit import kernel, maybe_inline
 from kilowait.engine.kernels.node_sleep import append, fall_asleep, note
 from kilowait.engine.kernels.state import UNLIMITED
 
-__all__ = ["next_look_s", "put_to_sleep", "rouse", "settle", "wake_up"]
+__all__ = ["next_check_s", "put_to_sleep", "wake_nodes", "update_node_power", "wake_up"]
 
 
-@outlined
+@maybe_inline
 def wake_up(s: Any, g: int) -> None:
     """Those that nobody holds and that are awake by now are idle from now on."""
     k = s.clock[0]
@@ -29,7 +29,7 @@ def wake_up(s: Any, g: int) -> None:
         group.wake_lo += 1
 
 
-@outlined
+@maybe_inline
 def look_ahead(s: Any, g: int) -> tuple[float, int]:
     """Time of the earliest reservation on the group, and the free nodes it will need; infinite: there is none."""
     k = s.clock[0]
@@ -62,7 +62,7 @@ def look_ahead(s: Any, g: int) -> tuple[float, int]:
 
 
 @kernel
-def settle(s: Any, g: int) -> None:
+def update_node_power(s: Any, g: int) -> None:
     """After a pass: wake what will be wanted, let the others sleep, and see when to look again."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -94,7 +94,7 @@ def wake_and_fall(s: Any, g: int) -> None:
     fall_asleep(s, g)
     woken = min(group.asleep, want - group.awake - group.waking)
     if woken > 0:
-        rouse(s, g, woken)
+        wake_nodes(s, g, woken)
     while (
         group.awake > want
         and group.idle_lo < group.idle_hi
@@ -113,8 +113,8 @@ def wake_and_fall(s: Any, g: int) -> None:
     group.check_s = check
 
 
-@outlined
-def rouse(s: Any, g: int, nodes: int) -> None:
+@maybe_inline
+def wake_nodes(s: Any, g: int, nodes: int) -> None:
     """So many sleeping nodes begin to wake."""
     k = s.clock[0]
     group = s.sleepers[g]
@@ -147,7 +147,7 @@ def put_to_sleep(s: Any, g: int, nodes: int) -> None:
 
 
 @kernel
-def next_look_s(s: Any) -> float:
+def next_check_s(s: Any) -> float:
     """When some group's nodes wake up, or are to be looked at again."""
     time = np.inf
     for g in range(len(s.sleepers)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.jit import kernel, maybe_inline
 
 __all__ = ["DOUBLE", "LATER", "STEPS", "renewed_end_s"]
 
@@ -38,7 +38,7 @@ def stepped(span: float, start_s: float, now: float) -> float:
         step = min(step + 1, len(STEPS_S) - 1)
 
 
-@outlined
+@maybe_inline
 def renewed_end_s(s: Any, job: int) -> float:
     """When a running job that has outlived what was believed of it is now believed to end."""
     k = s.clock[0]

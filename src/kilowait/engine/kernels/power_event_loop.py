@@ -10,24 +10,24 @@ from kilowait.engine.kernels import event_loop, scheduling_pass
 from kilowait.engine.kernels.event_loop import (
     NOBODY,
     next_event_s,
-    send_for_dependents,
-    tell,
-    tell_starts,
+    release_dependents,
+    notify_finish,
+    notify_starts,
 )
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import (
     kernel,
-    natural,
-    outlined,
-    over,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
 )
-from kilowait.engine.kernels.node_sleep import come_free, fall_asleep, take_away
-from kilowait.engine.kernels.node_wake import next_look_s, settle, wake_up
+from kilowait.engine.kernels.node_sleep import release_nodes, fall_asleep, remove_nodes
+from kilowait.engine.kernels.node_wake import next_check_s, update_node_power, wake_up
 from kilowait.engine.kernels.power_pass import conserve, open_pass, schedule
 from kilowait.engine.kernels.power_start import take
 from kilowait.engine.kernels.power_state import lend
-from kilowait.engine.kernels.predictions import heed_at_rest
-from kilowait.engine.kernels.queue import enqueue, forget, remove
+from kilowait.engine.kernels.predictions import apply_prediction_at_full_speed
+from kilowait.engine.kernels.queue import enqueue, remove_expected_end, remove
 from kilowait.engine.kernels.reservations import charge, show_usage
 from kilowait.engine.kernels.state import (
     ARRIVAL,
@@ -41,18 +41,18 @@ from kilowait.engine.kernels.state import (
     TIMER,
 )
 
-__all__ = ["advance", "next_any_s", "room", "run", "run_conservative"]
+__all__ = ["advance", "next_event_or_check_s", "has_buffer_space", "run", "run_conservative"]
 
 HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
 
-greet = over(event_loop.greet, heed=heed_at_rest)
-score_waiting = over(scheduling_pass.score_waiting, heed=heed_at_rest)
+greet = specialize(event_loop.on_arrival, heed=apply_prediction_at_full_speed)
+score_waiting = specialize(scheduling_pass.score_waiting, heed=apply_prediction_at_full_speed)
 
 
 @kernel
-def next_any_s(s: Any) -> float:
+def next_event_or_check_s(s: Any) -> float:
     """Time of the next event, or of the next time nodes wake or are to be looked at."""
-    return min(next_event_s(s), next_look_s(s))
+    return min(next_event_s(s), next_check_s(s))
 
 
 @kernel
@@ -60,14 +60,14 @@ def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free, and its nodes are idle."""
     k = s.clock[0]
     fate = s.fate[job]
-    g = natural(fate.group)
+    g = assume_nonnegative(fate.group)
     take(s, job, g, -1)
     if s.sleepers[g].sleeps:
-        come_free(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
+        release_nodes(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
     fate.status = DONE
     k.settled = 0
     if k.believing:
-        forget(s, job)
+        remove_expected_end(s, job)
         k.freed = 1
         if fate.believed_end_s != k.now:
             k.tight = 0
@@ -75,7 +75,7 @@ def finish(s: Any, job: int) -> None:
         charge(s, job, -1)
 
 
-@outlined
+@maybe_inline
 def apply_change(s: Any) -> None:
     """Nodes, or watts of the budget, go away or come back."""
     k = s.clock[0]
@@ -86,9 +86,9 @@ def apply_change(s: Any) -> None:
         for g in range(len(s.groups)):
             if s.groups[g].pool_lo == change.pool:
                 if change.by < 0:
-                    take_away(s, g, -change.by)
+                    remove_nodes(s, g, -change.by)
                 else:
-                    come_free(s, g, change.by)
+                    release_nodes(s, g, change.by)
         k.next_change += 1
     k.settled = 0
     k.void = 1
@@ -113,7 +113,7 @@ def arrive(s: Any, job: int) -> None:
         join(s, job)
 
 
-@outlined
+@maybe_inline
 def leave(s: Any, job: int) -> None:
     """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
     if s.fate[job].status == QUEUED:
@@ -130,10 +130,10 @@ def close_instant(s: Any) -> None:
     if lever.whole and lever.sleeps:
         for g in range(len(s.sleepers)):
             if s.sleepers[g].sleeps:
-                settle(s, g)
+                update_node_power(s, g)
 
 
-@outlined
+@maybe_inline
 def begin(s: Any, time: float) -> None:
     """The first instant: all nodes are idle since now."""
     s.lever[0].begun = 1
@@ -155,7 +155,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
     close_instant(s)
     lever.passed = 0
     event = next_event_s(s)
-    look = next_look_s(s)
+    look = next_check_s(s)
     time = min(event, look)
     if lever.begun and not lever.whole and time > k.now:
         lever.whole = 1  # what was to wake up was taken by a job meanwhile: an event without effect
@@ -175,7 +175,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             code = s.events[0].job
             source = HEAP
         if k.next_arrival < len(s.arrivals):
-            job = natural(s.arrivals[natural(k.next_arrival)])
+            job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
             if s.fate[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
                 source = STREAM
@@ -210,14 +210,14 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
                 if s.sleepers[g].check_s == time:
                     s.sleepers[g].check_s = np.inf
         elif code < CHANGE:
-            left = natural(s.segments[natural(code)])
+            left = assume_nonnegative(s.segments[assume_nonnegative(code)])
             finish(s, left)
             if k.remembering:
-                tell(s, left, score, parameters)
+                notify_finish(s, left, score, parameters)
         elif code < ARRIVAL:
             apply_change(s)
         elif code < TIMER:
-            job = natural(code - ARRIVAL)
+            job = assume_nonnegative(code - ARRIVAL)
             greet(s, job, score, parameters, own_score, own_parameters)
             fate = s.fate[job]
             if fate.allowed != 0:
@@ -235,8 +235,8 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
                 leave(s, job)
                 left = job
         if left != NOBODY and k.dependents:
-            send_for_dependents(s, left)
-        look = next_look_s(s)
+            release_dependents(s, left)
+        look = next_check_s(s)
         time = min(next_event_s(s), look)
         if k.per_event:
             break
@@ -250,7 +250,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
 
 
 @kernel
-def room(s: Any) -> bool:
+def has_buffer_space(s: Any) -> bool:
     """Whether all that one more instant could have nodes do can be written down."""
     k = s.clock[0]
     lever = s.lever[0]
@@ -259,7 +259,7 @@ def room(s: Any) -> bool:
     coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
     time = next_event_s(s)
     at = k.next_arrival
-    while at < len(s.arrivals) and s.fate[natural(s.arrivals[natural(at)])].earliest_s <= time:
+    while at < len(s.arrivals) and s.fate[assume_nonnegative(s.arrivals[assume_nonnegative(at)])].earliest_s <= time:
         coming += 1
         at += 1
     rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
@@ -277,27 +277,27 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
     """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
     s = lend(s)
     k = s.clock[0]
-    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
             if k.moving and (k.predicting or scheduling_pass.anything_free(s)):
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
-            schedule(s, not k.per_event or next_any_s(s) > k.now, own_score, own_parameters)
+            schedule(s, not k.per_event or next_event_or_check_s(s) > k.now, own_score, own_parameters)
             if k.remembering:
-                tell_starts(s, before, score, parameters)
+                notify_starts(s, before, score, parameters)
 
 
 def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The same with conservative backfilling."""
     s = lend(s)
     k = s.clock[0]
-    while k.bad_score == 0 and room(s) and advance(s, score, parameters, own_score, own_parameters):
+    while k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
             if k.moving:
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
-            conserve(s, not k.per_event or next_any_s(s) > k.now)
+            conserve(s, not k.per_event or next_event_or_check_s(s) > k.now)
             if k.remembering:
-                tell_starts(s, before, score, parameters)
+                notify_starts(s, before, score, parameters)

@@ -7,9 +7,9 @@ from typing import Any
 from kilowait.engine.kernels import conservative, reservations, scheduling_pass
 from kilowait.engine.kernels.jit import (
     kernel,
-    natural,
-    outlined,
-    over,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
 )
 from kilowait.engine.kernels.power_start import (
     build,
@@ -18,7 +18,7 @@ from kilowait.engine.kernels.power_start import (
     reserve,
     start,
 )
-from kilowait.engine.kernels.power_trial_start import put, rest
+from kilowait.engine.kernels.power_trial_start import set_trial_level, reset_trial
 
 __all__ = ["begin_pass", "conserve", "keep_place", "lay_out_plan", "lift", "open_pass", "schedule"]
 
@@ -46,12 +46,12 @@ def open_pass(s: Any) -> None:
         k.tight = 0  # at another level a job may fit though its reservation cannot move
 
 
-@outlined
+@maybe_inline
 def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
     """As `conserving.keep_place`, at the level the place was reserved with."""
-    put(s, job, g, s.reserved_level[job])
+    set_trial_level(s, job, g, s.reserved_level[job])
     occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
-    rest(s, job)
+    reset_trial(s, job)
 
 
 @kernel
@@ -61,8 +61,8 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
         return scheduling_pass.next_candidate(s, at, free, latest, extra)
     k = s.clock[0]
     now = k.now
-    hi = natural(k.queue_hi)
-    at = natural(at)
+    hi = assume_nonnegative(k.queue_hi)
+    at = assume_nonnegative(at)
     power = s.pools[len(s.pools) - 1]
     free_w = power.free
     extra_w = power.extra
@@ -70,25 +70,25 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
         waiting = s.queue[at]
         need = waiting.need
         if need <= free and (need <= extra or now + waiting.planned_s <= latest):
-            watts = s.least_watts[natural(waiting.job)]
+            watts = s.least_watts[assume_nonnegative(waiting.job)]
             if watts <= free_w and (watts <= extra_w or now + waiting.planned_s <= latest):
                 break
         at += 1
     return at
 
 
-begin_pass = over(reservations.begin_pass, build=build)
-backfill = over(scheduling_pass.backfill, place=place, start=start, next_candidate=next_candidate)
-reserve_or_start = over(
+begin_pass = specialize(reservations.begin_pass, build=build)
+backfill = specialize(scheduling_pass.backfill, place=place, start=start, next_candidate=next_candidate)
+reserve_or_start = specialize(
     scheduling_pass.reserve_or_start, place=place, start=start, reserve=reserve, backfill=backfill
 )
-schedule = over(
+schedule = specialize(
     scheduling_pass.schedule, begin_pass=begin_pass, reserve_or_start=reserve_or_start, backfill=backfill
 )
-lift = over(conservative.lift, keep_place=keep_place)
-lay_out_plan = over(conservative.lay_out_plan, build=build, keep_place=keep_place)
-conserve = over(
-    conservative.conserve,
+lift = specialize(conservative.remove_reservation, keep_place=keep_place)
+lay_out_plan = specialize(conservative.rebuild_plan, build=build, keep_place=keep_place)
+conserve = specialize(
+    conservative.conservative_pass,
     place_among=place,
     reserve_among=reserve,
     start=start,

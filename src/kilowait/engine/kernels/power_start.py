@@ -13,20 +13,20 @@ from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import (
     kernel,
-    natural,
-    outlined,
-    over,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
 )
-from kilowait.engine.kernels.node_sleep import claim, ready_s
+from kilowait.engine.kernels.node_sleep import allocate_nodes, ready_s
 from kilowait.engine.kernels.power_trial_start import (
     factor_of,
     first_level,
     place_on_one,
-    put,
+    set_trial_level,
     reserve_on_one,
-    rest,
+    reset_trial,
 )
-from kilowait.engine.kernels.queue import believe
+from kilowait.engine.kernels.queue import add_expected_end
 from kilowait.engine.kernels.reservations import charge, shadow
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import earliest, fits_until
@@ -34,7 +34,7 @@ from kilowait.engine.kernels.timeline import earliest, fits_until
 __all__ = ["build", "occupy", "place", "place_at", "reserve", "start", "take"]
 
 
-@outlined
+@maybe_inline
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job, as it was put, can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
@@ -57,7 +57,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
     return True
 
 
-@outlined
+@maybe_inline
 def place_at(s: Any, job: int, groups: int, level: int) -> int:
     """The group, of those in the bits of `groups`, on which the job would start now at a level; -1 if it fits none."""
     k = s.clock[0]
@@ -68,7 +68,7 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
         if g < 0:
             break
         if groups >> g & 1 and s.fate[job].allowed >> g & 1:
-            put(s, job, g, level)
+            set_trial_level(s, job, g, level)
             if fits_now(s, job, g):
                 first = s.pools[s.groups[g].pool_lo]
                 share = first.free / first.capacity if k.balance else np.inf
@@ -78,13 +78,13 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
                 if not k.balance:
                     break
     if best >= 0:
-        put(s, job, best, level)
+        set_trial_level(s, job, best, level)
     else:
-        rest(s, job)
+        reset_trial(s, job)
     return best
 
 
-@outlined
+@maybe_inline
 def place_among(s: Any, job: int, groups: int) -> int:
     """`place` where there are several groups or pools, or a timeline."""
     lever = s.lever[0]
@@ -102,13 +102,13 @@ def place_among(s: Any, job: int, groups: int) -> int:
 @kernel
 def place(s: Any, job: int, groups: int) -> int:
     """The group on which the job would start now, put there at the first of its levels that fits; -1 if none does."""
-    job = natural(job)
+    job = assume_nonnegative(job)
     if not s.lever[0].one or s.clock[0].timeline:
         return place_among(s, job, groups)
     return place_on_one(s, job) if groups & 1 else -1
 
 
-@outlined
+@maybe_inline
 def take_among(s: Any, job: int, g: int, times: int) -> None:
     """`take` where there are several groups or pools."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
@@ -131,7 +131,7 @@ def take(s: Any, job: int, g: int, times: int) -> None:
         s.pools[1].free -= s.need[job, 1] * times
 
 
-@outlined
+@maybe_inline
 def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
     """As `timeline.take_off`; watts go off for every group."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
@@ -146,19 +146,19 @@ def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None
                     s.line_free[i, s.groups[other].pool_hi - 1] -= watts
 
 
-occupy = over(timeline.occupy, inlined=False, take_off=take_off)
-build = over(timeline.build, inlined=False, take_off=take_off)
+occupy = specialize(timeline.occupy, inlined=False, take_off=take_off)
+build = specialize(timeline.build, inlined=False, take_off=take_off)
 
 
 @kernel
 def start(s: Any, job: int, g: int) -> None:
     """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     fate = s.fate[job]
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
-    begins = claim(s, g, nodes)
+    begins = allocate_nodes(s, g, nodes)
     seen = s.jobs[job]
     factor = factor_of(s, job, g, fate.level)
     seen.estimate_s *= factor
@@ -176,7 +176,7 @@ def start(s: Any, job: int, g: int) -> None:
     fate.start_s = begins
     fate.group = g
     if k.believing:
-        believe(s, job, end)
+        add_expected_end(s, job, end)
     push(s.events, k.events, begins + fate.run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
@@ -198,13 +198,13 @@ def reserve(s: Any, job: int) -> float:
     The time. Under a budget the slower levels count too, so that a promise is not broken when a job's first level
     changes.
     """
-    job = natural(job)
+    job = assume_nonnegative(job)
     if not s.lever[0].one or s.clock[0].timeline:
         return reserve_among(s, job)
     return reserve_on_one(s, job)
 
 
-@outlined
+@maybe_inline
 def reserve_among(s: Any, job: int) -> float:
     """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
@@ -219,14 +219,14 @@ def reserve_among(s: Any, job: int) -> float:
             if g < 0:
                 break
             if s.fate[job].allowed & k.open_groups & (1 << g):
-                put(s, job, g, level)
+                set_trial_level(s, job, g, level)
                 time = earliest_on(s, job, g)
                 if time < best_s:
                     best = g
                     best_level = level
                     best_s = time
     if best >= 0:
-        put(s, job, best, best_level)
+        set_trial_level(s, job, best, best_level)
         group = s.groups[best]
         if k.timeline:
             occupy(s, job, best, best_s, best_s + s.jobs[job].planned_s, 1)
@@ -244,5 +244,5 @@ def reserve_among(s: Any, job: int) -> float:
         group.reserved += 1
         if group.reserved >= k.depth:
             k.open_groups &= ~(1 << best)
-    rest(s, job)
+    reset_trial(s, job)
     return best_s

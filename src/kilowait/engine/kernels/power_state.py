@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import kernel, lent
+from kilowait.engine.kernels.jit import kernel, without_refcount
 from kilowait.engine.kernels.state import Ints, Records
 
-__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "LeveredState", "lend"]
+__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "PowerState", "lend"]
 
 LEVER = np.dtype(
     [
@@ -77,7 +77,7 @@ STEP = np.dtype(
 """A change of the numbers of a group's nodes; not in the order of time."""
 
 
-class LeveredState(NamedTuple):
+class PowerState(NamedTuple):
     """State, and the levers."""
 
     clock: Records
@@ -111,49 +111,49 @@ class LeveredState(NamedTuple):
     reserved_level: Ints  # (n,) conservative: the level a job is reserved at
     sleepers: Records  # (G,) SLEEPER
     idle: Records  # (G, B) BATCH
-    fallers: Records  # (G, B) BATCH
-    wakers: Records  # (G, B) BATCH
+    shutting_down: Records  # (G, B) BATCH
+    booting: Records  # (G, B) BATCH
     reserve: Records  # BATCH: steps of the groups' reserves, one after the other
     steps: Records  # STEP
 
 
 @kernel
-def lend(s: Any) -> LeveredState:
+def lend(s: Any) -> PowerState:
     """The state with references that are not counted; see `state.lend`."""
-    return LeveredState(
-        lent(s.clock),
-        lent(s.jobs),
-        lent(s.fate),
-        lent(s.rare),
-        lent(s.need),
-        lent(s.arrivals),
-        lent(s.groups),
-        lent(s.pools),
-        lent(s.preference),
-        lent(s.changes),
-        lent(s.announcements),
-        lent(s.segments),
-        lent(s.events),
-        lent(s.queue),
-        lent(s.fresh),
-        lent(s.beliefs),
-        lent(s.picks),
-        lent(s.line_s),
-        lent(s.line_free),
-        lent(s.usage),
-        lent(s.lever),
-        lent(s.factor),
-        lent(s.watts),
-        lent(s.least_watts),
-        lent(s.preferred),
-        lent(s.run_s),
-        lent(s.planned_s),
-        lent(s.hold_s),
-        lent(s.reserved_level),
-        lent(s.sleepers),
-        lent(s.idle),
-        lent(s.fallers),
-        lent(s.wakers),
-        lent(s.reserve),
-        lent(s.steps),
+    return PowerState(
+        without_refcount(s.clock),
+        without_refcount(s.jobs),
+        without_refcount(s.fate),
+        without_refcount(s.rare),
+        without_refcount(s.need),
+        without_refcount(s.arrivals),
+        without_refcount(s.groups),
+        without_refcount(s.pools),
+        without_refcount(s.preference),
+        without_refcount(s.changes),
+        without_refcount(s.announcements),
+        without_refcount(s.segments),
+        without_refcount(s.events),
+        without_refcount(s.queue),
+        without_refcount(s.fresh),
+        without_refcount(s.beliefs),
+        without_refcount(s.picks),
+        without_refcount(s.line_s),
+        without_refcount(s.line_free),
+        without_refcount(s.usage),
+        without_refcount(s.lever),
+        without_refcount(s.factor),
+        without_refcount(s.watts),
+        without_refcount(s.least_watts),
+        without_refcount(s.preferred),
+        without_refcount(s.run_s),
+        without_refcount(s.planned_s),
+        without_refcount(s.hold_s),
+        without_refcount(s.reserved_level),
+        without_refcount(s.sleepers),
+        without_refcount(s.idle),
+        without_refcount(s.fallers),
+        without_refcount(s.wakers),
+        without_refcount(s.reserve),
+        without_refcount(s.steps),
     )

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.jit import kernel, natural
+from kilowait.engine.kernels.jit import kernel, assume_nonnegative
 from kilowait.engine.kernels.node_sleep import ready_s
-from kilowait.engine.kernels.reservations import shadow_of_one
+from kilowait.engine.kernels.reservations import shadow_time_single_pool
 
-__all__ = ["factor_of", "first_level", "place_on_one", "put", "reserve_on_one", "rest"]
+__all__ = ["factor_of", "first_level", "place_on_one", "set_trial_level", "reserve_on_one", "reset_trial"]
 
 
 @kernel
 def factor_of(s: Any, job: int, g: int, level: int) -> float:
     """How many times as long the job runs on the group at the level."""
-    return s.factor[natural(g), 0 if s.lever[0].alike else natural(job), natural(level)]
+    return s.factor[assume_nonnegative(g), 0 if s.lever[0].alike else assume_nonnegative(job), assume_nonnegative(level)]
 
 
 @kernel
-def put(s: Any, job: int, g: int, level: int) -> None:
+def set_trial_level(s: Any, job: int, g: int, level: int) -> None:
     """As if the job ran on the group at the level."""
     factor = factor_of(s, job, g, level)
     fate = s.fate[job]
@@ -36,7 +36,7 @@ def put(s: Any, job: int, g: int, level: int) -> None:
 
 
 @kernel
-def rest(s: Any, job: int) -> None:
+def reset_trial(s: Any, job: int) -> None:
     """As policies see a waiting job."""
     s.jobs[job].planned_s = s.planned_s[job]
     s.fate[job].level = 0
@@ -68,7 +68,7 @@ def place_on_one(s: Any, job: int) -> int:
             free = watts <= s.pools[1].free
             extra = extra and watts <= s.pools[1].extra
         if free and (extra or ready + planned * factor_of(s, job, 0, level) <= s.groups[0].shadow_s):
-            put(s, job, 0, level)
+            set_trial_level(s, job, 0, level)
             return 0
         level += 1
     return -1
@@ -89,13 +89,13 @@ def shadow_under_budget(s: Any, job: int) -> float:
     watts = s.pools[1].free
     time = k.now
     i = 0
-    running = natural(k.running)
+    running = assume_nonnegative(k.running)
     while i < running:
         belief = s.beliefs[i]
         if nodes >= 0 and watts >= least and belief.key > time:
             break
         time = max(time, belief.key)
-        other = natural(belief.job)
+        other = assume_nonnegative(belief.job)
         nodes += s.fate[other].least_need
         watts += s.need[other, 1]
         i += 1
@@ -114,7 +114,7 @@ def reserve_on_one(s: Any, job: int) -> float:
     """`reserve` on the only group."""
     k = s.clock[0]
     group = s.groups[0]
-    group.shadow_s = shadow_under_budget(s, job) if s.lever[0].budget else shadow_of_one(s, job)
+    group.shadow_s = shadow_under_budget(s, job) if s.lever[0].budget else shadow_time_single_pool(s, job)
     group.first_need = s.fate[job].least_need
     group.reserved = 1
     k.open_groups = 0

@@ -6,11 +6,11 @@ from typing import Any
 
 from kilowait.engine.kernels.jit import kernel
 
-__all__ = ["heed", "heed_at_rest"]
+__all__ = ["apply_prediction", "apply_prediction_at_full_speed"]
 
 
 @kernel
-def heed(s: Any, job: int) -> float:
+def apply_prediction(s: Any, job: int) -> float:
     """Both times at least a second, and what is planned not beyond the limit; that comes back."""
     seen = s.jobs[job]
     if not seen.estimate_s >= 1.0:  # not a number either
@@ -22,8 +22,8 @@ def heed(s: Any, job: int) -> float:
 
 
 @kernel
-def heed_at_rest(s: Any, job: int) -> float:
+def apply_prediction_at_full_speed(s: Any, job: int) -> float:
     """As `heed`, where a job is tried at levels: this is what it is planned with at rest."""
-    planned = heed(s, job)
+    planned = apply_prediction(s, job)
     s.planned_s[job] = planned
     return planned

@@ -7,23 +7,23 @@ from typing import Any
 from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.jit import (
     kernel,
-    move,
-    natural,
-    outlined,
+    memmove,
+    assume_nonnegative,
+    maybe_inline,
 )
 from kilowait.engine.kernels.overrun import renewed_end_s
 from kilowait.engine.kernels.state import QUEUED
 
 __all__ = [
-    "believe",
+    "add_expected_end",
     "close_gaps",
     "compact",
     "end_pass",
     "enqueue",
-    "forget",
+    "remove_expected_end",
     "rank_waiting",
     "remove",
-    "renew_stale",
+    "update_overrun_ends",
 ]
 
 
@@ -31,7 +31,7 @@ __all__ = [
 def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
     """First place of order[lo:hi], which stands by (key, job), at or behind the given one."""
     while lo < hi:
-        middle = natural((lo + hi) >> 1)
+        middle = assume_nonnegative((lo + hi) >> 1)
         there = order[middle]
         if there.key < key or (there.key == key and there.job < job):
             lo = middle + 1
@@ -44,10 +44,10 @@ def place_in(order: Any, lo: int, hi: int, key: float, job: int) -> int:
 def enqueue(s: Any, job: int) -> None:
     """Put a job into the queue; note whether the plan of the last pass outlives it."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     fate = s.fate[job]
     key = fate.key
-    at = natural(k.queue_hi)
+    at = assume_nonnegative(k.queue_hi)
     if k.moving:  # scores change, so such a queue stands by number
         while at > k.queue_lo and s.queue[at - 1].job > job:
             at -= 1
@@ -56,7 +56,7 @@ def enqueue(s: Any, job: int) -> None:
     ):
         at = place_in(s.queue, k.queue_lo, k.queue_hi, key, job)
     if at < k.queue_hi:
-        move(s.queue, at + 1, at, k.queue_hi - at)
+        memmove(s.queue, at + 1, at, k.queue_hi - at)
     place = s.queue[at]
     place.key = key
     place.job = job
@@ -76,7 +76,7 @@ def close_gaps(s: Any, start: int, gaps: int) -> None:
     k = s.clock[0]
     if gaps == 1 and s.fate[s.queue[start].job].status != QUEUED:
         k.queue_hi -= 1
-        move(s.queue, start, start + 1, k.queue_hi - start)
+        memmove(s.queue, start, start + 1, k.queue_hi - start)
     elif gaps > 0:
         compact(s, start)
 
@@ -92,7 +92,7 @@ def end_pass(s: Any) -> None:
         k.settled = 0
 
 
-@outlined
+@maybe_inline
 def compact(s: Any, start: int) -> None:
     """Drop everyone no longer waiting from the queue from position `start` on."""
     k = s.clock[0]
@@ -105,7 +105,7 @@ def compact(s: Any, start: int) -> None:
     k.queue_hi = at
 
 
-@outlined
+@maybe_inline
 def remove(s: Any, job: int, status: int) -> None:
     """Take a waiting job out of the queue (cancelled or held); the plan is void."""
     k = s.clock[0]
@@ -117,13 +117,13 @@ def remove(s: Any, job: int, status: int) -> None:
 
 
 @kernel
-def believe(s: Any, job: int, end: float) -> None:
+def add_expected_end(s: Any, job: int, end: float) -> None:
     """Enter a running job in the list by believed end."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     at = place_in(s.beliefs, 0, k.running, end, job)
     if at < k.running:
-        move(s.beliefs, at + 1, at, k.running - at)
+        memmove(s.beliefs, at + 1, at, k.running - at)
     belief = s.beliefs[at]
     belief.key = end
     belief.job = job
@@ -132,17 +132,17 @@ def believe(s: Any, job: int, end: float) -> None:
 
 
 @kernel
-def forget(s: Any, job: int) -> None:
+def remove_expected_end(s: Any, job: int) -> None:
     """Take a job out of the list by believed end."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     at = place_in(s.beliefs, 0, k.running, s.fate[job].believed_end_s, job)
     k.running -= 1
     if at < k.running:
-        move(s.beliefs, at, at + 1, k.running - at)
+        memmove(s.beliefs, at, at + 1, k.running - at)
 
 
-@outlined
+@maybe_inline
 def rank_waiting(s: Any) -> int:
     """All waiting jobs by (score, number), as a heap: it is emptied only as far as needed."""
     k = s.clock[0]
@@ -154,19 +154,19 @@ def rank_waiting(s: Any) -> int:
     return count
 
 
-@outlined
+@maybe_inline
 def renew_beliefs(s: Any) -> None:
     """Jobs that outlived their believed end are believed to end later, by the rule of the run."""
     k = s.clock[0]
     while k.running > 0 and s.beliefs[0].key <= k.now:
         job = s.beliefs[0].job
-        forget(s, job)
-        believe(s, job, renewed_end_s(s, job))
+        remove_expected_end(s, job)
+        add_expected_end(s, job, renewed_end_s(s, job))
         k.settled = 0
 
 
 @kernel
-def renew_stale(s: Any) -> bool:
+def update_overrun_ends(s: Any) -> bool:
     """Renew the beliefs that time has overtaken; whether there were any."""
     k = s.clock[0]
     stale = k.running > 0 and s.beliefs[0].key <= k.now

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import kernel, natural, outlined
-from kilowait.engine.kernels.queue import believe, renew_stale
+from kilowait.engine.kernels.jit import kernel, assume_nonnegative, maybe_inline
+from kilowait.engine.kernels.queue import add_expected_end, update_overrun_ends
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import build, earliest, fits_until, occupy
 
 __all__ = [
     "EVERY_GROUP",
     "begin_pass",
-    "block",
+    "block_groups",
     "charge",
-    "hear_announcements",
+    "apply_announcements",
     "place",
     "place_among",
     "reserve",
@@ -41,7 +41,7 @@ def begin_pass(s: Any, all_applied: bool) -> None:
     """Forget the reservations of the last pass; look anew at beliefs, and lay out the timeline where it is used."""
     k = s.clock[0]
     if all_applied:
-        renew_stale(s)
+        update_overrun_ends(s)
     for g in range(len(s.groups)):
         group = s.groups[g]
         group.reserved = 0
@@ -51,8 +51,8 @@ def begin_pass(s: Any, all_applied: bool) -> None:
         build(s)
 
 
-@outlined
-def hear_announcements(s: Any) -> bool:
+@maybe_inline
+def apply_announcements(s: Any) -> bool:
     """Take note of the capacity changes that became known by now; whether there are any."""
     k = s.clock[0]
     heard = False
@@ -62,7 +62,7 @@ def hear_announcements(s: Any) -> bool:
     return heard
 
 
-@outlined
+@maybe_inline
 def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
@@ -84,7 +84,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
     return True
 
 
-@outlined
+@maybe_inline
 def place_among(s: Any, job: int, groups: int) -> int:
     """`place` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
@@ -109,7 +109,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
 def place(s: Any, job: int, groups: int) -> int:
     """The group, of those in the bits of `groups`, on which the job would start now; -1 if it fits none."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     if not k.one_pool or k.timeline:
         return place_among(s, job, groups)
     need = s.fate[job].least_need
@@ -137,7 +137,7 @@ def share_of(s: Any, job: int) -> float:
     return usage_now(s, s.rare[job].user) / everybody if everybody > 0 else 0.0
 
 
-@outlined
+@maybe_inline
 def show_usage(s: Any) -> None:
     """Let every waiting job's record show its user's share as of now."""
     k = s.clock[0]
@@ -146,7 +146,7 @@ def show_usage(s: Any) -> None:
         s.jobs[job].usage_share = share_of(s, job)
 
 
-@outlined
+@maybe_inline
 def charge(s: Any, job: int, by: int) -> None:
     """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
     k = s.clock[0]
@@ -157,7 +157,7 @@ def charge(s: Any, job: int, by: int) -> None:
         used.rate += s.jobs[job].nodes * by
 
 
-@outlined
+@maybe_inline
 def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
     """Take the job's need from what is free, and from the extra if it runs on past the shadow time."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
@@ -172,7 +172,7 @@ def take_from_pools(s: Any, job: int, g: int, late: bool) -> None:
 def start(s: Any, job: int, g: int) -> None:
     """Start the job on the group now. The caller takes it out of the queue."""
     k = s.clock[0]
-    job = natural(job)
+    job = assume_nonnegative(job)
     fate = s.fate[job]
     end = k.now + s.jobs[job].planned_s
     late = end > s.groups[g].shadow_s
@@ -189,7 +189,7 @@ def start(s: Any, job: int, g: int) -> None:
     fate.start_s = k.now
     fate.group = g
     if k.believing:
-        believe(s, job, end)
+        add_expected_end(s, job, end)
     push(s.events, k.events, k.now + fate.run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
@@ -199,26 +199,26 @@ def start(s: Any, job: int, g: int) -> None:
 
 
 @kernel
-def shadow_of_one(s: Any, job: int) -> float:
+def shadow_time_single_pool(s: Any, job: int) -> float:
     """`shadow` where there is one pool."""
     k = s.clock[0]
     pool = s.pools[0]
     extra = pool.free - s.fate[job].least_need
     time = k.now
     i = 0
-    running = natural(k.running)
+    running = assume_nonnegative(k.running)
     while i < running:
         belief = s.beliefs[i]
         if extra >= 0 and belief.key > time:
             break
         time = max(time, belief.key)
-        extra += s.fate[natural(belief.job)].least_need
+        extra += s.fate[assume_nonnegative(belief.job)].least_need
         i += 1
     pool.extra = extra
     return time if extra >= 0 else np.inf
 
 
-@outlined
+@maybe_inline
 def shadow(s: Any, job: int, g: int) -> float:
     """The earliest time at which believed releases make room for the job on the group; leaves the rest in extra."""
     k = s.clock[0]
@@ -247,7 +247,7 @@ def shadow(s: Any, job: int, g: int) -> float:
         time = s.beliefs[i].key
 
 
-@outlined
+@maybe_inline
 def reserve_among(s: Any, job: int) -> float:
     """`reserve` where there are several groups or pools, or a timeline."""
     k = s.clock[0]
@@ -284,7 +284,7 @@ def reserve(s: Any, job: int) -> float:
     k = s.clock[0]
     if not k.one_pool or k.timeline:
         return reserve_among(s, job)
-    time = shadow_of_one(s, job)
+    time = shadow_time_single_pool(s, job)
     group = s.groups[0]
     group.shadow_s = time
     group.reserved = 1
@@ -293,7 +293,7 @@ def reserve(s: Any, job: int) -> float:
 
 
 @kernel
-def block(s: Any, job: int) -> None:
+def block_groups(s: Any, job: int) -> None:
     """Without backfilling, a job that does not fit closes all its groups to those behind it."""
     k = s.clock[0]
     k.open_groups &= ~s.fate[job].allowed

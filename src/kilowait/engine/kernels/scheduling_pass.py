@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import kernel, natural
-from kilowait.engine.kernels.predictions import heed
+from kilowait.engine.kernels.jit import kernel, assume_nonnegative
+from kilowait.engine.kernels.predictions import apply_prediction
 from kilowait.engine.kernels.queue import (
     close_gaps,
     end_pass,
     rank_waiting,
-    renew_stale,
+    update_overrun_ends,
 )
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     begin_pass,
-    block,
-    hear_announcements,
+    block_groups,
+    apply_announcements,
     place,
     reserve,
     start,
 )
 from kilowait.engine.kernels.state import QUEUED
-from kilowait.engine.kernels.timeline import move_up
+from kilowait.engine.kernels.timeline import advance
 
 __all__ = ["anything_free", "schedule", "score_waiting"]
 
@@ -41,7 +41,7 @@ def score_waiting(s: Any, score: Any, parameters: Any) -> None:
             k.bad_score = waiting.job + 1
         waiting.key = value
         if k.predicting:
-            planned = heed(s, waiting.job)
+            planned = apply_prediction(s, waiting.job)
             if planned != waiting.planned_s:
                 waiting.planned_s = planned
                 k.void = 1
@@ -57,14 +57,14 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
     k = s.clock[0]
     stale = k.running > 0 and s.beliefs[0].key <= k.now
     if k.next_announcement < len(s.announcements):
-        stale = hear_announcements(s) or stale
+        stale = apply_announcements(s) or stale
     if k.settled and not stale:
         if k.depth > 0:
             backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
     elif not anything_free(s):
         k.settled = 0  # nobody can start, and reservations last for a pass only
         if all_applied:
-            renew_stale(s)
+            update_overrun_ends(s)
     else:
         begin_pass(s, all_applied)
         reserve_or_start(s, own_score, own_parameters)
@@ -109,7 +109,7 @@ def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
                     if first_gap < 0:
                         first_gap = k.queue_lo if k.moving else at
             elif k.depth == 0:
-                block(s, job)
+                block_groups(s, job)
             else:
                 reserve(s, job)
         if not k.moving:
@@ -128,8 +128,8 @@ def next_candidate(s: Any, at: int, free: int, latest: float, extra: int) -> int
     """The first place from `at` on whose job could start, by what all groups together offer at best."""
     k = s.clock[0]
     now = k.now
-    hi = natural(k.queue_hi)
-    at = natural(at)
+    hi = assume_nonnegative(k.queue_hi)
+    at = assume_nonnegative(at)
     while at < hi:
         place_here = s.queue[at]
         need = place_here.need
@@ -175,7 +175,7 @@ def backfill(
             pick.job = s.fresh[i]
             pick.key = s.fate[s.fresh[i]].key
         if k.timeline:
-            move_up(s)
+            advance(s)
     elif ranked and free > 0:
         i = next_candidate(s, at, free, latest, extra)
         while i < k.queue_hi:

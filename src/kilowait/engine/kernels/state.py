@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import kernel, lent
+from kilowait.engine.kernels.jit import kernel, without_refcount
 
 __all__ = ["State"]
 
@@ -71,7 +71,7 @@ CLOCK = np.dtype(
 )
 """The counters of a run; one record."""
 
-FATE = np.dtype(
+JOB_STATE = np.dtype(
     [
         ("run_s", np.float64),  # the truth: ends the job
         ("earliest_s", np.float64),  # max(submit, begin)
@@ -89,7 +89,7 @@ FATE = np.dtype(
 )
 """What the clock knows of a job and no decider sees whole: one line of cache."""
 
-RARE = np.dtype(
+JOB_EXTRA = np.dtype(
     [
         ("own_key", np.float64),  # score on arrival in the own order of backfilling
         ("reserved_s", np.float64),  # conservative: the start reserved for it,
@@ -138,7 +138,7 @@ CHANGE_OF_CAPACITY = np.dtype(
 RANKED = np.dtype([("key", np.float64), ("job", np.int64)], align=True)
 """Something in order of (key, job): an event (time, code), a running job (believed end, number), a candidate."""
 
-PLACE = np.dtype(
+QUEUE_ENTRY = np.dtype(
     [("key", np.float64), ("job", np.int64), ("need", np.int64), ("planned_s", np.float64)], align=True
 )
 """A place in the queue: as RANKED, with what the search for backfill candidates looks at first."""
@@ -168,35 +168,35 @@ class State(NamedTuple):
     events: Records  # RANKED, a heap
     queue: Records  # PLACE, in the policy's order if that is fixed, by number if it moves
     fresh: Ints  # (n,) arrivals since the last pass
-    beliefs: Records  # RANKED: running jobs by (believed end, number)
-    picks: Records  # RANKED, a heap of candidates
+    expected_ends: Records  # RANKED: running jobs by (believed end, number)
+    candidates: Records  # RANKED, a heap of candidates
     line_s: npt.NDArray[np.float64]  # (B,) breakpoints of the timeline
     line_free: Ints  # (B, P)
     usage: Records  # (users + 1,) USAGE; the last is the whole machine
 
 
 @kernel
-def lend(s: Any) -> State:
+def state_without_refcount(s: Any) -> State:
     """The state with references that are not counted; the first thing a kernel called from Python does."""
     return State(
-        lent(s.clock),
-        lent(s.jobs),
-        lent(s.fate),
-        lent(s.rare),
-        lent(s.need),
-        lent(s.arrivals),
-        lent(s.groups),
-        lent(s.pools),
-        lent(s.preference),
-        lent(s.changes),
-        lent(s.announcements),
-        lent(s.segments),
-        lent(s.events),
-        lent(s.queue),
-        lent(s.fresh),
-        lent(s.beliefs),
-        lent(s.picks),
-        lent(s.line_s),
-        lent(s.line_free),
-        lent(s.usage),
+        without_refcount(s.clock),
+        without_refcount(s.jobs),
+        without_refcount(s.fate),
+        without_refcount(s.rare),
+        without_refcount(s.need),
+        without_refcount(s.arrivals),
+        without_refcount(s.groups),
+        without_refcount(s.pools),
+        without_refcount(s.preference),
+        without_refcount(s.changes),
+        without_refcount(s.announcements),
+        without_refcount(s.segments),
+        without_refcount(s.events),
+        without_refcount(s.queue),
+        without_refcount(s.fresh),
+        without_refcount(s.beliefs),
+        without_refcount(s.picks),
+        without_refcount(s.line_s),
+        without_refcount(s.line_free),
+        without_refcount(s.usage),
     )

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.jit import kernel, maybe_inline
 
-__all__ = ["build", "earliest", "fits_until", "move_up", "occupy", "take_off"]
+__all__ = ["build", "earliest", "fits_until", "advance", "occupy", "subtract"]
 
 
-@outlined
+@maybe_inline
 def build(s: Any) -> None:
     """Lay the timeline out anew: free now, believed releases, known capacity changes."""
     k = s.clock[0]
@@ -41,7 +41,7 @@ def build(s: Any) -> None:
                 s.line_free[last, p] = s.line_free[last - 1, p]
         if release <= change:
             job = s.beliefs[i].job
-            take_off(s, job, s.fate[job].group, last, last + 1, -1)
+            subtract(s, job, s.fate[job].group, last, last + 1, -1)
             i += 1
         else:
             s.line_free[last, s.changes[c].pool] += s.changes[c].by
@@ -51,7 +51,7 @@ def build(s: Any) -> None:
 
 
 @kernel
-def move_up(s: Any) -> None:
+def advance(s: Any) -> None:
     """Let the timeline begin now, keeping what it says of the future."""
     k = s.clock[0]
     while k.line_lo + 1 < k.line_hi and s.line_s[k.line_lo + 1] <= k.now:
@@ -79,7 +79,7 @@ def fits_until(s: Any, job: int, g: int, at: int, end: float) -> int:
     return -1
 
 
-@outlined
+@maybe_inline
 def earliest(s: Any, job: int, g: int) -> float:
     """The earliest time from now on at which the job fits the group; infinite if there is none."""
     k = s.clock[0]
@@ -93,7 +93,7 @@ def earliest(s: Any, job: int, g: int) -> float:
 
 
 @kernel
-def cut(s: Any, time: float) -> int:
+def split_at(s: Any, time: float) -> int:
     """The breakpoint at `time`, made if there is none."""
     k = s.clock[0]
     at = k.line_hi
@@ -114,7 +114,7 @@ def cut(s: Any, time: float) -> int:
 
 
 @kernel
-def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
+def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
     """Take the job's need off the breakpoints from `begin` to before `end`, `times` times."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
@@ -122,7 +122,7 @@ def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None
             s.line_free[i, p] -= need
 
 
-@outlined
+@maybe_inline
 def occupy(s: Any, job: int, g: int, start: float, until: float, times: int) -> None:
     """Take the job's need off the timeline from `start` to `until`; give it back with `times` -1.
 
@@ -131,6 +131,6 @@ def occupy(s: Any, job: int, g: int, start: float, until: float, times: int) -> 
     now = s.line_s[s.clock[0].line_lo]
     if until <= now:
         return
-    begin = cut(s, max(start, now))
-    end = cut(s, until)
-    take_off(s, job, g, begin, end, times)
+    begin = split_at(s, max(start, now))
+    end = split_at(s, until)
+    subtract(s, job, g, begin, end, times)

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.gpu.settings import PLACEMENTS, Placing
-from kilowait.engine.gpu.state import Placed
-from kilowait.engine.interface import Rule
-from kilowait.envs.batched_sim_base import Copies, Observation
+from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
+from kilowait.engine.gpu.state import GpuState
+from kilowait.engine.interface import PriorityPolicy
+from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.gpu.observation_spec import feature_names, summary_names, type_names
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.kernels.state_stack_gpu import (
@@ -21,20 +21,20 @@ from kilowait.envs.kernels.state_stack_gpu import (
     stack_of,
     window_of,
 )
-from kilowait.envs.kernels.step_gpu import HOW, Scene, step_for
-from kilowait.envs.observation_spec import Seen
+from kilowait.envs.kernels.step_gpu import HOW, GpuStepBuffers, step_for
+from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["GpuAsking", "GpuBoard", "asker"]
+__all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "asker"]
 
 _TABLED = ("fgd", "room")
 """Placements that need a table of pieces, of which a state has one."""
 
 
-def asker(name: str = "agent") -> Rule:
+def asker(name: str = "agent") -> PriorityPolicy:
     """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
-    return Rule(name, _nothing, moving=True)
+    return PriorityPolicy(name, _nothing, time_dependent=True)
 
 
 def _nothing(job: Any, now: float, parameters: Any) -> float:
@@ -42,7 +42,7 @@ def _nothing(job: Any, now: float, parameters: Any) -> float:
 
 
 @dataclass(frozen=True)
-class GpuAsking:
+class GpuDecisionSettings:
     """What is asked and shown at a decision.
 
     Action ``slot * choices + choice``: of a waiting job, choice 0 is where placement and the settings' rule of types
@@ -84,7 +84,7 @@ class GpuAsking:
                 "only one"
             )
 
-    def starts(self, placing: Placing) -> int:
+    def starts(self, placing: GpuSettings) -> int:
         """How often a job may start."""
         return 1 + self.restarts if self.preempt or placing.migrate else 1
 
@@ -93,33 +93,33 @@ class GpuAsking:
         """Slots of waiting and running jobs together."""
         return self.slots + (self.victims if self.preempt else 0)
 
-    def settings(self, placing: Placing) -> Placing:
+    def settings(self, placing: GpuSettings) -> GpuSettings:
         """How the run goes, with a placement among those that can be chosen."""
         tabled = [name for name in self.placements if name in _TABLED]
         changed = {"placement": (tabled or self.placements)[0]} if self.placements else {}
-        return Placing(**{**vars(placing), **changed})
+        return GpuSettings(**{**vars(placing), **changed})
 
-    def codes(self, placing: Placing) -> npt.NDArray[np.int64]:
+    def codes(self, placing: GpuSettings) -> npt.NDArray[np.int64]:
         """Numbers of the placements that can be chosen."""
         return np.array([list(PLACEMENTS).index(name) for name in self.placements or (placing.placement,)])
 
-    def seen(self, cluster: Cluster) -> Seen:
+    def seen(self, cluster: Cluster) -> ObservationSpec:
         """The shape of what is shown."""
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
         extra = int(self.hold or self.preempt)
-        return Seen(feature_names(types), summary_names(types), self.rows, choices, extra, self.graph)
+        return ObservationSpec(feature_names(types), summary_names(types), self.rows, choices, extra, self.graph)
 
 
-class GpuBoard(Copies):
+class GpuBatchedSimulator(BatchedSimulatorBase):
     """Copies of a run side by side, each on its own window of the log."""
 
     def __init__(
         self,
-        whole: Placed,
+        whole: GpuState,
         cluster: Cluster,
-        asking: GpuAsking,
-        placing: Placing,
+        asking: GpuDecisionSettings,
+        placing: GpuSettings,
         reward: Reward,
         *,
         copies: int,
@@ -134,7 +134,7 @@ class GpuBoard(Copies):
         source = source_of(whole, asking.codes(placing))
         if own:
             views: list[Any] = [array[None] for array in whole]
-            stack = Placed(*views)
+            stack = GpuState(*views)
         else:
             stack = stack_of(window_of(whole, episode_jobs, asking.starts(placing), copies), copies)
         how = np.zeros(1, HOW).view(np.recarray)
@@ -148,7 +148,7 @@ class GpuBoard(Copies):
         shape = (copies, seen.slots, len(seen.features))
         kept = copies if np.isfinite(horizon_s) else 0
         edges = seen.slots if seen.graph else 0
-        scene = Scene(
+        scene = GpuStepBuffers(
             how=how,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
@@ -186,7 +186,7 @@ class GpuBoard(Copies):
 
     def last(self) -> Observation:
         """What was seen last of episodes that ended in this step and began anew at once."""
-        last = super().last()
+        last = super().final_observation()
         if len(self.scene.last_jobs):
             last |= {"jobs": self.scene.last_jobs.copy(), "mask": self.scene.last_mask.copy()}
             last |= {"edges": self.scene.last_edges.copy()} if self.scene.edges.size else {}

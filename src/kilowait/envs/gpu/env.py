@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kilowait.envs.env import CopyEnv
+from kilowait.envs.env import SingleEnv
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 
 __all__ = ["GpuEnv"]
 
 
-class GpuEnv(CopyEnv):
+class GpuEnv(SingleEnv):
     """A GPU cluster on windows of a log; arguments as of `GpuVectorEnv`.
 
     >>> import gymnasium, kilowait as kw

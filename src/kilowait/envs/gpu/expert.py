@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.gpu.state import RUNNING
-from kilowait.engine.interface import Rule
+from kilowait.engine.interface import PriorityPolicy
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.errors import InputError
 
-__all__ = ["GpuTeacher"]
+__all__ = ["GpuRuleExpert"]
 
 
-class GpuTeacher:
+class GpuRuleExpert:
     """The first job by a rule of those that may start, where placement likes.
 
     Where nobody is put out a job that waits has never run: of srtf, srsf, las and tiresias it is the order among such
@@ -25,7 +25,7 @@ class GpuTeacher:
     or the next is tried.
     """
 
-    def __init__(self, rule: Rule, vec: GpuVectorEnv) -> None:
+    def __init__(self, rule: PriorityPolicy, vec: GpuVectorEnv) -> None:
         """`rule`: one of the job alone; one whose order changes while jobs wait is an error."""
         self.vec = vec
         if vec.asking.preempt:
@@ -101,7 +101,7 @@ class GpuTeacher:
         self.vec.close()
 
 
-def standing_order(rule: Rule, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
+def standing_order(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
     """(jobs,) the place of every job of the log in the order of a rule, if none of them has run yet."""
     if rule.half_life_s > 0:
         raise InputError(

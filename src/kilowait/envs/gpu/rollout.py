@@ -9,22 +9,22 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import Placing
-from kilowait.engine.gpu.simulator import PlacedSimulator
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REFUSED
-from kilowait.envs.batched_sim_base import DISABLED, SET_OUT
-from kilowait.envs.gpu.batched_sim import GpuAsking, GpuBoard, asker
+from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, GpuBatchedSimulator, asker
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.gpu.vector_env import check_placing
 from kilowait.envs.kernels.state_stack_gpu import roomy
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 
 __all__ = ["play"]
 
 
-class _Played(PlacedSimulator):
+class _GpuRolloutSimulator(GpuSimulator):
     """A simulator whose state is moved by somebody else, who asks for room once and for all."""
 
     def handed(self, starts: int) -> Any:
@@ -38,12 +38,12 @@ def play(
     cluster: Cluster,
     decide: Decide,
     *,
-    asking: GpuAsking | None = None,
-    placing: Placing | None = None,
+    asking: GpuDecisionSettings | None = None,
+    placing: GpuSettings | None = None,
     speeds: Speeds | None = None,
     preference: npt.NDArray[np.float64] | None = None,
     name: str = "agent",
-) -> SegmentLog:
+) -> ExecutionLog:
     """Replay `jobs` on `cluster`, asking `decide` at every choice; withdrawn jobs are as in `kilowait.simulate`.
 
     >>> import kilowait as kw
@@ -55,13 +55,13 @@ def play(
     >>> play(jobs, machine, last_come).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]
     """
-    asking = GpuAsking() if asking is None else asking
+    asking = GpuDecisionSettings() if asking is None else asking
     placing = check_placing(placing)
-    simulator = _Played(
+    simulator = _GpuRolloutSimulator(
         jobs, cluster, asking.settings(placing), rule=asker(name), speeds=speeds, preference=preference
     )
     state = simulator.handed(asking.starts(placing))
-    board = GpuBoard(
+    board = GpuBatchedSimulator(
         state,
         cluster,
         asking,
@@ -77,7 +77,7 @@ def play(
     a.copies["jobs"] = np.count_nonzero(state.fate["status"] != REFUSED)
     a.copies["weight"] = board.source.weight.sum()
     a.copies["first_s"] = state.fate["arrival_s"].min(initial=np.inf)
-    board.step(np.array([SET_OUT]))
+    board.step(np.array([START_PREPARED]))
     while not a.over[0]:
         board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))
     return simulator.log()

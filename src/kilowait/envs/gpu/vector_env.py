@@ -12,16 +12,16 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.initial_state import state_of
-from kilowait.engine.gpu.settings import Placing
-from kilowait.envs.gpu.batched_sim import GpuAsking, GpuBoard, asker
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, GpuBatchedSimulator, asker
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.vector_env import (
     MODES,
-    CopiesVectorEnv,
+    EngineVectorEnv,
     check_sizes,
-    rewarded,
-    unbound,
+    default_reward,
+    drop_dependencies,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -29,7 +29,7 @@ from kilowait.jobs import JobTable
 __all__ = ["GpuVectorEnv", "check_placing"]
 
 
-class GpuVectorEnv(CopiesVectorEnv):
+class GpuVectorEnv(EngineVectorEnv):
     """Copies of a GPU cluster, each on its own window of the log, all asked "who is next, and on which GPUs?".
 
     >>> import gymnasium, kilowait as kw
@@ -54,7 +54,7 @@ class GpuVectorEnv(CopiesVectorEnv):
         cluster: Cluster,
         speeds: Speeds | None = None,
         preference: npt.NDArray[np.float64] | None = None,
-        placing: Placing | None = None,
+        placing: GpuSettings | None = None,
         episode_jobs: int = 256,
         horizon_s: float | None = None,
         reward: Mapping[str, float] | None = None,
@@ -93,7 +93,7 @@ class GpuVectorEnv(CopiesVectorEnv):
             asking: fields of `board.GpuAsking`: slots, by_type, placements, hold, preempt, graph, max_wait_s ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
-        if not cluster.placed or cluster.outages or cluster.reservations:
+        if not cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has outages or reservations, or groups that are not placed; "
                 "kilowait/Gpu-v0 is for clusters of placed nodes, such as the preset gpu-mixed: "
@@ -101,19 +101,19 @@ class GpuVectorEnv(CopiesVectorEnv):
             )
         if horizon_s is not None and not (np.isfinite(horizon_s) and horizon_s > 0):
             raise InputError(f"horizon_s is {horizon_s}; give seconds above 0, or None for no end")
-        self.cluster, self.asking = cluster, GpuAsking(**asking)
+        self.cluster, self.asking = cluster, GpuDecisionSettings(**asking)
         self.placing = check_placing(placing)
-        self.reward = Reward(rewarded(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
+        self.reward = Reward(default_reward(reward, preferences, {"jct": 1.0}), sla_s, TERMS)
         settings = self.asking.settings(self.placing)
-        mode, table = AutoresetMode(autoreset_mode), unbound(jobs)
+        mode, table = AutoresetMode(autoreset_mode), drop_dependencies(jobs)
         if table.order is not None:
             speeds = None if speeds is None else _taken(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
         whole = state_of(
-            table, cluster, Placing(**{**vars(settings), "oversized": "reject"}), asker(), speeds, preference
+            table, cluster, GpuSettings(**{**vars(settings), "oversized": "reject"}), asker(), speeds, preference
         )
-        board = GpuBoard(
+        board = GpuBatchedSimulator(
             whole,
             cluster,
             self.asking,
@@ -137,9 +137,9 @@ class GpuVectorEnv(CopiesVectorEnv):
         )
 
 
-def check_placing(placing: Placing | None) -> Placing:
+def check_placing(placing: GpuSettings | None) -> GpuSettings:
     """The settings, or the usual ones; an error for what a run that is asked cannot have."""
-    placing = Placing() if placing is None else placing
+    placing = GpuSettings() if placing is None else placing
     if placing.preempt:
         raise InputError(
             "placing has preempt, by which the engine itself puts jobs out; leave it out, and give preempt=True to be "

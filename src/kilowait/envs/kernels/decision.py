@@ -14,26 +14,26 @@ import numpy as np
 
 from kilowait.engine.kernels.event_loop import advance, next_event_s
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    move,
-    natural,
-    outlined,
+    without_refcount,
+    memmove,
+    assume_nonnegative,
+    maybe_inline,
 )
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
     begin_pass,
-    block,
+    block_groups,
     place,
     reserve,
     start,
 )
 from kilowait.engine.kernels.scheduling_pass import backfill
-from kilowait.engine.kernels.state import lend
+from kilowait.engine.kernels.state import state_without_refcount
 
-__all__ = ["ASK", "OVER", "apply", "eligible", "pass_on", "until_asked"]
+__all__ = ["ASK", "OVER", "apply", "eligible", "finish_pass", "advance_to_decision"]
 
 BETWEEN, HEAD, BEHIND = 0, 1, 2
 """Phases: between passes; choosing who is first; choosing who goes behind a reservation."""
@@ -43,7 +43,7 @@ HAD = 1.0
 
 
 @kernel
-def nobodys(job: Any, now: float, parameters: Any) -> float:
+def zero_score(job: Any, now: float, parameters: Any) -> float:
     """Stands where the engine would score a job by a rule."""
     return 0.0
 
@@ -58,12 +58,12 @@ def most_free(s: Any) -> int:
 
 
 @kernel
-def someone_fits(s: Any) -> bool:
+def any_fits(s: Any) -> bool:
     """Whether the need of some waiting job is free; reservations are not looked at."""
     k = s.clock[0]
     free = most_free(s)
     if free > 0:
-        for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
             if s.queue[i].need <= free:
                 return True
     return False
@@ -73,9 +73,9 @@ def someone_fits(s: Any) -> bool:
 def eligible(s: Any, phase: int, at: int) -> bool:
     """Whether the job at that place of the queue may be chosen now."""
     k = s.clock[0]
-    waiting = s.queue[natural(at)]
+    waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
-        return waiting.key != HAD and s.fate[natural(waiting.job)].allowed & k.open_groups != 0
+        return waiting.key != HAD and s.fate[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
     return place(s, waiting.job, EVERY_GROUP) >= 0
 
 
@@ -100,11 +100,11 @@ def place_of(s: Any, job: int) -> int:
     hi = k.queue_hi
     while lo < hi:
         middle = (lo + hi) >> 1
-        if s.queue[natural(middle)].job < job:
+        if s.queue[assume_nonnegative(middle)].job < job:
             lo = middle + 1
         else:
             hi = middle
-    return natural(lo)
+    return assume_nonnegative(lo)
 
 
 @kernel
@@ -116,35 +116,35 @@ def apply(s: Any, copy: Any, job: int) -> None:
     if g >= 0:
         start(s, job, g)
         k.queue_hi -= 1
-        move(s.queue, at, at + 1, k.queue_hi - at)
+        memmove(s.queue, at, at + 1, k.queue_hi - at)
     elif k.depth == 0:
-        block(s, job)
+        block_groups(s, job)
     else:
         reserve(s, job)
         s.queue[at].key = HAD
 
 
-@outlined
-def pass_on(s: Any, copy: Any) -> None:
+@maybe_inline
+def finish_pass(s: Any, copy: Any) -> None:
     """The pass is over."""
     end_pass(s)
     copy.phase = BETWEEN
 
 
-@apart
-def until_asked(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float) -> int:
+@noinline
+def advance_to_decision(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float) -> int:
     """Go on until there is something to choose (ASK) or every job has started (OVER)."""
-    s = lend(s)
-    order = lent(order)
+    s = state_without_refcount(s)
+    order = without_refcount(order)
     nothing = s.line_s  # stands where parameters of a rule would
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if k.segments >= copy.jobs or not advance(s, nobodys, nothing, nobodys, nothing):
+            if k.segments >= copy.jobs or not advance(s, zero_score, nothing, zero_score, nothing):
                 return OVER
             if k.queue_hi == k.queue_lo:
                 continue
-            if not someone_fits(s):
+            if not any_fits(s):
                 k.fresh = 0
                 continue
             begin_pass(s, True)
@@ -152,7 +152,7 @@ def until_asked(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, m
                 s.queue[i].key = 0.0
             copy.phase = HEAD
         if copy.phase == HEAD:
-            if k.open_groups != 0 and someone_fits(s):
+            if k.open_groups != 0 and any_fits(s):
                 count, only = choices(s, copy.phase, 2)
                 late = overdue(s, max_wait_s)
                 if late >= 0:
@@ -163,24 +163,24 @@ def until_asked(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, m
                 if count == 1:
                     apply(s, copy, only)
                     continue
-            if k.depth > 0 and someone_fits(s):
+            if k.depth > 0 and any_fits(s):
                 if asked_behind:
                     copy.phase = BEHIND
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
-                        s.queue[i].key = order[natural(copy.first + s.queue[i].job)]
-                    backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
-                    pass_on(s, copy)
+                        s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
+                    backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+                    finish_pass(s, copy)
             else:
-                pass_on(s, copy)
+                finish_pass(s, copy)
         if copy.phase == BEHIND:
-            count, only = choices(s, copy.phase, 2) if someone_fits(s) else (0, -1)
+            count, only = choices(s, copy.phase, 2) if any_fits(s) else (0, -1)
             if count > 1:
                 return ASK
             if count == 1:
                 apply(s, copy, only)
             else:
-                pass_on(s, copy)
+                finish_pass(s, copy)
 
 
 @kernel

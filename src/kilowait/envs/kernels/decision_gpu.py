@@ -23,8 +23,8 @@ from kilowait.engine.gpu.event_loop import (
     advance,
     due,
 )
-from kilowait.engine.gpu.job_progress import preempt, settle
-from kilowait.engine.gpu.scheduling_pass import move_up, start_now
+from kilowait.engine.gpu.job_progress import preempt, update_rates
+from kilowait.engine.gpu.scheduling_pass import migrate_running, start_now
 from kilowait.engine.gpu.state import (
     ARRIVAL,
     ENDING,
@@ -36,7 +36,7 @@ from kilowait.engine.gpu.state import (
     lend,
 )
 from kilowait.engine.kernels.heap import heapify
-from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
 from kilowait.envs.kernels.state_stack_gpu import lend_source
 
 __all__ = [
@@ -46,11 +46,11 @@ __all__ = [
     "PASS",
     "allowed",
     "first_late",
-    "give_notice",
+    "preempt_job",
     "hold_on",
     "may_hold",
     "on_types",
-    "put_out",
+    "preemptible",
     "take",
     "type_of",
     "until_asked",
@@ -80,7 +80,7 @@ def on_types(s: Any, found: Any, moment: int, job: int) -> int:
     return found[like, 1]
 
 
-@apart
+@noinline
 def _search(s: Any, job: int) -> int:
     """The same, by looking at the nodes. Which pieces fit does not depend on how nodes are chosen."""
     s = lend(s)
@@ -157,7 +157,7 @@ def may_hold(s: Any, late_fits: bool) -> bool:
 
 
 @kernel
-def put_out(s: Any, job: int, starts: int) -> bool:
+def preemptible(s: Any, job: int, starts: int) -> bool:
     """Whether a running job may be put out: not in the instant it started, nor before `keep_s`, nor for ever."""
     k = s.clock[0]
     fate = s.fate[job]
@@ -189,7 +189,7 @@ def take(s: Any, copy: Any, job: int, only: int) -> None:
 
 
 @kernel
-def give_notice(s: Any, copy: Any, owed: Any, job: int) -> None:
+def preempt_job(s: Any, copy: Any, owed: Any, job: int) -> None:
     """Put a running job out; what it loses is known when it leaves."""
     copy.moment += 1
     owed[job] = s.fate[job].segment
@@ -202,7 +202,7 @@ def hold_on(s: Any, copy: Any) -> None:
     copy.phase = PASSED
 
 
-@apart
+@noinline
 def _sweep(s: Any) -> None:
     """Drop events that have no effect any more, wherever they stand in the heap."""
     s = lend(s)
@@ -227,18 +227,18 @@ def _sweep(s: Any) -> None:
     heapify(s.events, kept)
 
 
-@apart
+@noinline
 def _go_on(s: Any) -> int:
     """The rest of this instant, then the next."""
     s = lend(s)
-    settle(s)
+    update_rates(s)
     said = advance(s, nobodys, s.memo[0])
     if said == FULL:
         _sweep(s)
     return said
 
 
-@apart
+@noinline
 def until_asked(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
     max_wait_s: float,
@@ -246,13 +246,13 @@ def until_asked(
     """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
     s = lend(s)
     source = lend_source(source)
-    found = lent(found)
+    found = without_refcount(found)
     k = s.clock[0]
     swept = False
     while True:
         if copy.phase == PASSED:
             if k.migrate:
-                move_up(s, starts)
+                migrate_running(s, starts)
             copy.phase = BETWEEN
         if copy.phase == BETWEEN:
             if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not coming(s):
@@ -294,7 +294,7 @@ def until_asked(
         ways = many > 1 or (many == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
         if ways or (many == 1 and hold and may_hold(s, late_fits)):
             return ASK
-        if victims and not late_fits and someone_in_the_way(s, source.may, starts):
+        if victims and not late_fits and any_preemptible(s, source.may, starts):
             return ASK
         if many == 0:
             copy.phase = PASSED
@@ -305,14 +305,14 @@ def until_asked(
 
 
 @kernel
-def someone_in_the_way(s: Any, may: Any, starts: int) -> bool:
+def any_preemptible(s: Any, may: Any, starts: int) -> bool:
     """Whether a running job may be put out that lies where some waiting one may run."""
     k = s.clock[0]
     wanted = wanted_types(s, may)
     if wanted != 0:
         for i in range(k.running):
             job = s.runners[i]
-            if put_out(s, job, starts) and (wanted >> type_of(s, job)) & 1:
+            if preemptible(s, job, starts) and (wanted >> type_of(s, job)) & 1:
                 return True
     return False
 

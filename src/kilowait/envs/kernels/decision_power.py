@@ -11,18 +11,18 @@ from typing import Any
 
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
-    outlined,
-    over,
+    without_refcount,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
 )
 from kilowait.engine.kernels.power_event_loop import advance
 from kilowait.engine.kernels.power_pass import backfill, begin_pass, open_pass
 from kilowait.engine.kernels.power_start import place, reserve, start
 from kilowait.engine.kernels.power_state import lend
-from kilowait.engine.kernels.power_trial_start import rest
+from kilowait.engine.kernels.power_trial_start import reset_trial
 from kilowait.engine.kernels.reservations import EVERY_GROUP
 from kilowait.engine.kernels.scheduling_pass import anything_free
 from kilowait.engine.kernels.state import TIMER
@@ -34,11 +34,11 @@ from kilowait.envs.kernels.decision import (
     HAD,
     HEAD,
     OVER,
-    nobodys,
-    pass_on,
-    someone_fits,
+    zero_score,
+    finish_pass,
+    any_fits,
 )
-from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
 from kilowait.envs.kernels.state_stack_power import integrals, lend_source
 
@@ -53,21 +53,21 @@ FULL = 2
 @kernel
 def fits(s: Any, job: int, level: int) -> bool:
     """Whether the job could start now at the level (or, under a budget, a later one) and disturb no reservation."""
-    before = s.preferred[natural(job)]
-    s.preferred[natural(job)] = level
+    before = s.preferred[assume_nonnegative(job)]
+    s.preferred[assume_nonnegative(job)] = level
     g = place(s, job, EVERY_GROUP)
     if g >= 0:
-        rest(s, natural(job))
-    s.preferred[natural(job)] = before
+        reset_trial(s, assume_nonnegative(job))
+    s.preferred[assume_nonnegative(job)] = before
     return g >= 0
 
 
 @kernel
 def eligible(s: Any, phase: int, at: int) -> bool:
     """As `deciding.eligible`; who fits at no level does not at full speed. Shown where nobody can be chosen: all."""
-    waiting = s.queue[natural(at)]
+    waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
-        return waiting.key != HAD and s.fate[natural(waiting.job)].allowed & s.clock[0].open_groups != 0
+        return waiting.key != HAD and s.fate[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
     return phase != BEHIND or fits(s, waiting.job, 0)
 
 
@@ -81,8 +81,8 @@ def anyone(s: Any, phase: int) -> bool:
     return False
 
 
-overdue = over(decision.overdue, eligible=eligible)
-apply = over(decision.apply, place=place, start=start, reserve=reserve)
+overdue = specialize(decision.overdue, eligible=eligible)
+apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 
 @kernel
@@ -94,12 +94,12 @@ def may_hold(s: Any, patience_s: float) -> bool:
     return k.queue_hi > k.queue_lo and k.now - s.jobs[s.queue[k.queue_lo].job].submit_s < patience_s
 
 
-@outlined
+@maybe_inline
 def hold(s: Any, copy: Any, source: Any, hold_s: float, patience_s: float) -> None:
     """Nobody until the next event, or until the next step of a signal if that comes first; `hold_s` at most."""
     k = s.clock[0]
     if copy.phase != NODES and copy.look_s <= k.now:
-        first = natural(s.queue[k.queue_lo].job)
+        first = assume_nonnegative(s.queue[k.queue_lo].job)
         if k.now - s.jobs[first].submit_s < patience_s:
             until = k.now + hold_s
             _, _, step = integrals(source, k.now)
@@ -110,7 +110,7 @@ def hold(s: Any, copy: Any, source: Any, hold_s: float, patience_s: float) -> No
             )  # ends no hold, as it is not held: an instant
             k.events += 1
             copy.look_s = until
-    pass_on(s, copy)
+    finish_pass(s, copy)
 
 
 @kernel
@@ -131,17 +131,17 @@ def forget_look(s: Any, copy: Any) -> None:
 @kernel
 def worth_choosing(s: Any, ahead: bool) -> bool:
     """Whether who is first matters: someone fits, or nodes are woken in time for who is reserved for."""
-    return someone_fits(s) or (ahead and s.clock[0].depth > 0 and anything_free(s))
+    return any_fits(s) or (ahead and s.clock[0].depth > 0 and anything_free(s))
 
 
-@apart
+@noinline
 def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
     """Go on until there is something to choose (ASK) or every job has ended (OVER); where what nodes do is kept for a
     log, also until there is no room for it (FULL).
     """
     s = lend(s)
     source = lend_source(source)
-    order = lent(source.order)
+    order = without_refcount(source.order)
     nothing = s.line_s  # stands where parameters of a rule would
     k = s.clock[0]
     while True:
@@ -149,9 +149,9 @@ def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
             if s.lever[0].steps + how.rows > len(s.steps):
                 if how.keep != 0:
                     return FULL
-                reckon(s, copy, source, False)
+                integrate_node_energy(s, copy, source, False)
             forget_look(s, copy)
-            if not advance(s, nobodys, nothing, nobodys, nothing):
+            if not advance(s, zero_score, nothing, zero_score, nothing):
                 return OVER
             if k.segments >= copy.jobs and k.running == 0:
                 return OVER
@@ -168,18 +168,18 @@ def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
             if k.open_groups != 0 and worth_choosing(s, how.ahead != 0) and anyone(s, HEAD):
                 return ASK
             copy.phase = NODES
-            if k.depth > 0 and someone_fits(s):
+            if k.depth > 0 and any_fits(s):
                 if how.asked_behind != 0:
                     copy.phase = BEHIND
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
-                        s.queue[i].key = order[natural(copy.first + s.queue[i].job)]
-                    backfill(s, k.queue_lo, False, -1, 0, nobodys, nothing)
+                        s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
+                    backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
         if copy.phase == BEHIND:
-            if someone_fits(s) and anyone(s, BEHIND):
+            if any_fits(s) and anyone(s, BEHIND):
                 return ASK
             copy.phase = NODES
         if copy.phase == NODES:
             if how.turns != 0 and copy.turned == 0 and (can_sleep(s) or can_wake(s)):
                 return ASK
-            pass_on(s, copy)
+            finish_pass(s, copy)

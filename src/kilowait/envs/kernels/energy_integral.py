@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import outlined
+from kilowait.engine.kernels.jit import maybe_inline
 from kilowait.engine.kernels.node_sleep import fall_asleep
 from kilowait.envs.kernels.state_stack_power import integrals
 
-__all__ = ["reckon"]
+__all__ = ["integrate_node_energy"]
 
 
-@outlined
-def reckon(s: Any, copy: Any, source: Any, keep: bool) -> None:
+@maybe_inline
+def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
     """Take account of what nodes have been written down to do; and forget it, unless it is kept for a log."""
     first_s = s.clock[0].first_submit_s
     lever = s.lever[0]

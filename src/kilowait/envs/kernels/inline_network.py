@@ -17,22 +17,22 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    signed_kernel,
+    without_refcount,
+    compile_entry,
 )
-from kilowait.envs.kernels.decision import OVER, apply, until_asked
-from kilowait.envs.kernels.reward import pay
-from kilowait.envs.kernels.state_stack import lend_source, one
-from kilowait.envs.kernels.step import lend_scene, see
+from kilowait.envs.kernels.decision import OVER, apply, advance_to_decision
+from kilowait.envs.kernels.reward import compute_reward
+from kilowait.envs.kernels.state_stack import lend_source, nth_state
+from kilowait.envs.kernels.step import lend_scene, observe
 
-__all__ = ["Layers", "thought_for"]
+__all__ = ["NetworkWeights", "inference_kernel"]
 
 Floats = npt.NDArray[np.float32]
 
 
-class Layers(NamedTuple):
+class NetworkWeights(NamedTuple):
     """Weights of the network: features, summary, hidden layers with ReLU, one number a job."""
 
     job: Floats  # (features, width)
@@ -44,23 +44,23 @@ class Layers(NamedTuple):
 
 
 @kernel
-def lend_layers(a: Any) -> Layers:
+def lend_layers(a: Any) -> NetworkWeights:
     """The layers with references that are not counted."""
-    return Layers(
-        lent(a.job), lent(a.summary), lent(a.bias), lent(a.hidden), lent(a.hidden_bias), lent(a.out)
+    return NetworkWeights(
+        without_refcount(a.job), without_refcount(a.summary), without_refcount(a.bias), without_refcount(a.hidden), without_refcount(a.hidden_bias), without_refcount(a.out)
     )
 
 
-@apart
+@noinline
 def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
     """The allowed slot of the largest number, the first of them where there are several."""
     net = lend_layers(net)
-    jobs = lent(jobs)
-    mask = lent(mask)
-    summary = lent(summary)
-    context = lent(context)
-    h = lent(h)
-    h2 = lent(h2)
+    jobs = without_refcount(jobs)
+    mask = without_refcount(mask)
+    summary = without_refcount(summary)
+    context = without_refcount(context)
+    h = without_refcount(h)
+    h2 = without_refcount(h2)
     width = len(net.bias)
     for o in range(width):
         context[o] = net.bias[o]
@@ -106,18 +106,18 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
     h = np.zeros(len(net.bias), np.float32)
     h2 = np.zeros(len(net.bias), np.float32)
     for b in range(lo, hi):
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
         while not copy.over:
             slot = best_slot(net, a.jobs[b], a.mask[b], a.summary[b], copy.shown, context, h, h2)
             if slot >= 0:  # else an episode without a choice: it only has to be ended
                 apply(s, copy, a.slots[b, slot])
             copy.steps += 1
-            on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+            on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
             copy.over = on == OVER
             a.over[b] = on == OVER
-            see(s, a, source, b, a.summary)
-        a.reward[b] += pay(
+            observe(s, a, source, b, a.summary)
+        a.reward[b] += compute_reward(
             s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         note = a.finished[b]
@@ -131,10 +131,10 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return signed_kernel(_think, signature, "envs")
+    return compile_entry(_think, signature, "envs")
 
 
-def thought_for(state: Any, scene: Any, source: Any, net: Layers) -> Callable[..., Any]:
+def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
     """The kernel that plays these very arrays with these layers."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)

@@ -6,10 +6,10 @@ from typing import Any
 
 from kilowait.engine.gpu.state import RUNNING, lend
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
+    without_refcount,
+    assume_nonnegative,
 )
 from kilowait.envs.kernels.decision_gpu import type_of
 from kilowait.envs.kernels.state_stack_gpu import lend_source
@@ -19,14 +19,14 @@ __all__ = ["join"]
 NEAR_S = 600.0
 
 
-@apart
+@noinline
 def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
     """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
     s = lend(s)
     source = lend_source(source)
-    free = lent(free)
-    slots = lent(slots)
-    edges = lent(edges)
+    free = without_refcount(free)
+    slots = without_refcount(slots)
+    edges = without_refcount(edges)
     for kind in range(len(free)):
         free[kind, 0] = 0
         free[kind, 1] = 0
@@ -38,10 +38,10 @@ def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, ed
             edges[i, j] = 0
     rows = copy.shown + copy.victims
     for i in range(rows):
-        a = natural(_row(copy, slots, victims, i))
+        a = assume_nonnegative(_row(copy, slots, victims, i))
         for j in range(i, rows):
-            b = natural(_row(copy, slots, victims, j))
-            bits = _bits(s, source, free, natural(slots[a]), natural(slots[b]))
+            b = assume_nonnegative(_row(copy, slots, victims, j))
+            bits = _bits(s, source, free, assume_nonnegative(slots[a]), assume_nonnegative(slots[b]))
             edges[a, b] = bits
             edges[b, a] = bits
 

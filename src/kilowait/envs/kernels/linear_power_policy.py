@@ -18,13 +18,13 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
-    outlined,
-    over,
-    signed_kernel,
+    without_refcount,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
+    compile_entry,
 )
 from kilowait.engine.kernels.power_state import lend
 from kilowait.envs.kernels import decision_power
@@ -46,10 +46,10 @@ from kilowait.envs.kernels.decision_power import (
 from kilowait.envs.kernels.reward_power import pay
 from kilowait.envs.kernels.state_stack_power import integrals, lend_source, one
 from kilowait.envs.kernels.step import lend_scene
-from kilowait.envs.power.power_setup import Powered
+from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.signal_features import TOLD_EVERY_S
 
-__all__ = ["MOMENT", "Steering", "steering_of", "steered_for"]
+__all__ = ["MOMENT", "PowerPolicyWeights", "steering_of", "steered_for"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,7 +84,7 @@ MOMENT: dict[str, str] = {
 ) = range(len(MOMENT))  # fmt: skip
 
 
-class Steering(NamedTuple):
+class PowerPolicyWeights(NamedTuple):
     """What the kernel takes; N jobs of the log, R kinds of jobs, L levels."""
 
     first: Floats  # (N,) who goes first, smaller before larger: the part that does not change
@@ -96,8 +96,8 @@ class Steering(NamedTuple):
 
 
 def steering_of(
-    powered: Powered, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
-) -> Steering:
+    powered: PowerSetup, first: Floats, longer: Floats, weights: npt.ArrayLike, signal: str | None
+) -> PowerPolicyWeights:
     """Numbers for the jobs of `powered`; `signal` is carbon, price, or None where none is looked at."""
     drawing, levers, model = powered.drawing, powered.levers, powered.model
     kinds, levels = drawing.may.shape
@@ -114,7 +114,7 @@ def steering_of(
     watts = np.maximum(
         watts, 0.0
     )  # who draws less than its nodes would without it adds nothing, however long
-    return Steering(
+    return PowerPolicyWeights(
         np.ascontiguousarray(first, np.float64),
         np.ascontiguousarray(longer, np.float64),
         np.ascontiguousarray(slow),
@@ -125,9 +125,9 @@ def steering_of(
 
 
 @kernel
-def lend_steering(a: Any) -> Steering:
+def lend_steering(a: Any) -> PowerPolicyWeights:
     """The numbers with references that are not counted."""
-    return Steering(lent(a.first), lent(a.longer), lent(a.slow), lent(a.spent), lent(a.weights), a.signal)
+    return PowerPolicyWeights(without_refcount(a.first), without_refcount(a.longer), without_refcount(a.slow), without_refcount(a.spent), without_refcount(a.weights), a.signal)
 
 
 @kernel
@@ -136,10 +136,10 @@ def always(s: Any) -> bool:
     return True
 
 
-_until_asked = over(decision_power.until_asked, inlined=False, can_sleep=always)
+_until_asked = specialize(decision_power.until_asked, inlined=False, can_sleep=always)
 
 
-@outlined
+@maybe_inline
 def above_mean(s: Any, source: Any, signal: int) -> float:
     """The signal now over its mean forecast for the coming day, less 1."""
     if signal < 0:
@@ -147,23 +147,23 @@ def above_mean(s: Any, source: Any, signal: int) -> float:
     now = s.clock[0].now
     _, _, step = integrals(source, now)
     row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
-    told = source.told[natural(min(max(row, 0), len(source.told) - 1))]
+    told = source.told[assume_nonnegative(min(max(row, 0), len(source.told) - 1))]
     mean = told[signal, told.shape[1] - 1]
     return source.value[step, signal] * told[signal, 0] / mean - 1.0 if mean > 0 else 0.0
 
 
-@outlined
+@maybe_inline
 def node_hours(s: Any, nodes: float) -> float:
     """ln(1 + estimated node-hours of the jobs that wait / nodes of the machine)."""
     k = s.clock[0]
     total = 0.0
-    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        job = natural(s.queue[i].job)
+    for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+        job = assume_nonnegative(s.queue[i].job)
         total += s.fate[job].least_need * s.jobs[job].estimate_s
     return log1p(total / HOUR_S / nodes)
 
 
-@outlined
+@maybe_inline
 def crowded(s: Any) -> float:
     """1 where waiting jobs ask for more nodes than are free."""
     free = 0
@@ -172,10 +172,10 @@ def crowded(s: Any) -> float:
     return 1.0 if s.lever[0].asked > free else 0.0
 
 
-@outlined
+@maybe_inline
 def level_for(source: Any, net: Any, there: int, longer: float) -> int:
     """The level of least energy of those that make the job of the log at most so much longer."""
-    kind = natural(source.kind[there])
+    kind = assume_nonnegative(source.kind[there])
     may = source.may[kind]
     best = 0
     for level in range(1, len(may)):
@@ -188,8 +188,8 @@ def level_for(source: Any, net: Any, there: int, longer: float) -> int:
     return best
 
 
-@outlined
-def tend(s: Any, net: Any, nodes: float) -> None:
+@maybe_inline
+def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
     """How long nodes stay idle before they sleep, and how many are kept awake, from now on."""
     k = s.clock[0]
     w = net.weights
@@ -200,8 +200,8 @@ def tend(s: Any, net: Any, nodes: float) -> None:
     demand = 0.0
     if w[SPARE_DEMAND] != 0.0:
         at = k.next_arrival - 1
-        while at >= 0 and s.jobs[s.arrivals[natural(at)]].submit_s > k.now - HOUR_S:
-            demand += s.fate[s.arrivals[natural(at)]].least_need
+        while at >= 0 and s.jobs[s.arrivals[assume_nonnegative(at)]].submit_s > k.now - HOUR_S:
+            demand += s.fate[s.arrivals[assume_nonnegative(at)]].least_need
             at -= 1
     seconds = w[TIMEOUT] + w[TIMEOUT_WAITING] * waiting + w[TIMEOUT_BUSY] * (1.0 - free / nodes)
     seconds = exp(min(max(seconds, LEAST_LN_S), MOST_LN_S))
@@ -214,13 +214,13 @@ def tend(s: Any, net: Any, nodes: float) -> None:
             group.spare = floor(share * s.pools[s.groups[g].pool_lo].capacity + 0.5)
 
 
-@apart
-def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> None:
+@noinline
+def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> None:
     """Go on until the run is over; or, where a log is kept, until there is no room for what nodes do."""
     s = lend(s)
     source = lend_source(source)
     net = lend_steering(net)
-    score = lent(score)
+    score = without_refcount(score)
     w = net.weights
     k = s.clock[0]
     looked_s = -np.inf
@@ -228,7 +228,7 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
     held_s = 0.0
     while not copy.over:
         if copy.phase == NODES:
-            tend(s, net, how.nodes)
+            set_sleep_policy(s, net, how.nodes)
             copy.turned = 1
         elif copy.phase != BETWEEN:
             if looked_s != k.now:
@@ -238,9 +238,9 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
                 if w[BACKLOG] != 0.0:
                     add += w[BACKLOG] * node_hours(s, how.nodes)
                 held_s = min(w[HOLD] * 10.0 * HOUR_S * max(signal, 0.0), HELD_S)
-                for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-                    job = natural(s.queue[i].job)
-                    value = net.first[natural(copy.first + job)]
+                for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+                    job = assume_nonnegative(s.queue[i].job)
+                    value = net.first[assume_nonnegative(copy.first + job)]
                     wait = max(k.now - s.jobs[job].submit_s, 0.0)
                     if w[AGE] != 0.0:
                         value += w[AGE] * log1p(wait / HOUR_S) / 3.0
@@ -250,8 +250,8 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
             best = -1
             level = 0
             waits = False
-            for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-                job = natural(s.queue[i].job)
+            for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+                job = assume_nonnegative(s.queue[i].job)
                 if best >= 0 and score[job] >= score[best]:
                     continue
                 if copy.phase == HEAD and not eligible(s, HEAD, i):
@@ -259,7 +259,7 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
                 if held_s > 0.0 and k.now - s.jobs[job].submit_s < held_s:
                     waits = True
                     continue
-                there = natural(copy.first + job)
+                there = assume_nonnegative(copy.first + job)
                 longer = net.longer[there] + add
                 if copy.phase == BEHIND:
                     longer += w[BESIDE]
@@ -272,7 +272,7 @@ def steer(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> Non
                 s.preferred[best] = level
                 apply(s, copy, best)
             elif waits and may_hold(s, how.patience_s):
-                tend(s, net, how.nodes)
+                set_sleep_policy(s, net, how.nodes)
                 hold(s, copy, source, how.hold_s, how.patience_s)
             elif waits:
                 held_s = 0.0  # nothing else will ever happen: whoever is first goes
@@ -296,7 +296,7 @@ def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None
     for b in range(lo, hi):
         s = one(t, b)
         copy = a.copies[b]
-        steer(s, copy, source, how, net, score)
+        run_power_policy(s, copy, source, how, net, score)
         a.over[b] = copy.over != 0
         if copy.over and how.keep == 0:
             pay(s, copy, source, source.user_weight[b], how, a.weights, a.settled[b], a.paid[b], a.terms[b])
@@ -307,10 +307,10 @@ def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return signed_kernel(_steer_many, signature, "envs")
+    return compile_entry(_steer_many, signature, "envs")
 
 
-def steered_for(state: Any, scene: Any, source: Any, net: Steering) -> Callable[..., Any]:
+def steered_for(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:
     """The kernel that plays these very arrays with these numbers."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)

@@ -14,24 +14,24 @@ import numpy.typing as npt
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
-    over,
+    without_refcount,
+    assume_nonnegative,
+    specialize,
 )
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
-from kilowait.engine.kernels.state import FINISH, QUEUED, State, lend
+from kilowait.engine.kernels.state import FINISH, QUEUED, State, state_without_refcount
 from kilowait.envs.kernels.decision import (
     HEAD,
     apply,
     eligible,
-    nobodys,
+    zero_score,
 )
 from kilowait.envs.kernels.reward import slowdown
 
-__all__ = ["PLAN", "Stage", "best_choice", "lend_stage", "score_of", "set_stage", "stage_of"]
+__all__ = ["PLAN", "LookaheadState", "best_choice", "lend_stage", "score_of", "copy_state", "stage_of"]
 
 PLAN = np.dtype(
     [
@@ -48,7 +48,7 @@ PLAN = np.dtype(
 """How to look ahead, and what was done."""
 
 
-class Stage(NamedTuple):
+class LookaheadState(NamedTuple):
     """Where futures are tried out. Jobs are numbered anew: the running ones, then the waiting ones by number."""
 
     plan: npt.NDArray[Any]  # (1,) PLAN
@@ -57,14 +57,14 @@ class Stage(NamedTuple):
     play: State  # the same, run on
 
 
-def stage_of(state: State, width: int, depth: int, waits: bool, moving: bool) -> Stage:
+def stage_of(state: State, width: int, depth: int, waits: bool, moving: bool) -> LookaheadState:
     """A stage for decisions in this state, whose arrays are as those of a run (or of one row of a stack)."""
     plan = np.zeros(1, PLAN).view(np.recarray)
     plan["width"], plan["depth"], plan["waits"], plan["moving"] = width, depth, waits, moving
     opening = _blank(state)
     # What a rehearsal only reads is not copied for it.
     play = _blank(state)._replace(jobs=opening.jobs, need=opening.need, preference=opening.preference)
-    return Stage(plan, np.zeros(len(state.jobs), np.int64), opening, play)
+    return LookaheadState(plan, np.zeros(len(state.jobs), np.int64), opening, play)
 
 
 def _blank(state: State) -> State:
@@ -83,9 +83,9 @@ def _blank(state: State) -> State:
 
 
 @kernel
-def lend_stage(a: Any) -> Stage:
+def lend_stage(a: Any) -> LookaheadState:
     """The stage with references that are not counted."""
-    return Stage(lent(a.plan), lent(a.slot), lend(a.opening), lend(a.play))
+    return LookaheadState(without_refcount(a.plan), without_refcount(a.slot), state_without_refcount(a.opening), state_without_refcount(a.play))
 
 
 @kernel
@@ -100,7 +100,7 @@ def score_of(s: Any, job: int, moving: int, score: Any, parameters: Any) -> floa
 
 
 @kernel
-def bring(s: Any, job: int, t: Any, to: int) -> None:
+def copy_job(s: Any, job: int, t: Any, to: int) -> None:
     """Copy a job to the stage; there it runs for what planners plan with."""
     t.jobs[to] = s.jobs[job]
     t.fate[to] = s.fate[job]
@@ -110,7 +110,7 @@ def bring(s: Any, job: int, t: Any, to: int) -> None:
 
 
 @kernel
-def furnish(s: Any, t: Any) -> None:
+def copy_resources(s: Any, t: Any) -> None:
     """Copy clock, groups, pools and timeline."""
     t.clock[0] = s.clock[0]
     for g in range(len(s.groups)):
@@ -125,35 +125,35 @@ def furnish(s: Any, t: Any) -> None:
                 t.line_free[i, p] = s.line_free[i, p]
 
 
-@apart
-def set_stage(s: Any, a: Any, score: Any, parameters: Any) -> None:
+@noinline
+def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     """Copy what is known now to the stage, the queue in the order of the base rule."""
-    s = lend(s)
+    s = state_without_refcount(s)
     a = lend_stage(a)
     t = a.opening
     moving = a.plan[0].moving
-    furnish(s, t)
+    copy_resources(s, t)
     k = s.clock[0]
-    running = natural(k.running)
-    waiting = natural(k.queue_hi - k.queue_lo)
+    running = assume_nonnegative(k.running)
+    waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
     for i in range(running):
         end_s = s.beliefs[i].key
-        bring(s, natural(s.beliefs[i].job), t, i)
+        copy_job(s, assume_nonnegative(s.beliefs[i].job), t, i)
         t.beliefs[i].key = end_s
         t.beliefs[i].job = i
         t.events[i].key = end_s  # in the order of time: a heap as it stands
         t.events[i].job = FINISH + i
         t.segments[i] = i
     for i in range(waiting):
-        job = natural(s.queue[natural(k.queue_lo + i)].job)
-        bring(s, job, t, running + i)
+        job = assume_nonnegative(s.queue[assume_nonnegative(k.queue_lo + i)].job)
+        copy_job(s, job, t, running + i)
         t.picks[i].key = score_of(s, job, moving, score, parameters)
         t.picks[i].job = running + i
     heapify(t.picks, waiting)
     for i in range(waiting):
-        job = natural(t.picks[0].job)
+        job = assume_nonnegative(t.picks[0].job)
         pop(t.picks, waiting - i)
-        there = s.queue[natural(k.queue_lo + job - running)]
+        there = s.queue[assume_nonnegative(k.queue_lo + job - running)]
         here = t.queue[i]
         here.key = there.key  # whether it had its turn in this pass
         here.job = job
@@ -177,13 +177,13 @@ def set_stage(s: Any, a: Any, score: Any, parameters: Any) -> None:
 @kernel
 def place_in_order(s: Any, job: int) -> int:
     """Where the job stands in a queue in any order."""
-    at = natural(s.clock[0].queue_lo)
+    at = assume_nonnegative(s.clock[0].queue_lo)
     while s.queue[at].job != job:
         at += 1
     return at
 
 
-take = over(apply, place_of=place_in_order)
+take = specialize(apply, place_of=place_in_order)
 
 
 @kernel
@@ -191,19 +191,19 @@ def next_in_order(s: Any) -> int:
     """The first job of the queue that may still be first in this pass; -1: none."""
     k = s.clock[0]
     if k.open_groups != 0:
-        for i in range(natural(k.queue_lo), natural(k.queue_hi)):
+        for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
             if eligible(s, HEAD, i):
                 return s.queue[i].job
     return -1
 
 
 @kernel
-def repeat(t: Any, w: Any) -> None:
+def reset_to_copy(t: Any, w: Any) -> None:
     """Set the play back to the opening."""
-    furnish(t, w)
+    copy_resources(t, w)
     k = t.clock[0]
-    running = natural(k.running)
-    waiting = natural(k.queue_hi)
+    running = assume_nonnegative(k.running)
+    waiting = assume_nonnegative(k.queue_hi)
     for i in range(running):
         w.beliefs[i] = t.beliefs[i]
         w.events[i] = t.events[i]
@@ -215,47 +215,47 @@ def repeat(t: Any, w: Any) -> None:
 
 
 @kernel
-def pays(s: Any, job: int, start_s: float, waits: int) -> float:
+def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
     """What a job pays for starting at that time, if it runs as planned."""
     seen = s.jobs[job]
     wait_s = start_s - seen.submit_s
     return wait_s if waits else slowdown(wait_s, seen.planned_s)
 
 
-@apart
-def rehearse(a: Any, job: int, score: Any, parameters: Any) -> float:
+@noinline
+def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     """What the waiting jobs pay if this one is chosen and the base rule decides all else."""
     a = lend_stage(a)
     plan = a.plan[0]
     w = a.play
-    repeat(a.opening, w)
+    reset_to_copy(a.opening, w)
     k = w.clock[0]
     nothing = w.line_s
-    running = natural(k.running)
-    waiting = natural(k.queue_hi)
+    running = assume_nonnegative(k.running)
+    waiting = assume_nonnegative(k.queue_hi)
     while job >= 0:  # the pass in which the choice is made, to its end
         take(w, w, job)
         job = next_in_order(w)
     if k.depth > 0:
-        backfill(w, k.queue_lo, False, -1, 0, nobodys, nothing)
+        backfill(w, k.queue_lo, False, -1, 0, zero_score, nothing)
     end_pass(w)
     k.moving = plan.moving
     last = running + plan.depth
-    while k.segments < last and k.queue_hi > k.queue_lo and advance(w, nobodys, nothing, nobodys, nothing):
+    while k.segments < last and k.queue_hi > k.queue_lo and advance(w, zero_score, nothing, zero_score, nothing):
         if k.moving:
             score_waiting(w, score, parameters)
-        schedule(w, True, nobodys, nothing)
+        schedule(w, True, zero_score, nothing)
     plan.rehearsals += 1
     plan.starts += k.segments - running
     # In the order of numbers, so that equal futures cost the same to the last bit.
     cost = 0.0
     for i in range(running, running + waiting):
         fate = w.fate[i]
-        cost += pays(w, i, fate.start_s if fate.status != QUEUED else k.now, plan.waits)
+        cost += start_cost(w, i, fate.start_s if fate.status != QUEUED else k.now, plan.waits)
     return cost
 
 
-@apart
+@noinline
 def best_choice(a: Any, score: Any, parameters: Any) -> int:
     """The waiting job, counted from 0, of the cheapest future; -1: nobody may be chosen.
 
@@ -265,8 +265,8 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
     plan = a.plan[0]
     t = a.opening
     k = t.clock[0]
-    running = natural(k.running)
-    waiting = natural(k.queue_hi)
+    running = assume_nonnegative(k.running)
+    waiting = assume_nonnegative(k.queue_hi)
     choices = 0
     oldest = -1
     need = 0
@@ -283,7 +283,7 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
     tried = 0
     oldest_too = False
     for i in range(waiting):
-        who = natural(t.queue[i].job) - running
+        who = assume_nonnegative(t.queue[i].job) - running
         if a.slot[who] < 0:
             continue
         if alike:
@@ -291,7 +291,7 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
         if tried == plan.width - 1 and not oldest_too:
             who = oldest
         oldest_too = oldest_too or who == oldest
-        cost = rehearse(a, running + who, score, parameters)
+        cost = simulate_candidate(a, running + who, score, parameters)
         if best < 0 or cost < least:
             least = cost
             best = who

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import kernel, outlined
+from kilowait.engine.kernels.jit import kernel, maybe_inline
 from kilowait.engine.kernels.node_sleep import fall_asleep
-from kilowait.engine.kernels.node_wake import put_to_sleep, rouse
+from kilowait.engine.kernels.node_wake import put_to_sleep, wake_nodes
 
 __all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
 
@@ -22,7 +22,7 @@ def kept_awake(s: Any, g: int) -> int:
     return s.reserve[group.reserve_at].nodes + group.spare
 
 
-@outlined
+@maybe_inline
 def can_sleep(s: Any) -> bool:
     """Whether some idle node may be put to sleep."""
     for g in range(len(s.sleepers)):
@@ -31,7 +31,7 @@ def can_sleep(s: Any) -> bool:
     return False
 
 
-@outlined
+@maybe_inline
 def put_all_to_sleep(s: Any) -> None:
     """All idle nodes of all groups begin to fall asleep, but those that are kept awake."""
     for g in range(len(s.sleepers)):
@@ -42,7 +42,7 @@ def put_all_to_sleep(s: Any) -> None:
                 put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - kept))
 
 
-@outlined
+@maybe_inline
 def can_wake(s: Any) -> bool:
     """Whether some node sleeps and waiting jobs ask for more than are awake or waking."""
     asked = s.lever[0].asked
@@ -56,7 +56,7 @@ def can_wake(s: Any) -> bool:
     return False
 
 
-@outlined
+@maybe_inline
 def wake_for_waiting(s: Any) -> None:
     """As many sleeping nodes begin to wake as waiting jobs ask for beyond those awake or waking."""
     asked = s.lever[0].asked
@@ -66,5 +66,5 @@ def wake_for_waiting(s: Any) -> None:
             fall_asleep(s, g)
             woken = min(group.asleep, asked - group.awake - group.waking)
             if woken > 0:
-                rouse(s, g, woken)
+                wake_nodes(s, g, woken)
             asked -= group.awake + group.waking

@@ -14,12 +14,12 @@ import numpy as np
 from kilowait.engine.kernels.event_loop import next_event_s
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    apart,
-    lent,
-    natural,
-    outlined,
+    noinline,
+    without_refcount,
+    assume_nonnegative,
+    maybe_inline,
 )
-from kilowait.engine.kernels.state import lend
+from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.kernels.decision import (
     BEHIND,
     HEAD,
@@ -30,14 +30,14 @@ from kilowait.envs.kernels.decision import (
 from kilowait.envs.kernels.state_stack import lend_source
 from kilowait.envs.observation_spec import FEATURES, FIXED
 
-__all__ = ["look"]
+__all__ = ["write_observation"]
 
 NEAR_S = 600.0
 COLUMNS = len(FEATURES)
 """Of a job; further ones that never change come after them."""
 
 
-@outlined
+@maybe_inline
 def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     """Fill the slots where more jobs wait than there are slots; how many are filled."""
     k = s.clock[0]
@@ -53,7 +53,7 @@ def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     while at < k.queue_hi:
         place = s.queue[at]
         if eligible(s, copy.phase, at):
-            s.picks[count].key = place.need * s.jobs[natural(place.job)].estimate_s
+            s.picks[count].key = place.need * s.jobs[assume_nonnegative(place.job)].estimate_s
             s.picks[count].job = place.job
             count += 1
         at += 1
@@ -66,40 +66,40 @@ def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     return shown
 
 
-@apart
-def look(
+@noinline
+def write_observation(
     s: Any, copy: Any, source: Any, nodes: float, max_wait_s: float, hold: bool,
     jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any,
 ) -> None:  # fmt: skip
     """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
-    s = lend(s)
+    s = state_without_refcount(s)
     source = lend_source(source)
-    jobs = lent(jobs)
-    mask = lent(mask)
-    summary = lent(summary)
-    slots = lent(slots)
-    edges = lent(edges)
+    jobs = without_refcount(jobs)
+    mask = without_refcount(mask)
+    summary = without_refcount(summary)
+    slots = without_refcount(slots)
+    edges = without_refcount(edges)
     k = s.clock[0]
     now = k.now
-    waiting = natural(k.queue_hi - k.queue_lo)
+    waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
     free = float(most_free(s))
     late = overdue(s, max_wait_s) if copy.phase == HEAD else -1
     before = copy.shown
     if waiting <= len(slots):
         shown = waiting
         for i in range(waiting):
-            slots[i] = s.queue[natural(k.queue_lo + i)].job
+            slots[i] = s.queue[assume_nonnegative(k.queue_lo + i)].job
     else:
         shown = most_relevant(s, copy, slots)
-    shown = natural(shown)
+    shown = assume_nonnegative(shown)
     for i in range(shown):
-        job = natural(slots[i])
+        job = assume_nonnegative(slots[i])
         seen = s.jobs[job]
         estimate = seen.estimate_s
         need = float(s.fate[job].least_need)
         wait = now - seen.submit_s
         row = jobs[i]
-        fixed = source.features[natural(copy.first + job)]
+        fixed = source.features[assume_nonnegative(copy.first + job)]
         for f in range(FIXED):
             row[f] = fixed[f]
         row[4] = wait / (wait + 3600.0)
@@ -124,8 +124,8 @@ def look(
     if hold:
         mask[len(slots)] = copy.phase == HEAD and late < 0 and next_event_s(s) < np.inf
     work = 0.0
-    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        work += s.queue[i].need * s.jobs[natural(s.queue[i].job)].estimate_s
+    for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+        work += s.queue[i].need * s.jobs[assume_nonnegative(s.queue[i].job)].estimate_s
     release = max(s.beliefs[0].key - now, 0.0) if k.running > 0 else 0.0
     summary[0] = free / nodes
     summary[1] = log1p(float(waiting)) / 5.0
@@ -141,11 +141,11 @@ def look(
     summary[9] = sin(week)
     summary[10] = cos(week)
     if len(edges) > 0:
-        join(s, copy, source, free, slots, shown, max(before, shown), edges)
+        write_edges(s, copy, source, free, slots, shown, max(before, shown), edges)
 
 
-@outlined
-def join(
+@maybe_inline
+def write_edges(
     s: Any, copy: Any, source: Any, free: float, slots: Any, shown: int, before: int, edges: Any
 ) -> None:
     """Edges between the shown jobs, as bits of observing.EDGES."""

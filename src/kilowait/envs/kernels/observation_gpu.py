@@ -17,10 +17,10 @@ from kilowait.engine.gpu.job_progress import done_at
 from kilowait.engine.gpu.state import RUNNING, lend
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
+    without_refcount,
+    assume_nonnegative,
 )
 from kilowait.envs.gpu.observation_spec import FIXED, MOVING
 from kilowait.envs.kernels.decision_gpu import (
@@ -29,7 +29,7 @@ from kilowait.envs.kernels.decision_gpu import (
     first_late,
     may_hold,
     on_types,
-    put_out,
+    preemptible,
     type_of,
     waited,
     wanted_types,
@@ -61,15 +61,15 @@ def _may_start(
     return can != 0 and (can == bits or by_type)
 
 
-@apart
+@noinline
 def _most_relevant(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
 ) -> int:
     """Fill the slots where more jobs wait than there are slots; how many are filled."""
     s = lend(s)
     source = lend_source(source)
-    found = lent(found)
-    slots = lent(slots)
+    found = without_refcount(found)
+    slots = without_refcount(slots)
     k = s.clock[0]
     shown = 0
     at = k.queue_lo
@@ -101,19 +101,19 @@ def _most_relevant(
     return shown
 
 
-@apart
+@noinline
 def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
     """Fill the last slots with running jobs that may be put out; how many there are."""
     s = lend(s)
     source = lend_source(source)
-    slots = lent(slots)
+    slots = without_refcount(slots)
     k = s.clock[0]
     lo = len(slots) - room
     wanted = wanted_types(s, source.may)
     count = 0
     for i in range(k.running):
         job = s.runners[i]
-        if put_out(s, job, starts) and (wanted >> type_of(s, job)) & 1:
+        if preemptible(s, job, starts) and (wanted >> type_of(s, job)) & 1:
             s.order[count].key = -s.seen[job].gpu_share * _left(s, job)
             s.order[count].job = job
             count += 1
@@ -148,13 +148,13 @@ def _describe(
 ) -> None:
     """The numbers of a job but for its place in the queue, whether it runs, and where it fits."""
     fate = s.fate[job]
-    fixed = source.features[natural(copy.first + job)]
-    many = natural(len(fixed))
+    fixed = source.features[assume_nonnegative(copy.first + job)]
+    many = assume_nonnegative(len(fixed))
     for f in range(many):
         row[f] = fixed[f]
     if fate.starts == 0:
         row[many] = fixed[0]
-        row[many + 1] = source.area[natural(copy.first + job)]
+        row[many + 1] = source.area[assume_nonnegative(copy.first + job)]
     else:
         left = _left(s, job)
         row[many] = log(left / 3600.0) / 3.0
@@ -165,40 +165,40 @@ def _describe(
     row[many + 5] = wait / (wait + fate.estimate_s)
 
 
-@apart
+@noinline
 def look(
     s: Any, copy: Any, source: Any, how: Any, found: Any, jobs: Any, mask: Any, summary: Any, slots: Any
 ) -> None:
     """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
     s = lend(s)
     source = lend_source(source)
-    found = lent(found)
-    jobs = lent(jobs)
-    mask = lent(mask)
-    summary = lent(summary)
-    slots = lent(slots)
+    found = without_refcount(found)
+    jobs = without_refcount(jobs)
+    mask = without_refcount(mask)
+    summary = without_refcount(summary)
+    slots = without_refcount(slots)
     k = s.clock[0]
     now = k.now
     asked = copy.phase == PASS
     by_type = how.by_type != 0
     types = s.speed.shape[1]
-    many = natural(source.features.shape[1])
+    many = assume_nonnegative(source.features.shape[1])
     last = many + AFTER
     room = len(slots) - how.victims
     choices = how.choices
     ways = 1 + types if by_type else 1
-    waiting = natural(k.queue_hi - k.queue_lo)
+    waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
     late = first_late(s, how.max_wait_s)
     only = late >= 0 and on_types(s, found, copy.moment, late) != 0
     before = copy.shown
     if waiting <= room:
         shown = waiting
         for i in range(waiting):
-            slots[i] = s.queue[natural(k.queue_lo + i)].job
+            slots[i] = s.queue[assume_nonnegative(k.queue_lo + i)].job
     else:
-        shown = natural(_most_relevant(s, copy, source, found, by_type, late, only, room, slots))
+        shown = assume_nonnegative(_most_relevant(s, copy, source, found, by_type, late, only, room, slots))
     for i in range(shown):
-        job = natural(slots[i])
+        job = assume_nonnegative(slots[i])
         row = jobs[i]
         _describe(s, copy, source, how.gpus, job, waited(s, job), s.fate[job].attained_s, row)
         row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
@@ -210,7 +210,7 @@ def look(
         if not asked or (only and job != late):
             can = 0
         anywhere = can != 0 and can == bits
-        at = natural(i * choices)
+        at = assume_nonnegative(i * choices)
         for _ in range(choices // ways):
             mask[at] = anywhere
             if by_type:
@@ -223,15 +223,15 @@ def look(
         before = room + copy.victims
         copy.victims = _victims(s, source, how.starts, how.victims, slots) if asked and not only else 0
         for i in range(room, room + copy.victims):
-            job = natural(slots[i])
-            row = jobs[natural(i)]
+            job = assume_nonnegative(slots[i])
+            row = jobs[assume_nonnegative(i)]
             held = now - s.fate[job].start_s + s.fate[job].attained_s
             _describe(s, copy, source, how.gpus, job, now - s.fate[job].arrival_s - held, held, row)
             row[many + 6] = 0.0
             row[many + 7] = 1.0
             for kind in range(types):
                 row[last + kind] = kind == type_of(s, job)
-            mask[natural(i * choices)] = 1
+            mask[assume_nonnegative(i * choices)] = 1
         _clear(jobs, mask, choices, room + copy.victims, before)
     if how.hold != 0:
         mask[len(mask) - 1] = asked and may_hold(s, only)
@@ -241,10 +241,10 @@ def look(
 @kernel
 def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
     """Nothing in these slots."""
-    for i in range(natural(lo), hi):
+    for i in range(assume_nonnegative(lo), hi):
         for f in range(jobs.shape[1]):
             jobs[i, f] = 0.0
-        for c in range(natural(i * choices), (i + 1) * choices):
+        for c in range(assume_nonnegative(i * choices), (i + 1) * choices):
             mask[c] = 0
 
 
@@ -273,13 +273,13 @@ def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: An
             else (cpu / max(source.type_cpu[kind], 1))
         )
     backlog = 0.0
-    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        job = natural(s.queue[i].job)
+    for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+        job = assume_nonnegative(s.queue[i].job)
         backlog += s.seen[job].gpu_share * _left(s, job)
     ahead = 0.0
     release = np.inf
-    for i in range(natural(k.running)):
-        job = natural(s.runners[i])
+    for i in range(assume_nonnegative(k.running)):
+        job = assume_nonnegative(s.runners[i])
         left = _left(s, job)
         ahead += s.seen[job].gpu_share * left
         release = min(release, left / s.fate[job].rate)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    apart,
-    lent,
-    natural,
-    outlined,
-    over,
+    noinline,
+    without_refcount,
+    assume_nonnegative,
+    maybe_inline,
+    specialize,
 )
 from kilowait.engine.kernels.power_state import lend
 from kilowait.envs.kernels import observation
@@ -32,30 +32,30 @@ __all__ = ["look"]
 COLUMNS = len(SUMMARY)
 UNITS = (CARBON_UNIT, PRICE_UNIT)
 
-_look = over(
-    observation.look,
+_look = specialize(
+    observation.write_observation,
     lend=lend,
     lend_source=lend_source,
     eligible=eligible,
     overdue=overdue,
-    most_relevant=over(observation.most_relevant, inlined=False, eligible=eligible),
+    most_relevant=specialize(observation.most_relevant, inlined=False, eligible=eligible),
 )
 
 
-@outlined
+@maybe_inline
 def running_w(s: Any, copy: Any, source: Any) -> float:
     """What the jobs that run now draw above their idle nodes."""
     k = s.clock[0]
     watts = 0.0
-    for i in range(natural(k.running)):
-        job = natural(s.beliefs[i].job)
+    for i in range(assume_nonnegative(k.running)):
+        job = assume_nonnegative(s.beliefs[i].job)
         fate = s.fate[job]
         if fate.start_s <= k.now:
-            watts += source.above_w[fate.group, source.kind[natural(copy.first + job)], fate.level]
+            watts += source.above_w[fate.group, source.kind[assume_nonnegative(copy.first + job)], fate.level]
     return watts
 
 
-@outlined
+@maybe_inline
 def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) -> None:
     """What nodes do and draw."""
     watts = source.building[0].base_w + running_w(s, copy, source)
@@ -75,13 +75,13 @@ def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) ->
     summary[COLUMNS + 3] = turning / nodes
 
 
-@outlined
+@maybe_inline
 def look_outside(s: Any, source: Any, signals: int, summary: Any) -> None:
     """What the signals given, as bits, are and will be."""
     now = s.clock[0].now
     _, _, step = integrals(source, now)
     row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
-    told = source.told[natural(min(max(row, 0), len(source.told) - 1))]
+    told = source.told[assume_nonnegative(min(max(row, 0), len(source.told) - 1))]
     at = COLUMNS + 4
     for signal in range(2):
         if signals >> signal & 1:
@@ -93,7 +93,7 @@ def look_outside(s: Any, source: Any, signals: int, summary: Any) -> None:
             at += 1 + told.shape[1]
 
 
-@apart
+@noinline
 def look(
     s: Any, copy: Any, source: Any, how: Any,
     jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any, choosable: Any,
@@ -101,21 +101,21 @@ def look(
     """Write the observation of one copy."""
     s = lend(s)
     source = lend_source(source)
-    jobs = lent(jobs)
-    mask = lent(mask)
-    summary = lent(summary)
-    slots = lent(slots)
-    edges = lent(edges)
-    choosable = lent(choosable)
-    levels = natural(how.levels)
+    jobs = without_refcount(jobs)
+    mask = without_refcount(mask)
+    summary = without_refcount(summary)
+    slots = without_refcount(slots)
+    edges = without_refcount(edges)
+    choosable = without_refcount(choosable)
+    levels = assume_nonnegative(how.levels)
     before = copy.shown
     _look(s, copy, source, how.nodes, how.max_wait_s, False, jobs, choosable, summary, slots, edges)
     late = overdue(s, how.max_wait_s) if copy.phase == HEAD else -1
     chooses = copy.phase in (HEAD, BEHIND)
-    for i in range(natural(copy.shown)):
-        job = natural(slots[i])
-        there = natural(copy.first + job)
-        may = source.may[natural(source.kind[there])]
+    for i in range(assume_nonnegative(copy.shown)):
+        job = assume_nonnegative(slots[i])
+        there = assume_nonnegative(copy.first + job)
+        may = source.may[assume_nonnegative(source.kind[there])]
         for level in range(levels):
             allowed = chooses and choosable[i] != 0 and may[level] != 0
             if allowed and level > 0 and copy.phase == BEHIND:

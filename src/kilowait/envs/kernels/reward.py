@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
+    without_refcount,
+    assume_nonnegative,
 )
-from kilowait.engine.kernels.state import lend
+from kilowait.engine.kernels.state import state_without_refcount
 
-__all__ = ["pay"]
+__all__ = ["compute_reward"]
 
 LEAST_RUN_S = 10.0
 
@@ -23,21 +23,21 @@ def slowdown(wait: float, run: float) -> float:
     return max((wait + run) / max(run, LEAST_RUN_S), 1.0) - 1.0
 
 
-@apart
-def pay(
+@noinline
+def compute_reward(
     s: Any, copy: Any, user_weight: Any, sla_s: float, weights: Any, settled: Any, paid: Any, terms: Any
 ) -> float:
     """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
-    s = lend(s)
-    user_weight = lent(user_weight)
-    weights = lent(weights)
-    settled = lent(settled)
-    paid = lent(paid)
-    terms = lent(terms)
+    s = state_without_refcount(s)
+    user_weight = without_refcount(user_weight)
+    weights = without_refcount(weights)
+    settled = without_refcount(settled)
+    paid = without_refcount(paid)
+    terms = without_refcount(terms)
     k = s.clock[0]
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
-        job = natural(s.segments[natural(copy.counted)])
+        job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])
         wait = s.fate[job].start_s - s.jobs[job].submit_s
         slow = slowdown(wait, s.fate[job].run_s)
         settled[0] += share * slow
@@ -49,8 +49,8 @@ def pay(
     waited = 0.0
     violations = 0
     fairly = 0.0
-    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        job = natural(s.queue[i].job)
+    for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+        job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
         slow = slowdown(wait, s.fate[job].run_s)
         slowly += slow

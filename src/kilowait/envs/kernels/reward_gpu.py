@@ -12,7 +12,7 @@ from kilowait.engine.gpu.state import (
     RUNNING,
     lend,
 )
-from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
 
 __all__ = ["pay"]
 
@@ -46,7 +46,7 @@ def _lost(s: Any, owed: Any, job: int) -> float:
     return s.seen[job].gpu_share * segment.lost_s / s.speed[s.fate[job].kind, there] / HOUR_S
 
 
-@apart
+@noinline
 def pay(
     s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, owed: Any,
     settled: Any, paid: Any, terms: Any,
@@ -57,13 +57,13 @@ def pay(
     violations, weighted completion times, GPU-hours lost, and GPU-seconds held.
     """
     s = lend(s)
-    weight = lent(weight)
-    weights = lent(weights)
-    alive = lent(alive)
-    owed = lent(owed)
-    settled = lent(settled)
-    paid = lent(paid)
-    terms = lent(terms)
+    weight = without_refcount(weight)
+    weights = without_refcount(weights)
+    alive = without_refcount(alive)
+    owed = without_refcount(owed)
+    settled = without_refcount(settled)
+    paid = without_refcount(paid)
+    terms = without_refcount(terms)
     k = s.clock[0]
     _notice(s, copy, alive)
     ages = 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    natural,
+    without_refcount,
+    assume_nonnegative,
 )
 from kilowait.engine.kernels.power_state import lend
-from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.reward import LEAST_RUN_S
 from kilowait.envs.kernels.state_stack_power import integrals, lend_source
 
@@ -27,24 +27,24 @@ def slowdown(turnaround: float, run: float) -> float:
     return max(turnaround / max(run, LEAST_RUN_S), 1.0) - 1.0
 
 
-@apart
+@noinline
 def pay(
     s: Any, copy: Any, source: Any, user_weight: Any, how: Any, weights: Any, settled: Any, paid: Any, terms: Any
 ) -> float:  # fmt: skip
     """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
     s = lend(s)
     source = lend_source(source)
-    user_weight = lent(user_weight)
-    weights = lent(weights)
-    settled = lent(settled)
-    paid = lent(paid)
-    terms = lent(terms)
+    user_weight = without_refcount(user_weight)
+    weights = without_refcount(weights)
+    settled = without_refcount(settled)
+    paid = without_refcount(paid)
+    terms = without_refcount(terms)
     k = s.clock[0]
     sla_s = how.sla_s
-    reckon(s, copy, source, how.keep != 0)
+    integrate_node_energy(s, copy, source, how.keep != 0)
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
-        job = natural(s.segments[natural(copy.counted)])
+        job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])
         fate = s.fate[job]
         run = fate.run_s
         wait = fate.start_s - s.jobs[job].submit_s
@@ -66,8 +66,8 @@ def pay(
     violations = 0
     fairly = 0.0
     ran = 0.0
-    for i in range(natural(k.queue_lo), natural(k.queue_hi)):
-        job = natural(s.queue[i].job)
+    for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
+        job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
         slow = slowdown(wait + s.run_s[job], s.run_s[job])
         slowly += slow

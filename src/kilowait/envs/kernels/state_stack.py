@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import apart, kernel, lent
-from kilowait.engine.kernels.state import State, lend
+from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
+from kilowait.engine.kernels.state import State, state_without_refcount
 
-__all__ = ["COPY", "Source", "one", "reset", "source_of", "stack_of"]
+__all__ = ["COPY", "LogArrays", "nth_state", "reset", "source_of", "stack_of"]
 
 COPY = np.dtype(
     [
@@ -35,7 +35,7 @@ COPY = np.dtype(
 """What is kept of a copy beside the clock's state."""
 
 
-class Source(NamedTuple):
+class LogArrays(NamedTuple):
     """The whole log, ready to be copied from."""
 
     jobs: npt.NDArray[Any]  # (N,) ports.JOB
@@ -59,10 +59,10 @@ def stack_of(state: State, copies: int) -> State:
 
 def source_of(
     state: State, features: Any, user: Any, account: Any, order: Any, jobs: int, copies: int
-) -> Source:
+) -> LogArrays:
     """What episodes of `jobs` jobs are copied from: the state of the whole log before its first event."""
     users = int(user.max()) + 1 if len(user) else 1
-    return Source(
+    return LogArrays(
         jobs=state.jobs,
         fate=state.fate,
         need=state.need.copy(),
@@ -78,30 +78,30 @@ def source_of(
 
 
 @kernel
-def lend_source(a: Any) -> Source:
+def lend_source(a: Any) -> LogArrays:
     """The source with references that are not counted."""
-    return Source(
-        lent(a.jobs), lent(a.fate), lent(a.need), lent(a.features), lent(a.user), lent(a.account), lent(a.order),
-        lent(a.clock), lent(a.pools), lent(a.by_user), lent(a.user_weight),
+    return LogArrays(
+        without_refcount(a.jobs), without_refcount(a.fate), without_refcount(a.need), without_refcount(a.features), without_refcount(a.user), without_refcount(a.account), without_refcount(a.order),
+        without_refcount(a.clock), without_refcount(a.pools), without_refcount(a.by_user), without_refcount(a.user_weight),
     )  # fmt: skip
 
 
 @kernel
-def one(t: Any, copy: int) -> State:
+def nth_state(t: Any, copy: int) -> State:
     """The state of one copy, as all kernels of the engine take it."""
-    s = lend(t)
+    s = state_without_refcount(t)
     return State(
         s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
         s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
-        s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
+        s.events[copy], s.queue[copy], s.fresh[copy], s.expected_ends[copy], s.candidates[copy], s.line_s[copy],
         s.line_free[copy], s.usage[copy],
     )  # fmt: skip
 
 
-@apart
+@noinline
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
-    s = lend(s)
+    s = state_without_refcount(s)
     source = lend_source(source)
     n = len(s.jobs)
     lo = copy.next_first

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.gpu.state import REFUSED, Placed, lend
-from kilowait.engine.kernels.jit import apart, kernel, lent
+from kilowait.engine.gpu.state import REFUSED, GpuState, lend
+from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
 from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority_weights
 
 __all__ = [
     "COPY",
-    "Source",
+    "GpuLogArrays",
     "lend_source",
     "one",
     "reset",
@@ -61,7 +61,7 @@ MEMO_BYTES = 1 << 28
 """For scores of nodes (fgd, room) of all copies together; rows beyond are reckoned anew."""
 
 
-class Source(NamedTuple):
+class GpuLogArrays(NamedTuple):
     """The whole log, ready to be copied from."""
 
     fate: npt.NDArray[Any]  # (N,) FATE
@@ -77,12 +77,12 @@ class Source(NamedTuple):
     type_cpu: npt.NDArray[np.float64]  # (types,) thousandths of cores
 
 
-def source_of(whole: Placed, codes: npt.NDArray[np.int64]) -> Source:
+def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
     """What episodes are copied from: the state of the whole log before its first event."""
     nodes, types = whole.nodes, whole.speed.shape[1]
     gpus = max(int(nodes["gpus"].sum()), 1)
     area = whole.fate["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
-    return Source(
+    return GpuLogArrays(
         fate=whole.fate.copy(),
         seen=whole.seen.copy(),
         features=fixed_features(whole),
@@ -98,15 +98,15 @@ def source_of(whole: Placed, codes: npt.NDArray[np.int64]) -> Source:
 
 
 @kernel
-def lend_source(a: Any) -> Source:
+def lend_source(a: Any) -> GpuLogArrays:
     """The source with references that are not counted."""
-    return Source(
-        lent(a.fate), lent(a.seen), lent(a.features), lent(a.area), lent(a.weight), lent(a.may), lent(a.clock),
-        lent(a.nodes), lent(a.codes), lent(a.type_milli), lent(a.type_cpu),
+    return GpuLogArrays(
+        without_refcount(a.fate), without_refcount(a.seen), without_refcount(a.features), without_refcount(a.area), without_refcount(a.weight), without_refcount(a.may), without_refcount(a.clock),
+        without_refcount(a.nodes), without_refcount(a.codes), without_refcount(a.type_milli), without_refcount(a.type_cpu),
     )  # fmt: skip
 
 
-def roomy(state: Placed, starts: int) -> Placed:
+def roomy(state: GpuState, starts: int) -> GpuState:
     """The state with room for all that can happen if no job starts more than so often."""
     n, pieces = len(state.fate), len(state.places)
     room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
@@ -116,7 +116,7 @@ def roomy(state: Placed, starts: int) -> Placed:
     return state._replace(**bigger)
 
 
-def window_of(whole: Placed, jobs: int, starts: int, copies: int) -> Placed:
+def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     """An empty state for any window of so many jobs of the log, and nobody after them."""
     pieces = np.concatenate(([0], np.cumsum(whole.fate["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
@@ -136,20 +136,20 @@ def window_of(whole: Placed, jobs: int, starts: int, copies: int) -> Placed:
     return roomy(whole._replace(**made, **memo), starts)
 
 
-def stack_of(state: Placed, copies: int) -> Placed:
+def stack_of(state: GpuState, copies: int) -> GpuState:
     """`copies` states like this one, one a row; the same kind of tuple, so that `one` can give each back."""
     rows = (
         np.repeat(np.asarray(array)[None], 1 if name in SHARED else copies, axis=0)
         for name, array in state._asdict().items()
     )
-    return Placed(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
+    return GpuState(*(row.view(np.recarray) if row.dtype.names else row for row in rows))
 
 
 @kernel
-def one(t: Any, copy: int) -> Placed:
+def one(t: Any, copy: int) -> GpuState:
     """The state of one copy, as all kernels of placed nodes take it."""
     s = lend(t)
-    return Placed(
+    return GpuState(
         s.clock[copy], s.nodes[copy], s.gpu_free[copy], s.gpu_load[copy], s.gpu_first[copy], s.gpu_jobs[copy],
         s.classes[copy], s.by_type[0], s.type_lo[0], s.fate[copy], s.seen[copy], s.arrivals[copy], s.places[copy],
         s.spare[copy], s.speed[0], s.factor[0], s.least[0], s.tiers[0], s.rank[0], s.interference[0], s.targets[0],
@@ -159,7 +159,7 @@ def one(t: Any, copy: int) -> Placed:
     )  # fmt: skip
 
 
-@apart
+@noinline
 def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
     s = lend(s)

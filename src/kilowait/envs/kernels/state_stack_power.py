@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    over,
+    without_refcount,
+    specialize,
 )
-from kilowait.engine.kernels.power_state import STEP, LeveredState, lend
+from kilowait.engine.kernels.power_state import STEP, PowerState, lend
 from kilowait.envs.kernels import state_stack
-from kilowait.envs.power.power_setup import Powered
+from kilowait.envs.power.power_setup import PowerSetup
 
 __all__ = [
     "COPY",
-    "Source",
+    "PowerLogArrays",
     "integrals",
     "lend_source",
     "most_steps",
@@ -54,7 +54,7 @@ _EMPTY = ("idle", "fallers", "wakers", "steps")
 """Written before they are read: pages nobody touches take no memory."""
 
 
-class Source(NamedTuple):
+class PowerLogArrays(NamedTuple):
     """The whole log, ready to be copied from; what it draws; and the signals."""
 
     jobs: npt.NDArray[Any]  # as in stacking.Source
@@ -87,7 +87,7 @@ class Source(NamedTuple):
     choosable: npt.NDArray[np.int8]  # (copies, slots) scratch: which shown jobs may be chosen
 
 
-def most_steps(state: LeveredState) -> int:
+def most_steps(state: PowerState) -> int:
     """Rows that the changes of node states of one instant can take: a few for each start, node and group."""
     if not state.lever["sleeps"][0]:
         return 0
@@ -95,14 +95,14 @@ def most_steps(state: LeveredState) -> int:
     return 4 * len(state.jobs) + 8 * nodes + 16 * len(state.groups) + 16
 
 
-def roomy(state: LeveredState) -> LeveredState:
+def roomy(state: PowerState) -> PowerState:
     """The same state with room for the steps of one instant at any time, and for more than those of a few."""
     rows = most_steps(state)
     steps = np.zeros(rows + SPARE if rows else 0, STEP).view(np.recarray)
     return state._replace(steps=steps)
 
 
-def stack_of(state: LeveredState, copies: int) -> LeveredState:
+def stack_of(state: PowerState, copies: int) -> PowerState:
     """`copies` states like this one, one a row; what is read only they share."""
     rows: dict[str, Any] = {}
     for name, array in state._asdict().items():
@@ -113,25 +113,25 @@ def stack_of(state: LeveredState, copies: int) -> LeveredState:
             rows[name] = np.zeros((copies, *plain.shape), plain.dtype).view(type(array))
         else:
             rows[name] = np.repeat(plain[None], copies, axis=0).view(type(array))
-    return LeveredState(**rows)
+    return PowerState(**rows)
 
 
-def row_of(state: LeveredState) -> LeveredState:
+def row_of(state: PowerState) -> PowerState:
     """A stack of the one state, which it moves."""
-    return LeveredState(
+    return PowerState(
         **{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()}
     )
 
 
 def source_of(
-    state: LeveredState, plain: state_stack.Source, powered: Powered, slots: int, copies: int
-) -> Source:
+    state: PowerState, plain: state_stack.LogArrays, powered: PowerSetup, slots: int, copies: int
+) -> PowerLogArrays:
     """What episodes are copied from: the state of the whole log before its first event."""
     drawing = powered.drawing
     kept = plain._replace(
         features=np.ascontiguousarray(np.concatenate((plain.features, drawing.features), axis=1))
     )
-    return Source(
+    return PowerLogArrays(
         *kept,
         lever=state.lever.copy(),
         factor=state.factor,
@@ -154,28 +154,28 @@ def source_of(
 
 
 @kernel
-def lend_source(a: Any) -> Source:
+def lend_source(a: Any) -> PowerLogArrays:
     """The source with references that are not counted."""
-    return Source(
-        lent(a.jobs), lent(a.fate), lent(a.need), lent(a.features), lent(a.user), lent(a.account), lent(a.order),
-        lent(a.clock), lent(a.pools), lent(a.by_user), lent(a.user_weight), lent(a.lever), lent(a.factor),
-        lent(a.watts), lent(a.least_watts), lent(a.run_s), lent(a.planned_s), lent(a.sleepers), lent(a.above_w),
-        lent(a.kind), lent(a.may), lent(a.state_w), lent(a.building), lent(a.edge_s), lent(a.value), lent(a.area),
-        lent(a.told), lent(a.choosable),
+    return PowerLogArrays(
+        without_refcount(a.jobs), without_refcount(a.fate), without_refcount(a.need), without_refcount(a.features), without_refcount(a.user), without_refcount(a.account), without_refcount(a.order),
+        without_refcount(a.clock), without_refcount(a.pools), without_refcount(a.by_user), without_refcount(a.user_weight), without_refcount(a.lever), without_refcount(a.factor),
+        without_refcount(a.watts), without_refcount(a.least_watts), without_refcount(a.run_s), without_refcount(a.planned_s), without_refcount(a.sleepers), without_refcount(a.above_w),
+        without_refcount(a.kind), without_refcount(a.may), without_refcount(a.state_w), without_refcount(a.building), without_refcount(a.edge_s), without_refcount(a.value), without_refcount(a.area),
+        without_refcount(a.told), without_refcount(a.choosable),
     )  # fmt: skip
 
 
 @kernel
-def one(t: Any, copy: int) -> LeveredState:
+def one(t: Any, copy: int) -> PowerState:
     """The state of one copy, as all kernels of the engine take it."""
     s = lend(t)
-    return LeveredState(
+    return PowerState(
         s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
         s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
         s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
         s.line_free[copy], s.usage[copy], s.lever[copy], s.factor[copy], s.watts[copy], s.least_watts[copy],
         s.preferred[copy], s.run_s[copy], s.planned_s[copy], s.hold_s[copy], s.reserved_level[copy],
-        s.sleepers[copy], s.idle[copy], s.fallers[copy], s.wakers[copy], s.reserve, s.steps[copy],
+        s.sleepers[copy], s.idle[copy], s.shutting_down[copy], s.booting[copy], s.reserve, s.steps[copy],
     )  # fmt: skip
 
 
@@ -196,10 +196,10 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
     return carbon, price, lo
 
 
-_reset = over(state_stack.reset, lend=lend, lend_source=lend_source)
+_reset = specialize(state_stack.reset, lend=lend, lend_source=lend_source)
 
 
-@apart
+@noinline
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine, all awake."""
     s = lend(s)

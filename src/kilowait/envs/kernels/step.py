@@ -14,44 +14,44 @@ from numba import types
 from kilowait.engine.interface import JOB
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    signed_kernel,
+    without_refcount,
+    compile_entry,
 )
-from kilowait.engine.kernels.state import lend
+from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.batched_sim_base import (
     BEGIN,
     DISABLED,
     NEXT_STEP,
     NOTHING,
     SAME_STEP,
-    SET_OUT,
+    START_PREPARED,
 )
 from kilowait.envs.kernels.decision import (
     OVER,
     apply,
-    pass_on,
-    until_asked,
+    finish_pass,
+    advance_to_decision,
 )
-from kilowait.envs.kernels.observation import look
-from kilowait.envs.kernels.reward import pay
-from kilowait.envs.kernels.state_stack import lend_source, one, reset
+from kilowait.envs.kernels.observation import write_observation
+from kilowait.envs.kernels.reward import compute_reward
+from kilowait.envs.kernels.state_stack import lend_source, nth_state, reset
 
 __all__ = [
     "BEGIN",
     "DISABLED",
-    "HOW",
+    "ENV_SETTINGS",
     "NEXT_STEP",
     "NOTHING",
     "SAME_STEP",
-    "SET_OUT",
-    "Scene",
+    "START_PREPARED",
+    "StepBuffers",
     "scoring",
     "step_for",
 ]
 
-HOW = np.dtype(
+ENV_SETTINGS = np.dtype(
     [
         ("nodes", np.float64),  # of the machine
         ("max_wait_s", np.float64),  # a job that has waited longer goes first
@@ -65,7 +65,7 @@ HOW = np.dtype(
 """What is fixed for all copies."""
 
 
-class Scene(NamedTuple):
+class StepBuffers(NamedTuple):
     """What is seen and earned, one row a copy."""
 
     how: npt.NDArray[Any]  # (1,) HOW
@@ -90,50 +90,50 @@ class Scene(NamedTuple):
 
 
 @kernel
-def lend_scene(a: Any) -> Scene:
+def lend_scene(a: Any) -> StepBuffers:
     """The scene with references that are not counted."""
-    return Scene(
-        lent(a.how), lent(a.weights), lent(a.copies), lent(a.jobs), lent(a.mask), lent(a.summary), lent(a.slots),
-        lent(a.edges), lent(a.reward), lent(a.terms), lent(a.settled), lent(a.paid),
-        lent(a.over), lent(a.last_summary), lent(a.finished),
+    return StepBuffers(
+        without_refcount(a.how), without_refcount(a.weights), without_refcount(a.copies), without_refcount(a.jobs), without_refcount(a.mask), without_refcount(a.summary), without_refcount(a.slots),
+        without_refcount(a.edges), without_refcount(a.reward), without_refcount(a.terms), without_refcount(a.settled), without_refcount(a.paid),
+        without_refcount(a.over), without_refcount(a.last_summary), without_refcount(a.finished),
     )  # fmt: skip
 
 
-@apart
+@noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
     """A new episode, up to its first choice."""
-    s = lend(s)
+    s = state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
     how = a.how[0]
     reset(s, a.copies[b], source, b)
-    until_asked(s, a.copies[b], source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+    advance_to_decision(s, a.copies[b], source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
     a.over[b] = False
     for term in range(len(a.weights)):
         a.settled[b, term] = 0.0
         a.paid[b, term] = 0.0
 
 
-@apart
-def see(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
+@noinline
+def observe(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
     """The observation of one copy; its summary goes where it is told."""
-    s = lend(s)
+    s = state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
-    summary = lent(summary)
+    summary = without_refcount(summary)
     how = a.how[0]
-    look(
+    write_observation(
         s, a.copies[b], source, how.nodes, how.max_wait_s, how.hold != 0,
         a.jobs[b], a.mask[b], summary[b], a.slots[b], a.edges[b],
     )  # fmt: skip
 
 
-@apart
-def act(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
+@noinline
+def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
     """Take the action, or, if it may not be taken, the first that may."""
-    s = lend(s)
-    mask = lent(mask)
-    slots = lent(slots)
+    s = state_without_refcount(s)
+    mask = without_refcount(mask)
+    slots = without_refcount(slots)
     if action >= len(mask) or mask[action] == 0:
         copy.invalid += 1
         action = 0
@@ -142,7 +142,7 @@ def act(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
     if action >= len(mask):  # an episode without a choice: it only has to be ended
         return
     if action == len(slots):
-        pass_on(s, copy)
+        finish_pass(s, copy)
     else:
         apply(s, copy, slots[action])
 
@@ -153,25 +153,25 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
     source = lend_source(source)
     how = a.how[0]
     for b in range(lo, hi):
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
         if actions[b] == NOTHING:
             continue
-        if actions[b] == SET_OUT:
-            on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+        if actions[b] == START_PREPARED:
+            on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
             copy.over = on == OVER
             a.over[b] = on == OVER
-            see(s, a, source, b, a.summary)
+            observe(s, a, source, b, a.summary)
             continue
         if copy.over or actions[b] == BEGIN:
             a.reward[b] = 0.0
             a.terms[b] = 0.0
             begin(s, a, source, b)
-            see(s, a, source, b, a.summary)
+            observe(s, a, source, b, a.summary)
             continue
-        act(s, copy, a.mask[b], a.slots[b], actions[b])
-        on = until_asked(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
-        a.reward[b] = pay(
+        apply_action(s, copy, a.mask[b], a.slots[b], actions[b])
+        on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+        a.reward[b] = compute_reward(
             s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         copy.steps += 1
@@ -183,12 +183,12 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             note[2] = copy.invalid
             for term in range(len(a.weights)):
                 note[3 + term] = a.paid[b, term]
-            see(s, a, source, b, a.last_summary if how.autoreset == SAME_STEP else a.summary)
+            observe(s, a, source, b, a.last_summary if how.autoreset == SAME_STEP else a.summary)
             if how.autoreset == SAME_STEP:
                 begin(s, a, source, b)
         a.over[b] = on == OVER
         if on != OVER or how.autoreset == SAME_STEP:
-            see(s, a, source, b, a.summary)
+            observe(s, a, source, b, a.summary)
 
 
 def _score_all(jobs: Any, out: Any, score: Any, parameters: Any) -> None:
@@ -200,14 +200,14 @@ def _score_all(jobs: Any, out: Any, score: Any, parameters: Any) -> None:
 def scoring() -> Callable[..., Any]:
     """(jobs, out, score, parameters): the scores of a fixed rule, each as of the job's arrival."""
     records = types.Array(numba.from_dtype(JOB), 1, "C")
-    return signed_kernel(_score_all, types.void(records, types.float64[::1], SCORER, PARAMETERS), "envs")
+    return compile_entry(_score_all, types.void(records, types.float64[::1], SCORER, PARAMETERS), "envs")
 
 
 @cache
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
     """The step for these types of arguments."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
-    kernel = signed_kernel(_step_many, signature, "envs")
+    kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return kernel
     # Past the dispatcher, which would look at the type of every array again: as long as the step itself.

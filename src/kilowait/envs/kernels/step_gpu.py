@@ -13,21 +13,21 @@ from numba import types
 
 from kilowait.engine.gpu.state import lend
 from kilowait.engine.kernels.jit import (
-    apart,
+    noinline,
     kernel,
-    lent,
-    signed_kernel,
+    without_refcount,
+    compile_entry,
 )
 from kilowait.envs.batched_sim_base import (
     BEGIN,
     NOTHING,
     SAME_STEP,
-    SET_OUT,
+    START_PREPARED,
 )
 from kilowait.envs.kernels.decision_gpu import (
     ASK,
     CUT,
-    give_notice,
+    preempt_job,
     hold_on,
     take,
     until_asked,
@@ -37,7 +37,7 @@ from kilowait.envs.kernels.observation_gpu import look
 from kilowait.envs.kernels.reward_gpu import pay
 from kilowait.envs.kernels.state_stack_gpu import lend_source, one, reset
 
-__all__ = ["HOW", "Scene", "step_for"]
+__all__ = ["HOW", "GpuStepBuffers", "step_for"]
 
 HOW = np.dtype(
     [
@@ -58,7 +58,7 @@ HOW = np.dtype(
 """What is fixed for all copies."""
 
 
-class Scene(NamedTuple):
+class GpuStepBuffers(NamedTuple):
     """What is seen and earned, one row a copy."""
 
     how: npt.NDArray[Any]  # (1,) HOW
@@ -91,17 +91,17 @@ class Scene(NamedTuple):
 
 
 @kernel
-def lend_scene(a: Any) -> Scene:
+def lend_scene(a: Any) -> GpuStepBuffers:
     """The scene with references that are not counted."""
-    return Scene(
-        lent(a.how), lent(a.weights), lent(a.copies), lent(a.jobs), lent(a.mask), lent(a.summary), lent(a.slots),
-        lent(a.edges), lent(a.free), lent(a.found), lent(a.alive), lent(a.owed), lent(a.reward), lent(a.terms),
-        lent(a.settled), lent(a.paid), lent(a.over), lent(a.cut), lent(a.last_jobs), lent(a.last_mask),
-        lent(a.last_edges), lent(a.last_summary), lent(a.finished),
+    return GpuStepBuffers(
+        without_refcount(a.how), without_refcount(a.weights), without_refcount(a.copies), without_refcount(a.jobs), without_refcount(a.mask), without_refcount(a.summary), without_refcount(a.slots),
+        without_refcount(a.edges), without_refcount(a.free), without_refcount(a.found), without_refcount(a.alive), without_refcount(a.owed), without_refcount(a.reward), without_refcount(a.terms),
+        without_refcount(a.settled), without_refcount(a.paid), without_refcount(a.over), without_refcount(a.cut), without_refcount(a.last_jobs), without_refcount(a.last_mask),
+        without_refcount(a.last_edges), without_refcount(a.last_summary), without_refcount(a.finished),
     )  # fmt: skip
 
 
-@apart
+@noinline
 def go(s: Any, a: Any, source: Any, b: int) -> int:
     """On to the next choice."""
     s = lend(s)
@@ -114,7 +114,7 @@ def go(s: Any, a: Any, source: Any, b: int) -> int:
     )  # fmt: skip
 
 
-@apart
+@noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
     """A new episode, up to its first choice."""
     s = lend(s)
@@ -132,7 +132,7 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
         a.paid[b, term] = 0.0
 
 
-@apart
+@noinline
 def see(s: Any, a: Any, source: Any, b: int) -> None:
     """The observation of one copy."""
     s = lend(s)
@@ -143,7 +143,7 @@ def see(s: Any, a: Any, source: Any, b: int) -> None:
         join(s, a.copies[b], source, a.how[0].victims, a.free[b], a.slots[b], a.edges[b])
 
 
-@apart
+@noinline
 def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
     """Take the action, or, if it may not be taken, the first that may."""
     s = lend(s)
@@ -164,7 +164,7 @@ def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
     if slot >= slots:
         hold_on(s, copy)
     elif slot >= slots - how.victims:
-        give_notice(s, copy, a.owed[b], a.slots[b, slot])
+        preempt_job(s, copy, a.owed[b], a.slots[b, slot])
     else:
         way = action % how.choices
         ways = how.choices // len(source.codes)
@@ -172,7 +172,7 @@ def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
         take(s, copy, a.slots[b, slot], way % ways - 1)
 
 
-@apart
+@noinline
 def keep(a: Any, b: int) -> None:
     """Put aside what is seen now, and what the episode came to."""
     a = lend_scene(a)
@@ -206,7 +206,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         copy = a.copies[b]
         if actions[b] == NOTHING:
             continue
-        if actions[b] == SET_OUT:
+        if actions[b] == START_PREPARED:
             on = go(s, a, source, b)
             copy.over = on != ASK
             a.over[b] = on != ASK
@@ -242,7 +242,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
     """The step for these types of arguments."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
-    step = signed_kernel(_step_many, signature, "envs")
+    step = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return step
     # Past the dispatcher, which would look at the type of every array again: as long as the step itself.

@@ -10,22 +10,22 @@ import numba
 import numpy as np
 from numba import types
 
-from kilowait.engine.kernels.jit import apart, lent, signed_kernel
+from kilowait.engine.kernels.jit import noinline, without_refcount, compile_entry
 from kilowait.engine.kernels.power_state import lend
 from kilowait.envs.batched_sim_base import (
     BEGIN,
     NOTHING,
     SAME_STEP,
-    SET_OUT,
+    START_PREPARED,
 )
 from kilowait.envs.kernels.decision import OVER
 from kilowait.envs.kernels.decision_power import apply, hold, until_asked
-from kilowait.envs.kernels.energy_integral import reckon
+from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import put_all_to_sleep, wake_for_waiting
 from kilowait.envs.kernels.observation_power import look
 from kilowait.envs.kernels.reward_power import pay
 from kilowait.envs.kernels.state_stack_power import lend_source, one, reset
-from kilowait.envs.kernels.step import HOW as PLAIN
+from kilowait.envs.kernels.step import ENV_SETTINGS as PLAIN
 from kilowait.envs.kernels.step import lend_scene
 
 __all__ = ["HOW", "step_for"]
@@ -47,13 +47,13 @@ HOW = np.dtype(
 """What is fixed for all copies."""
 
 
-@apart
+@noinline
 def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action: int) -> None:
     """Take the action, or, if it may not be taken, the first that may."""
     s = lend(s)
     source = lend_source(source)
-    mask = lent(mask)
-    slots = lent(slots)
+    mask = without_refcount(mask)
+    slots = without_refcount(slots)
     if action >= len(mask) or mask[action] == 0:
         copy.invalid += 1
         action = 0
@@ -89,13 +89,13 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             continue
         s = one(t, b)
         copy = a.copies[b]
-        begins = actions[b] == BEGIN or (copy.over != 0 and actions[b] != SET_OUT)
+        begins = actions[b] == BEGIN or (copy.over != 0 and actions[b] != START_PREPARED)
         a.over[b] = False
         if not begins:
-            if actions[b] != SET_OUT:
+            if actions[b] != START_PREPARED:
                 act(s, copy, source, how, a.mask[b], a.slots[b], actions[b])
             over = until_asked(s, copy, source, how) == OVER
-            if actions[b] != SET_OUT:
+            if actions[b] != START_PREPARED:
                 a.reward[b] = pay(
                     s,
                     copy,
@@ -129,7 +129,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if begins:
             reset(s, copy, source, b)
             until_asked(s, copy, source, how)
-            reckon(s, copy, source, False)
+            integrate_node_energy(s, copy, source, False)
             for term in range(len(a.weights)):
                 a.settled[b, term] = 0.0
                 a.paid[b, term] = 0.0
@@ -143,7 +143,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
 def compiled(state: Any, scene: Any, source: Any) -> Callable[..., Any]:
     """The step for these types of arguments."""
     signature = types.void(state, scene, source, types.int64[::1], types.int64, types.int64)
-    kernel = signed_kernel(_step_many, signature, "envs")
+    kernel = compile_entry(_step_many, signature, "envs")
     if numba.config.DISABLE_JIT:
         return kernel
     return next(iter(kernel.overloads.values())).entry_point  # type: ignore[attr-defined]

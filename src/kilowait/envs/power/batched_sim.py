@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.kernels.power_state import LeveredState
+from kilowait.engine.kernels.power_state import PowerState
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of, with_watts
-from kilowait.envs.batched_sim import Asking, scores_of, whoever
-from kilowait.envs.batched_sim_base import Copies, Observation
+from kilowait.engine.power_initial_state import levered_state_of, add_power_pool
+from kilowait.envs.batched_sim import DecisionSettings, scores_of, external_policy
+from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.kernels.state_stack_power import (
     COPY,
@@ -24,22 +24,22 @@ from kilowait.envs.kernels.state_stack_power import (
     source_of,
     stack_of,
 )
-from kilowait.envs.kernels.step import Scene
+from kilowait.envs.kernels.step import StepBuffers
 from kilowait.envs.kernels.step_power import HOW, step_for
-from kilowait.envs.observation_spec import Seen, fixed_features
+from kilowait.envs.observation_spec import ObservationSpec, fixed_features
 from kilowait.envs.power.observation_spec import SUMMARY, features_of, of_signals
-from kilowait.envs.power.power_setup import Powered
+from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, user_numbers
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import resolve
 
-__all__ = ["EnergyAsking", "EnergyBoard"]
+__all__ = ["EnergyDecisionSettings", "EnergyBatchedSimulator"]
 
 
 @dataclass(frozen=True)
-class EnergyAsking(Asking):
+class EnergyDecisionSettings(DecisionSettings):
     """What is asked and shown at a decision, where there are levels, signals and sleeping nodes."""
 
     backfill_order: str = "agent"
@@ -49,28 +49,28 @@ class EnergyAsking(Asking):
     """There is always an action that chooses nobody."""
     hold_s: float = 3600.0
     """For how long at most, seconds: until the next event, or the next step of a signal, if they come first."""
-    patience_s: float = 86400.0
+    max_wait_for_hold_s: float = 86400.0
     """While some job has waited longer than this, seconds, nobody is chosen until the next event only."""
-    turns: bool = True
+    sleep_actions: bool = True
     """Whether, where nodes can sleep, there are actions that put idle ones to sleep and wake them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.hold_s > 0 and 0 <= self.patience_s < np.inf):
+        if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
-                f"holds of {self.hold_s} s while nobody has waited {self.patience_s} s; give a hold above 0 s and a "
+                f"holds of {self.hold_s} s while nobody has waited {self.max_wait_for_hold_s} s; give a hold above 0 s and a "
                 "finite patience of 0 s or more"
             )
         if not self.hold:
             raise InputError("hold is False; kilowait/Energy-v0 always has the action that chooses nobody")
 
-    def shown(self, powered: Powered) -> Seen:
+    def shown(self, powered: PowerSetup) -> ObservationSpec:
         """The shape of what is shown: actions are slot x levels + level; then hold and, where nodes can sleep, sleep
         and wake.
         """
-        turns = self.turns and len(powered.levers.sleep) > 0
-        return Seen(
-            features_of(self.told),
+        turns = self.sleep_actions and len(powered.levers.sleep) > 0
+        return ObservationSpec(
+            features_of(self.prediction_features),
             (*SUMMARY, *of_signals(powered.names)),
             self.slots,
             powered.drawing.may.shape[1],
@@ -83,29 +83,29 @@ _LISTS = {"idle": "idle_hi", "fallers": "fall_hi", "wakers": "wake_hi"}
 """Batches of nodes, and up to where they lie."""
 
 
-class EnergyBoard(Copies):
+class EnergyBatchedSimulator(BatchedSimulatorBase):
     """Copies of a run with levers side by side, each on its own window of the log."""
 
     def __init__(
         self,
         jobs: JobTable,
         cluster: Cluster,
-        asking: EnergyAsking,
+        asking: EnergyDecisionSettings,
         reward: Reward,
-        powered: Powered,
+        powered: PowerSetup,
         *,
         copies: int,
         episode_jobs: int,
         autoreset: int,
         threads: int | None = None,
-        state: LeveredState | None = None,
+        state: PowerState | None = None,
     ) -> None:
         """`state`: that of a simulator of all jobs, which the one copy then moves, roomy; None: states of its own."""
         self.powered = powered
         seen, terms, levers = asking.shown(powered), len(TERMS), powered.levers
         order = None if asking.backfill_order == "agent" else resolve(asking.backfill_order)
-        machine = with_watts(machine_of(cluster), levers, float(jobs["submit_s"][0]))
-        whole = levered_state_of(jobs, None, machine, asking.settings, whoever(), None, levers)
+        machine = add_power_pool(machine_of(cluster), levers, float(jobs["submit_s"][0]))
+        whole = levered_state_of(jobs, None, machine, asking.settings, external_policy(), None, levers)
         if state is None:
             part = replace(
                 levers,
@@ -113,7 +113,7 @@ class EnergyBoard(Copies):
                 watts=None if levers.watts is None else levers.watts[:, :episode_jobs],
             )
             first = levered_state_of(
-                jobs[:episode_jobs], None, machine, asking.settings, whoever(), None, part
+                jobs[:episode_jobs], None, machine, asking.settings, external_policy(), None, part
             )
             state, own = roomy(first), False
             stack = stack_of(state, copies)
@@ -122,7 +122,7 @@ class EnergyBoard(Copies):
             stack = row_of(state)
         plain = state_stack.source_of(
             whole,  # type: ignore[arg-type]  # it has all of a plain state
-            fixed_features(jobs, cluster.nodes, told=asking.told),
+            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
             np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
@@ -137,11 +137,11 @@ class EnergyBoard(Copies):
         how["autoreset"], how["keep"] = autoreset, own
         how["rows"] = most_steps(state)
         how["levels"], how["turns"] = seen.choices, seen.extra > 1
-        how["ahead"] = any(way.ahead for way in levers.sleep.values())
+        how["ahead"] = any(way.wake_ahead for way in levers.sleep.values())
         how["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
-        how["hold_s"], how["patience_s"] = asking.hold_s, asking.patience_s
+        how["hold_s"], how["patience_s"] = asking.hold_s, asking.max_wait_for_hold_s
         edges = seen.slots if seen.graph else 0
-        scene = Scene(
+        scene = StepBuffers(
             how=how,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),

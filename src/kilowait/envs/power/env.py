@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kilowait.envs.env import CopyEnv
+from kilowait.envs.env import SingleEnv
 from kilowait.envs.power.vector_env import EnergyVectorEnv
 
 __all__ = ["EnergyEnv"]
 
 
-class EnergyEnv(CopyEnv):
+class EnergyEnv(SingleEnv):
     """A batch system with its power on windows of a log; arguments as of `EnergyVectorEnv`.
 
     >>> import gymnasium, kilowait as kw

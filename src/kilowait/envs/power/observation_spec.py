@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kilowait.envs.observation_spec import FEATURES as OF_JOBS
 from kilowait.envs.observation_spec import SUMMARY as OF_MACHINE
-from kilowait.envs.observation_spec import TOLD
+from kilowait.envs.observation_spec import PREDICTION_FEATURES
 
 __all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "features_of", "of_signals"]
 
@@ -35,7 +35,7 @@ def features_of(told: bool) -> tuple[str, ...]:
     ('place', 'bound', 'quickness', 'cut', 'draw', 'stretch', 'saving')
     """
     own = tuple(name for name in FEATURES if name not in OF_JOBS)
-    return (*OF_JOBS, *(TOLD if told else ()), *own)
+    return (*OF_JOBS, *(PREDICTION_FEATURES if told else ()), *own)
 
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0

@@ -11,31 +11,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, Levers
-from kilowait.energy.accounting import Accounts, account
-from kilowait.energy.accounting.job_power import KindTable, full_speed_w, held_nodes
-from kilowait.energy.controls import Foresight, parse_levers, pull
-from kilowait.energy.power import ConstantUse, LevelTable, PowerModel, Profile
-from kilowait.energy.power.utilization import alike, as_planned
+from kilowait.cluster import Cluster, PowerControls
+from kilowait.energy.accounting import EnergyAccounts, account_energy
+from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
+from kilowait.energy.controls import ForecastFactory, parse_levers, resolve_controls
+from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, UtilizationProfile
+from kilowait.energy.power.utilization import unique_classes, with_planned_power
 from kilowait.energy.signals import read_carbon, read_price
-from kilowait.energy.signals.align import Dated, Signals, signals_for
+from kilowait.energy.signals.align import ClockOrigin, Signals, signals_for
 from kilowait.envs.power.signal_features import (
     DAY_S,
     HOUR_S,
-    Outlook,
+    SignalArrays,
     foresight_of,
     outlook_of,
 )
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["POWER", "Drawing", "Power", "Powered", "model_of"]
+__all__ = ["POWER", "PowerTables", "PowerConfig", "PowerSetup", "model_of"]
 
 Floats = npt.NDArray[np.float64]
 Signal = Series | str | PathLike[str]
 
-REACH_S = 30 * DAY_S
+SIGNAL_HORIZON_S = 30 * DAY_S
 """How long after the last submission signals are wanted at most."""
 
 POWER = np.dtype(
@@ -51,7 +51,7 @@ POWER = np.dtype(
 
 
 @dataclass(frozen=True)
-class Power:
+class PowerConfig:
     """What power is drawn with, and what it costs: the words of the command line, or the things themselves."""
 
     power: PowerModel | str | PathLike[str] = "auto"
@@ -62,9 +62,9 @@ class Power:
     levers: str = "all"
     """As on the command line. sleep=RULE: idle nodes also fall asleep by that rule. levels=SLOWDOWN: levels that make
     a job at most so many times as long may be chosen. budget=WATTS. No hold: whoever is asked holds jobs."""
-    forecast: str | Foresight = "perfect"
+    forecast: str | ForecastFactory = "perfect"
     """perfect, persistence, noisy[:GRID], or what makes a forecast of a series."""
-    profile: Profile | None = None
+    profile: UtilizationProfile | None = None
     """Utilization of jobs where it is not known; None: full load."""
     cooling: str | None = None
     """Instead of the model's own, such as pue:1.2."""
@@ -73,7 +73,7 @@ class Power:
     wrap: bool = False
     """Whether signals that are too short are repeated."""
 
-    def of(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> Powered:
+    def of(self, jobs: JobTable, cluster: Cluster, episode_jobs: int) -> PowerSetup:
         """All of it for a log, which is sorted, in episodes of so many jobs."""
         model = model_of(self.power, cluster).for_groups(
             {group.name: group.nodes for group in cluster.groups}
@@ -90,20 +90,20 @@ class Power:
             raise InputError(
                 f"levers {self.levers!r}: in kilowait/Energy-v0 jobs are held by whoever is asked; leave hold out"
             )
-        pulled = pull(self.levers, jobs, cluster, model, profile=self.profile)
-        levers = replace(pulled.levers or Levers(), preferred=None, crowd=-1)
+        pulled = resolve_controls(self.levers, jobs, cluster, model, profile=self.profile)
+        levers = replace(pulled.levers or PowerControls(), preferred=None, crowd=-1)
         drawing = _drawing(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
         if "planned_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
-            seen = as_planned(jobs)
-            expected = pull(self.levers, seen, cluster, model, profile=self.profile).tables
+            seen = with_planned_power(jobs)
+            expected = resolve_controls(self.levers, seen, cluster, model, profile=self.profile).tables
             looks = _drawing(seen, cluster, model, self.profile, expected, asked.slowdown)
             drawing = replace(drawing, features=looks.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
-        until_s = last_s + min(REACH_S, DAY_S + slowest * _most_work_s(jobs, episode_jobs))
+        until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _most_work_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
         signals = signals_for(
-            Dated.of(jobs, self.start),
+            ClockOrigin.of(jobs, self.start),
             (first_s - past_s, until_s + DAY_S + HOUR_S),
             model.facility.cooling,
             _read(self.carbon, read_carbon),
@@ -112,7 +112,7 @@ class Power:
             self.wrap,
         )
         foresight = foresight_of(self.forecast)
-        return Powered(
+        return PowerSetup(
             cluster,
             model,
             self.profile,
@@ -128,7 +128,7 @@ class Power:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawing:
+class PowerTables:
     """What jobs and nodes draw; R kinds of jobs, L levels."""
 
     above_w: Floats  # (G, R, L) a job, above its idle nodes
@@ -140,19 +140,19 @@ class Drawing:
 
 
 @dataclass(frozen=True, eq=False)
-class Powered:
+class PowerSetup:
     """A log on a machine with its power, levers and signals; on the log's clock."""
 
     cluster: Cluster
     model: PowerModel
-    profile: Profile | None
-    levers: Levers
+    profile: UtilizationProfile | None
+    levers: PowerControls
     """For `kilowait.simulate`, at full speed unless told."""
     tables: Mapping[str, LevelTable] | None
     signals: Signals
-    drawing: Drawing
+    drawing: PowerTables
     building: npt.NDArray[Any]  # (1,) POWER
-    outlook: Outlook
+    outlook: SignalArrays
     words: str
     """What is pulled, for people."""
     wrap: bool = False
@@ -163,13 +163,13 @@ class Powered:
         given = {"carbon": self.signals.carbon, "price": self.signals.price}
         return tuple(name for name, series in given.items() if series is not None)
 
-    def account(self, log: SegmentLog, horizon: tuple[float, float] | None = None) -> Accounts:
+    def account(self, log: ExecutionLog, horizon: tuple[float, float] | None = None) -> EnergyAccounts:
         """The accounts of a run of all these jobs that was made with the levers."""
         carbon, price = (
             None if series is None else replace(series, unix_zero_s=None)  # on the log's clock already
             for series in (self.signals.carbon, self.signals.price)
         )
-        return account(
+        return account_energy(
             log,
             self.cluster,
             self.model,
@@ -218,12 +218,12 @@ def _drawing(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
-    profile: Profile | None,
+    profile: UtilizationProfile | None,
     tables: Mapping[str, LevelTable] | None,
     slowdown: float | None,
-) -> Drawing:
-    few, kind = alike(
-        jobs, ConstantUse() if profile is None else profile, by_cores=any(g.shared for g in cluster.groups)
+) -> PowerTables:
+    few, kind = unique_classes(
+        jobs, ConstantUtilization() if profile is None else profile, by_cores=any(g.shared for g in cluster.groups)
     )
     watts, factors, held = [], [], []
     for group in cluster.groups:
@@ -232,7 +232,7 @@ def _drawing(
             watts.append(full_speed_w(few, group, model, profile)[:, None])
             factors.append(np.ones((len(few), 1)))
         else:
-            assert (kind is not None) == isinstance(table, KindTable)
+            assert (kind is not None) == isinstance(table, ClassTable)
             watts.append(table.power_w)
             factors.append(table.factor)
         held.append(held_nodes(few, group)[:, None])
@@ -257,7 +257,7 @@ def _drawing(
         for g in model.groups
     ]
     rows = np.arange(len(jobs)) if kind is None else kind
-    return Drawing(
+    return PowerTables(
         above_w=np.ascontiguousarray(watt - np.stack(held) * idle),
         held=np.stack(held)[:, :, 0],
         kind=np.ascontiguousarray(rows, np.int64),

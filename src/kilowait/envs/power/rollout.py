@@ -11,31 +11,31 @@ from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import STEP
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.envs.batched_sim import whoever
-from kilowait.envs.batched_sim_base import DISABLED, SET_OUT
+from kilowait.envs.batched_sim import external_policy
+from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.decision import BETWEEN
-from kilowait.envs.kernels.linear_power_policy import Steering, steered_for
+from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, steered_for
 from kilowait.envs.kernels.state_stack_power import roomy
-from kilowait.envs.power.batched_sim import EnergyAsking, EnergyBoard
-from kilowait.envs.power.power_setup import Power, Powered
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings, EnergyBatchedSimulator
+from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.reward_terms import TERMS, USUAL
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
-from kilowait.jobs import JobTable, SegmentLog
+from kilowait.jobs import JobTable, ExecutionLog
 from kilowait.jobs.execution_log import node_states
 
-__all__ = ["Steers", "play"]
+__all__ = ["PowerPolicy", "play"]
 
 
 @runtime_checkable
-class Steers(Protocol):
+class PowerPolicy(Protocol):
     """Numbers that decide inside the engine."""
 
-    def steering(self, jobs: JobTable, cluster: Cluster, powered: Powered) -> Steering:
+    def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
         """Those for the jobs of a log, which is sorted."""
 
 
-class _Played(Simulator):
+class _PowerRolloutSimulator(Simulator):
     """A simulator whose state is moved by somebody else, who takes away what nodes did before there is no room."""
 
     def handed(self) -> Any:
@@ -47,13 +47,13 @@ class _Played(Simulator):
 def play(
     jobs: JobTable,
     cluster: Cluster,
-    decide: Decide | Steers,
+    decide: Decide | PowerPolicy,
     *,
-    power: Power,
-    asking: EnergyAsking | None = None,
+    power: PowerConfig,
+    asking: EnergyDecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
-) -> SegmentLog:
+) -> ExecutionLog:
     """Replay `jobs` on `cluster`, asking `decide` at every choice; the log says what nodes did.
 
     What `Steers` decides inside the engine.
@@ -68,7 +68,7 @@ def play(
     >>> log.level.tolist(), log.end_s.round(1).tolist()
     ([2, 2], [65.8, 131.7])
     """
-    asking = EnergyAsking() if asking is None else asking
+    asking = EnergyDecisionSettings() if asking is None else asking
     settings = asking.settings if settings is None else settings
     table = jobs.sorted()
     powered = power.of(table, cluster, len(jobs))
@@ -80,9 +80,9 @@ def play(
             factor=None if levers.factor is None else levers.factor[:, back],
             watts=None if levers.watts is None else levers.watts[:, back],
         )
-    simulator = _Played(jobs, cluster, settings, rule=replace(whoever(), name=name), levers=levers)
+    simulator = _PowerRolloutSimulator(jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers)
     state = simulator.handed()
-    board = EnergyBoard(
+    board = EnergyBatchedSimulator(
         table,
         cluster,
         asking,
@@ -104,10 +104,10 @@ def play(
         board.step(np.array([action]))
         while not a.over[0] and a.copies["phase"][0] == BETWEEN:
             _put_by(kept, state, a)
-            board.step(np.array([SET_OUT]))
+            board.step(np.array([START_PREPARED]))
 
-    step(SET_OUT)
-    if isinstance(decide, Steers):
+    step(START_PREPARED)
+    if isinstance(decide, PowerPolicy):
         net = decide.steering(table, cluster, powered)
         arrays = (board.stack, board.scene, board.source)
         while not a.over[0]:

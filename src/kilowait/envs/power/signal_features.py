@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.controls import Foresight
+from kilowait.energy.controls import ForecastFactory
 from kilowait.energy.signals import forecast
 from kilowait.envs.power.observation_spec import LEAD_H
 from kilowait.errors import UnknownNameError
 from kilowait.series import WEEK_S, Series
 
-__all__ = ["FORECASTS", "TOLD_EVERY_S", "Outlook", "foresight_of", "outlook_of"]
+__all__ = ["FORECASTS", "TOLD_EVERY_S", "SignalArrays", "foresight_of", "outlook_of"]
 
 FORECASTS = ("perfect", "persistence", "noisy")
 TOLD_EVERY_S = 900.0
@@ -25,7 +25,7 @@ LEAST = 1.0
 FARTHEST = 10.0
 
 
-class Outlook(NamedTuple):
+class SignalArrays(NamedTuple):
     """Both signals on the steps of either; one that was not given is 0 throughout."""
 
     edge_s: npt.NDArray[np.float64]  # (E,) from when on
@@ -36,7 +36,7 @@ class Outlook(NamedTuple):
     ]  # (T, 2, 6) every TOLD_EVERY_S: 1 / mean of the week before, and means ahead over it
 
 
-def foresight_of(words: str | Foresight) -> Foresight:
+def foresight_of(words: str | ForecastFactory) -> ForecastFactory:
     """What tells the future, by the words of the command line: perfect, persistence, noisy or noisy:GRID."""
     if not isinstance(words, str):
         return words
@@ -58,8 +58,8 @@ def _noisy(errors: Sequence[float], series: Series, horizon_s: float) -> forecas
 
 
 def outlook_of(
-    carbon: Series | None, price: Series | None, first_s: float, last_s: float, foresight: Foresight
-) -> Outlook:
+    carbon: Series | None, price: Series | None, first_s: float, last_s: float, foresight: ForecastFactory
+) -> SignalArrays:
     """The signals from `first_s` to `last_s`; they must cover that and what the forecasts need.
 
     >>> seen = outlook_of(
@@ -82,10 +82,10 @@ def outlook_of(
             value[:, column] = part.at(edge)
             area[:, column] = part.integral(first_s, edge)
             told[:, column] = _told(series, np.asarray(at, np.float64), foresight)
-    return Outlook(edge, value, area, told)
+    return SignalArrays(edge, value, area, told)
 
 
-def _told(series: Series, at: npt.NDArray[np.float64], foresight: Foresight) -> npt.NDArray[np.float64]:
+def _told(series: Series, at: npt.NDArray[np.float64], foresight: ForecastFactory) -> npt.NDArray[np.float64]:
     """1 / mean of the week before (of what there is of it, a day at least), and means ahead over that mean."""
     since = np.maximum(at - WEEK_S, series.start_s)
     until = np.minimum(np.maximum(at, since + DAY_S), series.end_s)

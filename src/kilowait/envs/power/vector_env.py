@@ -9,18 +9,18 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kilowait.cluster import Cluster
-from kilowait.energy.controls import Foresight
-from kilowait.energy.power import PowerModel, Profile
-from kilowait.envs.power.batched_sim import EnergyAsking, EnergyBoard
-from kilowait.envs.power.power_setup import Power, Signal
+from kilowait.energy.controls import ForecastFactory
+from kilowait.energy.power import PowerModel, UtilizationProfile
+from kilowait.envs.power.batched_sim import EnergyDecisionSettings, EnergyBatchedSimulator
+from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import TERMS, USUAL
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.vector_env import (
     MODES,
-    CopiesVectorEnv,
+    EngineVectorEnv,
     check_sizes,
     plain_jobs,
-    rewarded,
+    default_reward,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -28,7 +28,7 @@ from kilowait.jobs import JobTable
 __all__ = ["EnergyVectorEnv"]
 
 
-class EnergyVectorEnv(CopiesVectorEnv):
+class EnergyVectorEnv(EngineVectorEnv):
     """Copies of a batch system with its power, all asked "who is next, how fast, or shall all wait?".
 
     Action ``slot * levels + level`` starts the job, or reserves for it, at that level (under a budget at that or the
@@ -67,8 +67,8 @@ class EnergyVectorEnv(CopiesVectorEnv):
         carbon: Signal | None = None,
         price: Signal | None = None,
         levers: str = "all",
-        forecast: str | Foresight = "perfect",
-        profile: Profile | None = None,
+        forecast: str | ForecastFactory = "perfect",
+        profile: UtilizationProfile | None = None,
         cooling: str | None = None,
         start: str | None = None,
         wrap: bool = False,
@@ -113,17 +113,17 @@ class EnergyVectorEnv(CopiesVectorEnv):
             asking: fields of `energy.board.EnergyAsking`: slots, backfill, hold_s, patience_s, turns ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
-        if cluster.placed or cluster.outages or cluster.reservations:
+        if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has placed nodes, outages or reservations; episodes of kilowait/Energy-v0 "
                 "know none: take kilowait/Gpu-v0 for placed nodes, or a cluster without outages and reservations"
             )
-        self.cluster, self.asking = cluster, EnergyAsking(**asking)
-        self.reward = Reward(rewarded(reward, preferences, USUAL), sla_s, TERMS)
+        self.cluster, self.asking = cluster, EnergyDecisionSettings(**asking)
+        self.reward = Reward(default_reward(reward, preferences, USUAL), sla_s, TERMS)
         mode, table = AutoresetMode(autoreset_mode), plain_jobs(jobs)
         if "hold_until_s" in table:
             table = table.with_columns(hold_until_s=None)
-        self.powered = Power(power, carbon, price, levers, forecast, profile, cooling, start, wrap).of(
+        self.powered = PowerConfig(power, carbon, price, levers, forecast, profile, cooling, start, wrap).of(
             table, cluster, episode_jobs
         )
         if len(self.powered.levers.budget or ()) > 1:
@@ -131,7 +131,7 @@ class EnergyVectorEnv(CopiesVectorEnv):
                 f"levers {levers!r}: the budget changes by the hour; episodes of kilowait/Energy-v0 know one budget: "
                 "give it without hours"
             )
-        board = EnergyBoard(
+        board = EnergyBatchedSimulator(
             table,
             cluster,
             self.asking,

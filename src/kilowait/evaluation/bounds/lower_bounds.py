@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from kilowait.evaluation.bounds.problem import Problem, checked_bound, problem_of
+from kilowait.evaluation.bounds.problem import SchedulingProblem, checked_bound, problem_of
 from kilowait.evaluation.job_measures import Floats
 from kilowait.jobs import JobTable
 
@@ -78,7 +78,7 @@ def lower_bounds(jobs: JobTable, nodes: int, *, bound_s: float = 10.0) -> Bounds
     )
 
 
-def _makespan(problem: Problem, nodes: int) -> float:
+def _makespan(problem: SchedulingProblem, nodes: int) -> float:
     order = np.argsort(problem.release_s)
     release, run, size = problem.release_s[order], problem.run_s[order], problem.nodes[order]
 
@@ -93,7 +93,7 @@ def _makespan(problem: Problem, nodes: int) -> float:
     )
 
 
-def _fluid_excess(problem: Problem, nodes: int, weight: Floats, allowed_s: Floats) -> float:
+def _fluid_excess(problem: SchedulingProblem, nodes: int, weight: Floats, allowed_s: Floats) -> float:
     """The least sum of weight · (wait - allowed) of the fluid machine, over its busy periods where it is above 0.
 
     Times within a period are taken from its start, so that little is lost when they are large.

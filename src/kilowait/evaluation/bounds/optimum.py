@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kilowait.errors import InputError, MissingExtraError, UnknownNameError
-from kilowait.evaluation.bounds.problem import Problem, checked_bound, problem_of
+from kilowait.evaluation.bounds.problem import SchedulingProblem, checked_bound, problem_of
 from kilowait.evaluation.job_measures import Floats
 from kilowait.jobs import JobTable
 
@@ -143,7 +143,7 @@ def optimum(
     )
 
 
-def _small(jobs: JobTable, nodes: int) -> Problem:
+def _small(jobs: JobTable, nodes: int) -> SchedulingProblem:
     if len(jobs) > _MOST_JOBS:
         raise InputError(
             f"{len(jobs)} jobs are too many for a search of all schedules; give at most {_MOST_JOBS}, "
@@ -197,7 +197,7 @@ def _scale(floor: list[int], horizon: int) -> int:
     return exact if exact <= room else 1 << (room.bit_length() - 1)
 
 
-def _value(problem: Problem, begin_s: Floats, objective: str, bound_s: float) -> float:
+def _value(problem: SchedulingProblem, begin_s: Floats, objective: str, bound_s: float) -> float:
     wait_s = begin_s - problem.release_s
     if objective == "mean_wait_s":
         return float(wait_s.mean())

@@ -11,11 +11,11 @@ from kilowait.errors import InputError
 from kilowait.evaluation.job_measures import Floats, Ints, Mask
 from kilowait.jobs import JobTable
 
-__all__ = ["Problem", "checked_bound", "problem_of"]
+__all__ = ["SchedulingProblem", "checked_bound", "problem_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SchedulingProblem:
     """Jobs as columns, in the table's order; times are seconds since the first submission."""
 
     first_submit_s: float
@@ -28,7 +28,7 @@ class Problem:
     """Jobs that also wait for the end of another one of the table."""
 
 
-def problem_of(jobs: JobTable, nodes: int) -> Problem:
+def problem_of(jobs: JobTable, nodes: int) -> SchedulingProblem:
     """The problem these jobs are on that many whole nodes, or an InputError where it is none."""
     if len(jobs) == 0:
         raise InputError("there are no jobs, so no schedule to look for; give a table of one job or more")
@@ -47,7 +47,7 @@ def problem_of(jobs: JobTable, nodes: int) -> Problem:
         )
     first = float(jobs["submit_s"].min())
     after = jobs.column("after_id")
-    return Problem(
+    return SchedulingProblem(
         first_submit_s=first,
         release_s=np.maximum(jobs["submit_s"], jobs.column("begin_s")) - first,
         run_s=jobs["runtime_s"],

@@ -1,19 +1,19 @@
 """Is one scheduler better than another? The same windows for all, and a verdict with its uncertainty."""
 
-from kilowait.evaluation.comparison.pairwise import WORDS, Pair
+from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
 from kilowait.evaluation.comparison.result import (
-    JUDGED,
-    Contender,
-    Contest,
-    Curve,
-    EnergyRecord,
-    Signal,
+    METRIC_DIRECTION,
+    PolicyConfig,
+    Comparison,
+    PowerCurve,
+    EnergyResults,
+    SignalCurve,
 )
 from kilowait.evaluation.comparison.significance import (
-    Judgement,
-    Mean,
-    Scores,
-    judge,
+    ComparisonResult,
+    PolicyMean,
+    PolicyScores,
+    test_pairs,
 )
 from kilowait.evaluation.comparison.windows import (
     Split,
@@ -21,26 +21,26 @@ from kilowait.evaluation.comparison.windows import (
     Windows,
     cut_windows,
     split,
-    whole,
+    single_window,
 )
 
 __all__ = [
-    "JUDGED",
+    "METRIC_DIRECTION",
     "WORDS",
-    "Contender",
-    "Contest",
-    "Curve",
-    "EnergyRecord",
-    "Judgement",
-    "Mean",
-    "Pair",
-    "Scores",
-    "Signal",
+    "PolicyConfig",
+    "Comparison",
+    "PowerCurve",
+    "EnergyResults",
+    "ComparisonResult",
+    "PolicyMean",
+    "PairwiseResult",
+    "PolicyScores",
+    "SignalCurve",
     "Split",
     "Window",
     "Windows",
     "cut_windows",
-    "judge",
+    "test_pairs",
     "split",
-    "whole",
+    "single_window",
 ]

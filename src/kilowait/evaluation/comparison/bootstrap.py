@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["DRAWS", "Bootstrap", "Interval", "iqm", "iqm_interval", "mean_interval", "ratio_interval"]
+__all__ = ["DRAWS", "WindowBootstrap", "Interval", "iqm", "iqm_interval", "mean_interval", "ratio_interval"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Bootstrap:
+class WindowBootstrap:
     """The windows, drawn again `draws` times: made once, then asked for as many intervals as one likes.
 
     Args:
@@ -151,7 +151,7 @@ def mean_interval(
     Interval(low=2.0, high=2.0)
     """
     value = finite(values)
-    return Bootstrap(len(value), random=random, level=level, block=block, draws=draws).mean(value)
+    return WindowBootstrap(len(value), random=random, level=level, block=block, draws=draws).mean(value)
 
 
 def iqm(values: npt.ArrayLike) -> float:
@@ -179,7 +179,7 @@ def iqm_interval(
     Interval(low=2.0, high=2.0)
     """
     value = finite(values)
-    return Bootstrap(len(value), random=random, level=level, block=block, draws=draws).iqm(value)
+    return WindowBootstrap(len(value), random=random, level=level, block=block, draws=draws).iqm(value)
 
 
 def ratio_interval(
@@ -197,7 +197,7 @@ def ratio_interval(
     Interval(low=0.5, high=0.5)
     """
     above, below = paired(ours, theirs)
-    return Bootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(above, below)
+    return WindowBootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(above, below)
 
 
 def _bca(

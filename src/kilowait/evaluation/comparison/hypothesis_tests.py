@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison.bootstrap import check_block, paired
 
-__all__ = ["SignedRank", "Tally", "holm", "signed_rank", "wins"]
+__all__ = ["SignedRank", "WinCount", "holm", "signed_rank", "wins"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class SignedRank(NamedTuple):
     """Rank-biserial correlation: 1 where ours is smaller in every window, -1 where theirs is, 0 for neither."""
 
 
-class Tally(NamedTuple):
+class WinCount(NamedTuple):
     """In how many windows ours is better, equal, worse."""
 
     wins: int
@@ -84,7 +84,7 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
     return corrected
 
 
-def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Tally:
+def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
     """In how many windows ours is smaller, equal, larger.
 
     >>> wins([1, 2, 3], [2, 2, 2])
@@ -92,7 +92,7 @@ def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Tally:
     """
     above, below = paired(ours, theirs)
     better, worse = int(np.count_nonzero(above < below)), int(np.count_nonzero(above > below))
-    return Tally(better, len(above) - better - worse, worse)
+    return WinCount(better, len(above) - better - worse, worse)
 
 
 def _exact_p(ranks: Floats, rank_sum: float) -> float:

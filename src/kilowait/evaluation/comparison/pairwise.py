@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["WORDS", "Pair", "counted"]
+__all__ = ["WORDS", "PairwiseResult", "counted"]
 
 WORDS: dict[str, str] = {
     "mean_wait_s": "mean wait",
@@ -39,7 +39,7 @@ WORDS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairwiseResult:
     """Two contenders on the same windows."""
 
     ours: str
@@ -74,12 +74,12 @@ class Pair:
     """What a value is of."""
 
     @property
-    def apart(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval of the ratio (where there is none, of the difference) rules out that both are alike."""
         found, low, high, alike = self._told
         return (found > alike and low > alike) or (found < alike and high < alike)
 
-    def turned(self) -> Pair:
+    def swapped(self) -> PairwiseResult:
         """The same, seen by the other."""
         ratio = low = high = math.nan
         if self.ratio > 0 and not self.low <= 0:
@@ -119,7 +119,7 @@ class Pair:
         if self.verdict == "undecided":
             sure = "no interval" if math.isnan(low) else f"{interval} {self._step(low)} to {self._step(high)}"
             doubt = ""
-            if self.apart:
+            if self.significant:
                 sided = self.p_holm < 1 - self.level  # sure ranks, but for the one with the worse mean
                 doubt = (
                     ", which the ranks deny"

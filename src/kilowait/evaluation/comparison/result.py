@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.significance import Judgement, Scores, judge
+from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, test_pairs
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
 from kilowait.evaluation.gpu.cluster import is_placed, placed_machine
 from kilowait.evaluation.job_measures import started
 from kilowait.evaluation.metrics import Metrics, metrics
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
-__all__ = ["BATCHES", "JUDGED", "KINDS", "Contender", "Contest", "Curve", "EnergyRecord", "Signal"]
+__all__ = ["BATCHES", "METRIC_DIRECTION", "KINDS", "PolicyConfig", "Comparison", "PowerCurve", "EnergyResults", "SignalCurve"]
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")
@@ -29,7 +29,7 @@ BATCHES = 30
 BATCHES_ALIKE = 2.0
 """Neighbouring batches taken as one where independence matters: a queue has a long memory."""
 _BY_BATCH = ("mean_wait_s", "mean_turnaround_s", "mean_bsld")
-JUDGED: dict[str, str] = {
+METRIC_DIRECTION: dict[str, str] = {
     "mean_wait_s": "less",
     "median_wait_s": "less",
     "p95_wait_s": "less",
@@ -48,7 +48,7 @@ JUDGED: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Contender:
+class PolicyConfig:
     """Who schedules: a rule, an agent, or a rule that knows the true run times."""
 
     policy: str
@@ -84,7 +84,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PowerCurve:
     """Power over the window that is drawn, means of bins."""
 
     edge_s: tuple[float, ...]
@@ -94,7 +94,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Signal:
+class SignalCurve:
     """What power was like meanwhile: carbon intensity, price, temperature, as steps."""
 
     name: str
@@ -106,37 +106,37 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class EnergyRecord:
+class EnergyResults:
     """What the runs of a contest drew."""
 
     metrics: tuple[tuple[Mapping[str, float], ...], ...]
     """Contender by window: energy_kwh, facility_kwh, co2_kg, cost, peak_kw, pue, ..."""
     states: tuple[Mapping[str, float], ...]
     """Of each contender: kWh by what nodes did (jobs, idle, asleep, falling, waking, fixed), over all windows."""
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[PowerCurve, ...] = ()
     """Of each contender, in the window number `drawn`."""
     drawn: int = 0
-    signals: tuple[Signal, ...] = ()
+    signals: tuple[SignalCurve, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class Comparison:
     """The same windows under every contender."""
 
     trace: str
     """As it was named."""
     nodes: int
     windows: Windows
-    contenders: tuple[Contender, ...]
-    logs: Callable[[int, int], SegmentLog]
+    contenders: tuple[PolicyConfig, ...]
+    logs: Callable[[int, int], ExecutionLog]
     """What happened under contender number c in window number w, from 0."""
     ledger: Mapping[str, Any] | None = None
     """What was dropped and mended in reading the log; None where nothing was read."""
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """The machine, as in a cluster file."""
     notes: Sequence[str] = ()
-    energy: EnergyRecord | None = None
+    energy: EnergyResults | None = None
     """What the runs drew, where a power model was given."""
     gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By label: GPU metrics as they were taken with the speeds of the run, means over windows; only placed nodes have
@@ -172,7 +172,7 @@ class Contest:
         for contender in range(len(self.contenders)):
             row = []
             for number, window in enumerate(self.windows):
-                log, counted = self.logs(contender, number), window.counted
+                log, counted = self.logs(contender, number), window.evaluated
                 found = metrics(log, horizon=window.horizon, counted=counted, cluster=self.machine)
                 drew = {} if self.energy is None else self.energy.metrics[contender][number]
                 row.append({**found, **fairness(log, counted=counted), **drew})
@@ -190,7 +190,7 @@ class Contest:
         found: Floats = self.values(metric).mean(axis=1)
         return found
 
-    def scores(self, metric: str, kinds: Sequence[str] = ("rule", "agent")) -> Scores:
+    def scores(self, metric: str, kinds: Sequence[str] = ("rule", "agent")) -> PolicyScores:
         """What `judge` takes: of contenders of these kinds a value a window, or a batch where there is one window.
 
         A batch is a stretch of consecutive jobs of the whole run; its value is their mean. Only mean waits and mean
@@ -198,10 +198,10 @@ class Contest:
         """
         chosen = [place for place, contender in enumerate(self.contenders) if contender.kind in kinds]
         labels = tuple(self.labels[place] for place in chosen)
-        better = JUDGED.get(metric, "less")
+        better = METRIC_DIRECTION.get(metric, "less")
         if self.batched and metric in _BY_BATCH:
-            return Scores(metric, labels, self._batches(metric)[chosen], better, BATCHES_ALIKE, "batch")
-        return Scores(metric, labels, self.values(metric)[chosen], better, self.windows.overlap)
+            return PolicyScores(metric, labels, self._batches(metric)[chosen], better, BATCHES_ALIKE, "batch")
+        return PolicyScores(metric, labels, self.values(metric)[chosen], better, self.windows.overlap)
 
     def _batches(self, metric: str) -> Floats:
         """Means of consecutive jobs, contender by batch; batches in which somebody started none are left out."""
@@ -210,7 +210,7 @@ class Contest:
         edges = np.linspace(window.warmup, len(window.jobs), count + 1).astype(np.int64)
         rows = []
         for contender in range(len(self.contenders)):
-            ran = started(self.logs(contender, 0), 10.0, window.counted)
+            ran = started(self.logs(contender, 0), 10.0, window.evaluated)
             value = {
                 "mean_wait_s": ran.wait_s,
                 "mean_turnaround_s": ran.turnaround_s,
@@ -223,11 +223,11 @@ class Contest:
         means: Floats = total[:, held] / jobs[:, held]
         return means
 
-    def judge(self, metric: str, *, seed: int) -> Judgement:
+    def judge(self, metric: str, *, seed: int) -> ComparisonResult:
         """Which rule or agent is better by a metric, and how sure that is; see `clairvoyant` for the others."""
-        return judge(self.scores(metric), seed=seed)
+        return test_pairs(self.scores(metric), seed=seed)
 
-    def clairvoyant(self, contender: Contender) -> Contender | None:
+    def clairvoyant(self, contender: PolicyConfig) -> PolicyConfig | None:
         """The same rule with perfect estimates, where it takes part."""
         twin = replace(contender, kind="clairvoyant")
         return twin if contender.kind == "rule" and twin in self.contenders else None
@@ -242,7 +242,7 @@ class Contest:
         rules = [contender for contender in self.contenders if contender.kind == "rule"]
         if not rules:
             return {}
-        sign = 1.0 if JUDGED.get(metric, "less") == "less" else -1.0
+        sign = 1.0 if METRIC_DIRECTION.get(metric, "less") == "less" else -1.0
         best = min(rules, key=lambda contender: sign * mean[contender])
         twin = self.clairvoyant(best)
         if twin is None:

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.bootstrap import DRAWS, Bootstrap, iqm
+from kilowait.evaluation.comparison.bootstrap import DRAWS, WindowBootstrap, iqm
 from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank, wins
-from kilowait.evaluation.comparison.pairwise import Pair, counted
+from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 
-__all__ = ["FEW", "Judgement", "Mean", "Scores", "judge"]
+__all__ = ["FEW", "ComparisonResult", "PolicyMean", "PolicyScores", "test_pairs"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ a random order are told apart no more often than on windows that share no job (2
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class PolicyScores:
     """One metric of several contenders on the same windows.
 
     >>> Scores("mean_wait_s", ("saf", "sjf"), [[1, 2, 3], [2, 3, 4]], overlap=2.5).block
@@ -90,7 +90,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Mean:
+class PolicyMean:
     """A contender by itself, with intervals of its mean and interquartile mean over windows."""
 
     contender: str
@@ -103,16 +103,16 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ComparisonResult:
     """All contenders by one metric."""
 
     metric: str
     better: str
     windows: int
     level: float
-    means: tuple[Mean, ...]
+    means: tuple[PolicyMean, ...]
     """In the contenders' order."""
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairwiseResult, ...]
     """Every two of them, the one with the better mean as ours; where the means are equal, the first given."""
     unit: str = "window"
     notes: tuple[str, ...] = ()
@@ -123,12 +123,12 @@ class Judgement:
         """Who has the best mean, whether or not that is sure."""
         return self.ranked()[0].contender
 
-    def ranked(self) -> tuple[Mean, ...]:
+    def ranked(self) -> tuple[PolicyMean, ...]:
         """Best mean first."""
         sign = _sign(self.better)
         return tuple(sorted(self.means, key=lambda mean: sign * mean.mean))
 
-    def pair(self, ours: str, theirs: str) -> Pair:
+    def pair(self, ours: str, theirs: str) -> PairwiseResult:
         """Two contenders, seen by the first."""
         labels = [mean.contender for mean in self.means]
         for label in (ours, theirs):
@@ -138,7 +138,7 @@ class Judgement:
             if (pair.ours, pair.theirs) == (ours, theirs):
                 return pair
             if (pair.theirs, pair.ours) == (ours, theirs):
-                return pair.turned()
+                return pair.swapped()
         raise InputError(f"{ours} against itself; name two contenders")
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Judgement:
         }
 
 
-def judge(scores: Scores, *, seed: int, level: float = 0.95, draws: int = DRAWS) -> Judgement:
+def test_pairs(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS) -> ComparisonResult:
     """Every contender's mean, and every two contenders against one another.
 
     Args:
@@ -168,9 +168,9 @@ def judge(scores: Scores, *, seed: int, level: float = 0.95, draws: int = DRAWS)
     values, block = scores.values, scores.block
     windows = values.shape[1]
     random = stream(seed, "evaluation.bootstrap")
-    again = Bootstrap(windows, random=random, level=level, block=block, draws=draws)
+    again = WindowBootstrap(windows, random=random, level=level, block=block, draws=draws)
     means = tuple(
-        Mean(label, float(row.mean()), *again.mean(row), iqm(row), *again.iqm(row))
+        PolicyMean(label, float(row.mean()), *again.mean(row), iqm(row), *again.iqm(row))
         for label, row in zip(scores.contenders, values, strict=True)
     )
     sign = _sign(scores.better)
@@ -186,7 +186,7 @@ def judge(scores: Scores, *, seed: int, level: float = 0.95, draws: int = DRAWS)
         difference = again.mean(values[ours] - values[theirs])
         low, high = again.ratio(values[ours], values[theirs])
         no_ratio = below.mean <= 0 or (math.isnan(low) and not math.isnan(difference.low))
-        pair = Pair(
+        pair = PairwiseResult(
             ours=above.contender,
             theirs=below.contender,
             ours_mean=above.mean,
@@ -210,7 +210,7 @@ def judge(scores: Scores, *, seed: int, level: float = 0.95, draws: int = DRAWS)
         )
         pairs.append(replace(pair, verdict=_verdict(pair)))
     notes = _notes(scores, len(pairs), level)
-    return Judgement(scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes)
+    return ComparisonResult(scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes)
 
 
 def _sign(better: str) -> float:
@@ -218,14 +218,14 @@ def _sign(better: str) -> float:
     return 1.0 if better == "less" else -1.0
 
 
-def _verdict(pair: Pair) -> str:
+def _verdict(pair: PairwiseResult) -> str:
     """Of the one with the better mean: the ranks must be sure, speak for it too, and the means be apart."""
     if pair.ties == pair.windows:
         return "same"
-    return "better" if pair.p_holm < 1 - pair.level and pair.effect > 0 and pair.apart else "undecided"
+    return "better" if pair.p_holm < 1 - pair.level and pair.effect > 0 and pair.significant else "undecided"
 
 
-def _notes(scores: Scores, pairs: int, level: float) -> tuple[str, ...]:
+def _notes(scores: PolicyScores, pairs: int, level: float) -> tuple[str, ...]:
     windows = scores.values.shape[1]
     tested = math.ceil(windows / scores.block)
     notes = []

@@ -22,7 +22,7 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.units import format_span
 
-__all__ = ["Split", "Window", "Windows", "cut_windows", "split", "whole"]
+__all__ = ["Split", "Window", "Windows", "cut_windows", "split", "single_window"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -87,7 +87,7 @@ class Window:
     warmup: int = 0
 
     @property
-    def counted(self) -> npt.NDArray[np.bool_]:
+    def evaluated(self) -> npt.NDArray[np.bool_]:
         """Of each job: whether it counts."""
         return np.arange(len(self.jobs)) >= self.warmup
 
@@ -145,7 +145,7 @@ class Windows(Sequence[Window]):
         return float(times.sum() / max(np.count_nonzero(times), 1))
 
 
-def whole(jobs: JobTable, *, within: tuple[int, int] | None = None) -> Windows:
+def single_window(jobs: JobTable, *, within: tuple[int, int] | None = None) -> Windows:
     """The log, or its jobs from one place to another, as one window on an empty machine.
 
     >>> jobs = JobTable(job_id=range(3), submit_s=range(3), runtime_s=[1] * 3, nodes=[1] * 3)

@@ -14,17 +14,17 @@ from kilowait.cluster.gpus import PRECISIONS, gpu
 from kilowait.engine.gpu.demand import Demand, demand_of
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s
-from kilowait.jobs import SegmentLog
-from kilowait.jobs.execution_log import Outcome, Pieces
+from kilowait.jobs import ExecutionLog
+from kilowait.jobs.execution_log import Outcome, Allocations
 
-__all__ = ["Places", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
+__all__ = ["NodeAllocations", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
 
 WHOLE = 1000
 """Thousandths of a GPU or a core."""
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class NodeAllocations:
     """The machine node by node, and what each segment held of it."""
 
     types: tuple[str, ...]
@@ -34,7 +34,7 @@ class Places:
     node_gpus: Ints
     node_cpu: Ints
     """Per node, thousandths of cores."""
-    pieces: Pieces
+    pieces: Allocations
     gpus: Floats
     """Per segment: GPUs it held, parts as parts."""
     type: Ints
@@ -54,7 +54,7 @@ class Places:
         """Per job: GPUs it asks for, parts as parts."""
         return self.want.pieces * self.want.gpus * self.want.milli / WHOLE
 
-    def speed_there(self, log: SegmentLog) -> Floats:
+    def speed_there(self, log: ExecutionLog) -> Floats:
         """Per segment: the speed of its job on the type it ran on, undisturbed."""
         speed: Floats = self.speed[log.job, self.type]
         if not (speed > 0).all():
@@ -66,11 +66,11 @@ class Places:
         return speed
 
 
-def places_of(log: SegmentLog, cluster: Cluster, speeds: Speeds | None = None) -> Places:
+def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None) -> NodeAllocations:
     """The places of a log, which must be of this cluster; with `speeds` None all speeds are 1."""
     pieces = pieces_of(log)
     groups = cluster.groups
-    layout = cluster.layout
+    layout = cluster.node_groups
     if layout is None:
         layout = tuple(np.repeat(np.arange(len(groups)), [group.nodes for group in groups]).tolist())
     if tuple(pieces.node_group.tolist()) != layout or tuple(log.groups) != tuple(g.name for g in groups):
@@ -84,7 +84,7 @@ def places_of(log: SegmentLog, cluster: Cluster, speeds: Speeds | None = None) -
     kind = np.zeros(len(log), np.int64)
     kind[pieces.segment] = node_type[pieces.node]  # all pieces of a segment lie on one type
     want = demand_of(log.jobs_table, cluster, "any", speeds, None)
-    return Places(
+    return NodeAllocations(
         types=types,
         node_type=node_type,
         node_gpus=np.array([g.gpus for g in groups], np.int64)[of],
@@ -97,7 +97,7 @@ def places_of(log: SegmentLog, cluster: Cluster, speeds: Speeds | None = None) -
     )
 
 
-def pieces_of(log: SegmentLog) -> Pieces:
+def pieces_of(log: ExecutionLog) -> Allocations:
     """Where the segments lay; an error for a log that does not say."""
     if log.pieces is None:
         raise InputError(
@@ -106,12 +106,12 @@ def pieces_of(log: SegmentLog) -> Pieces:
     return log.pieces
 
 
-def ended(log: SegmentLog) -> Ints:
+def ended(log: ExecutionLog) -> Ints:
     """Rows of the jobs that finished or were killed at their estimate."""
     return np.flatnonzero(np.isin(log.job_outcome, (Outcome.COMPLETED, Outcome.KILLED)))
 
 
-def left_s(log: SegmentLog) -> Floats:
+def left_s(log: ExecutionLog) -> Floats:
     """When each job left the machine and its queue for good: inf if it never did, NaN if it never came."""
     left = left_queue_s(log).copy()
     left[log.job_outcome == Outcome.UNSTARTED] = np.inf  # even if it has run and waits again

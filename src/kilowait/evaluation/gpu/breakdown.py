@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.allocations import (
-    Places,
+    NodeAllocations,
     ended,
     pieces_of,
     places_of,
@@ -18,7 +18,7 @@ from kilowait.evaluation.gpu.allocations import (
 from kilowait.evaluation.gpu.timeline import in_use
 from kilowait.evaluation.horizon import horizon_of, inside_s
 from kilowait.evaluation.job_measures import Ints, counted_rows, summary
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
 __all__ = ["by_priority", "by_type"]
@@ -26,7 +26,7 @@ __all__ = ["by_priority", "by_type"]
 Row = dict[str, Any]
 
 
-def by_type(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> list[Row]:
+def by_type(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> list[Row]:
     """A row for each GPU type of the cluster, in the order in which its groups name them; all jobs count.
 
     - `type`: nodes without GPUs are called ``-``; `nodes`, `gpus`: how many there are;
@@ -73,7 +73,7 @@ def by_type(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float]
     return rows
 
 
-def _shared(log: SegmentLog, places: Places) -> list[float]:
+def _shared(log: ExecutionLog, places: NodeAllocations) -> list[float]:
     """By type, of the time in which GPUs had a job, the share in which they had more than one."""
     pieces = places.pieces
     most = int(places.node_gpus.max(initial=0))
@@ -98,7 +98,7 @@ def _unit_s(
     return float((time[change < 0] - time[change > 0]).sum())
 
 
-def by_priority(log: SegmentLog, *, counted: npt.ArrayLike | None = None) -> list[Row]:
+def by_priority(log: ExecutionLog, *, counted: npt.ArrayLike | None = None) -> list[Row]:
     """A row for each priority, the most important first.
 
     - `priority`; `jobs`: counted jobs that have it, `finished` of them;

@@ -34,7 +34,7 @@ def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
             groups=tuple(NodeGroup(**row) for row in described["group"]),
             queues={row["name"]: tuple(row["groups"]) for row in described.get("queue", ())},
             name=str(described.get("name", "cluster")),
-            layout=None if layout is None else tuple(layout),
+            node_groups=None if layout is None else tuple(layout),
         )
     except (KilowaitError, KeyError, TypeError) as problem:
         raise InputError(f"the description of the machine cannot be read: {problem}; run it again") from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.jobs import JobTable, SegmentLog
-from kilowait.jobs.execution_log import Pieces
+from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs.execution_log import Allocations
 
 __all__ = ["two_jobs"]
 
 
-def two_jobs() -> tuple[SegmentLog, Cluster]:
+def two_jobs() -> tuple[ExecutionLog, Cluster]:
     """A node with two GPUs: a job takes both for 10 s, then another half of one for 10 s. Both came at 0 s.
 
     >>> log, cluster = two_jobs()
@@ -21,7 +21,7 @@ def two_jobs() -> tuple[SegmentLog, Cluster]:
     jobs = JobTable(
         job_id=[1, 2], submit_s=[0, 0], runtime_s=[10, 10], nodes=[1, 1], gpus=[2, 1], gpu_milli=[1000, 500]
     )
-    pieces = Pieces(
+    pieces = Allocations(
         segment=np.array([0, 1]),
         node=np.array([0, 0]),
         gpus=np.array([0b11, 0b01]),
@@ -31,7 +31,7 @@ def two_jobs() -> tuple[SegmentLog, Cluster]:
         lost_s=np.zeros(2),
         node_group=np.array([0]),
     )
-    log = SegmentLog(
+    log = ExecutionLog(
         jobs_table=jobs,
         job=np.array([0, 1]),
         start_s=np.array([0.0, 10.0]),
@@ -46,4 +46,4 @@ def two_jobs() -> tuple[SegmentLog, Cluster]:
         groups=("t4",),
         pieces=pieces,
     )
-    return log, Cluster((NodeGroup("t4", 1, cores=8, gpus=2, gpu_type="T4", placed=True),))
+    return log, Cluster((NodeGroup("t4", 1, cores=8, gpus=2, gpu_type="T4", node_level=True),))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.evaluation.gpu.allocations import (
-    Places,
+    NodeAllocations,
     ended,
     left_s,
     places_of,
@@ -31,7 +31,7 @@ from kilowait.evaluation.job_measures import (
     Mask,
     counted_rows,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["fairness_of", "finish_time_rho", "rho_of"]
 
@@ -40,7 +40,7 @@ UNFAIR = 1.05
 
 
 def finish_time_rho(
-    log: SegmentLog, cluster: Cluster, speeds: Speeds | None = None, *, counted: npt.ArrayLike | None = None
+    log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None, *, counted: npt.ArrayLike | None = None
 ) -> Floats:
     """Rho of every row of the job table; NaN for jobs without GPUs or work, or that never ended or do not count.
 
@@ -53,7 +53,7 @@ def finish_time_rho(
     return rho_of(log, places_of(log, cluster, speeds), counted_rows(log, counted))
 
 
-def rho_of(log: SegmentLog, places: Places, counted: Mask) -> Floats:
+def rho_of(log: ExecutionLog, places: NodeAllocations, counted: Mask) -> Floats:
     """The same, of places known already."""
     rho = np.full(len(log.jobs_table), math.nan)
     run = np.bincount(log.job, places.pieces.work_s - places.pieces.lost_s, len(rho))
@@ -69,7 +69,7 @@ def rho_of(log: SegmentLog, places: Places, counted: Mask) -> Floats:
     return rho
 
 
-def _mean_jobs(log: SegmentLog, asks: Mask, rows: Ints) -> Floats:
+def _mean_jobs(log: ExecutionLog, asks: Mask, rows: Ints) -> Floats:
     """Jobs that ask for GPUs, waiting or running, on average while each of `rows` did."""
     joined, left, end = log.eligible_s, left_s(log), log.jobs()["end_s"]
     there = asks & ~np.isnan(left)

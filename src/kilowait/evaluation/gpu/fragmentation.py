@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.cluster import Cluster
-from kilowait.engine.gpu.typical_jobs import Target, usual_pieces
+from kilowait.engine.gpu.typical_jobs import Target, typical_shapes
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.allocations import WHOLE, Places, places_of
+from kilowait.evaluation.gpu.allocations import WHOLE, NodeAllocations, places_of
 from kilowait.evaluation.gpu.timeline import shown, steps
 from kilowait.evaluation.job_measures import Floats, Ints
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 from kilowait.series import Series
 
@@ -28,7 +28,7 @@ Small = npt.NDArray[np.int32]
 
 
 def fragmentation(
-    log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
+    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
 ) -> Series:
     """Fragments over time, as a share of all GPUs of the cluster (FGD's "frag ratio"): 0 to 1.
 
@@ -45,7 +45,7 @@ def fragmentation(
     return fragments_over(log, places_of(log, cluster), shown(log, horizon_s))
 
 
-def fragments_over(log: SegmentLog, places: Places, horizon: tuple[float, float]) -> Series:
+def fragments_over(log: ExecutionLog, places: NodeAllocations, horizon: tuple[float, float]) -> Series:
     """The same, of places known already."""
     gpus = int(places.node_gpus.sum())
     if gpus == 0:
@@ -61,12 +61,12 @@ def fragments_over(log: SegmentLog, places: Places, horizon: tuple[float, float]
     return Series(found.edge_s, found.value / (max(total, 1) * gpus * WHOLE))
 
 
-def targets_of(log: SegmentLog, places: Places) -> list[Target]:
+def targets_of(log: ExecutionLog, places: NodeAllocations) -> list[Target]:
     """What fragments are measured against, most frequent first: what the engine places by."""
-    return usual_pieces(places.want, log.job_outcome != Outcome.REJECTED)
+    return typical_shapes(places.want, log.job_outcome != Outcome.REJECTED)
 
 
-def _states(log: SegmentLog, places: Places) -> tuple[Floats, Ints, Ints, tuple[Small, Ints]]:
+def _states(log: ExecutionLog, places: NodeAllocations) -> tuple[Floats, Ints, Ints, tuple[Small, Ints]]:
     """Every instant at which something changes on a node, by node and time: when, which node, its instant before (-1:
     none), and what is free then, thousandths: (GPUs of a node, instants) and of cores."""
     pieces = places.pieces
@@ -94,19 +94,19 @@ def _states(log: SegmentLog, places: Places) -> tuple[Floats, Ints, Ints, tuple[
     return time, node, before, (free, places.node_cpu[node] - np.cumsum(cores))
 
 
-def _each(places: Places) -> Ints:
+def _each(places: NodeAllocations) -> Ints:
     """Thousandths that each piece takes of every GPU it has."""
     many = np.bitwise_count(places.pieces.gpus).astype(np.int64)
     return places.pieces.milli // np.maximum(many, 1)
 
 
-def _empty(places: Places) -> tuple[Small, Ints]:
+def _empty(places: NodeAllocations) -> tuple[Small, Ints]:
     """What is free on empty nodes."""
     place = np.arange(int(places.node_gpus.max(initial=0)))[:, None]
     return np.where(place < places.node_gpus, WHOLE, 0).astype(np.int32), places.node_cpu
 
 
-def _fragments(places: Places, targets: list[Target], node: Ints, free: Small, cpu: Ints) -> Ints:
+def _fragments(places: NodeAllocations, targets: list[Target], node: Ints, free: Small, cpu: Ints) -> Ints:
     """Fragments of nodes with so much free, thousandths times the number of jobs that the targets stand for."""
     idle = free.sum(0, dtype=np.int64)
     count: Ints = idle * sum(target[4] for target in targets)

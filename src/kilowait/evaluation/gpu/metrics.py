@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.evaluation.gpu.allocations import (
-    Places,
+    NodeAllocations,
     ended,
     places_of,
     tflops_of,
@@ -25,7 +25,7 @@ from kilowait.evaluation.job_measures import (
     counted_rows,
     summary,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
 __all__ = ["gpu_metrics"]
@@ -41,7 +41,7 @@ _OVER_HORIZON = (
 
 
 def gpu_metrics(
-    log: SegmentLog,
+    log: ExecutionLog,
     cluster: Cluster,
     speeds: Speeds | None = None,
     *,
@@ -108,7 +108,7 @@ def gpu_metrics(
     return found
 
 
-def _held(log: SegmentLog, places: Places, mask: Mask) -> dict[str, float]:
+def _held(log: ExecutionLog, places: NodeAllocations, mask: Mask) -> dict[str, float]:
     """What the counted jobs held, and what was in vain."""
     own = mask[log.job]
     lost_s = places.pieces.lost_s / places.speed_there(log)
@@ -121,7 +121,7 @@ def _held(log: SegmentLog, places: Places, mask: Mask) -> dict[str, float]:
 
 
 def _over_horizon(
-    log: SegmentLog, places: Places, horizon: tuple[float, float], tflops: Floats
+    log: ExecutionLog, places: NodeAllocations, horizon: tuple[float, float], tflops: Floats
 ) -> dict[str, float]:
     capacity = places.type_gpus.astype(np.float64)
     gpus = float(capacity.sum())
@@ -151,7 +151,7 @@ def _over_horizon(
     }
 
 
-def _useful_share(log: SegmentLog, places: Places) -> Floats:
+def _useful_share(log: ExecutionLog, places: NodeAllocations) -> Floats:
     """Per segment: the part of its time that the work it did and kept takes, undisturbed."""
     kept_s = (places.pieces.work_s - places.pieces.lost_s) / places.speed_there(log)
     held_s = log.end_s - log.start_s

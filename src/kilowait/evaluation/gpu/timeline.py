@@ -14,14 +14,14 @@ from kilowait.evaluation.job_measures import (
     counted_rows,
     waits,
 )
-from kilowait.jobs import SegmentLog
+from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
 __all__ = ["gpu_backlog", "gpu_timeline", "in_use", "shown", "steps"]
 
 
 def gpu_timeline(
-    log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
+    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
 ) -> dict[str, Series]:
     """GPUs in use over time by type; a part of a GPU counts as that part.
 
@@ -45,7 +45,7 @@ def gpu_timeline(
     return lines
 
 
-def gpu_backlog(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
+def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
     """GPUs that waiting jobs ask for over time, parts as parts; jobs that were preempted wait again.
 
     It goes from the first submission to the last end, or over the horizon asked for.
@@ -63,7 +63,7 @@ def gpu_backlog(log: SegmentLog, cluster: Cluster, *, horizon_s: tuple[float, fl
     return Series(asked.edge_s, asked.value / WHOLE, "GPUs")
 
 
-def shown(log: SegmentLog, horizon_s: tuple[float, float] | None) -> tuple[float, float]:
+def shown(log: ExecutionLog, horizon_s: tuple[float, float] | None) -> tuple[float, float]:
     """The horizon of a picture; an error where the log has no length and none was given."""
     horizon = horizon_of(log, counted_rows(log, None), horizon_s)
     if not horizon[0] < horizon[1]:

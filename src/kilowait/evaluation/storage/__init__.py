@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from kilowait.errors import InputError
-from kilowait.evaluation.storage.comparison import Comparison, load_comparison, save_comparison
+from kilowait.evaluation.storage.comparison import ComparisonFolder, load_comparison, save_comparison
 from kilowait.evaluation.storage.folder import (
-    check_free,
+    check_writable,
     checked_manifest,
     plain_json,
     read_json,
     save_folder,
 )
 from kilowait.evaluation.storage.run import (
-    Run,
+    RunFolder,
     contest_of_runs,
     load_run,
     save_run,
 )
 
 __all__ = [
-    "Comparison",
-    "Foretold",
-    "Run",
-    "Scored",
-    "Trained",
-    "check_free",
+    "ComparisonFolder",
+    "PredictionFolder",
+    "RunFolder",
+    "SyntheticScoreFolder",
+    "AgentFolder",
+    "check_writable",
     "contest_of_runs",
     "load_comparison",
     "load_run",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Trained:
+class AgentFolder:
     """The folder of a trained agent, opened: how the training went, not the agent itself."""
 
     path: Path
@@ -53,7 +53,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class PredictionFolder:
     """The folder on a log's predicted run times, opened."""
 
     path: Path
@@ -63,7 +63,7 @@ class Foretold:
 
 
 @dataclass(frozen=True)
-class Scored:
+class SyntheticScoreFolder:
     """The folder on how like a synthetic workload is to a real one, opened."""
 
     path: Path
@@ -72,15 +72,15 @@ class Scored:
     results: dict[str, Any]
 
 
-_OF_RESULTS: dict[str, type[Trained] | type[Foretold] | type[Scored]] = {
-    "agent": Trained,
-    "foresight": Foretold,
-    "synthetic": Scored,
+_OF_RESULTS: dict[str, type[AgentFolder] | type[PredictionFolder] | type[SyntheticScoreFolder]] = {
+    "agent": AgentFolder,
+    "foresight": PredictionFolder,
+    "synthetic": SyntheticScoreFolder,
 }
 """Kinds that are a scenario and results, no logs."""
 
 
-def open_folder(path: str | PathLike[str]) -> Run | Comparison | Trained | Foretold | Scored:
+def open_folder(path: str | PathLike[str]) -> RunFolder | ComparisonFolder | AgentFolder | PredictionFolder | SyntheticScoreFolder:
     """Whatever kilowait wrote there.
 
     A folder of something else, half there or changed is an InputError that says what is wrong.

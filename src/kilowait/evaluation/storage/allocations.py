@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.jobs.execution_log import Pieces
+from kilowait.jobs.execution_log import Allocations
 
 __all__ = ["WORKED", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
 
@@ -24,7 +24,7 @@ WORKED = ("work_s", "lost_s")
 """Columns of the segments that only placed ones have; 0 for others among them."""
 
 
-def write_pieces(logs: Sequence[Pieces | None], path: Path) -> None:
+def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
     """The pieces of several logs, some of which may have none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -67,9 +67,9 @@ def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
 
 def pieces_from(
     held: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
-) -> Pieces | None:
+) -> Allocations | None:
     """The pieces of one log, of what `read_pieces` found and the columns `WORKED` of its segments."""
-    return None if held is None else Pieces(**held, **{name: worked[name] for name in WORKED})
+    return None if held is None else Allocations(**held, **{name: worked[name] for name in WORKED})
 
 
 def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:

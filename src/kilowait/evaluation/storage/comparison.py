@@ -29,11 +29,11 @@ import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import (
-    Contender,
-    Contest,
-    Curve,
-    EnergyRecord,
-    Signal,
+    PolicyConfig,
+    Comparison,
+    PowerCurve,
+    EnergyResults,
+    SignalCurve,
 )
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.storage.allocations import (
@@ -57,23 +57,23 @@ from kilowait.evaluation.storage.run import (
     write_states,
 )
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.jobs import JobTable, NodeStates, SegmentLog
+from kilowait.jobs import JobTable, NodeStates, ExecutionLog
 
-__all__ = ["Comparison", "load_comparison", "save_comparison"]
+__all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]
 
 _SEGMENT = ("start_s", "end_s", "group", "level", "outcome")
 PACKED = "zstd"
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ComparisonFolder:
     """A comparison folder, opened."""
 
     path: Path
     scenario: dict[str, Any]
     manifest: dict[str, Any]
     results: dict[str, Any]
-    contests: tuple[Contest, ...]
+    contests: tuple[Comparison, ...]
     """One for each trace."""
     cells: tuple[str, ...] = ()
     """Names of the cells, by content, in the order of traces, contenders and windows; by them they can be reused."""
@@ -81,7 +81,7 @@ class Comparison:
 
 def save_comparison(
     path: str | PathLike[str],
-    contests: Sequence[Contest],
+    contests: Sequence[Comparison],
     *,
     scenario: Mapping[str, Any],
     results: Mapping[str, Any],
@@ -117,7 +117,7 @@ def save_comparison(
     return save_folder(path, fill, kind="comparison", manifest=manifest, force=force)
 
 
-def _case(contest: Contest) -> dict[str, Any]:
+def _case(contest: Comparison) -> dict[str, Any]:
     windows = contest.windows
     return {
         "trace": contest.trace,
@@ -133,14 +133,14 @@ def _case(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _cells(contests: Sequence[Contest]) -> Iterator[tuple[Contest, int, int]]:
+def _cells(contests: Sequence[Comparison]) -> Iterator[tuple[Comparison, int, int]]:
     for contest in contests:
         for contender in range(len(contest.contenders)):
             for window in range(len(contest.windows)):
                 yield contest, contender, window
 
 
-def _segments(contests: Sequence[Contest]) -> Any:
+def _segments(contests: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
     logs = [contest.logs(contender, window) for contest, contender, window in _cells(contests)]
@@ -153,7 +153,7 @@ def _segments(contests: Sequence[Contest]) -> Any:
     return pa.table({**columns, **worked_columns(logs)})
 
 
-def _records(contests: Sequence[Contest]) -> Any:
+def _records(contests: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
     logs = [contest.logs(contender, window) for contest, contender, window in _cells(contests)]
@@ -171,7 +171,7 @@ def _records(contests: Sequence[Contest]) -> Any:
     )
 
 
-def _rows(contests: Sequence[Contest]) -> Iterator[dict[str, Any]]:
+def _rows(contests: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
     for contest, number, window in _cells(contests):
         contender = contest.contenders[number]
         yield {
@@ -187,7 +187,7 @@ def _rows(contests: Sequence[Contest]) -> Iterator[dict[str, Any]]:
         }
 
 
-def load_comparison(path: str | PathLike[str]) -> Comparison:
+def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
     """Open what `save_comparison` wrote: the same logs, to the bit.
 
     A folder that is none, is half there or was changed is an InputError that says what is wrong.
@@ -205,7 +205,7 @@ def load_comparison(path: str | PathLike[str]) -> Comparison:
         contests = tuple(_contests(folder, cases["cases"], results))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return Comparison(
+    return ComparisonFolder(
         folder,
         scenario,
         manifest,
@@ -217,7 +217,7 @@ def load_comparison(path: str | PathLike[str]) -> Comparison:
 
 def _contests(
     folder: Path, cases: Sequence[Mapping[str, Any]], results: Mapping[str, Any]
-) -> Iterator[Contest]:
+) -> Iterator[Comparison]:
     import pyarrow.parquet as pq
 
     came_out = results.get("traces") or [{}] * len(cases)
@@ -237,8 +237,8 @@ def _contests(
         jobs = JobTable.from_parquet(folder / f"jobs-{number}.parquet")
         first, size, warmup = (np.array(column, np.int64) for column in case["windows"])
         windows = Windows(jobs, first, size, warmup, case["words"])
-        contenders = tuple(Contender(**contender) for contender in case["contenders"])
-        yield Contest(
+        contenders = tuple(PolicyConfig(**contender) for contender in case["contenders"])
+        yield Comparison(
             trace=case["trace"],
             nodes=case["nodes"],
             windows=windows,
@@ -253,22 +253,22 @@ def _contests(
         cell += len(contenders) * len(windows)
 
 
-def _energy(folder: Path, number: int) -> EnergyRecord | None:
+def _energy(folder: Path, number: int) -> EnergyResults | None:
     path = folder / "energy.json"
     if not path.exists():
         return None
     data = json.loads(path.read_text(encoding="utf-8"))[number]
     if data is None:
         return None
-    return EnergyRecord(
+    return EnergyResults(
         metrics=tuple(tuple(known(cell) for cell in row) for row in data["metrics"]),
         states=tuple(known(row) for row in data["states"]),
         curves=tuple(
-            Curve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
+            PowerCurve(**{key: tuple(values) for key, values in curve.items()}) for curve in data["curves"]
         ),
         drawn=data["drawn"],
         signals=tuple(
-            Signal(s["name"], s["unit"], s["words"], tuple(s["edge_s"]), tuple(s["value"]))
+            SignalCurve(s["name"], s["unit"], s["words"], tuple(s["edge_s"]), tuple(s["value"]))
             for s in data["signals"]
         ),
         notes=tuple(data["notes"]),
@@ -295,14 +295,14 @@ class _Stored:
         self._windows, self._case, self._cell = windows, case, cell
         self._segments, self._records, self._states, self._pieces = segments, records, states, pieces
 
-    def __call__(self, contender: int, window: int) -> SegmentLog:
+    def __call__(self, contender: int, window: int) -> ExecutionLog:
         cell = self._cell + contender * len(self._windows) + window
         jobs = self._windows[window].jobs
         low, high = np.searchsorted(self._segments["cell"], (cell, cell + 1))
         from_, to = np.searchsorted(self._records["cell"], (cell, cell + 1))
         if to - from_ != len(jobs):
             raise InputError(f"the comparison has {to - from_} records of a window of {len(jobs)} jobs")
-        return SegmentLog(
+        return ExecutionLog(
             jobs_table=jobs,
             job=self._segments["row"][low:high].astype(np.int64),
             **{name: self._segments[name][low:high] for name in _SEGMENT},

@@ -24,7 +24,7 @@ from kilowait.errors import InputError
 
 __all__ = [
     "LAYOUT",
-    "check_free",
+    "check_writable",
     "checked_manifest",
     "known",
     "plain_json",
@@ -47,7 +47,7 @@ def save_folder(
 ) -> Path:
     """Let `fill` write files into a new folder beside `path`, add the manifest, and rename it to `path`."""
     target = Path(path)
-    check_free(target, force=force)
+    check_writable(target, force=force)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     try:
@@ -70,7 +70,7 @@ def save_folder(
     return target
 
 
-def check_free(path: str | PathLike[str], *, force: bool = False) -> None:
+def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
     """Raise unless a folder may be written at `path`: asked before a long run, not after it."""
     target = Path(path)
     try:

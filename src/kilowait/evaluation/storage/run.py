@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.comparison.result import Contender, Contest
-from kilowait.evaluation.comparison.windows import whole
+from kilowait.evaluation.comparison.result import PolicyConfig, Comparison
+from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.gpu.cluster import is_placed
 from kilowait.evaluation.storage.allocations import (
     WORKED,
@@ -46,10 +46,10 @@ from kilowait.evaluation.storage.folder import (
     save_folder,
 )
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.jobs import JobTable, NodeStates, SegmentLog
+from kilowait.jobs import JobTable, NodeStates, ExecutionLog
 
 __all__ = [
-    "Run", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
+    "RunFolder", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
 ]  # fmt: skip
 
 META_KEY = b"kilowait"
@@ -58,28 +58,28 @@ _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "re
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """A run folder, opened."""
 
     path: Path
     scenario: dict[str, Any]
     manifest: dict[str, Any]
     results: dict[str, Any]
-    log: SegmentLog
+    log: ExecutionLog
 
     @property
-    def contender(self) -> Contender:
+    def contender(self) -> PolicyConfig:
         """Who scheduled."""
         run = self.log.run
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
         backfill = run.get("backfill", self.scenario.get("backfill", "none"))
-        return Contender(policy, backfill, kind, placed=is_placed(self.scenario.get("cluster", {})))
+        return PolicyConfig(policy, backfill, kind, placed=is_placed(self.scenario.get("cluster", {})))
 
 
 def save_run(
     path: str | PathLike[str],
-    log: SegmentLog,
+    log: ExecutionLog,
     *,
     scenario: Mapping[str, Any],
     results: Mapping[str, Any],
@@ -106,7 +106,7 @@ def save_run(
     return save_folder(path, fill, kind="run", manifest=manifest, force=force)
 
 
-def load_run(path: str | PathLike[str]) -> Run:
+def load_run(path: str | PathLike[str]) -> RunFolder:
     """Open what `save_run` wrote; its log has the same metrics, to the bit.
 
     A folder that is no run folder, is half there or was changed is an InputError that says what is wrong.
@@ -125,10 +125,10 @@ def load_run(path: str | PathLike[str]) -> Run:
         log = _read_log(folder, JobTable.from_parquet(folder / "jobs.parquet"))
     except (KilowaitError, OSError, ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{folder} cannot be opened: {problem}") from None
-    return Run(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
+    return RunFolder(folder, scenario, manifest, read_json(folder / "results.json", folder), log)
 
 
-def contest_of_runs(runs: Sequence[Run]) -> Contest:
+def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     """Runs of the same jobs on the same machine side by side, over the whole log.
 
     Runs of different jobs or machines cannot be paired, and are an InputError that names them.
@@ -147,7 +147,7 @@ def contest_of_runs(runs: Sequence[Run]) -> Contest:
                 f"{first.path} and {run.path} are runs on different machines; only runs on the same machine can be "
                 "compared: give them one at a time"
             )
-    windows = whole(first.log.jobs_table)
+    windows = single_window(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
     contenders = _told_apart([run.contender for run in runs], [run.path for run in runs])
     measured = {
@@ -155,7 +155,7 @@ def contest_of_runs(runs: Sequence[Run]) -> Contest:
         for contender, run in zip(contenders, runs, strict=True)
         if "gpus" in run.results
     }
-    return Contest(
+    return Comparison(
         trace=str(first.scenario.get("trace", first.path)),
         nodes=int(first.log.capacity_nodes.max()) if len(first.log.capacity_nodes) else 0,
         windows=windows,
@@ -167,7 +167,7 @@ def contest_of_runs(runs: Sequence[Run]) -> Contest:
     )
 
 
-def _told_apart(contenders: Sequence[Contender], paths: Sequence[Path]) -> tuple[Contender, ...]:
+def _told_apart(contenders: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
     """Runs of the same rule that differ in something else are called by their folder too."""
     labels = [contender.label for contender in contenders]
     return tuple(
@@ -178,18 +178,18 @@ def _told_apart(contenders: Sequence[Contender], paths: Sequence[Path]) -> tuple
     )
 
 
-def _named(run: Run) -> str:
+def _named(run: RunFolder) -> str:
     return f"{run.scenario.get('trace', 'an unnamed trace')}, {len(run.log.jobs_table):,} jobs"
 
 
-def _by_submission(log: SegmentLog, ordered: JobTable) -> SegmentLog:
+def _by_submission(log: ExecutionLog, ordered: JobTable) -> ExecutionLog:
     """The same log over the table in the order of submission, as windows have it."""
     order = log.jobs_table.order
     if order is None:
         return log
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return SegmentLog(
+    return ExecutionLog(
         ordered,
         place[log.job],
         log.start_s,
@@ -237,7 +237,7 @@ def read_states(path: Path) -> dict[int, NodeStates]:
     return found
 
 
-def machine_of(log: SegmentLog) -> dict[str, Any]:
+def machine_of(log: ExecutionLog) -> dict[str, Any]:
     """Groups and the steps of the machine's size, as plain data; `machine_from` reads it back."""
     return {
         "groups": list(log.groups),
@@ -256,7 +256,7 @@ def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_log(log: SegmentLog, path: Path) -> None:
+def _write_log(log: ExecutionLog, path: Path) -> None:
     import pyarrow.parquet as pq
 
     note = {"run": log.run, **machine_of(log)}
@@ -266,7 +266,7 @@ def _write_log(log: SegmentLog, path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(note).encode()}), path)
 
 
-def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
+def _read_log(folder: Path, jobs: JobTable) -> ExecutionLog:
     import pyarrow.parquet as pq
 
     segments = pq.read_table(folder / "log.parquet")
@@ -281,7 +281,7 @@ def _read_log(folder: Path, jobs: JobTable) -> SegmentLog:
     job = order[place] if len(ids) else place
     if not np.array_equal(ids[job], run_ids):
         raise ValueError("log.parquet has segments of jobs that jobs.parquet lacks")
-    return SegmentLog(
+    return ExecutionLog(
         jobs_table=jobs,
         job=job,
         **{name: segments[name].to_numpy() for name in ("start_s", "end_s", "group", "level", "outcome")},

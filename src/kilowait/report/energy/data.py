@@ -14,16 +14,16 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import (
-    Contender,
-    EnergyRecord,
-    Judgement,
-    Signal,
+    PolicyConfig,
+    EnergyResults,
+    ComparisonResult,
+    SignalCurve,
 )
-from kilowait.report.comparison_data import Findings, Floats
+from kilowait.report.comparison_data import ComparisonData, Floats
 from kilowait.report.format import share
 from kilowait.units import format_span
 
-__all__ = ["STATES", "Alone", "Drew", "Scale", "called", "change", "levers_of", "scaled", "sentences"]
+__all__ = ["STATES", "ControlSavings", "EnergyData", "UnitScale", "called", "change", "levers_of", "scaled", "sentences"]
 
 STATES = {
     "jobs": "jobs",
@@ -40,7 +40,7 @@ _LARGER = {"kWh": "MWh", "MWh": "GWh", "kg": "t", "t": "kt", "W": "kW", "kW": "M
 
 
 @dataclass(frozen=True)
-class Scale:
+class UnitScale:
     """A unit in which the largest of some values is a number of few digits."""
 
     factor: float
@@ -53,7 +53,7 @@ class Scale:
         return f"{value * self.factor:,.{self.decimals}f}" if math.isfinite(value) else "–"
 
 
-def scaled(values: Sequence[float], unit: str) -> Scale:
+def scaled(values: Sequence[float], unit: str) -> UnitScale:
     """The unit for values that were given in `unit`.
 
     >>> scale = scaled([12_345.0, 20_000.0], "kWh")
@@ -65,10 +65,10 @@ def scaled(values: Sequence[float], unit: str) -> Scale:
     while top * factor >= 10_000 and unit in _LARGER:
         factor, unit = factor / 1000, _LARGER[unit]
     digits = math.floor(math.log10(top * factor)) if top > 0 else 0
-    return Scale(factor, unit, min(max(3 - digits, 0), 6) if top > 0 else 0)
+    return UnitScale(factor, unit, min(max(3 - digits, 0), 6) if top > 0 else 0)
 
 
-def called(signal: Signal) -> str:
+def called(signal: SignalCurve) -> str:
     """A signal's name for people.
 
     >>> called(Signal("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
@@ -90,7 +90,7 @@ def change(ratio: float) -> str:
     return "0 %" if float(size) == 0 else f"{'−' if step < 0 else '+'}{size} %"
 
 
-def levers_of(contender: Contender) -> tuple[str, ...]:
+def levers_of(contender: PolicyConfig) -> tuple[str, ...]:
     """The levers it pulls, one by one; ``("all",)`` is all of them.
 
     >>> levers_of(Contender("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
@@ -100,7 +100,7 @@ def levers_of(contender: Contender) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Alone:
+class ControlSavings:
     """The same scheduler without a lever, with one at a time, and with several together."""
 
     without: int
@@ -110,16 +110,16 @@ class Alone:
     """Whether each single lever is of another kind, so that their savings may be added up."""
 
 
-class Drew:
+class EnergyData:
     """The energy of a contest, held against its first contender."""
 
-    def __init__(self, found: Findings, record: EnergyRecord) -> None:
+    def __init__(self, found: ComparisonData, record: EnergyResults) -> None:
         self.found, self.record, self.contest = found, record, found.contest
         self.first = min(found.real, default=0)
         """Whom the others are held against."""
 
     @classmethod
-    def of(cls, found: Findings) -> Drew | None:
+    def of(cls, found: ComparisonData) -> EnergyData | None:
         """None where no power model was given."""
         record = found.contest.energy
         return None if record is None else cls(found, record)
@@ -170,7 +170,7 @@ class Drew:
                 kept.append(who)
         return tuple(kept)
 
-    def judged(self, metric: str) -> Judgement | None:
+    def judged(self, metric: str) -> ComparisonResult | None:
         """The verdict on it; None on one window, and where a value is missing."""
         if self.contest.batched or len(self.contenders) < 2:
             return None
@@ -180,7 +180,7 @@ class Drew:
             return None
 
     @cached_property
-    def levers(self) -> tuple[Alone, ...]:
+    def levers(self) -> tuple[ControlSavings, ...]:
         """Schedulers of which the savings can be split by lever."""
         kinds: dict[tuple[object, ...], list[int]] = {}
         for who in self.contenders:
@@ -196,11 +196,11 @@ class Drew:
             if without and single and len(single) + len(together) > 1:
                 kinds_of = {pulled[who][0].partition("=")[0] for who in single}
                 found.append(
-                    Alone(without[0], single, together, len(single) > 1 and len(kinds_of) == len(single))
+                    ControlSavings(without[0], single, together, len(single) > 1 and len(kinds_of) == len(single))
                 )
         return tuple(found)
 
-    def signal(self, name: str) -> Signal | None:
+    def signal(self, name: str) -> SignalCurve | None:
         """Carbon, price or another, by a word of its name."""
         return next((s for s in self.record.signals if name in s.name.lower()), None)
 
@@ -218,9 +218,9 @@ def _last(value: float) -> float:
 # -- words -----------------------------------------------------------------------------------------
 
 
-def sentences(found: Findings) -> list[str]:
+def sentences(found: ComparisonData) -> list[str]:
     """Who draws and emits least, by how much against the first, and what that costs in waiting."""
-    drew = Drew.of(found)
+    drew = EnergyData.of(found)
     if drew is None:
         return []
     labels, least = found.contest.labels, drew.least("energy_kwh")
@@ -241,7 +241,7 @@ def sentences(found: Findings) -> list[str]:
     return said + _waiting(drew, least) + _bound(drew)
 
 
-def _amounts(drew: Drew) -> str:
+def _amounts(drew: EnergyData) -> str:
     who = drew.contenders[0]
     said = f"The nodes draw {_amount(drew, 'energy_kwh', 'kWh', who)}"
     said += f", with the building {_amount(drew, 'facility_kwh', 'kWh', who)}"
@@ -250,14 +250,14 @@ def _amounts(drew: Drew) -> str:
     return f"{said}."
 
 
-def _amount(drew: Drew, metric: str, unit: str, who: int) -> str:
+def _amount(drew: EnergyData, metric: str, unit: str, who: int) -> str:
     value = float(drew.means(metric)[who])
     scale = scaled([value], unit)
     each = "" if drew.contest.batched else " a window"
     return f"{scale.told(value)} {scale.unit}{each}"
 
 
-def _least(drew: Drew, metric: str, unit: str, start: str, who: int) -> str:
+def _least(drew: EnergyData, metric: str, unit: str, start: str, who: int) -> str:
     """Who has least, and the verdict against the first; without windows only by how much."""
     first, judged = drew.contest.labels[drew.first], drew.judged(metric)
     said = f"{start}: {_amount(drew, metric, unit, who)}"
@@ -270,7 +270,7 @@ def _less(ratio: float) -> str:
     return f"{share(1 - ratio)} less" if ratio <= 1 else f"{share(ratio - 1)} more"
 
 
-def _waiting(drew: Drew, least: int) -> list[str]:
+def _waiting(drew: EnergyData, least: int) -> list[str]:
     """What the least energy costs in waiting, and how much can be saved at no longer wait."""
     wait, labels = drew.means("mean_wait_s"), drew.contest.labels
     first = labels[drew.first]
@@ -296,7 +296,7 @@ def _waiting(drew: Drew, least: int) -> list[str]:
     return [*said, f"At no longer a mean wait {labels[best]} saves most: {saved} of the energy of {first}."]
 
 
-def _bound(drew: Drew) -> list[str]:
+def _bound(drew: EnergyData) -> list[str]:
     """How much there is to save at all."""
     most = 1 - drew.bound_kwh / float(drew.means("energy_kwh")[drew.first])
     if not math.isfinite(most):
@@ -312,7 +312,7 @@ def _rises(before: float, after: float, told: Callable[[float], str]) -> str:
     return f"{way} {told(before)} to {told(after)}"
 
 
-def _doubt(drew: Drew, who: int) -> str:
+def _doubt(drew: EnergyData, who: int) -> str:
     judged = drew.found.wait
     if judged is None or drew.contest.batched:
         return ""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.evaluation.comparison import Signal
+from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.energy.data import (
     STATES,
-    Drew,
+    EnergyData,
     called,
     change,
     scaled,
@@ -23,8 +23,8 @@ from kilowait.report.figures import (
     GRID,
     INK,
     LINES,
-    Drawn,
-    drawing,
+    ReportFigure,
+    new_figure,
     legend_columns,
     line_numbers,
     line_style,
@@ -58,7 +58,7 @@ _PLACES = (
 """Where a name may stand beside its point, in points, and how it is aligned; the first that is free is taken."""
 
 
-def pareto(drew: Drew) -> Drawn:
+def pareto(drew: EnergyData) -> ReportFigure:
     """Mean wait against energy and CO2 (else cost): those whom nobody beats in both are joined."""
     metrics = [("energy_kwh", "energy of the nodes", "kWh")]
     if drew.has("co2_kg"):
@@ -69,7 +69,7 @@ def pareto(drew: Drew) -> Drawn:
     known = [who for who in drew.contenders if math.isfinite(wait[who])]
     per, unit = span_unit([float(wait[who]) for who in known])
     told = []
-    with drawing(height_in=3.9, columns=2) as (figure, panels):
+    with new_figure(height_in=3.9, columns=2) as (figure, panels):
         if len(metrics) == 1:
             panels[1].remove()
             panels[0].set_subplotspec(panels[0].get_gridspec()[:])
@@ -92,7 +92,7 @@ def pareto(drew: Drew) -> Drawn:
             _named(figure, axes, named, [places[who] for who in front])
             names = ", ".join(drew.contest.labels[who] for who in front)
             told.append(f"by mean wait and {words} nobody beats {names} in both")
-    return Drawn(
+    return ReportFigure(
         figure,
         "Mean wait against what is drawn: further down and to the left is better. Filled and joined: nobody is "
         "better in both. A point without a name had no room for it; the table has all. Axes do not begin at 0.",
@@ -100,14 +100,14 @@ def pareto(drew: Drew) -> Drawn:
     )
 
 
-def spent(drew: Drew) -> Drawn:
+def spent(drew: EnergyData) -> ReportFigure:
     """Energy of the nodes by what they did, a bar a contender, the first on top."""
     rows = [*drew.contenders, *drew.found.of_kind("clairvoyant")]
     totals = {who: sum(drew.record.states[who].values()) for who in rows}
     scale = scaled(list(totals.values()), "kWh")
     drawn = [name for name in STATES if any(drew.record.states[who].get(name, 0.0) > 0 for who in rows)]
     told = []
-    with drawing(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
+    with new_figure(height_in=1.2 + 0.4 * len(rows), columns=2) as (figure, panels):
         panels[1].remove()
         axes = panels[0]
         axes.set_subplotspec(axes.get_gridspec()[:])
@@ -148,21 +148,21 @@ def spent(drew: Drew) -> Drawn:
         else ""
     )
     over = "" if windows == 1 else f", over all {windows} windows"
-    return Drawn(
+    return ReportFigure(
         figure,
         f"What nodes drew power for{over}.{fixed}",
         f"Energy of the nodes in {scale.unit} by what they did. {'; '.join(reversed(told))}.",
     )
 
 
-def power(drew: Drew) -> Drawn:
+def power(drew: EnergyData) -> ReportFigure:
     """Power of the facility over time, a panel for each signal behind it; for files."""
-    signals: Sequence[Signal | None] = [s for name in BEHIND[:2] if (s := drew.signal(name)) is not None]
+    signals: Sequence[SignalCurve | None] = [s for name in BEHIND[:2] if (s := drew.signal(name)) is not None]
     signals = signals or [drew.signal(BEHIND[2])]
     numbers = line_numbers(drew.found)
     shown = [who for who in drew.found.shown if who < len(drew.record.curves)]
     scale = scaled([watts for who in shown for watts in drew.record.curves[who].facility_w], "W")
-    with drawing(height_in=3.2 * len(signals), rows=len(signals), columns=2) as (figure, panels):
+    with new_figure(height_in=3.2 * len(signals), rows=len(signals), columns=2) as (figure, panels):
         grid = panels.reshape(-1, 2)
         for place, signal in enumerate(signals):
             grid[place, 1].remove()
@@ -190,10 +190,10 @@ def power(drew: Drew) -> Drawn:
                 ncols=legend_columns(drew.found, 6),
                 handlelength=2.6,
             )
-    return Drawn(figure, "Power of the facility over time.", "Power of the facility over time.")
+    return ReportFigure(figure, "Power of the facility over time.", "Power of the facility over time.")
 
 
-def _behind(axes: Any, signal: Signal) -> None:
+def _behind(axes: Any, signal: SignalCurve) -> None:
     """The signal as a grey area behind the lines, with an axis of its own at the right."""
     low, high = axes.get_xlim()
     other = axes.twinx()

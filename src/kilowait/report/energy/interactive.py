@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.evaluation.comparison import Signal
+from kilowait.evaluation.comparison import SignalCurve
 from kilowait.report.comparison_data import Floats
-from kilowait.report.energy.data import Drew, called, scaled
+from kilowait.report.energy.data import EnergyData, called, scaled
 from kilowait.report.energy.figures import BEHIND
 from kilowait.report.figures import line_numbers
 from kilowait.report.interactive import (
@@ -27,7 +27,7 @@ from kilowait.units import format_span
 __all__ = ["binned", "power_chart"]
 
 
-def power_chart(drew: Drew, name: str, along: str) -> str:
+def power_chart(drew: EnergyData, name: str, along: str) -> str:
     """The chart as HTML. It zooms together with the chart `along` (its id) where both draw the same window."""
     record, found = drew.record, drew.found
     shown = [who for who in found.shown if who < len(record.curves) and record.curves[who].it_w]
@@ -118,15 +118,15 @@ def binned(edge_s: Any, value: Any, bins: int) -> Floats:
     return means
 
 
-def _ordered(signals: tuple[Signal, ...]) -> list[Signal]:
-    def rank(signal: Signal) -> int:
+def _ordered(signals: tuple[SignalCurve, ...]) -> list[SignalCurve]:
+    def rank(signal: SignalCurve) -> int:
         return next((place for place, word in enumerate(BEHIND) if word in signal.name.lower()), len(BEHIND))
 
     return sorted(signals, key=rank)
 
 
 def _signal(
-    signal: Signal, zero_s: float, first_s: float, end_s: float
+    signal: SignalCurve, zero_s: float, first_s: float, end_s: float
 ) -> tuple[dict[str, float], Any] | None:
     """The part of a signal within the chart, in bins as fine as its steps; None where there is none."""
     edge, value = np.array(signal.edge_s, np.float64), np.array(signal.value, np.float64)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from kilowait.evaluation.comparison import Judgement, Signal
+from kilowait.evaluation.comparison import ComparisonResult, SignalCurve
 from kilowait.report.energy.data import (
-    Alone,
-    Drew,
-    Scale,
+    ControlSavings,
+    EnergyData,
+    UnitScale,
     called,
     change,
     scaled,
@@ -24,10 +24,10 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["energy_table", "lever_table", "under_table"]
+__all__ = ["energy_table", "lever_table", "assumptions"]
 
 
-def energy_table(drew: Drew) -> str:
+def energy_table(drew: EnergyData) -> str:
     """Energy, CO2, cost, peak, PUE, what is saved, and the waits beside it; in the order given."""
     contest = drew.contest
     order = [*drew.contenders, *drew.found.of_kind("clairvoyant")]
@@ -89,7 +89,7 @@ def energy_table(drew: Drew) -> str:
     )
 
 
-def _bound(drew: Drew, head: Sequence[str], scale: Scale) -> list[str]:
+def _bound(drew: EnergyData, head: Sequence[str], scale: UnitScale) -> list[str]:
     """The row of what no schedule can go below."""
     cells = ["no schedule can go below", text(scale.told(drew.bound_kwh))]
     if len(drew.contenders) > 1:
@@ -98,7 +98,7 @@ def _bound(drew: Drew, head: Sequence[str], scale: Scale) -> list[str]:
     return cells + [""] * (len(head) - len(cells))
 
 
-def under_table(drew: Drew) -> str:
+def assumptions(drew: EnergyData) -> str:
     """What the numbers rest on: signals in their own words, and what was assumed."""
     said = "Bold with a dot: the least of its column."
     if len(drew.contenders) > 1:
@@ -116,7 +116,7 @@ def under_table(drew: Drew) -> str:
     return f'<p class="note">{text(said)}</p>{listed}'
 
 
-def _signal(signal: Signal) -> str:
+def _signal(signal: SignalCurve) -> str:
     """In its own words, which mostly begin with its name."""
     if signal.name.lower() in signal.words.lower():
         return text(_capital(signal.words))
@@ -124,7 +124,7 @@ def _signal(signal: Signal) -> str:
     return f"<b>{text(_capital(called(signal)))}</b>{unit}: {text(signal.words)}"
 
 
-def lever_table(drew: Drew, group: Alone) -> str:
+def lever_table(drew: EnergyData, group: ControlSavings) -> str:
     """What each lever saves alone, what they would add up to, and what they save together."""
     contest = drew.contest
     base = contest.labels[group.without]
@@ -178,19 +178,19 @@ def lever_table(drew: Drew, group: Alone) -> str:
     return f'{made}<p class="note">{text(said)}</p>' if faint else made
 
 
-def _saved(drew: Drew, metric: str, who: int) -> str:
+def _saved(drew: EnergyData, metric: str, who: int) -> str:
     """What is less than the first's, in per cent; below 0 where it is more."""
     step = change(2 - drew.ratio(metric, who))
     return "–" if who == drew.first else text(step.removeprefix("+"))
 
 
-def _step(drew: Drew, metric: str, who: int) -> str:
+def _step(drew: EnergyData, metric: str, who: int) -> str:
     if who == drew.first or not math.isfinite(drew.ratio(metric, who)):
         return ""
     return f"<small>{text(change(drew.ratio(metric, who)))}</small>"
 
 
-def _spread(judged: Judgement | None, label: str, scale: Scale) -> str:
+def _spread(judged: ComparisonResult | None, label: str, scale: UnitScale) -> str:
     means = {} if judged is None else {mean.contender: mean for mean in judged.means}
     return interval(means.get(label), scale.told)
 
@@ -199,7 +199,7 @@ def _pue(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "–"
 
 
-def _signed(scale: Scale, value: float) -> str:
+def _signed(scale: UnitScale, value: float) -> str:
     told = scale.told(abs(value))
     sign = "" if not told.strip("0.,") else "−" if value < 0 else "+"
     return f"{sign}{told} {scale.unit}".rstrip()

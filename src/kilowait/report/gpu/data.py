@@ -15,11 +15,11 @@ from typing import Any
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation.gpu import by_priority, by_type, fragmentation, gpu_metrics, gpu_timeline
-from kilowait.report.comparison_data import Findings
+from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import count, number, share
 from kilowait.series import Series
 
-__all__ = ["Held", "Lines", "lacking", "sentences"]
+__all__ = ["GpuData", "GpuSeries", "lacking", "sentences"]
 
 Row = dict[str, Any]
 PANELS = 7
@@ -28,7 +28,7 @@ BY_SPEED = ("mean_rho", "max_rho", "unfair_share", "jain_rho", "lost_gpu_hours",
 """Metrics that cannot be taken without the speeds of the run."""
 
 
-def lacking(found: Findings) -> str | None:
+def lacking(found: ComparisonData) -> str | None:
     """Why nothing can be said of the GPUs of runs on placed nodes; None where it can, or no node is placed."""
     lies = found.log(found.shown[0]).pieces is not None
     if found.placed == lies:
@@ -45,7 +45,7 @@ def lacking(found: Findings) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class GpuSeries:
     """One contender in the window that is drawn, as steps of time: shares from 0 to 1."""
 
     held: dict[str, Series]
@@ -53,14 +53,14 @@ class Lines:
     fragments: Series
 
 
-class Held:
+class GpuData:
     """The GPUs of a contest."""
 
-    def __init__(self, found: Findings, machine: Cluster) -> None:
+    def __init__(self, found: ComparisonData, machine: Cluster) -> None:
         self.found, self.contest, self.machine = found, found.contest, machine
 
     @classmethod
-    def of(cls, found: Findings) -> Held | None:
+    def of(cls, found: ComparisonData) -> GpuData | None:
         """None where no node is placed, there are no GPUs, or the folder lacks what is needed (see `lacking`)."""
         machine = found.contest.machine
         if machine is None or not any(group.nodes * group.gpus for group in machine.groups):
@@ -81,7 +81,7 @@ class Held:
                 gpu_metrics(
                     self.contest.logs(who, number),
                     self.machine,
-                    counted=window.counted,
+                    counted=window.evaluated,
                     horizon_s=window.horizon,
                 )
                 for number, window in enumerate(self.contest.windows)
@@ -121,7 +121,7 @@ class Held:
         return {
             who: _merged(
                 [
-                    by_priority(self.contest.logs(who, number), counted=window.counted)
+                    by_priority(self.contest.logs(who, number), counted=window.evaluated)
                     for number, window in enumerate(self.contest.windows)
                 ],
                 key="priority",
@@ -146,7 +146,7 @@ class Held:
         }
 
     @cached_property
-    def lines(self) -> dict[int, Lines]:
+    def lines(self) -> dict[int, GpuSeries]:
         """By contender that is drawn; without those under whom nothing ran for any time."""
         found = {}
         for who in self.found.shown:
@@ -159,7 +159,7 @@ class Held:
                 name: _share([used[own] for own in self._members(name)], gpus)
                 for name, gpus in self.sizes.items()
             }
-            found[who] = Lines(held, fragmentation(log, self.machine))
+            found[who] = GpuSeries(held, fragmentation(log, self.machine))
         return found
 
     def _members(self, name: str) -> list[str]:
@@ -203,16 +203,16 @@ def _mean(values: Sequence[float]) -> float:
 # -- words -----------------------------------------------------------------------------------------
 
 
-def sentences(held: Held) -> list[str]:
+def sentences(held: GpuData) -> list[str]:
     """What one sees of the GPUs, in words."""
     return [_busy(held), *_by_type(held), *_moved(held), *_fair(held)]
 
 
-def _label(held: Held, who: int) -> str:
+def _label(held: GpuData, who: int) -> str:
     return held.contest.labels[who]
 
 
-def _busy(held: Held) -> str:
+def _busy(held: GpuData) -> str:
     """How full they are and how broken up, from the least to the most."""
     real = [who for who in held.order if who in held.found.real] or list(held.order)
     parts = []
@@ -232,7 +232,7 @@ def _busy(held: Held) -> str:
     return f"{parts[0]}; {parts[1]}."
 
 
-def _by_type(held: Held) -> list[str]:
+def _by_type(held: GpuData) -> list[str]:
     """Which type is wanted most and least, under the best that is drawn."""
     who = next((one for one in held.order if one in held.types), None)
     if who is None:
@@ -250,7 +250,7 @@ def _by_type(held: Held) -> list[str]:
     ]
 
 
-def _moved(held: Held) -> list[str]:
+def _moved(held: GpuData) -> list[str]:
     """Who preempts and moves, and what is lost by it."""
     told = []
     for who in held.order:
@@ -277,7 +277,7 @@ def _moved(held: Held) -> list[str]:
     return [f"Jobs were put out or moved{each}. {'; '.join(told)}."]
 
 
-def _fair(held: Held) -> list[str]:
+def _fair(held: GpuData) -> list[str]:
     if not held.known("mean_rho"):
         return [
             "Finish-time fairness and work lost need the speeds of the run on each type of GPU, which were not kept "

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.figures import Drawn, drawing, legend_columns, line_numbers, line_style, plain
+from kilowait.report.figures import ReportFigure, new_figure, legend_columns, line_numbers, line_style, plain
 from kilowait.report.format import share
-from kilowait.report.gpu.data import Held
+from kilowait.report.gpu.data import GpuData
 
 __all__ = ["gpus_over_time"]
 
 
-def gpus_over_time(held: Held, *, bins: int = 300) -> Drawn:
+def gpus_over_time(held: GpuData, *, bins: int = 300) -> ReportFigure:
     """A panel for each type of GPU and one for fragments, a line a contender, in the typical window."""
     numbers = line_numbers(held.found)
     types = list(held.sizes)
-    with drawing(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
+    with new_figure(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
         figure,
         panels,
     ):
@@ -44,7 +44,7 @@ def gpus_over_time(held: Held, *, bins: int = 300) -> Drawn:
         + ", ".join(f"{row['type']} {share(row['utilization'])}" for row in rows if row["gpus"])
         for who, rows in held.types.items()
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         "GPUs held, by type, and GPUs free but of no use to the usual job (fragments), over time.",
         f"GPUs held by type over time, and fragments. While jobs arrive: {told}.",

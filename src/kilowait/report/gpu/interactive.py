@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.report.figures import line_numbers
-from kilowait.report.gpu.data import Held
+from kilowait.report.gpu.data import GpuData
 from kilowait.report.interactive import (
     BINS,
     Ticks,
@@ -26,7 +26,7 @@ PANEL_REM = 7.0
 """Height of a panel."""
 
 
-def gpu_chart(held: Held, name: str) -> str:
+def gpu_chart(held: GpuData, name: str) -> str:
     """The chart as HTML: a panel for each type of GPU, one for fragments."""
     found = held.found
     if not held.lines:

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from kilowait.report.format import count, number, share
-from kilowait.report.gpu.data import Held, Row, sentences
+from kilowait.report.gpu.data import GpuData, Row, sentences
 from kilowait.report.html import (
     best_of,
     marked_cell,
@@ -18,7 +18,7 @@ from kilowait.report.html import (
 )
 from kilowait.units import format_span
 
-__all__ = ["gpu_table", "gpu_words", "priority_table", "put_out_table", "type_table"]
+__all__ = ["gpu_table", "gpu_words", "priority_table", "preemption_table", "type_table"]
 
 Cell = Callable[[float], str]
 Column = tuple[str, str, Cell]
@@ -27,12 +27,12 @@ Figure = tuple[str, str, str, Cell]
 """The same with what is better before the last: less, more, or nothing of the kind."""
 
 
-def gpu_words(held: Held) -> str:
+def gpu_words(held: GpuData) -> str:
     """What one sees, in sentences."""
     return "".join(f"<p>{text(said)}</p>" for said in sentences(held))
 
 
-def gpu_table(held: Held) -> str:
+def gpu_table(held: GpuData) -> str:
     """Every contender: completion times, queueing, makespan, how the GPUs were used."""
     groups: list[tuple[str, list[Figure]]] = [
         (
@@ -66,7 +66,7 @@ def gpu_table(held: Held) -> str:
     return f'{made}<p class="note">{text(_note(held))}</p>'
 
 
-def put_out_table(held: Held) -> str:
+def preemption_table(held: GpuData) -> str:
     """What preemption and moves cost, and how fair the schedule is; nothing where neither is known."""
     groups: list[tuple[str, list[Figure]]] = []
     if held.any("preemptions", "migrations"):
@@ -94,7 +94,7 @@ def put_out_table(held: Held) -> str:
     return f'{made}<p class="note">{said}</p>'
 
 
-def _contenders(held: Held, caption: str, groups: Sequence[tuple[str, list[Figure]]]) -> str:
+def _contenders(held: GpuData, caption: str, groups: Sequence[tuple[str, list[Figure]]]) -> str:
     """A row for each contender, best first; the best of each column marked."""
     columns = [column for _, members in groups for column in members]
     best = {
@@ -121,7 +121,7 @@ def _contenders(held: Held, caption: str, groups: Sequence[tuple[str, list[Figur
     )
 
 
-def _note(held: Held) -> str:
+def _note(held: GpuData) -> str:
     note = (
         "Queueing: all the time without a place, before the first start and between. Held, by FLOPS (each GPU "
         "weighted by its rate) and fragments: while jobs arrive, from the first submission to the last; what is over "
@@ -134,7 +134,7 @@ def _note(held: Held) -> str:
     return note.strip()
 
 
-def type_table(held: Held) -> str:
+def type_table(held: GpuData) -> str:
     """Types of GPU, contenders side by side."""
     moved = any(row["migrations"] for rows in held.types.values() for row in rows)
     put_out = any(row["preemptions"] for rows in held.types.values() for row in rows)
@@ -155,7 +155,7 @@ def type_table(held: Held) -> str:
     return f'{made}<p class="note">{text(said)}</p>'
 
 
-def priority_table(held: Held) -> str:
+def priority_table(held: GpuData) -> str:
     """Priorities of jobs, contenders side by side; nothing where all have the same."""
     names = {row["priority"] for rows in held.priorities.values() for row in rows}
     if len(names) < 2:
@@ -176,7 +176,7 @@ def priority_table(held: Held) -> str:
 
 
 def _by(
-    held: Held,
+    held: GpuData,
     given: dict[int, list[Row]],
     key: str,
     head: str,
@@ -202,11 +202,11 @@ def _told(value: float, cell: Cell) -> str:
     return "–" if math.isnan(value) else cell(value)
 
 
-def _is(held: Held, who: int, key: str) -> bool:
+def _is(held: GpuData, who: int, key: str) -> bool:
     return not math.isnan(held.table[who][key])
 
 
-def _values(held: Held, key: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _values(held: GpuData, key: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(
         [held.table[who][key] if who in held.table else math.nan for who in range(len(held.contest.labels))]
     )

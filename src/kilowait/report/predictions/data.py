@@ -11,7 +11,7 @@ from kilowait.evaluation.storage.folder import known
 from kilowait.report.format import number, share
 from kilowait.units import format_span
 
-__all__ = ["CLASSES", "Foresight", "factor", "job_sentences", "what_if_sentences"]
+__all__ = ["CLASSES", "PredictionReportData", "factor", "job_sentences", "what_if_sentences"]
 
 CLASSES = {
     "size": ("By nodes", "nodes"),
@@ -26,7 +26,7 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class Foresight:
+class PredictionReportData:
     """Predicted run times of a log."""
 
     name: str

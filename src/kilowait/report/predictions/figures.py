@@ -14,14 +14,14 @@ from kilowait.report.figures import (
     FAINT,
     INK,
     LINES,
-    Drawn,
-    drawing,
+    ReportFigure,
+    new_figure,
     line_style,
     need_matplotlib,
     plain,
 )
 from kilowait.report.format import share
-from kilowait.report.predictions.data import Foresight, factor
+from kilowait.report.predictions.data import PredictionReportData, factor
 from kilowait.units import format_span
 
 __all__ = ["calibration", "drift", "job", "plane", "swarm"]
@@ -36,7 +36,7 @@ SMALL, MIDDLE, LARGE = (0, "v"), (None, "o"), (AGENT, "^")
 LONGER, SHORTER = AGENT, 0
 
 
-def plane(found: Foresight) -> Drawn:
+def plane(found: PredictionReportData) -> ReportFigure:
     """How many jobs lie where: predicted against true run time, of the forest and of the request."""
     told = found.told["plane"]
     edges = np.array(told["edges_s"], np.float64)
@@ -44,7 +44,7 @@ def plane(found: Foresight) -> Drawn:
     shown = [(name, words) for name, words in panels.items() if told["cells"][name]]
     most = max(count for name, _ in shown for _, _, count in told["cells"][name])
     ticks = {at: words for at, words in _TICKS_S.items() if at <= edges[-1]}
-    with drawing(height_in=5.0, columns=len(shown)) as (figure, grid):
+    with new_figure(height_in=5.0, columns=len(shown)) as (figure, grid):
         for axes, (name, words) in zip(np.atleast_1d(grid), shown, strict=True):
             _shaded(axes, told["cells"][name], edges, most)
             axes.plot(edges[[0, -1]], edges[[0, -1]], color=INK, linewidth=1.0)
@@ -59,7 +59,7 @@ def plane(found: Foresight) -> Drawn:
             axes.set_xlabel("true run time")
             axes.set_ylabel(words)
     near = "; ".join(f"{words} {share(_near(told['cells'][name]))}" for name, words in shown)
-    return Drawn(
+    return ReportFigure(
         figure,
         f"The last {int(found.told['judged']):,} jobs; the stronger the colour, the more of them. On the line the "
         "prediction was the truth; below it the job took longer than was said.",
@@ -67,11 +67,11 @@ def plane(found: Foresight) -> Drawn:
     )
 
 
-def calibration(found: Foresight) -> Drawn:
+def calibration(found: PredictionReportData) -> ReportFigure:
     """For how many jobs bounds held, against how many they were to hold for."""
     rows = found.told["calibration"]
     levels = [100 * float(row["level"]) for row in rows]
-    with drawing(height_in=3.6) as (figure, axes):
+    with new_figure(height_in=3.6) as (figure, axes):
         axes.plot([0, 100], [0, 100], color=INK, linewidth=1.0)
         for name, words, line, mark in (
             ("plain", "as the forest says", 0, "s"),
@@ -85,7 +85,7 @@ def calibration(found: Foresight) -> Drawn:
         axes.set_ylabel("held for, % of jobs")
         axes.legend(loc="upper left")
     told = "; ".join(f"{100 * row['level']:.0f} %: {share(float(row['calibrated']))}" for row in rows)
-    return Drawn(
+    return ReportFigure(
         figure,
         "A bound is a time that a job is to stay below with a given probability. On the line it keeps its promise; "
         "below the line more jobs outlive it than was said, above it is more cautious than it need be.",
@@ -93,13 +93,13 @@ def calibration(found: Foresight) -> Drawn:
     )
 
 
-def drift(found: Foresight) -> Drawn:
+def drift(found: PredictionReportData) -> ReportFigure:
     """Accuracy and the share that was too short, and how many jobs there were, over the whole log."""
     told = found.told["drift"]
     rows, every_s = told["rows"], float(told["every_s"])
     unit, per = ("week", 7 * 86400.0) if every_s <= 7 * 86400.0 else ("month of 30 days", every_s)
     at = [float(row["start_s"]) / per + 0.5 for row in rows]
-    with drawing(height_in=5.4, rows=3, share_x=True) as (figure, grid):
+    with new_figure(height_in=5.4, rows=3, share_x=True) as (figure, grid):
         for name, words, line in (
             ("accuracy", "prediction", AGENT),
             ("last2", "last two jobs", 2),
@@ -119,7 +119,7 @@ def drift(found: Foresight) -> Drawn:
         grid[2].set_xlabel(f"{unit} of the log")
     known = [row for row in rows if row["accuracy"] is not None]
     least, most = (pick(known, key=lambda row: float(row["accuracy"])) for pick in (min, max))
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Every {unit} by itself, over the whole log. Until enough jobs have ended the anchor is the prediction. A "
         "line that falls says that users changed faster than the forest learned.",
@@ -128,13 +128,13 @@ def drift(found: Foresight) -> Drawn:
     )
 
 
-def swarm(found: Foresight) -> Drawn:
+def swarm(found: PredictionReportData) -> ReportFigure:
     """What the weightiest features did to the predictions of single jobs: a mark a job."""
     told = found.told["importance"]["swarm"]
     rows = list(reversed(told))
     # A few jobs far out would press the others together; they are drawn at the edge.
     reach = max(0.1, *(float(np.quantile(np.abs(row["moved"]), 0.99)) for row in rows))
-    with drawing(height_in=1.2 + 0.42 * len(rows)) as (figure, axes):
+    with new_figure(height_in=1.2 + 0.42 * len(rows)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
         for place, row in enumerate(rows):
             moved = np.clip(np.array(row["moved"], np.float64), -reach, reach)
@@ -155,7 +155,7 @@ def swarm(found: Foresight) -> Drawn:
         _factor_axis(axes, reach)
         axes.set_xlabel("made the prediction shorter (left) or longer (right)")
     first = found.importance[:5]
-    return Drawn(
+    return ReportFigure(
         figure,
         f"A mark is a job, {len(told[0]['moved']):,} of them for each of the {len(told)} numbers that count most. How "
         "far to the right: by what factor the number made the prediction longer. Orange, pointing up: the number is "
@@ -166,13 +166,13 @@ def swarm(found: Foresight) -> Drawn:
     )
 
 
-def job(case: Mapping[str, Any]) -> Drawn:
+def job(case: Mapping[str, Any]) -> ReportFigure:
     """What made the prediction of one job longer or shorter."""
     parts: Sequence[Mapping[str, Any]] = list(reversed(case["parts"]))
     moved = [float(case["rest"]), *(float(part["moved"]) for part in parts)]
     labels = ["all others", *(f"{part['name']}: {part['words']}" for part in parts)]
     reach = max(*(abs(value) for value in moved), 0.1)
-    with drawing(height_in=1.0 + 0.3 * len(moved)) as (figure, axes):
+    with new_figure(height_in=1.0 + 0.3 * len(moved)) as (figure, axes):
         axes.axvline(0.0, color=INK, linewidth=1.0)
         for place, value in enumerate(moved):
             axes.barh(place, value, color=LINES[LONGER if value > 0 else SHORTER], height=0.7)
@@ -187,7 +187,7 @@ def job(case: Mapping[str, Any]) -> Drawn:
         _factor_axis(axes, reach)
         axes.set_xlabel("made the prediction shorter (left) or longer (right)")
     told = ", ".join(f"{part['name']} {factor(float(part['moved']))}" for part in case["parts"][:4])
-    return Drawn(
+    return ReportFigure(
         figure,
         f"From the anchor, {format_span(float(case['anchor_s']))}, to the mean, "
         f"{format_span(float(case['centre_s']))}; the truth was {format_span(float(case['true_s']))}.",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from kilowait.report.figures import Drawn
+from kilowait.report.figures import ReportFigure
 from kilowait.report.format import capital, number, share
 from kilowait.report.html import (
     best_of,
@@ -17,7 +17,7 @@ from kilowait.report.html import (
 from kilowait.report.predictions import figures
 from kilowait.report.predictions.data import (
     CLASSES,
-    Foresight,
+    PredictionReportData,
     factor,
     job_sentences,
     what_if_sentences,
@@ -26,10 +26,10 @@ from kilowait.units import format_span
 
 __all__ = ["foresight_parts", "importance_table", "job_block", "scores_table"]
 
-Add = Callable[[str, Drawn], str]
+Add = Callable[[str, ReportFigure], str]
 
 
-def foresight_parts(found: Foresight, add: Add, level: int) -> Iterator[str]:
+def foresight_parts(found: PredictionReportData, add: Add, level: int) -> Iterator[str]:
     """Everything on one log; `add` takes a figure by name and gives its HTML, `level` is that of headings."""
 
     def heading(words: str, below: int = 0) -> str:
@@ -55,7 +55,7 @@ def foresight_parts(found: Foresight, add: Add, level: int) -> Iterator[str]:
         yield job_block(case, add(f"job-{place + 1}", figures.job(case)), opened=place == 0)
 
 
-def scores_table(found: Foresight) -> str:
+def scores_table(found: PredictionReportData) -> str:
     """Predictions beside simpler guesses, on the same jobs."""
     rows = found.scores
     every = list(range(len(rows)))
@@ -87,7 +87,7 @@ def scores_table(found: Foresight) -> str:
     return f'{made}<p class="note">{text(note)}</p>'
 
 
-def class_tables(found: Foresight) -> str:
+def class_tables(found: PredictionReportData) -> str:
     """Accuracy by class of job."""
     made = []
     for kind, (title, head) in CLASSES.items():
@@ -105,7 +105,7 @@ def class_tables(found: Foresight) -> str:
     return "".join(made)
 
 
-def importance_table(found: Foresight) -> str:
+def importance_table(found: PredictionReportData) -> str:
     """Every number that predictions are made from, with what it is."""
     rows = [
         [escape(str(row["name"])), text(factor(float(row["mean"]))), text(str(row["meaning"]))]
@@ -163,7 +163,7 @@ def job_block(case: Mapping[str, Any], drawn: str, *, opened: bool) -> str:
     )
 
 
-def _how_to_read(found: Foresight) -> str:
+def _how_to_read(found: PredictionReportData) -> str:
     said = (
         "A prediction starts at the anchor, the middle of the last five run times of jobs like it (same user, request "
         "and size where there are such), and every number known of the job makes it longer or shorter by a factor. The "

@@ -17,7 +17,7 @@ from kilowait.report.format import (
 from kilowait.report.synthetic.labels import column_words, value_words
 from kilowait.units import format_span
 
-__all__ = ["Likened", "calendar_sentence", "change", "doubts", "tiles", "verdict"]
+__all__ = ["SyntheticScoreData", "calendar_sentence", "change", "doubts", "tiles", "verdict"]
 
 TOLD_APART = (
     (0.55, "They cannot be told apart job by job"),
@@ -39,7 +39,7 @@ MUCH = 0.5
 
 
 @dataclass(frozen=True)
-class Likened:
+class SyntheticScoreData:
     """A synthetic workload beside a real one."""
 
     name: str
@@ -92,7 +92,7 @@ class Likened:
         return self.told["calendar"] is not None and float(self.told["calendar"]) > SAME_HOURS
 
 
-def verdict(found: Likened) -> list[str]:
+def verdict(found: SyntheticScoreData) -> list[str]:
     """The answers people ask for, in sentences."""
     real, made = found.told["jobs"]
     spans, loads = found.told["spans_s"], found.told["loads"]
@@ -107,7 +107,7 @@ def verdict(found: Likened) -> list[str]:
     ]
 
 
-def _told_apart(found: Likened) -> str:
+def _told_apart(found: SyntheticScoreData) -> str:
     auc, history = float(found.fidelity["auc"]), float(found.fidelity["auc_history"])
     if auc < SAME_JOBS:
         return (
@@ -125,7 +125,7 @@ def _told_apart(found: Likened) -> str:
     )
 
 
-def _columns(found: Likened) -> str:
+def _columns(found: SyntheticScoreData) -> str:
     worst, pair = found.told["worst_ks"], found.told["worst_pair"]
     name, ks = str(worst["column"]), float(worst["ks"])
     if ks == 0:
@@ -140,7 +140,7 @@ def _columns(found: Likened) -> str:
     )
 
 
-def _waits(found: Likened) -> str:
+def _waits(found: SyntheticScoreData) -> str:
     if not found.waits:
         return "No job of one of the two could be started, so waits cannot be compared."
     near, far = (
@@ -155,7 +155,7 @@ def _waits(found: Likened) -> str:
     return f"{said}mean waits are within 15 % of the real ones under {listed(near)}, but not under {listed(far)}."
 
 
-def _given_away(found: Likened) -> str:
+def _given_away(found: SyntheticScoreData) -> str:
     gave = found.leaks
     if gave is None:
         return "Whether jobs were copied cannot be told: there were no held-out jobs, which the generator has not seen."
@@ -186,7 +186,7 @@ def _given_away(found: Likened) -> str:
     )
 
 
-def calendar_sentence(found: Likened) -> str:
+def calendar_sentence(found: SyntheticScoreData) -> str:
     """Whether jobs come when the real ones did."""
     same = found.told["calendar"]
     if same is None:
@@ -206,7 +206,7 @@ def calendar_sentence(found: Likened) -> str:
     )
 
 
-def tiles(found: Likened) -> list[tuple[str, str, str]]:
+def tiles(found: SyntheticScoreData) -> list[tuple[str, str, str]]:
     """Key numbers: value, what it is, how to read it."""
     alike, gave = found.fidelity, found.leaks
     worst = found.told["worst_ks"]
@@ -223,7 +223,7 @@ def tiles(found: Likened) -> list[tuple[str, str, str]]:
     return made
 
 
-def doubts(found: Likened) -> list[str]:
+def doubts(found: SyntheticScoreData) -> list[str]:
     """What to keep in mind."""
     kept = []
     who = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, Drawn, drawing, log_axis, plain
+from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, ReportFigure, new_figure, log_axis, plain
 from kilowait.report.format import capital
 from kilowait.report.job_figures import slowdown_axis, wait_axis
-from kilowait.report.synthetic.data import Likened
+from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.labels import MEASURES, column_words, value_words
 
 __all__ = ["MADE", "REAL", "columns", "outcome", "sides", "users"]
@@ -27,13 +27,13 @@ FLOORS = {"energy_j": 1e3, "utilization": 0.0, "hour": 0.0}
 """Where the axis begins; elsewhere at 1."""
 
 
-def columns(found: Likened) -> Drawn:
+def columns(found: SyntheticScoreData) -> ReportFigure:
     """Every numeric column: which part of the jobs is no larger."""
     rows = {str(row["column"]): row for row in found.fidelity["distances"]}
     shown = {name: found.curves["columns"][name] for name in rows}
     figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_words)
     told = "; ".join(f"{column_words(name)} {row['ks']:.3f}" for name, row in rows.items())
-    return Drawn(
+    return ReportFigure(
         figure,
         "The share of jobs that have no more than what is below; values below the axis stand at its left end. The bar "
         "marks where the two differ most, and KS is its length: 0 where the distributions are the same, 1 where they "
@@ -42,13 +42,13 @@ def columns(found: Likened) -> Drawn:
     )
 
 
-def users(found: Likened) -> Drawn:
+def users(found: SyntheticScoreData) -> ReportFigure:
     """Jobs of users, of their sessions, and the time between a user's jobs."""
     rows = {str(row["column"]): row for row in found.fidelity["user_distances"]}
     shown = {name: found.curves["users"][name] for name in rows}
     figure = _panels(shown, {name: _distance(name, row) for name, row in rows.items()}, column_words)
     told = "; ".join(f"{column_words(name)} {row['ks']:.3f}" for name, row in rows.items())
-    return Drawn(
+    return ReportFigure(
         figure,
         "The share of users, of sessions and of pairs of jobs that have no more than what is below. A session is a run "
         "of a user’s jobs with less than half an hour between submissions.",
@@ -56,7 +56,7 @@ def users(found: Likened) -> Drawn:
     )
 
 
-def outcome(found: Likened, place: int) -> Drawn:
+def outcome(found: SyntheticScoreData, place: int) -> ReportFigure:
     """What happens under one rule: waits, slowdowns, backlog and utilization."""
     policy, rows = found.outcomes[place]
     named = {str(row["name"]): row for row in rows}
@@ -64,7 +64,7 @@ def outcome(found: Likened, place: int) -> Drawn:
     titles = {name: _distance(name, row) for name, row in named.items()}
     figure = _panels(shown, titles, MEASURES.__getitem__, across=2)
     told = "; ".join(f"{MEASURES[name]} {row['ks']:.3f}" for name, row in named.items())
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Under {policy} with EASY: the share of jobs that waited, or were slowed down, no more than what is below, "
         "and the share of hours with no more nodes waited for, or busy.",
@@ -91,7 +91,7 @@ def _panels(
     """A panel a curve, in rows; `under` stands below its name."""
     across = min(across, len(curves))
     rows = math.ceil(len(curves) / across)
-    with drawing(height_in=0.45 + 2.75 * rows, rows=rows, columns=across, width_in=2 * WIDTH_IN) as (
+    with new_figure(height_in=0.45 + 2.75 * rows, rows=rows, columns=across, width_in=2 * WIDTH_IN) as (
         figure,
         grid,
     ):

@@ -13,14 +13,14 @@ from kilowait.report.figures import (
     INK,
     LINES,
     WIDTH_IN,
-    Drawn,
-    drawing,
+    ReportFigure,
+    new_figure,
     line_style,
     need_matplotlib,
     plain,
 )
 from kilowait.report.format import number, share
-from kilowait.report.synthetic.data import Likened
+from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.labels import column_words, short_words
 
 __all__ = ["correlations", "given_away", "looked_at"]
@@ -36,7 +36,7 @@ TOP = 10
 """Features shown of a classifier."""
 
 
-def correlations(found: Likened) -> Drawn:
+def correlations(found: SyntheticScoreData) -> ReportFigure:
     """Heat maps: real, generated and the difference, a row for each kind of correlation."""
     by_kind = {
         kind: pairs
@@ -45,7 +45,7 @@ def correlations(found: Likened) -> Drawn:
     }
     names = {kind: _names(pairs) for kind, pairs in by_kind.items()}
     heights = [0.9 + 0.36 * (len(names[kind]) - 1) for kind in by_kind]
-    with drawing(
+    with new_figure(
         height_in=sum(heights), rows=len(by_kind), columns=3, width_in=2 * WIDTH_IN, heights=heights
     ) as (figure, grid):
         figure.get_layout_engine().set(h_pad=0.09)
@@ -56,7 +56,7 @@ def correlations(found: Likened) -> Drawn:
                 _heat(axes, names[kind], pairs, side, labelled=side == "real")
                 axes.set_title(f"{KINDS[kind]}: {words}", loc="left", size=9)
     worst = found.told["worst_pair"]
-    return Drawn(
+    return ReportFigure(
         figure,
         "How two columns go together, from −1 (orange) over 0 (no colour) to 1 (blue), and generated less real; where "
         "the right has no colour, what goes together in the real log does so in the generated one.",
@@ -65,7 +65,7 @@ def correlations(found: Likened) -> Drawn:
     )
 
 
-def looked_at(found: Likened) -> Drawn:
+def looked_at(found: SyntheticScoreData) -> ReportFigure:
     """Which columns a classifier tells the two apart by: without and with the user's history."""
     alike = found.fidelity
     panels = [
@@ -73,7 +73,7 @@ def looked_at(found: Likened) -> Drawn:
         (alike["looked_at_history"], f"with the user’s history: AUC {alike['auc_history']:.3f}"),
     ]
     most = max(min(len(parts), TOP) for parts, _ in panels)
-    with drawing(height_in=1.0 + 0.29 * most, columns=2) as (figure, grid):
+    with new_figure(height_in=1.0 + 0.29 * most, columns=2) as (figure, grid):
         for axes, (parts, words) in zip(grid, panels, strict=True):
             rows = list(parts.items())[:TOP][::-1]
             for place, (_, part) in enumerate(rows):
@@ -95,7 +95,7 @@ def looked_at(found: Likened) -> Drawn:
     told = ", ".join(
         f"{column_words(name)} {share(part)}" for name, part in list(alike["looked_at"].items())[:3]
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         "What the classifier’s trees split by, weighed by what they gain in telling the jobs they learn from apart. "
         "Where the AUC is about 0.5 that is nothing that holds for other jobs.",
@@ -103,12 +103,12 @@ def looked_at(found: Likened) -> Drawn:
     )
 
 
-def given_away(found: Likened) -> Drawn:
+def given_away(found: SyntheticScoreData) -> ReportFigure:
     """Distances to the closest record, and how well they tell who was seen."""
     closest, guess = found.curves["closest"], found.curves["membership"]
     gave = found.leaks
     assert gave is not None  # there are no such curves otherwise
-    with drawing(height_in=4.0, columns=2) as (figure, (left, right)):
+    with new_figure(height_in=4.0, columns=2) as (figure, (left, right)):
         at = np.array(closest["at"], np.float64)
         shown = np.concatenate([at[1:] > EQUAL, [True]])  # the last that is as good as equal, and all beyond
         at = np.maximum(at[shown], EQUAL)
@@ -140,7 +140,7 @@ def given_away(found: Likened) -> Drawn:
         right.set_xlabel("held-out jobs taken for seen, %")
         right.set_ylabel("seen jobs found, %")
         right.set_title(f"AUC {gave['membership_auc']:.3f}", loc="left", size=10)
-    return Drawn(
+    return ReportFigure(
         figure,
         "Left: how far every job is from the closest one of another set; at the left edge they are equal, or nearly. "
         "Generated jobs that lie closer to seen jobs than held-out ones do were learned by heart. Right: guessing that "

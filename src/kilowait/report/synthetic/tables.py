@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kilowait.report.figures import Drawn
+from kilowait.report.figures import ReportFigure
 from kilowait.report.format import capital, number, share
 from kilowait.report.html import table, text, tile_row
 from kilowait.report.synthetic import distribution_figures, figures, time_series_figures
 from kilowait.report.synthetic.data import (
-    Likened,
+    SyntheticScoreData,
     calendar_sentence,
     change,
     doubts,
@@ -26,12 +26,12 @@ from kilowait.report.synthetic.labels import (
 
 __all__ = ["likened_parts"]
 
-Add = Callable[[str, Drawn], str]
+Add = Callable[[str, ReportFigure], str]
 KINDS = {"pearson": "of logarithms", "spearman": "of ranks", "cramer": "of kinds"}
 SHOWN_PAIRS = 8
 
 
-def likened_parts(found: Likened, add: Add, level: int) -> Iterator[tuple[str, str, str]]:
+def likened_parts(found: SyntheticScoreData, add: Add, level: int) -> Iterator[tuple[str, str, str]]:
     """Everything on one workload: anchor, heading and HTML.
 
     `add` takes a figure by name and gives its HTML, `level` is that of headings within the parts.
@@ -47,7 +47,7 @@ def likened_parts(found: Likened, add: Add, level: int) -> Iterator[tuple[str, s
     yield "privacy", "What is given away", _privacy(found, add)
 
 
-def _verdict(found: Likened) -> str:
+def _verdict(found: SyntheticScoreData) -> str:
     said = "".join(f"<p>{text(sentence)}</p>" for sentence in verdict(found))
     notes = "".join(f"<li>{text(note)}</li>" for note in doubts(found))
     return (
@@ -56,7 +56,7 @@ def _verdict(found: Likened) -> str:
     )
 
 
-def distance_table(found: Likened) -> str:
+def distance_table(found: SyntheticScoreData) -> str:
     """KS and Wasserstein, column by column."""
     rows = _distances(found.fidelity["distances"])
     note = (
@@ -71,7 +71,7 @@ def distance_table(found: Likened) -> str:
     )
 
 
-def pair_table(found: Likened) -> str:
+def pair_table(found: SyntheticScoreData) -> str:
     """The correlations that are farthest off."""
     pairs: Sequence[Mapping[str, Any]] = found.fidelity["pairs"]
     if not pairs:
@@ -91,7 +91,7 @@ def pair_table(found: Likened) -> str:
     return table(f"The {len(rows)} correlations that are farthest off", head, rows, words=(1,))
 
 
-def _classifier(found: Likened, add: Add) -> str:
+def _classifier(found: SyntheticScoreData, add: Add) -> str:
     said = (
         "Trees of LightGBM learn to tell the jobs of both workloads apart, four fifths at a time, and are asked about "
         "the fifth they have not seen. AUC 0.5: a coin would do as well; 1: always right. They see the columns of a "
@@ -101,14 +101,14 @@ def _classifier(found: Likened, add: Add) -> str:
     return f'<p class="note">{text(said)}</p>{add("looked-at", figures.looked_at(found))}'
 
 
-def _arrivals(found: Likened, add: Add) -> str:
+def _arrivals(found: SyntheticScoreData, add: Add) -> str:
     drawn = add("cycles", time_series_figures.cycles(found)) + add(
         "profiles", time_series_figures.profiles(found)
     )
     return drawn + _statistics("Submissions hour by hour", found.fidelity["arrivals"])
 
 
-def _users(found: Likened, add: Add) -> str:
+def _users(found: SyntheticScoreData, add: Add) -> str:
     if not found.fidelity["users"]:
         return "<p>One of the two workloads does not say whose jobs they are.</p>"
     drawn = add("users", distribution_figures.users(found)) if found.fidelity["user_distances"] else ""
@@ -120,7 +120,7 @@ def _users(found: Likened, add: Add) -> str:
     return drawn + _statistics("What users do", found.fidelity["users"]) + far
 
 
-def _scheduling(found: Likened, add: Add, level: int) -> str:
+def _scheduling(found: SyntheticScoreData, add: Add, level: int) -> str:
     made = [outcome_table(found)]
     for place, (policy, rows) in enumerate(found.outcomes):
         made.append(f"<h{level}>{text(policy)} with EASY</h{level}>")
@@ -132,7 +132,7 @@ def _scheduling(found: Likened, add: Add, level: int) -> str:
     return "".join(made)
 
 
-def outcome_table(found: Likened) -> str:
+def outcome_table(found: SyntheticScoreData) -> str:
     """What becomes of both in a simulation: means, their ratio, and distances."""
     rows: list[list[str]] = []
     far = []
@@ -161,7 +161,7 @@ def outcome_table(found: Likened) -> str:
     return _noted(table("In a scheduler, real against generated", head, rows, marked=far), note)
 
 
-def _privacy(found: Likened, add: Add) -> str:
+def _privacy(found: SyntheticScoreData, add: Add) -> str:
     made = []
     gave = found.leaks
     if gave is None:
@@ -220,7 +220,7 @@ def leak_table(gave: Mapping[str, float], which: Sequence[str]) -> str:
     )
 
 
-def anonymity_table(found: Likened) -> str:
+def anonymity_table(found: SyntheticScoreData) -> str:
     """k-anonymity of both, for several k."""
     by_k, known = found.curves["anonymity"], found.told["anonymity"]
     if by_k is None or known is None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import INK, Drawn, drawing
+from kilowait.report.figures import INK, ReportFigure, new_figure
 from kilowait.report.format import number, share
-from kilowait.report.synthetic.data import Likened
+from kilowait.report.synthetic.data import SyntheticScoreData
 from kilowait.report.synthetic.distribution_figures import MADE, REAL, sides
 from kilowait.units import format_span
 
@@ -19,12 +19,12 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _PERIODS_H = {2: "2 h", 6: "6 h", 12: "12 h", 24: "1 day", 72: "3 days", 168: "1 week", 672: "4 weeks"}
 
 
-def cycles(found: Likened) -> Drawn:
+def cycles(found: SyntheticScoreData) -> ReportFigure:
     """Autocorrelation and spectrum of submissions an hour, a day and a week marked."""
     lagged, bands = found.curves["autocorrelation"], found.curves["spectrum"]
     edges = np.array(bands["edge_h"], np.float64)
     middle = np.sqrt(edges[:-1] * edges[1:])
-    with drawing(height_in=3.6, columns=2) as (figure, (left, right)):
+    with new_figure(height_in=3.6, columns=2) as (figure, (left, right)):
         handles = []
         left.axhline(0.0, color=INK, linewidth=1.0)
         for side, line in (("real", REAL), ("made", MADE)):
@@ -53,7 +53,7 @@ def cycles(found: Likened) -> Drawn:
         f"{words} {number(pattern[name][0])} and {number(pattern[name][1])}"
         for name, words in (("autocorrelation_day", "over a day"), ("autocorrelation_week", "over a week"))
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         "Left: how the number of submissions in an hour goes with that of so many days before. Right: what part of its "
         "ups and downs comes back with which period; a peak at a day is the rhythm of working hours.",
@@ -61,11 +61,11 @@ def cycles(found: Likened) -> Drawn:
     )
 
 
-def profiles(found: Likened) -> Drawn:
+def profiles(found: SyntheticScoreData) -> ReportFigure:
     """When in the day and in the week jobs are submitted."""
     day, week = found.curves["day"], found.curves["week"]
     dated = bool(found.curves["dated"])
-    with drawing(height_in=3.3, columns=2) as (figure, (left, right)):
+    with new_figure(height_in=3.3, columns=2) as (figure, (left, right)):
         handles = []
         for side, line in (("real", REAL), ("made", MADE)):
             drawn: list[Any] = []
@@ -92,21 +92,21 @@ def profiles(found: Likened) -> Drawn:
         if dated
         else "The log does not say on which date its clock starts, so hours and days are counted from its zero."
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         f"The share of jobs submitted in every hour of the day and of the week. {clock}",
         f"Daily and weekly profile. {share(gap / 100)} of the generated jobs would have to move to another hour.",
     )
 
 
-def run(found: Likened, place: int) -> Drawn:
+def run(found: SyntheticScoreData, place: int) -> ReportFigure:
     """Nodes waited for and nodes busy over time, the real workload left and the generated one right."""
     curves = found.curves["outcomes"][place]
     policy = str(curves["policy"])
     both: tuple[Mapping[str, Any], ...] = tuple(curves["series"][side] for side in ("real", "made"))
     days = max(len(one["utilization"]) * float(one["step_s"]) / 86400 for one in both)
     most = max((max(one["backlog_nodes"], default=0.0) for one in both), default=0.0)
-    with drawing(height_in=4.4, rows=2, columns=2, share_x=True) as (figure, grid):
+    with new_figure(height_in=4.4, rows=2, columns=2, share_x=True) as (figure, grid):
         for column, (one, words, line) in enumerate(
             zip(both, ("real", "generated"), (REAL, MADE), strict=True)
         ):
@@ -130,7 +130,7 @@ def run(found: Likened, place: int) -> Drawn:
         else "The days of the one are not those of the other: what is to be alike is how often and how high backlogs "
         "rise, not when."
     )
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Both workloads under {policy} with EASY on the same machine, means over {format_span(step_s)}. {days_said}",
         f"Backlog and utilization over time under {policy}, real and generated.",

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from kilowait.evaluation.comparison import WORDS, Pair
+from kilowait.evaluation.comparison import WORDS, PairwiseResult
 from kilowait.evaluation.storage.folder import known
 from kilowait.report.format import number
 from kilowait.units import format_span
 
-__all__ = ["Judged", "Training", "WHOLE", "case_words", "job_words", "signed"]
+__all__ = ["AgentEvaluation", "TrainingData", "WHOLE", "case_words", "job_words", "signed"]
 
 WHOLE = "the machine, the queue and the time"
 SLIGHT = 0.001
@@ -21,7 +21,7 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingData:
     """How an agent was trained."""
 
     name: str
@@ -47,7 +47,7 @@ class Training:
         return any("steps" in row for row in self.history)
 
 
-class Judged:
+class AgentEvaluation:
     """The verdicts on an agent."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
@@ -55,11 +55,11 @@ class Judged:
         self.told = told
         self.metric = str(told["metric"])
         self.rows = sorted((row for row in told["rows"] if row["kind"] != "clairvoyant"), key=self.value)
-        wanted = [one.name for one in fields(Pair)]
-        self._pairs: list[Pair] = []
+        wanted = [one.name for one in fields(PairwiseResult)]
+        self._pairs: list[PairwiseResult] = []
         for pair in told["judgement"]["pairs"]:
             values: dict[str, Any] = known({name: pair[name] for name in wanted})
-            self._pairs.append(Pair(**values))
+            self._pairs.append(PairwiseResult(**values))
 
     def value(self, row: Mapping[str, Any], metric: str | None = None) -> float:
         """A metric of a contender; NaN where it has none."""
@@ -86,13 +86,13 @@ class Judged:
         """The best rule."""
         return next((str(row["label"]) for row in self.rows if row["kind"] == "rule"), None)
 
-    def pair(self, ours: str, theirs: str) -> Pair | None:
+    def pair(self, ours: str, theirs: str) -> PairwiseResult | None:
         """Two contenders, seen by the first."""
         for pair in self._pairs:
             if (pair.ours, pair.theirs) == (ours, theirs):
                 return pair
             if (pair.theirs, pair.ours) == (ours, theirs):
-                return pair.turned()
+                return pair.swapped()
         return None
 
     def sentences(self) -> list[str]:

@@ -13,14 +13,14 @@ from kilowait.report.figures import (
     FAINT,
     INK,
     LINES,
-    Drawn,
-    drawing,
+    ReportFigure,
+    new_figure,
     log_axis,
     need_matplotlib,
     plain,
 )
 from kilowait.report.format import capital, number
-from kilowait.report.training.data import WHOLE, Judged
+from kilowait.report.training.data import WHOLE, AgentEvaluation
 from kilowait.units import format_span
 
 __all__ = ["attention", "curves", "judged", "looked_at"]
@@ -38,7 +38,7 @@ _LOSSES = {
 }
 
 
-def curves(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
+def curves(history: Sequence[Mapping[str, Any]], objective: str) -> ReportFigure:
     """How the training of a network went: a panel for each figure that it told."""
     steps = np.array([int(row["steps"]) for row in history])
     columns = {
@@ -56,7 +56,7 @@ def curves(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
         panels.append((_LOSSES.get(name, name.replace("_", " ")), {name: values}))
     panels = [panel for panel in panels if any(np.isfinite(line).any() for line in panel[1].values())]
     rows = max(math.ceil(len(panels) / 2), 1)
-    with drawing(height_in=0.5 + 2.0 * rows, rows=rows, columns=2) as (figure, grid):
+    with new_figure(height_in=0.5 + 2.0 * rows, rows=rows, columns=2) as (figure, grid):
         every = np.atleast_1d(grid).ravel()
         for axes, (title, lines) in zip(every, panels, strict=False):
             for name, values in lines.items():
@@ -78,7 +78,7 @@ def curves(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
             axes.set_xlabel("decisions learned from")
     known = columns["validation"][np.isfinite(columns["validation"])]
     ended = f" The least validation is {number(float(known.min()))}." if len(known) else ""
-    return Drawn(
+    return ReportFigure(
         figure,
         f"{len(steps):,} updates, {steps[-1]:,} decisions. Episodes: those that ended in an update, as it played "
         "then, at random. Validation: the same later jobs every time, greedily; the weights with the least are kept. "
@@ -87,14 +87,14 @@ def curves(history: Sequence[Mapping[str, Any]], objective: str) -> Drawn:
     )
 
 
-def judged(found: Judged) -> Drawn:
+def judged(found: AgentEvaluation) -> ReportFigure:
     """The metric of every contender with its interval, best on top."""
     timed = found.metric.endswith("_s")
     told = format_span if timed else number
     rows = [row for row in reversed(found.rows) if math.isfinite(found.value(row))]
     per = 3600.0 if timed else 1.0
     edges: list[float] = []
-    with drawing(height_in=0.9 + 0.34 * max(len(rows), 1)) as (figure, axes):
+    with new_figure(height_in=0.9 + 0.34 * max(len(rows), 1)) as (figure, axes):
         for place, row in enumerate(rows):
             colour = LINES[AGENT if row["kind"] == "agent" else 0]
             mean = found.value(row)
@@ -110,14 +110,14 @@ def judged(found: Judged) -> Drawn:
         log_axis(axes, min(edges, default=1.0), max(edges, default=1.0), room=1.8)
         axes.set_xlabel(f"{found.words}{', h' if timed else ''}, 95 % interval (less is better)")
     named = "; ".join(f"{row['label']} {told(found.value(row))}" for row in reversed(rows))
-    return Drawn(
+    return ReportFigure(
         figure,
         f"On {found.told['cut']}, jobs later than any it was trained on. Logarithmic.",
         f"{capital(found.words)}, best first: {named}.",
     )
 
 
-def looked_at(explained: Mapping[str, Any]) -> Drawn:
+def looked_at(explained: Mapping[str, Any]) -> ReportFigure:
     """How much each number moves the margin of choices, on average."""
     groups = [
         (
@@ -129,7 +129,7 @@ def looked_at(explained: Mapping[str, Any]) -> Drawn:
     groups = [group for group in groups if group[1]]
     longest = max(len(parts) for _, parts in groups)
     top = max((float(part["mean"]) for _, parts in groups for part in parts), default=0.0) or 1.0
-    with drawing(height_in=1.2 + 0.25 * longest, columns=len(groups)) as (figure, grid):
+    with new_figure(height_in=1.2 + 0.25 * longest, columns=len(groups)) as (figure, grid):
         for axes, (title, parts) in zip(np.atleast_1d(grid), groups, strict=True):
             for place, part in enumerate(parts):
                 leaning = float(part["leaning"])
@@ -146,7 +146,7 @@ def looked_at(explained: Mapping[str, Any]) -> Drawn:
             axes.set_title(title, loc="left", size=10)
             axes.set_xlabel(f"mean share of the margin ({explained['score']})")
     first = sorted(explained["usual"], key=lambda part: -part["mean"])[:5]
-    return Drawn(
+    return ReportFigure(
         figure,
         f"Means over {int(explained['measured']):,} choices, of the share that a number has in the margin by which the "
         "chosen job leads, whether for it or against. Green with a plus: more of it speaks for a job; orange with a "
@@ -157,7 +157,7 @@ def looked_at(explained: Mapping[str, Any]) -> Drawn:
     )
 
 
-def attention(looked: Mapping[str, Any]) -> Drawn:
+def attention(looked: Mapping[str, Any]) -> ReportFigure:
     """Who looks at whom: a row looks at columns."""
     whole = ["machine and queue"] if looked["whole"] else []
     roles = ["chosen", "next best", *(f"job {place + 1}" for place in range(2, len(looked["jobs"])))]
@@ -169,7 +169,7 @@ def attention(looked: Mapping[str, Any]) -> Drawn:
         columns.append("all others")
     weights = weights[:, : len(columns)]
     top = max(float(weights[:, : len(rows)].max(initial=0.0)), 1e-9)
-    with drawing(height_in=0.8 + 0.32 * len(rows)) as (figure, axes):
+    with new_figure(height_in=0.8 + 0.32 * len(rows)) as (figure, axes):
         for row, line in enumerate(weights):
             for column, weight in enumerate(line):
                 if column < len(rows):  # all others together are no cell like the rest
@@ -188,7 +188,7 @@ def attention(looked: Mapping[str, Any]) -> Drawn:
             side.set_visible(False)
     chosen = weights[len(whole), : len(rows)]
     most = int(np.argmax(chosen))
-    return Drawn(
+    return ReportFigure(
         figure,
         "Attention of the last layer, mean of its heads, in per cent: a row looks at columns. First the chosen job and "
         "the next best, then those that the chosen one looked at most. It says where numbers came from, not that they "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from kilowait.report.figures import AGENT, FAINT, INK, LINES, Drawn, drawing, plain
+from kilowait.report.figures import AGENT, FAINT, INK, LINES, ReportFigure, new_figure, plain
 from kilowait.report.format import capital, number
 from kilowait.report.html import table, text
 
@@ -45,14 +45,14 @@ def front_table(told: Mapping[str, Any]) -> str:
     return f'{made}<p class="note">{text(note)}</p>'
 
 
-def front(told: Mapping[str, Any]) -> Drawn:
+def front(told: Mapping[str, Any]) -> ReportFigure:
     """The points of two terms, joined in the order of the preferences."""
     across, up = list(told["terms"])
     points = told["points"]
     places = [(float(point["figures"][across]), float(point["figures"][up])) for point in points]
     rule = tuple(float(told["reference"]["figures"][name]) for name in (across, up))
     near = {"xytext": (7, 5), "textcoords": "offset points", "size": 9}
-    with drawing(height_in=3.9) as (figure, axes):
+    with new_figure(height_in=3.9) as (figure, axes):
         axes.plot(*zip(*places, strict=True), color=INK, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
         for point, place in zip(points, places, strict=True):
             for name, ends in (("x", point["intervals"][across]), ("y", point["intervals"][up])):
@@ -70,7 +70,7 @@ def front(told: Mapping[str, Any]) -> Drawn:
         axes.set_xlabel(plain(f"{across} (less is better)"))
         axes.set_ylabel(plain(f"{up} (less is better)"))
     beaten = sum(bool(point["dominated"]) for point in points)
-    return Drawn(
+    return ReportFigure(
         figure,
         f"One agent under {len(points)} preferences, from {across} alone to {up} alone; the lines through a point are "
         f"95 % intervals over windows. Empty: another preference is better in both ({beaten} of {len(points)}). "

@@ -23,7 +23,7 @@ from kilowait.report.html import (
 )
 from kilowait.report.training.data import (
     WHOLE,
-    Judged,
+    AgentEvaluation,
     case_words,
     signed,
 )
@@ -43,7 +43,7 @@ __all__ = [
 Cell = Callable[[float], str]
 
 
-def verdict_block(found: Judged) -> str:
+def verdict_block(found: AgentEvaluation) -> str:
     """Whether it beats the rules, and what to keep in mind."""
     said = "".join(f"<p>{text(sentence)}</p>" for sentence in found.sentences())
     notes = "".join(f"<li>{text(capital(str(note)))}.</li>" for note in found.told.get("notes") or ())
@@ -51,7 +51,7 @@ def verdict_block(found: Judged) -> str:
     return f'<div class="lead">{said}</div>{caution}'
 
 
-def judged_table(found: Judged) -> str:
+def judged_table(found: AgentEvaluation) -> str:
     """Agent and rules with what counts, best first; the best of each column marked."""
     rule = found.rule
     timed = found.metric.endswith("_s")
@@ -173,7 +173,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not isinstance(value, (list, tuple))}
 
 
-def _verdict(found: Judged, label: str, rule: str) -> str:
+def _verdict(found: AgentEvaluation, label: str, rule: str) -> str:
     pair = found.pair(label, rule)
     if pair is None:
         return "–"

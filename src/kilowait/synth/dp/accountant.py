@@ -11,13 +11,13 @@ from kilowait.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from opacus.accountants import RDPAccountant
 
-__all__ = ["Budget", "accountant", "noise_for", "spent"]
+__all__ = ["PrivacyBudget", "accountant", "noise_for", "spent"]
 
 LEAST_NOISE, MOST_NOISE = 0.3, 1000.0
 
 
 @dataclass(frozen=True)
-class Budget:
+class PrivacyBudget:
     """What a fit may give away of any one user: all of that user's jobs, there or not."""
 
     epsilon: float
@@ -58,7 +58,7 @@ def spent(history: list[tuple[float, float, int]], delta: float) -> float:
         return float(book.get_epsilon(delta))
 
 
-def noise_for(budget: Budget) -> float:
+def noise_for(budget: PrivacyBudget) -> float:
     """The least noise multiplier, to one per cent, with which counts once and a training stay within the budget."""
 
     def epsilon(noise: float) -> float:

@@ -17,7 +17,7 @@ from kilowait.synth.log_schema import (
     DAY_S,
     WEEK_S,
     Columns,
-    LogFacts,
+    LogSchema,
 )
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 
@@ -60,7 +60,7 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
 
 
 def calendar_from(
-    noisy: dict[str, Floats], deviation: float, facts: LogFacts, session_s: float, rng: np.random.Generator
+    noisy: dict[str, Floats], deviation: float, facts: LogSchema, session_s: float, rng: np.random.Generator
 ) -> Calendar:
     """A calendar like the counts, over the weeks of the log; facts are public ones."""
     users = max(1, round(float(noisy["sessions"].sum())))

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 
 from kilowait.errors import InputError
-from kilowait.synth.checkpoint import Keep
-from kilowait.synth.dp.accountant import Budget, noise_for, spent
+from kilowait.synth.checkpoint import CheckpointStore
+from kilowait.synth.dp.accountant import PrivacyBudget, noise_for, spent
 from kilowait.synth.dp.calendar import (
     blank,
     calendar_counts,
@@ -28,11 +28,11 @@ from kilowait.synth.dp.noisy_counts import (
     smooth,
 )
 from kilowait.synth.dp.public_bins import grid_facts
-from kilowait.synth.dp.train import PrivateLesson, private_train
-from kilowait.synth.log_schema import Columns, LogFacts
-from kilowait.synth.sampler import Told
+from kilowait.synth.dp.train import PrivateDataset, private_train
+from kilowait.synth.log_schema import Columns, LogSchema
+from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar, by_user
-from kilowait.synth.transformer.network import Network, Shape
+from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
 
 __all__ = ["PrivateFit", "private_fit"]
 
@@ -59,8 +59,8 @@ class PrivateFit:
     """What a private fit gives."""
 
     calendar: Calendar
-    network: Network
-    facts: LogFacts
+    network: TransformerNetwork
+    facts: LogSchema
     statement: dict[str, Any]
     """What is promised, of whom, and what is not; for the card."""
 
@@ -68,16 +68,16 @@ class PrivateFit:
 def private_fit(
     rows: Columns,
     codes: Ints,
-    shape: Shape,
-    facts: LogFacts,
-    budget: Budget,
+    shape: NetworkShape,
+    facts: LogSchema,
+    budget: PrivacyBudget,
     *,
     session_s: float,
     bins: Mapping[int, int],
     seed: int,
-    told: Told,
+    told: SampleProgress,
     device: torch.device,
-    keep: Keep | None = None,
+    keep: CheckpointStore | None = None,
 ) -> PrivateFit:
     """Learn from rows on the grid and give away no more of a user than the budget allows.
 
@@ -113,7 +113,7 @@ def private_fit(
         counts[f"column {column}"] = Count(codes[heeded, column], user[heeded], kinds)
     noisy, deviation = noisy_counts(counts, noise, rng)
     made = blank(calendar_from(noisy, deviation, public, session_s, rng), shape.copied, shape.sizes)
-    lesson = PrivateLesson(
+    lesson = PrivateDataset(
         blank(gaps, shape.copied, shape.sizes),
         codes,
         user,

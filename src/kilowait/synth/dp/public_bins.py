@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.log_schema import WEEK_S, Columns, LogFacts
-from kilowait.synth.transformer.tokenizer import Codes, RunCodes
+from kilowait.synth.log_schema import WEEK_S, Columns, LogSchema
+from kilowait.synth.transformer.tokenizer import Tokenizer, RuntimeTokenizer
 
 __all__ = ["grid_codes", "grid_facts", "grid_runs", "on_grid"]
 
@@ -34,7 +34,7 @@ WITHIN = 16
 """Values of a bin that come out, evenly spread over its logarithm."""
 
 
-def grid_codes(name: str, facts: LogFacts, session_s: float) -> Codes:
+def grid_codes(name: str, facts: LogSchema, session_s: float) -> Tokenizer:
     """Public codes of a column.
 
     >>> from kilowait.synth import lublin
@@ -50,7 +50,7 @@ def grid_codes(name: str, facts: LogFacts, session_s: float) -> Codes:
     return _atoms(_values(name, facts))
 
 
-def grid_runs(*, requests: bool) -> RunCodes:
+def grid_runs(*, requests: bool) -> RuntimeTokenizer:
     """Public codes of run times: bins of half an octave, and one code for "ended by its limit".
 
     Args:
@@ -58,10 +58,10 @@ def grid_runs(*, requests: bool) -> RunCodes:
             time that met a short request could not be, only short ones could, and there would be too many of them.
     """
     below = _bins(LEAST_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
-    return RunCodes(below, _atoms((0.0,)), of_request=requests)
+    return RuntimeTokenizer(below, _atoms((0.0,)), of_request=requests)
 
 
-def grid_facts(facts: LogFacts) -> LogFacts:
+def grid_facts(facts: LogSchema) -> LogSchema:
     """Facts of which none is a job's or a user's: the columns, the machine, its queues and the weeks of the log."""
     columns = tuple(name for name in facts.columns if _kept(name, facts))
     seen = {
@@ -85,7 +85,7 @@ def grid_facts(facts: LogFacts) -> LogFacts:
     )
 
 
-def on_grid(rows: Columns, facts: LogFacts) -> Columns:
+def on_grid(rows: Columns, facts: LogSchema) -> Columns:
     """The log's rows with sizes and requests on the grid, and without the columns that no grid is known of."""
     rng = np.random.default_rng(0)  # atoms only: nothing is drawn
     found = {name: column for name, column in rows.items() if name == "submit_s" or _kept(name, facts)}
@@ -99,12 +99,12 @@ def on_grid(rows: Columns, facts: LogFacts) -> Columns:
     return found
 
 
-def _kept(name: str, facts: LogFacts) -> bool:
+def _kept(name: str, facts: LogSchema) -> bool:
     """Accounts are people's; queues without names are numbers of the log alone."""
     return name != "account" and (name != "queue" or "queue" in facts.labels)
 
 
-def _values(name: str, facts: LogFacts) -> Sequence[float]:
+def _values(name: str, facts: LogSchema) -> Sequence[float]:
     if name == "estimate_s":
         return REQUESTS_S
     if name == "status":
@@ -116,11 +116,11 @@ def _values(name: str, facts: LogFacts) -> Sequence[float]:
     return sorted({size for size in sizes if size <= most} | ({0} if name == "gpus" else set()))
 
 
-def _atoms(values: Sequence[float]) -> Codes:
-    return Codes(np.asarray(values, np.float64), np.empty(0), np.empty(0), np.zeros(1, np.int64))
+def _atoms(values: Sequence[float]) -> Tokenizer:
+    return Tokenizer(np.asarray(values, np.float64), np.empty(0), np.empty(0), np.zeros(1, np.int64))
 
 
-def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Codes:
+def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Tokenizer:
     """Half octaves from `least` to `most`; the first bin begins at 0."""
     steps = max(1, int(np.ceil(2 * np.log2(most / least))))
     ends = least * 2.0 ** (np.arange(steps + 1) / 2)
@@ -130,4 +130,4 @@ def _bins(least: float, most: float, atoms: Sequence[float] = ()) -> Codes:
     values = np.minimum(np.concatenate(kept), most)
     if least >= 1:  # seconds and watts are whole
         values = np.round(values)
-    return Codes(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))
+    return Tokenizer(np.asarray(atoms, np.float64), edges, values, np.arange(0, WITHIN * steps + 1, WITHIN))

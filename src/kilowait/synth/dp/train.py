@@ -18,20 +18,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from kilowait.errors import InputError, MissingExtraError
-from kilowait.synth.checkpoint import Keep
-from kilowait.synth.dp.accountant import Budget, accountant
-from kilowait.synth.sampler import Told
+from kilowait.synth.checkpoint import CheckpointStore
+from kilowait.synth.dp.accountant import PrivacyBudget, accountant
+from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
-    Batch,
-    Lesson,
+    SequenceBatch,
+    DatasetTensors,
     lesson_of,
     loss_of,
 )
-from kilowait.synth.transformer.network import Network, Shape
+from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
 from kilowait.synth.transformer.train import begin_with
 
-__all__ = ["PrivateLesson", "private_train"]
+__all__ = ["PrivateDataset", "private_train"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ TOLD_EVERY, KEPT_EVERY = 10, 50
 
 
 @dataclass(frozen=True)
-class PrivateLesson:
+class PrivateDataset:
     """What is learned from, and what is public."""
 
     calendar: Calendar
@@ -55,37 +55,37 @@ class PrivateLesson:
     codes: Ints
     """Of its jobs, by user."""
     user: Ints
-    shape: Shape
+    shape: NetworkShape
     counts: list[Floats]
     """How often each code of each column comes, from noisy counts."""
     users: float
     """How many users there are, about; from noisy counts."""
 
 
-class _Foretelling(nn.Module):
+class _SequenceLoss(nn.Module):
     """The loss of one stretch, as a module whose parameters can be exchanged."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: TransformerNetwork) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Of the parts of a `Batch`."""
-        return loss_of(self.network, Batch(*parts))
+        return loss_of(self.network, SequenceBatch(*parts))
 
 
 def private_train(
-    lesson: PrivateLesson,
-    budget: Budget,
+    lesson: PrivateDataset,
+    budget: PrivacyBudget,
     noise: float,
     *,
     seed: int,
     secret: list[int],
-    told: Told,
+    told: SampleProgress,
     device: torch.device,
-    keep: Keep | None = None,
+    keep: CheckpointStore | None = None,
     begun: Mapping[str, Any] | None = None,
-) -> tuple[Network, History]:
+) -> tuple[TransformerNetwork, History]:
     """A network, and the mechanisms that were used on the way.
 
     Args:
@@ -107,12 +107,12 @@ def private_train(
         raise MissingExtraError("opacus", "private") from None
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        network = Network(lesson.shape)
+        network = TransformerNetwork(lesson.shape)
         begin_with(network, [1000.0 * shares for shares in lesson.counts])
         for table in (network.share, network.level):
             table.weight.requires_grad_(False)  # menus are empty
         network = network.to(device)
-        module = _Foretelling(network)
+        module = _SequenceLoss(network)
         known = lesson_of(lesson.calendar, lesson.codes, lesson.shape, device)
         people = _people(lesson.user)
         choice = np.random.default_rng([*secret, 1])
@@ -161,7 +161,7 @@ def _some_users(people: Ints, rate: float, rng: np.random.Generator) -> Ints:
     return np.column_stack([who, begin])
 
 
-def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints) -> None:
+def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, people: Ints) -> None:
     """Give each parameter the gradients of the users chosen, one by one."""
     named = {name: one for name, one in module.named_parameters() if one.requires_grad}
     if not len(chosen):
@@ -187,7 +187,7 @@ def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints)
         "home": torch.zeros_like(at),
     }
     shared = {name: getattr(lesson, name)[:1] for name in ("menu", "offer", "share", "level")}
-    order = [item.name for item in fields(Batch)]
+    order = [item.name for item in fields(SequenceBatch)]
     buffers = {name: one for name, one in module.named_parameters() if not one.requires_grad}
 
     def lost(parameters: dict[str, Tensor], *parts: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ def _gradients(module: _Foretelling, lesson: Lesson, chosen: Ints, people: Ints)
 
 
 def _state(
-    secret: list[int], step: int, network: Network, optimizer: Any, book: Any, choice: Any, noises: Any
+    secret: list[int], step: int, network: TransformerNetwork, optimizer: Any, book: Any, choice: Any, noises: Any
 ) -> dict[str, Any]:
     state = {
         "secret": secret,
@@ -222,7 +222,7 @@ def _state(
 
 
 def _go_on(
-    state: Mapping[str, Any], network: Network, optimizer: Any, book: Any, choice: Any, noises: Any
+    state: Mapping[str, Any], network: TransformerNetwork, optimizer: Any, book: Any, choice: Any, noises: Any
 ) -> int:
     try:
         network.load_state_dict(state["network"])

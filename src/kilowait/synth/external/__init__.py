@@ -6,11 +6,11 @@ runs it, `layout` turns a log into the table it reads and its table into jobs, a
 """
 
 from kilowait.synth.external.generator import (
-    CTGAN,
-    TVAE,
-    CopulaGAN,
-    GaussianCopula,
+    SdvCTGAN,
+    SdvTVAE,
+    SdvCopulaGAN,
+    SdvGaussianCopula,
     RealTabFormer,
 )
 
-__all__ = ["CTGAN", "TVAE", "CopulaGAN", "GaussianCopula", "RealTabFormer"]
+__all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "RealTabFormer"]

@@ -24,14 +24,14 @@ from kilowait.rng import stream
 from kilowait.synth.device import check_device
 from kilowait.synth.external.layout import Layout
 from kilowait.synth.external.worker_process import run_worker
-from kilowait.synth.generator import State, Told
+from kilowait.synth.generator import State, SampleProgress
 from kilowait.synth.log_schema import Columns
-from kilowait.synth.row_generator import RowWise
+from kilowait.synth.row_generator import RowGenerator
 
-__all__ = ["CTGAN", "TVAE", "CopulaGAN", "GaussianCopula", "Outside", "RealTabFormer"]
+__all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "ExternalGenerator", "RealTabFormer"]
 
 
-class Outside(RowWise):
+class ExternalGenerator(RowGenerator):
     """A model fitted and asked by a worker; it is held here as the bytes of its files."""
 
     library: ClassVar[str]
@@ -48,7 +48,7 @@ class Outside(RowWise):
         """Settings as the worker takes them."""
         return {name: value for name, value in asdict(self.settings).items() if name != "python"}
 
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         self._layout = Layout.of(rows)
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
@@ -57,7 +57,7 @@ class Outside(RowWise):
             self._run("fit", place, rng, told, settings=self._options())
             self._model = _packed(place / "model")
 
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
         # Jobs of a group's last moment are held back; with a few to spare there need be no second group.
         asked = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
@@ -69,7 +69,7 @@ class Outside(RowWise):
         table = {name: made[name].to_numpy() for name in self._layout.varied}
         return self._layout.rows(table, self.facts, first_s)
 
-    def _run(self, task: str, place: Path, rng: np.random.Generator, told: Told, **more: Any) -> None:
+    def _run(self, task: str, place: Path, rng: np.random.Generator, told: SampleProgress, **more: Any) -> None:
         check_device(self.device)
         words = {
             "library": self.library,
@@ -137,7 +137,7 @@ class SdvCopulaSettings:
     """That columns are taken to have: norm, beta, truncnorm, uniform, gamma or gaussian_kde."""
 
 
-class _Sdv(Outside):
+class _Sdv(ExternalGenerator):
     library = "sdv"
     install = (
         "Make an environment for SDV and name its Python: python3 -m venv ~/sdv; ~/sdv/bin/pip install sdv; then "
@@ -153,25 +153,25 @@ class _SdvNetwork(_Sdv):
         return super()._options() | {"verbose": True}
 
 
-class CTGAN(_SdvNetwork):
+class SdvCTGAN(_SdvNetwork):
     """SDV's conditional adversarial network."""
 
     name, model = "sdv:CTGAN", "CTGAN"
 
 
-class TVAE(_SdvNetwork):
+class SdvTVAE(_SdvNetwork):
     """SDV's variational autoencoder."""
 
     name, model = "sdv:TVAE", "TVAE"
 
 
-class CopulaGAN(_SdvNetwork):
+class SdvCopulaGAN(_SdvNetwork):
     """SDV's adversarial network on columns a copula has made normal."""
 
     name, model = "sdv:CopulaGAN", "CopulaGAN"
 
 
-class GaussianCopula(_Sdv):
+class SdvGaussianCopula(_Sdv):
     """SDV's copula."""
 
     name, model = "sdv:GaussianCopula", "GaussianCopula"
@@ -206,7 +206,7 @@ class RealTabFormerSettings:
             raise InputError(f"width is {self.width}; it must be a multiple of heads, which is {self.heads}")
 
 
-class RealTabFormer(Outside):
+class RealTabFormer(ExternalGenerator):
     """A GPT-2 that writes jobs as lines of a table (A. V. Solatorio and O. Dupriez, 2023)."""
 
     name = library = "realtabformer"

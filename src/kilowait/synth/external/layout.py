@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.log_schema import Columns, LogFacts
+from kilowait.synth.log_schema import Columns, LogSchema
 
 __all__ = ["Layout"]
 
@@ -74,7 +74,7 @@ class Layout:
         whole = dict(zip(self.names, self.whole, strict=True))
         return {name: columns[name].astype(np.int64 if whole[name] else np.float64) for name in self.varied}
 
-    def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogFacts, first_s: float) -> Columns:
+    def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogSchema, first_s: float) -> Columns:
         """The rows of a generated table: numbers within the log's, sizes, requests and kinds the nearest it has.
 
         Args:

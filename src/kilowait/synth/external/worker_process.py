@@ -12,7 +12,7 @@ from typing import IO
 
 from kilowait.errors import InputError
 from kilowait.synth.external.worker import MISSING
-from kilowait.synth.generator import Told
+from kilowait.synth.generator import SampleProgress
 
 __all__ = ["interpreter", "run_worker"]
 
@@ -43,7 +43,7 @@ def interpreter(python: str) -> str:
 
 
 def run_worker(
-    python: str, task: str, folder: Path, *, cards: bool = False, install: str, what: str, told: Told
+    python: str, task: str, folder: Path, *, cards: bool = False, install: str, what: str, told: SampleProgress
 ) -> None:
     """Have a task done in a folder.
 
@@ -93,7 +93,7 @@ def run_worker(
         )
 
 
-def _heard(stream: IO[bytes], what: str, told: Told) -> bytes:
+def _heard(stream: IO[bytes], what: str, told: SampleProgress) -> bytes:
     """The last of what a worker says; progress bars are passed on."""
     said = b""
     while part := os.read(stream.fileno(), 65536):

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 from kilowait.jobs import JobTable
 from kilowait.synth.fidelity.arrivals import arrival_pattern
-from kilowait.synth.fidelity.classifier import Classified, classified, classifier_auc
-from kilowait.synth.fidelity.correlations import Pair, correlations
+from kilowait.synth.fidelity.classifier import ClassifierResult, classified, classifier_auc
+from kilowait.synth.fidelity.correlations import ColumnPair, correlations
 from kilowait.synth.fidelity.distances import Distance, column_distances, distance
 from kilowait.synth.fidelity.users import has_users, user_numbers, user_statistics
 from kilowait.synth.job_features import check_jobs
 
 __all__ = [
-    "Classified",
+    "ClassifierResult",
     "Distance",
     "Fidelity",
-    "Pair",
+    "ColumnPair",
     "arrival_pattern",
     "classified",
     "classifier_auc",
@@ -40,7 +40,7 @@ class Fidelity:
     """All there is to say of how like the two are."""
 
     distances: tuple[Distance, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ColumnPair, ...]
     auc: float
     """Of a classifier that sees what a job is, the time, and repetitions; with 0.5 the two cannot be told apart."""
     auc_history: float
@@ -62,7 +62,7 @@ class Fidelity:
         return max(self.distances, key=lambda distance: distance.ks)
 
     @property
-    def worst_pair(self) -> Pair:
+    def worst_pair(self) -> ColumnPair:
         """The pair whose correlation is farthest off."""
         return max(self.pairs, key=lambda pair: abs(pair.difference))
 

@@ -15,7 +15,7 @@ from kilowait.jobs import JobTable
 from kilowait.rng import stream
 from kilowait.synth.job_features import common, job_rows, some_rows
 
-__all__ = ["Classified", "classified", "classifier_auc"]
+__all__ = ["ClassifierResult", "classified", "classifier_auc"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ ROUNDS = 100
 
 
 @dataclass(frozen=True)
-class Classified:
+class ClassifierResult:
     """How well the two were told apart, and by what."""
 
     auc: float
@@ -42,7 +42,7 @@ class Classified:
     """What the trees split by: every column's part of all they gained, largest first; together 1."""
 
 
-def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> Classified:
+def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
     """Let trees of LightGBM tell generated jobs from real ones, over five folds.
 
     The AUC is well below 0.5 where the same jobs are in both. They see the columns of a job, hour and weekday, the
@@ -78,7 +78,7 @@ def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool =
         gained += trees.feature_importance("gain")
     parts = dict(zip(one, (gained / max(float(gained.sum()), 1e-300)).tolist(), strict=True))
     looked_at = dict(sorted(parts.items(), key=lambda part: -part[1]))
-    return Classified(_auc(guess[truth == 1], guess[truth == 0]), looked_at)
+    return ClassifierResult(_auc(guess[truth == 1], guess[truth == 0]), looked_at)
 
 
 def classifier_auc(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> float:

@@ -13,13 +13,13 @@ from scipy.stats import rankdata
 from kilowait.jobs import JobTable
 from kilowait.synth.job_features import numbers_of
 
-__all__ = ["Pair", "correlation", "correlations"]
+__all__ = ["ColumnPair", "correlation", "correlations"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pair:
+class ColumnPair:
     """How two columns go together."""
 
     kind: str
@@ -35,7 +35,7 @@ class Pair:
         return self.made - self.real
 
 
-def correlations(real: JobTable, made: JobTable) -> tuple[Pair, ...]:
+def correlations(real: JobTable, made: JobTable) -> tuple[ColumnPair, ...]:
     """Correlations of numeric columns (of logarithms, and of ranks) and of kinds, real and generated."""
     real, made = real.sorted(), made.sorted()
     pairs = []
@@ -44,7 +44,7 @@ def correlations(real: JobTable, made: JobTable) -> tuple[Pair, ...]:
     for first, second in combinations(names, 2):
         for kind, measure in (("pearson", _pearson), ("spearman", _spearman)):
             pairs.append(
-                Pair(
+                ColumnPair(
                     kind,
                     first,
                     second,
@@ -56,7 +56,7 @@ def correlations(real: JobTable, made: JobTable) -> tuple[Pair, ...]:
     kinds = [name for name in named if name in real and name in made]
     for first, second in combinations(kinds, 2):
         both = [_cramer(table[first], table[second]) for table in (real, made)]
-        pairs.append(Pair("cramer", first, second, *both))
+        pairs.append(ColumnPair("cramer", first, second, *both))
     return tuple(pairs)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from kilowait.synth.log_schema import WEEK_S
 from kilowait.synth.tabular.known_values import Floats
 
-__all__ = ["BURST_S", "HOURS", "Clock", "clock_of"]
+__all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "clock_of"]
 
 HOURS = 168
 BURST_S = 1800.0
@@ -27,7 +27,7 @@ as if they had once been seen to be like all."""
 
 
 @dataclass(frozen=True)
-class Clock:
+class WeeklyIntensity:
     """How fast time passes in each hour of the week."""
 
     pace: Floats
@@ -66,7 +66,7 @@ class Clock:
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
-def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> Clock:
+def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
     """The clock of submissions at some moments, Unix time, that were watched for from one moment to another."""
     seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
     watched = np.bincount(
@@ -79,4 +79,4 @@ def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> Clock:
     )
     usual = by_hour * by_day / mean
     rate = ((seen + PRIOR_HOURS * usual) / (watched + PRIOR_HOURS)).ravel()
-    return Clock(rate / rate.mean())
+    return WeeklyIntensity(rate / rate.mean())

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import Keep, Stateful, kept_steps
-from kilowait.synth.sampler import Told
-from kilowait.synth.tabular.layout import Blocks
+from kilowait.synth.checkpoint import CheckpointStore, HasStateDict, checkpointed_steps
+from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.tabular.layout import ColumnLayout
 from kilowait.synth.tabular.settings import CtganSettings
 
-__all__ = ["Writer", "draw", "train"]
+__all__ = ["GeneratorNetwork", "draw", "train"]
 
 NOISE = 128
 """Numbers of noise a row is made from."""
@@ -47,12 +47,12 @@ class Residual(nn.Module):
         return torch.cat([functional.relu(self.norm(self.linear(x))), x], 1)
 
 
-class Writer(nn.Module):
+class GeneratorNetwork(nn.Module):
     """Noise and a wish become a row."""
 
     common: Tensor
 
-    def __init__(self, blocks: Blocks, hidden: int) -> None:
+    def __init__(self, blocks: ColumnLayout, hidden: int) -> None:
         super().__init__()
         self.blocks = blocks
         self.register_buffer("common", torch.zeros(sum(blocks.sizes)))
@@ -88,7 +88,7 @@ class Critic(nn.Module):
         answer: Tensor = self.body(rows.reshape(-1, self.width))
         return answer
 
-    def steepness(self, real: Tensor, made: Tensor) -> Tensor:
+    def gradient_penalty(self, real: Tensor, made: Tensor) -> Tensor:
         """How far the slope between real and made packs is from 1."""
         share = torch.rand(len(real) // PACK, 1, device=real.device)
         between = torch.lerp(
@@ -100,12 +100,12 @@ class Critic(nn.Module):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ConditionSampler:
     """What is asked of the writer: one kind of one column, the other columns being left open."""
 
     common: Tensor
     """Of all kinds one after another: how often the log has them, each column's adding up to 1."""
-    blocks: Blocks
+    blocks: ColumnLayout
 
     def drawn(self, count: int, *, evenly: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Wishes as rows of numbers, which column each is of, and which kind.
@@ -128,7 +128,7 @@ class Wishes:
         return wish, column, kind
 
 
-def said(rows: Tensor, blocks: Blocks) -> Tensor:
+def said(rows: Tensor, blocks: ColumnLayout) -> Tensor:
     """What the writer says, softly: places between -1 and 1, and kinds nearly one."""
     spoken = torch.empty_like(rows)
     spoken[:, blocks.places] = torch.tanh(rows[:, blocks.places])
@@ -137,7 +137,7 @@ def said(rows: Tensor, blocks: Blocks) -> Tensor:
     return spoken
 
 
-def missed(rows: Tensor, column: Tensor, kind: Tensor, blocks: Blocks) -> Tensor:
+def missed(rows: Tensor, column: Tensor, kind: Tensor, blocks: ColumnLayout) -> Tensor:
     """-ln p of the kinds that were wished for."""
     total = rows.new_zeros(())
     for number, part in enumerate(blocks.kinds):
@@ -150,11 +150,11 @@ def missed(rows: Tensor, column: Tensor, kind: Tensor, blocks: Blocks) -> Tensor
 def train(
     kinds: Tensor,
     places: Tensor,
-    blocks: Blocks,
+    blocks: ColumnLayout,
     settings: CtganSettings,
-    told: Told,
-    keep: Keep | None = None,
-) -> Writer:
+    told: SampleProgress,
+    keep: CheckpointStore | None = None,
+) -> GeneratorNetwork:
     """A writer of rows like those, on the device the rows are on; torch's own seed decides."""
     device, steps = kinds.device, settings.steps
     batch = max(1, min(settings.batch, len(kinds)) // PACK) * PACK
@@ -163,15 +163,15 @@ def train(
     # Rows that have each kind, so that a real row can be shown for every wish.
     order = coded.argsort(dim=0, stable=True)
     ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(blocks.sizes)]
-    writer = Writer(blocks, settings.width).to(device)
+    writer = GeneratorNetwork(blocks, settings.width).to(device)
     writer.common.copy_(blocks.shares(kinds))
-    wishes = Wishes(writer.common, blocks)
+    wishes = ConditionSampler(writer.common, blocks)
     critic = Critic(blocks.width + sum(blocks.sizes), settings.width).to(device)
     learn_writer = torch.optim.Adam(writer.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
     learn_critic = torch.optim.Adam(critic.parameters(), settings.rate, betas=(0.5, 0.9), weight_decay=1e-6)
-    parts: dict[str, Stateful] = {"writer": writer, "critic": critic}
+    parts: dict[str, HasStateDict] = {"writer": writer, "critic": critic}
     parts |= {"learn_writer": learn_writer, "learn_critic": learn_critic}
-    for step in kept_steps(steps, keep, device, **parts):
+    for step in checkpointed_steps(steps, keep, device, **parts):
         wish, column, kind = wishes.drawn(batch, evenly=True)
         with torch.no_grad():
             made = said(writer(torch.randn(batch, NOISE, device=device), wish), blocks)
@@ -179,7 +179,7 @@ def train(
         shuffled = torch.randperm(batch, device=device)
         real = torch.cat([dense[shown], wish], 1)[shuffled]
         fake = torch.cat([made, wish], 1)
-        loss = critic(fake).mean() - critic(real).mean() + PENALTY * critic.steepness(real, fake)
+        loss = critic(fake).mean() - critic(real).mean() + PENALTY * critic.gradient_penalty(real, fake)
         learn_critic.zero_grad()
         loss.backward()
         learn_critic.step()
@@ -210,10 +210,10 @@ def _shown(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> T
 
 
 @torch.inference_mode()
-def draw(writer: Writer, count: int) -> tuple[Tensor, list[Tensor]]:
+def draw(writer: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
     """Places and kinds of `count` rows, wished for as the log has them."""
     blocks = writer.blocks
-    wish, _, _ = Wishes(writer.common, blocks).drawn(count, evenly=False)
+    wish, _, _ = ConditionSampler(writer.common, blocks).drawn(count, evenly=False)
     rows = writer(torch.randn(count, NOISE), wish)
     kinds = [functional.gumbel_softmax(rows[:, part], tau=TEMPERATURE).argmax(1) for part in blocks.kinds]
     return torch.tanh(rows[:, blocks.places]), kinds

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import Keep, kept_steps
+from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
 from kilowait.synth.lr_schedule import rates_of
-from kilowait.synth.sampler import Told
+from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.tabular.encoding import REACH
-from kilowait.synth.tabular.layout import Blocks, begin_with, drawn
+from kilowait.synth.tabular.layout import ColumnLayout, begin_with, drawn
 from kilowait.synth.tabular.settings import DiffusionSettings
 
 __all__ = ["Denoiser", "draw", "train"]
@@ -33,7 +33,7 @@ TOLD_EVERY = 20
 """Steps."""
 
 
-class Layer(nn.Module):
+class DenoiserLayer(nn.Module):
     """One step of thought."""
 
     def __init__(self, hidden: int) -> None:
@@ -53,7 +53,7 @@ class Denoiser(nn.Module):
     common: Tensor
     firsts: Tensor
 
-    def __init__(self, blocks: Blocks, hidden: int, layers: int) -> None:
+    def __init__(self, blocks: ColumnLayout, hidden: int, layers: int) -> None:
         super().__init__()
         self.blocks = blocks
         total = sum(blocks.sizes)
@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
         self.place = nn.Linear(len(blocks.places), hidden)
         self.time = nn.Linear(2 * TIMES, hidden)
         nn.init.normal_(self.kind.weight, std=0.3)
-        self.layers = nn.Sequential(*(Layer(hidden) for _ in range(layers)), nn.LayerNorm(hidden))
+        self.layers = nn.Sequential(*(DenoiserLayer(hidden) for _ in range(layers)), nn.LayerNorm(hidden))
         self.to_places = nn.Linear(hidden, len(blocks.places))
         self.to_kinds = nn.Linear(hidden, total)
         firsts = torch.tensor([0, *blocks.sizes]).cumsum(0)[:-1]
@@ -79,7 +79,7 @@ class Denoiser(nn.Module):
         return self.to_places(x), self.to_kinds(x)
 
 
-def left(time: Tensor) -> tuple[Tensor, Tensor]:
+def alpha_bar(time: Tensor) -> tuple[Tensor, Tensor]:
     """Shares of the row and of noise in it at a time; their squares add up to 1."""
     angle = time * (math.pi / 2)
     return angle.cos(), angle.sin()
@@ -88,10 +88,10 @@ def left(time: Tensor) -> tuple[Tensor, Tensor]:
 def train(
     kinds: Tensor,
     places: Tensor,
-    blocks: Blocks,
+    blocks: ColumnLayout,
     settings: DiffusionSettings,
-    told: Told,
-    keep: Keep | None = None,
+    told: SampleProgress,
+    keep: CheckpointStore | None = None,
 ) -> Denoiser:
     """A denoiser of rows like those, on the device the rows are on; torch's own seed decides."""
     device, steps, batch = kinds.device, settings.steps, settings.batch
@@ -101,11 +101,11 @@ def train(
     kinds, places = kinds[:, blocks.kind_columns], REACH * places[:, blocks.place_columns]
     optimizer = torch.optim.AdamW(network.parameters(), settings.rate, weight_decay=1e-4)
     rates = rates_of(optimizer, settings.rate, steps)
-    for step in kept_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
+    for step in checkpointed_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
         # Times spread evenly over the batch.
         time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
-        kept, noise = left(time)
+        kept, noise = alpha_bar(time)
         x, fresh = places[some], torch.randn(batch, places.shape[1], device=device)
         mixed = kept[:, None] * x + noise[:, None] * fresh
         velocity = kept[:, None] * fresh - noise[:, None] * x
@@ -138,7 +138,7 @@ def _others(network: Denoiser, count: int) -> Tensor:
 
 
 @torch.inference_mode()
-def draw(network: Denoiser, count: int, *, steps: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+def draw(network: Denoiser, count: int, *, steps: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
     """Places and kinds of `count` new rows, in so many steps from noise."""
     times = [1.0 - step / steps for step in range(steps + 1)]
     all_places, all_kinds = [], []
@@ -158,8 +158,8 @@ def _back(
     network: Denoiser, places: Tensor, kinds: Tensor, later: Tensor, earlier: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Rows at an earlier time, drawn given those at a later one and what the network thinks they were."""
-    kept, noise = left(later)
-    kept_before, noise_before = left(earlier)
+    kept, noise = alpha_bar(later)
+    kept_before, noise_before = alpha_bar(earlier)
     velocity, logits = network(places, kinds, later.expand(len(places)))
     truth = kept * places - noise * velocity
     fresh = kept * velocity + noise * places

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kilowait.synth.tabular.gaussian_mixture import Mixture, mixture_of
+from kilowait.synth.tabular.gaussian_mixture import GaussianMixture, mixture_of
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
@@ -30,7 +30,7 @@ from kilowait.synth.tabular.known_values import (
 )
 from kilowait.synth.tabular.log_table import KINDS
 
-__all__ = ["REACH", "Encoding", "Kinds", "Modes", "Scores", "encoding_of"]
+__all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "encoding_of"]
 
 REACH = 4.0
 """Standard deviations from the middle of a mode to the end of its places."""
@@ -40,7 +40,7 @@ LEAST_SHARE, LEAST_ROWS = 0.005, 10
 """Of the rows, and rows, that a number must have to be a mode of its own."""
 
 
-class Coder(Protocol):
+class ColumnEncoder(Protocol):
     """How one column is coded."""
 
     @property
@@ -59,7 +59,7 @@ class Coder(Protocol):
 
 
 @dataclass(frozen=True)
-class Kinds:
+class CategoryEncoder:
     """Names, or few numbers."""
 
     values: Floats
@@ -93,7 +93,7 @@ class Kinds:
 
 
 @dataclass(frozen=True)
-class Modes:
+class ModeEncoder:
     """Numbers as modes and places in them; NaN, where there is any, is the last mode."""
 
     atoms: Floats
@@ -117,7 +117,7 @@ class Modes:
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
         """Modes, and places in the modes that are no atoms."""
-        mixture = Mixture(self.share, self.mean, self.deviation)
+        mixture = GaussianMixture(self.share, self.mean, self.deviation)
         logs = np.log1p(np.maximum(np.nan_to_num(values), 0.0) / self.unit)
         component = mixture.assigned(logs, rng)
         places = np.clip((logs - self.mean[component]) / (REACH * self.deviation[component]), -1, 1)
@@ -143,7 +143,7 @@ class Modes:
 
 
 @dataclass(frozen=True)
-class Scores:
+class NormalScoreEncoder:
     """Numbers as normal scores, of which a place is the part `REACH`; NaN, where there is any, is a second kind."""
 
     margin: Floats
@@ -173,18 +173,18 @@ class Scores:
         return np.where(kinds == 1, np.nan, values) if self.missing[0] else values
 
 
-FORMS: dict[str, type[Kinds] | type[Modes] | type[Scores]] = {
-    "kinds": Kinds,
-    "modes": Modes,
-    "scores": Scores,
+FORMS: dict[str, type[CategoryEncoder] | type[ModeEncoder] | type[NormalScoreEncoder]] = {
+    "kinds": CategoryEncoder,
+    "modes": ModeEncoder,
+    "scores": NormalScoreEncoder,
 }
 
 
 @dataclass(frozen=True)
-class Encoding:
+class TableEncoder:
     """How all columns of a table are coded, by name and in their order."""
 
-    coders: Mapping[str, Kinds | Modes | Scores]
+    coders: Mapping[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -232,7 +232,7 @@ class Encoding:
 
 def encoding_of(
     table: dict[str, Floats], *, numbers: str, most_kinds: int, rng: np.random.Generator
-) -> Encoding:
+) -> TableEncoder:
     """The encoding that fits a table.
 
     Args:
@@ -241,30 +241,30 @@ def encoding_of(
         most_kinds: values of a column that are kinds of their own, at most.
         rng: who decides.
     """
-    coders: dict[str, Kinds | Modes | Scores] = {}
+    coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
     for name, column in table.items():
         known = column[~np.isnan(column)]
         values, counts = np.unique(known, return_counts=True)
         if not len(known):
-            coders[name] = Kinds(np.array([np.nan]), np.empty(0), np.empty(0))
+            coders[name] = CategoryEncoder(np.array([np.nan]), np.empty(0), np.empty(0))
         elif name in KINDS or (len(values) <= most_kinds and len(known) == len(column)):
             coders[name] = _kinds(values, counts, most_kinds)
         elif numbers == "modes":
             coders[name] = _modes(column, most_kinds, rng)
         else:
-            coders[name] = Scores(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
-    return Encoding(coders)
+            coders[name] = NormalScoreEncoder(kept_of(np.sort(known)), np.array([len(known) < len(column)]))
+    return TableEncoder(coders)
 
 
-def _kinds(values: Floats, counts: Ints, most: int) -> Kinds:
+def _kinds(values: Floats, counts: Ints, most: int) -> CategoryEncoder:
     order = np.argsort(-counts, kind="stable")
     common = np.sort(order[:most])
     rare = np.sort(order[most:])
     ends = np.cumsum(counts[rare]) / counts[rare].sum() if len(rare) else np.empty(0)
-    return Kinds(values[common], values[rare], ends)
+    return CategoryEncoder(values[common], values[rare], ends)
 
 
-def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
+def _modes(column: Floats, most: int, rng: np.random.Generator) -> ModeEncoder:
     known = column[~np.isnan(column)]
     values, counts = np.unique(known, return_counts=True)
     often = np.argsort(-counts, kind="stable")[:most]
@@ -275,7 +275,7 @@ def _modes(column: Floats, most: int, rng: np.random.Generator) -> Modes:
     above = rest[rest > 0]
     unit = float(np.quantile(above, 0.05)) if len(above) else 1.0
     mixture = mixture_of(np.log1p(np.maximum(rest, 0.0) / unit), most=MODES, rng=rng)
-    return Modes(
+    return ModeEncoder(
         atoms,
         mixture.share,
         mixture.mean,

@@ -13,7 +13,7 @@ from scipy.special import digamma, softmax
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["Mixture", "mixture_of"]
+__all__ = ["GaussianMixture", "mixture_of"]
 
 CONCENTRATION = 1e-3
 """Of the Dirichlet prior."""
@@ -27,7 +27,7 @@ MOST = 20_000
 
 
 @dataclass(frozen=True)
-class Mixture:
+class GaussianMixture:
     """Normal components."""
 
     share: Floats
@@ -48,7 +48,7 @@ class Mixture:
         return chosen
 
 
-def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Mixture:
+def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> GaussianMixture:
     """A mixture of at most `most` components for the values, of which there is at least one.
 
     >>> rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Mixtur
     centre, variance = float(values.mean()), float(values.var())
     floor = 1e-3 * np.sqrt(variance) + 1e-6
     if variance < 1e-12:
-        return Mixture(np.ones(1), np.array([centre]), np.array([floor]))
+        return GaussianMixture(np.ones(1), np.array([centre]), np.array([floor]))
     # Begin with slices of equally many values.
     slices = np.minimum(np.argsort(np.argsort(values, kind="stable")) * most // len(values), most - 1)
     weight = np.eye(most)[slices]
@@ -87,6 +87,6 @@ def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Mixtur
     kept = share >= LEAST_SHARE
     if not kept.any():
         kept = share == share.max()
-    return Mixture(
+    return GaussianMixture(
         share[kept] / share[kept].sum(), mean[kept], np.maximum(1 / np.sqrt(precision[kept]), floor)
     )

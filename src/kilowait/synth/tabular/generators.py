@@ -18,15 +18,15 @@ from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
 from kilowait.synth.generator import State
 from kilowait.synth.log_schema import Columns
-from kilowait.synth.row_generator import RowWise
-from kilowait.synth.sampler import Told
-from kilowait.synth.tabular.encoding import Encoding, encoding_of
+from kilowait.synth.row_generator import RowGenerator
+from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.tabular.encoding import TableEncoder, encoding_of
 from kilowait.synth.tabular.job_sequence import in_burst, in_runs, in_time
 from kilowait.synth.tabular.known_values import Floats, Ints
 from kilowait.synth.tabular.log_table import (
     ASKED,
     PLACE,
-    Frame,
+    LogTable,
     asked_of,
     frame_of,
 )
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from kilowait.synth.tabular.layout import Blocks
+    from kilowait.synth.tabular.layout import ColumnLayout
 
-__all__ = ["CopulaGAN", "Ctgan", "Diffusion", "Tvae"]
+__all__ = ["CopulaGanGenerator", "CtganGenerator", "DiffusionGenerator", "TvaeGenerator"]
 
 SPARE = 1.2
 """Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
@@ -54,14 +54,14 @@ TRIED, MOST_STRETCH = 4000, 20.0
 """Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
 
 
-class Tabular(RowWise):
+class TabularGenerator(RowGenerator):
     """A network that makes rows; what each kind of network brings is at the end."""
 
     numbers: ClassVar[str] = "modes"
     """The form of numbers, see `encoding`."""
-    _encoding: Encoding
-    _blocks: Blocks
-    _frame: Frame
+    _encoding: TableEncoder
+    _blocks: ColumnLayout
+    _frame: LogTable
     _stretch: float
     """What gaps outside bursts are multiplied by, so that there are as many jobs a day as in the log."""
 
@@ -74,16 +74,16 @@ class Tabular(RowWise):
         """The network as it is before it has learned anything."""
 
     @abstractmethod
-    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
         """The network that has learned rows, on the device they are on."""
 
     @abstractmethod
-    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         """Places and kinds of new rows."""
 
     # -- what all share ----------------------------------------------------------------------------
 
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         device = device_of(self.device)
         import torch
 
@@ -103,10 +103,10 @@ class Tabular(RowWise):
         self._stretch = 1.0
         self._stretch = self._found_stretch(rng)
 
-    def _made_blocks(self) -> Blocks:
-        from kilowait.synth.tabular.layout import Blocks
+    def _made_blocks(self) -> ColumnLayout:
+        from kilowait.synth.tabular.layout import ColumnLayout
 
-        return Blocks(self._encoding.sizes, self._encoding.numbers)
+        return ColumnLayout(self._encoding.sizes, self._encoding.numbers)
 
     def _found_stretch(self, rng: np.random.Generator) -> float:
         """See `_stretch`; as long as that is 1."""
@@ -118,7 +118,7 @@ class Tabular(RowWise):
         has_s = float(gap_s[~bursts].sum())
         return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
 
-    def _table(self, jobs: int, rng: np.random.Generator, told: Told) -> dict[str, Floats]:
+    def _table(self, jobs: int, rng: np.random.Generator, told: SampleProgress) -> dict[str, Floats]:
         """Rows enough for so many jobs."""
         check_torch()
         import torch
@@ -129,7 +129,7 @@ class Tabular(RowWise):
         table["gap_s"] = np.where(in_burst(table), 1.0, self._stretch) * table["gap_s"]
         return table
 
-    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: Told) -> Columns:
+    def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
         table = self._table(jobs, rng, told)
         picked, submit_s = in_time(table, jobs, first_s, self._frame.clock, self.facts.zero_s, rng)
         table = {name: column[picked] for name, column in table.items()}
@@ -161,8 +161,8 @@ class Tabular(RowWise):
             group, _, name = key.partition(".")
             groups[group][name] = values
         self._stretch = float(groups["frame"].pop("stretch"))
-        self._frame = Frame.restored(groups["frame"])
-        self._encoding = Encoding.restored(groups["encoding"])
+        self._frame = LogTable.restored(groups["frame"])
+        self._encoding = TableEncoder.restored(groups["encoding"])
         self._blocks = self._made_blocks()
         self._network = self._untrained().eval()
         load(self._network, groups["network"])
@@ -178,29 +178,29 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-class Ctgan(Tabular):
+class CtganGenerator(TabularGenerator):
     """A writer and a critic, see `ctgan`."""
 
     name = "ctgan"
     settings_type = CtganSettings
 
     def _untrained(self) -> Module:
-        from kilowait.synth.tabular.ctgan import Writer
+        from kilowait.synth.tabular.ctgan import GeneratorNetwork
 
-        return Writer(self._blocks, self.settings.width)
+        return GeneratorNetwork(self._blocks, self.settings.width)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
         from kilowait.synth.tabular.ctgan import train
 
         return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
-    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.ctgan import draw
 
         return draw(self._network, count)  # type: ignore[arg-type]
 
 
-class CopulaGAN(Ctgan):
+class CopulaGanGenerator(CtganGenerator):
     """CTGAN on normal scores: each number's own distribution is taken out before, and put back after."""
 
     name = "copulagan"
@@ -208,29 +208,29 @@ class CopulaGAN(Ctgan):
     numbers = "scores"
 
 
-class Tvae(Tabular):
+class TvaeGenerator(TabularGenerator):
     """A reader and a maker, see `tvae`."""
 
     name = "tvae"
     settings_type = TvaeSettings
 
     def _untrained(self) -> Module:
-        from kilowait.synth.tabular.tvae import Maker
+        from kilowait.synth.tabular.tvae import Decoder
 
-        return Maker(self._blocks, self.settings.width, self.settings.latent)
+        return Decoder(self._blocks, self.settings.width, self.settings.latent)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
         from kilowait.synth.tabular.tvae import train
 
         return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
-    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.tvae import draw
 
         return draw(self._network, self._blocks, count)  # type: ignore[arg-type]
 
 
-class Diffusion(Tabular):
+class DiffusionGenerator(TabularGenerator):
     """A denoiser, see `diffusion`."""
 
     name = "diffusion"
@@ -242,12 +242,12 @@ class Diffusion(Tabular):
 
         return Denoiser(self._blocks, self.settings.width, self.settings.layers)
 
-    def _trained(self, kinds: Tensor, places: Tensor, told: Told) -> Module:
+    def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
         from kilowait.synth.tabular.diffusion import train
 
         return train(kinds, places, self._blocks, self.settings, told, self.keep)
 
-    def _rows(self, count: int, told: Told) -> tuple[Tensor, list[Tensor]]:
+    def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
         from kilowait.synth.tabular.diffusion import draw
 
         return draw(self._network, count, steps=self.settings.draw_steps, told=told)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.tabular.arrival_intensity import BURST_S, HOURS, Clock
+from kilowait.synth.tabular.arrival_intensity import BURST_S, HOURS, WeeklyIntensity
 from kilowait.synth.tabular.known_values import Floats, Ints
 
 __all__ = ["in_burst", "in_runs", "in_time"]
@@ -33,7 +33,7 @@ def in_time(
     table: dict[str, Floats],
     jobs: int,
     first_s: float,
-    clock: Clock,
+    clock: WeeklyIntensity,
     zero_s: float,
     rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:

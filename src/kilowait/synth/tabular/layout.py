@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from kilowait.synth.tabular.known_values import Floats, Ints
 
-__all__ = ["Blocks", "Weights", "begin_with", "drawn", "load", "weights_of"]
+__all__ = ["ColumnLayout", "Weights", "begin_with", "drawn", "load", "weights_of"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
 """What a network has learned, by name."""
 
 
-class Blocks:
+class ColumnLayout:
     """Where in a row of numbers each column lies: its place, where it has one, and then one number for each kind.
 
     A column of one kind has no kinds to tell apart, and no numbers for them.

@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.synth.log_schema import DAY_S, Columns, LogFacts
-from kilowait.synth.tabular.arrival_intensity import BURST_S, Clock, clock_of
+from kilowait.synth.log_schema import DAY_S, Columns, LogSchema
+from kilowait.synth.tabular.arrival_intensity import BURST_S, WeeklyIntensity, clock_of
 from kilowait.synth.tabular.known_values import (
     Floats,
     Ints,
@@ -24,7 +24,7 @@ from kilowait.synth.tabular.known_values import (
     nearest,
 )
 
-__all__ = ["ASKED", "KINDS", "PLACE", "Frame", "asked_of", "frame_of"]
+__all__ = ["ASKED", "KINDS", "PLACE", "LogTable", "asked_of", "frame_of"]
 
 ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
 """What a user asks for, as far as a log has it."""
@@ -36,7 +36,7 @@ KINDS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "sta
 
 
 @dataclass(frozen=True)
-class Frame:
+class LogTable:
     """What has to be known of a log to make a table of it, and jobs of the table's rows."""
 
     pace: Floats
@@ -51,11 +51,11 @@ class Frame:
     """Up to where the accounts of each user go; none where there are no users or no accounts."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> WeeklyIntensity:
         """The log's clock."""
-        return Clock(self.pace)
+        return WeeklyIntensity(self.pace)
 
-    def table(self, rows: Columns, facts: LogFacts) -> dict[str, Floats]:
+    def table(self, rows: Columns, facts: LogSchema) -> dict[str, Floats]:
         """The table of a log's rows, one row for each job but the first; NaN for an unknown power."""
         rows = dict(rows)
         if facts.exact_requests:
@@ -83,7 +83,7 @@ class Frame:
             table["power_w"] = rows["energy_j"][1:] / np.maximum(rows["nodes"][1:] * runtime, 1e-9)
         return {name: column.astype(np.float64) for name, column in table.items()}
 
-    def jobs(self, table: dict[str, Floats], facts: LogFacts) -> Columns:
+    def jobs(self, table: dict[str, Floats], facts: LogSchema) -> Columns:
         """The columns of jobs, but for their submission, from rows of the table."""
         jobs: Columns = {
             name: table[name].astype(np.int64)
@@ -125,7 +125,7 @@ class Frame:
         return cls(**{item.name: state[item.name] for item in fields(cls)})
 
 
-def frame_of(rows: Columns, facts: LogFacts) -> Frame:
+def frame_of(rows: Columns, facts: LogSchema) -> LogTable:
     """The frame of a log."""
     submit = rows["submit_s"]
     others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
@@ -135,7 +135,7 @@ def frame_of(rows: Columns, facts: LogFacts) -> Frame:
         pairs, jobs = np.unique(np.stack([rows["user"], rows["account"]]), axis=1, return_counts=True)
         accounts = pairs[1][np.lexsort((-jobs, pairs[0]))]
         ends = np.cumsum(np.bincount(pairs[0]))
-    return Frame(
+    return LogTable(
         clock_of(others, (float(moments[0]), float(moments[-1]))).pace,
         np.array([bool((submit == np.round(submit)).all())]),
         kept_of(np.unique(rows["runtime_s"])),

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kilowait.synth.checkpoint import Keep, kept_steps
+from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
 from kilowait.synth.lr_schedule import rates_of
-from kilowait.synth.sampler import Told
-from kilowait.synth.tabular.layout import Blocks, begin_with, drawn
+from kilowait.synth.sampler import SampleProgress
+from kilowait.synth.tabular.layout import ColumnLayout, begin_with, drawn
 from kilowait.synth.tabular.settings import TvaeSettings
 
-__all__ = ["Maker", "draw", "train"]
+__all__ = ["Decoder", "draw", "train"]
 
 LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
 """Standard deviation of places about what is made of them."""
@@ -28,10 +28,10 @@ TOLD_EVERY = 20
 """Steps."""
 
 
-class Reader(nn.Module):
+class Encoder(nn.Module):
     """A row becomes a normal distribution of numbers."""
 
-    def __init__(self, blocks: Blocks, hidden: int, latent: int) -> None:
+    def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
             nn.Linear(blocks.width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
@@ -44,10 +44,10 @@ class Reader(nn.Module):
         return self.mean(x), self.log_spread(x).clamp(-8, 4)
 
 
-class Maker(nn.Module):
+class Decoder(nn.Module):
     """Numbers become a row: places with their spread, and logits of kinds."""
 
-    def __init__(self, blocks: Blocks, hidden: int, latent: int) -> None:
+    def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
         self.latent = latent
         self.body = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
@@ -61,7 +61,7 @@ class Maker(nn.Module):
         return torch.tanh(self.to_places(x)), self.to_kinds(x)
 
 
-def lost(maker: Maker, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: Blocks) -> Tensor:
+def lost(maker: Decoder, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: ColumnLayout) -> Tensor:
     """-ln p of real rows, a row, under what is made of the numbers."""
     made, logits = maker(numbers)
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
@@ -76,22 +76,22 @@ def lost(maker: Maker, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: B
 def train(
     kinds: Tensor,
     places: Tensor,
-    blocks: Blocks,
+    blocks: ColumnLayout,
     settings: TvaeSettings,
-    told: Told,
-    keep: Keep | None = None,
-) -> Maker:
+    told: SampleProgress,
+    keep: CheckpointStore | None = None,
+) -> Decoder:
     """A maker of rows like those, on the device the rows are on; torch's own seed decides."""
     device, steps = kinds.device, settings.steps
     dense = blocks.dense(kinds, places)
-    reader = Reader(blocks, settings.width, settings.latent).to(device)
-    maker = Maker(blocks, settings.width, settings.latent).to(device)
+    reader = Encoder(blocks, settings.width, settings.latent).to(device)
+    maker = Decoder(blocks, settings.width, settings.latent).to(device)
     begin_with(maker.to_kinds, blocks.shares(kinds))
     weights = [*reader.parameters(), *maker.parameters()]
     optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
     rates = rates_of(optimizer, settings.rate, steps)
     batch = min(settings.batch, len(kinds))
-    for step in kept_steps(steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates):
+    for step in checkpointed_steps(steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
         mean, log_spread = reader(dense[some])
         numbers = mean + log_spread.exp() * torch.randn_like(mean)
@@ -110,7 +110,7 @@ def train(
 
 
 @torch.inference_mode()
-def draw(maker: Maker, blocks: Blocks, count: int) -> tuple[Tensor, list[Tensor]]:
+def draw(maker: Decoder, blocks: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
     """Places and kinds of `count` new rows."""
     places, logits = maker(torch.randn(count, maker.latent))
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)

@@ -5,7 +5,7 @@
 weeks, and `generator` makes jobs of it all, as `settings` say.
 """
 
-from kilowait.synth.transformer.generator import Transformer
+from kilowait.synth.transformer.generator import TransformerGenerator
 from kilowait.synth.transformer.settings import TransformerSettings
 
-__all__ = ["Transformer", "TransformerSettings"]
+__all__ = ["TransformerGenerator", "TransformerSettings"]

@@ -78,7 +78,7 @@ class Calendar:
     """Sessions that are the rest of the one before, which was cut."""
     week: Ints
     """Week of each block, counted from the log's first."""
-    menu: Ints
+    frequent_jobs: Ints
     """Of each block, place and copied column: the code; the column's size where the place is empty."""
     share: Ints
     """Of each block and place: how common, in half octaves, from 1 on."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.network import NEVER, Network, Shape
+from kilowait.synth.transformer.network import NEVER, TransformerNetwork, NetworkShape
 
-__all__ = ["Batch", "Lesson", "gathered", "lesson_of", "loss_of"]
+__all__ = ["SequenceBatch", "DatasetTensors", "make_batch", "lesson_of", "loss_of"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -21,7 +21,7 @@ DROPPED = 0.1
 
 
 @dataclass(frozen=True)
-class Lesson:
+class DatasetTensors:
     """A log; jobs by user, then by submission."""
 
     codes: Tensor
@@ -41,16 +41,16 @@ class Lesson:
     level: Tensor
 
 
-def lesson_of(calendar: Calendar, codes: Ints, shape: Shape, device: torch.device) -> Lesson:
+def lesson_of(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torch.device) -> DatasetTensors:
     """The log as tensors."""
     made = torch.as_tensor(codes)
     before = made.roll(1, 0)
     first = torch.as_tensor(calendar.first)
     before[first] = torch.tensor(shape.sizes)
-    menu = torch.as_tensor(calendar.menu)
+    menu = torch.as_tensor(calendar.frequent_jobs)
     offer = torch.full((*menu.shape[:2], len(shape.sizes)), -1)
     offer[..., list(shape.copied)] = menu
-    lesson = Lesson(
+    lesson = DatasetTensors(
         made,
         before,
         torch.as_tensor(calendar.conditions),
@@ -63,11 +63,11 @@ def lesson_of(calendar: Calendar, codes: Ints, shape: Shape, device: torch.devic
         torch.as_tensor(calendar.share),
         torch.as_tensor(calendar.level),
     )
-    return Lesson(*(getattr(lesson, item.name).to(device) for item in fields(Lesson)))
+    return DatasetTensors(*(getattr(lesson, item.name).to(device) for item in fields(DatasetTensors)))
 
 
 @dataclass(frozen=True)
-class Batch:
+class SequenceBatch:
     """Stretches of jobs side by side, (stretches, jobs, ...), and the menus of the blocks they are of."""
 
     codes: Tensor
@@ -86,10 +86,10 @@ class Batch:
     level: Tensor
 
 
-def gathered(lesson: Lesson, rows: Tensor, user: Tensor, counted: Tensor) -> Batch:
+def make_batch(lesson: DatasetTensors, rows: Tensor, user: Tensor, counted: Tensor) -> SequenceBatch:
     """Stretches of a lesson, by its rows; jobs see one another that have the same `user`."""
     block, home = torch.unique(lesson.block[rows], return_inverse=True)
-    return Batch(
+    return SequenceBatch(
         lesson.codes[rows],
         lesson.before[rows],
         lesson.conditions[rows],
@@ -105,7 +105,7 @@ def gathered(lesson: Lesson, rows: Tensor, user: Tensor, counted: Tensor) -> Bat
     )
 
 
-def loss_of(network: Network, batch: Batch) -> Tensor:
+def loss_of(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
     """Mean over the jobs of -ln p of their codes, summed over the columns."""
     shape, user = network.shape, batch.user
     place = torch.arange(user.shape[1], device=user.device)

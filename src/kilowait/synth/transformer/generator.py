@@ -11,24 +11,24 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
-from kilowait.synth.generator import Generator, Part, State, Told
+from kilowait.synth.generator import Generator, Part, State, SampleProgress
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
-from kilowait.synth.transformer.load_matching import choose
+from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.submit_times import JITTER_S, moments
 from kilowait.synth.transformer.tokenizer import (
-    Codes,
-    RunCodes,
+    Tokenizer,
+    RuntimeTokenizer,
     codes_of,
     run_codes_of,
 )
-from kilowait.synth.transformer.week_order import Piece, Span, weeks_of
+from kilowait.synth.transformer.week_order import WeekPiece, DayRange, weeks_of
 
 if TYPE_CHECKING:
-    from kilowait.synth.transformer.network import Network, Shape
+    from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
 
-__all__ = ["Transformer"]
+__all__ = ["TransformerGenerator"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ GROUP = 50_000
 """Jobs drawn at a time where that many are wanted; other groups, other jobs."""
 
 
-class Transformer(Generator):
+class TransformerGenerator(Generator):
     """A calendar and a network."""
 
     name = "transformer"
@@ -54,14 +54,14 @@ class Transformer(Generator):
         "user's weeks finds them in it"
     )
     _calendar: Calendar
-    _codes: dict[str, Codes]
+    _codes: dict[str, Tokenizer]
     """Of each column but the run time, in the order in which columns are generated."""
-    _runs: RunCodes
-    _network: Network
+    _runs: RuntimeTokenizer
+    _network: TransformerNetwork
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def _learn(self, rows: Columns, told: Told) -> None:
+    def _learn(self, rows: Columns, told: SampleProgress) -> None:
         check_torch()
         from kilowait.synth.transformer.train import train
 
@@ -104,15 +104,15 @@ class Transformer(Generator):
                 keep=self.keep,
             )
 
-    def _learn_private(self, rows: Columns, told: Told) -> None:
+    def _learn_private(self, rows: Columns, told: SampleProgress) -> None:
         from kilowait.synth.dp import private_fit
-        from kilowait.synth.dp.accountant import Budget
+        from kilowait.synth.dp.accountant import PrivacyBudget
         from kilowait.synth.dp.public_bins import grid_codes, grid_runs, on_grid
 
         settings, facts = self.settings, self.facts
         if any(name in facts.seen for name in facts.numbered):
             raise InputError("dp_epsilon hides who was there, and names keeps it; take one of them")
-        budget = Budget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
+        budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
         gridded = on_grid(rows, facts)
         values = _values(gridded, settings.session_s, exact=False)
         self._codes = {
@@ -157,12 +157,12 @@ class Transformer(Generator):
         place = names.index("estimate_s") + 1
         return [*names[:place], "runtime_s", *names[place:]]
 
-    def _shape(self, users: int) -> Shape:
-        from kilowait.synth.transformer.network import Shape
+    def _shape(self, users: int) -> NetworkShape:
+        from kilowait.synth.transformer.network import NetworkShape
 
         order, settings = self._order, self.settings
         width, layers = PRIVATE_SIZE if settings.private else SIZE
-        return Shape(
+        return NetworkShape(
             sizes=tuple(self._runs.size if name == "runtime_s" else self._codes[name].size for name in order),
             conditions=tuple({**CONDITIONS, "user": users}.values()),
             copied=tuple(order.index(name) for name in COPIED if name in order),
@@ -178,7 +178,7 @@ class Transformer(Generator):
         """Nothing is known of a private log's work that draws could be chosen by."""
         return 1 if self.settings.private else int(self.settings.draws)
 
-    def _stream(self, jobs: int, seed: int, layer: int, told: Told) -> Iterator[Part]:
+    def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         check_torch()
         calendar, facts = self._calendar, self.facts
         weeks = len(calendar.daily_work)
@@ -189,11 +189,11 @@ class Transformer(Generator):
         first = int(order.integers(weeks)) if jobs < facts.jobs else 0
         begin_s = facts.first_s + facts.zero_s
         last_day = int((begin_s + facts.span_s) // DAY_S % 7)
-        coming = weeks_of(Span(weeks, int(begin_s // DAY_S % 7), last_day), first, order)
+        coming = weeks_of(DayRange(weeks, int(begin_s // DAY_S % 7), last_day), first, order)
         found = size = 0
         while True:
             size = min(GROUP, jobs - found if found < jobs else 2 * size)
-            pieces: list[Piece] = []
+            pieces: list[WeekPiece] = []
             picked: list[Ints] = []
             count = 0
             while count < size:
@@ -210,13 +210,13 @@ class Transformer(Generator):
             next_s = (begin_s // WEEK_S + pieces[-1].place + 1) * WEEK_S - facts.zero_s
             yield made, next_s - JITTER_S
 
-    def _rows(self, piece: Piece) -> Ints:
+    def _rows(self, piece: WeekPiece) -> Ints:
         """Rows of the calendar that a piece of a week has."""
         calendar = self._calendar
         there = calendar.week[calendar.block] == piece.week
         return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
 
-    def _jobs(self, pieces: list[Piece], picked: list[Ints], rng: np.random.Generator, told: Told) -> Columns:
+    def _jobs(self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress) -> Columns:
         """Jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is taken."""
         calendar = self._calendar
         moved = np.concatenate(
@@ -242,7 +242,7 @@ class Transformer(Generator):
             ]
         )
         place = home // spread + calendar.week[home % spread] - pieces[0].place
-        taken = choose(work, place, self._daily_work(pieces), rng)[block]
+        taken = select_draws(work, place, self._daily_work(pieces), rng)[block]
         every = np.arange(len(rows))
         made: Columns = {name: np.stack([one[name] for one in drawn])[taken, every] for name in drawn[0]}
         gap_s = made.pop("gap_s")
@@ -255,7 +255,7 @@ class Transformer(Generator):
         whole = ("account", "queue", "gpus", "nodes", "status")
         return {name: column.astype(np.int64) if name in whole else column for name, column in made.items()}
 
-    def _daily_work(self, pieces: list[Piece]) -> Floats:
+    def _daily_work(self, pieces: list[WeekPiece]) -> Floats:
         """Node-seconds from the beginning of each week of a sample to the end of each day, as the log has them."""
         daily = np.diff(self._calendar.daily_work, axis=1, prepend=0.0)
         work = np.zeros((pieces[-1].place - pieces[0].place + 1, *daily.shape[1:]))
@@ -264,7 +264,7 @@ class Transformer(Generator):
             work[piece.place - pieces[0].place, days] += daily[piece.week, days]
         return work.cumsum(1)
 
-    def _drawn(self, rows: Ints, rng: np.random.Generator, told: Told) -> list[dict[str, Floats]]:
+    def _drawn(self, rows: Ints, rng: np.random.Generator, told: SampleProgress) -> list[dict[str, Floats]]:
         """Several draws of what is submitted at rows of the calendar."""
         from kilowait.synth.transformer.sample import chains_of, draw_codes
 
@@ -309,7 +309,7 @@ class Transformer(Generator):
         state |= {f"network.{name}": values.numpy() for name, values in self._network.state_dict().items()}
         return state
 
-    def _all_codes(self) -> dict[str, Codes]:
+    def _all_codes(self) -> dict[str, Tokenizer]:
         near = {} if self._runs.near is None else {"near": self._runs.near}
         return {**self._codes, "below": self._runs.below, **near}
 
@@ -317,7 +317,7 @@ class Transformer(Generator):
         check_torch()
         import torch
 
-        from kilowait.synth.transformer.network import Network
+        from kilowait.synth.transformer.network import TransformerNetwork
 
         groups: dict[str, dict[str, npt.NDArray[Any]]] = {"calendar": {}, "codes": {}, "network": {}}
         for key, values in state.items():
@@ -328,12 +328,12 @@ class Transformer(Generator):
         for key, values in groups["codes"].items():
             name, _, part = key.rpartition(".")
             parts.setdefault(name, {})[part] = values
-        codes = {name: Codes.restored(found) for name, found in parts.items()}
+        codes = {name: Tokenizer.restored(found) for name, found in parts.items()}
         of_request = self.settings.private and not self.facts.exact_requests
-        self._runs = RunCodes(codes.pop("below"), codes.pop("near", None), of_request)
+        self._runs = RuntimeTokenizer(codes.pop("below"), codes.pop("near", None), of_request)
         self._codes = codes
         users = int(self._calendar.conditions[:, 0].max()) + 1
-        self._network = Network(self._shape(users)).eval()
+        self._network = TransformerNetwork(self._shape(users)).eval()
         weights = {name: torch.from_numpy(np.array(values)) for name, values in groups["network"].items()}
         try:
             self._network.load_state_dict(weights)

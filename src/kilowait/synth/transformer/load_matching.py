@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["choose"]
+__all__ = ["select_draws"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ WHOLE_WEEK, KIND = 3.0, 2.0
 carried into the next week."""
 
 
-def choose(work: Floats, week: Ints, wanted: Floats, rng: np.random.Generator) -> Ints:
+def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Generator) -> Ints:
     """Which draw to take for each block.
 
     Args:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from kilowait.synth.transformer.calendar import LEVELS, SHARES
 
-__all__ = ["Network", "Shape"]
+__all__ = ["TransformerNetwork", "NetworkShape"]
 
 NEVER = -1e4
 """The logit of what cannot be."""
@@ -29,7 +29,7 @@ HEADS = 4
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkShape:
     """How large a network is."""
 
     sizes: tuple[int, ...]
@@ -48,10 +48,10 @@ class Shape:
     """Places of a menu."""
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """One layer of the transformer."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         width = shape.width
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -72,16 +72,16 @@ class Layer(nn.Module):
         return answer
 
 
-class Network(nn.Module):
+class TransformerNetwork(nn.Module):
     """The model of one log."""
 
     firsts: Tensor
     condition_firsts: Tensor
     not_on_menus: Tensor
-    layers: Sequence[Layer]
+    layers: Sequence[TransformerLayer]
     answer: Sequence[nn.Linear]
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape = shape
         width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.menu
@@ -97,7 +97,7 @@ class Network(nn.Module):
         self.share, self.level = nn.Embedding(SHARES, width), nn.Embedding(LEVELS, width)
         for table in (self.job, self.now, self.condition, self.share, self.level):
             nn.init.normal_(table.weight, std=0.3)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
+        self.layers = nn.ModuleList(TransformerLayer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
         self.last = nn.LayerNorm(width)
         self.key, self.value = nn.Linear(width, KEY), nn.Linear(width, width)
         scale = 1 / math.sqrt(width)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kilowait.synth.generator import Told
+from kilowait.synth.generator import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.network import HEADS, KEY, NEVER, Network
+from kilowait.synth.transformer.network import HEADS, KEY, NEVER, TransformerNetwork
 
-__all__ = ["Chains", "chains_of", "draw_codes"]
+__all__ = ["JobSequences", "chains_of", "draw_codes"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ TOGETHER = 1024
 
 
 @dataclass(frozen=True)
-class Chains:
+class JobSequences:
     """Stretches of the calendar to be filled with jobs."""
 
     begin: Ints
@@ -36,7 +36,7 @@ class Chains:
     """First row of what is drawn."""
 
 
-def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> Chains:
+def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
     """Chains for ascending rows of the calendar, the whole `times` times over.
 
     >>> chains = chains_of(
@@ -53,18 +53,18 @@ def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> Chains:
     heads = np.flatnonzero(since % LONGEST == 0)
     length = np.diff(np.append(heads, len(rows)))
     out = np.concatenate([heads + turn * len(rows) for turn in range(times)])
-    return Chains(np.tile(rows[heads], times), np.tile(length, times), out)
+    return JobSequences(np.tile(rows[heads], times), np.tile(length, times), out)
 
 
 def draw_codes(
-    network: Network,
+    network: TransformerNetwork,
     calendar: Calendar,
-    chains: Chains,
+    chains: JobSequences,
     *,
     request: tuple[int, Floats],
     runtime: tuple[int, Floats],
     seed: int,
-    told: Told,
+    told: SampleProgress,
 ) -> Ints:
     """Codes of the chains' jobs, one row a job.
 
@@ -86,7 +86,7 @@ def draw_codes(
     with torch.inference_mode():
         for low in range(0, len(order), TOGETHER):
             some = order[low : low + TOGETHER]
-            _fill(world, drawn, Chains(chains.begin[some], chains.length[some], chains.out[some]), generator)
+            _fill(world, drawn, JobSequences(chains.begin[some], chains.length[some], chains.out[some]), generator)
             done += int(chains.length[some].sum())
             told("drawing jobs", done / total)
     return drawn.numpy().astype(np.int64)
@@ -96,7 +96,7 @@ class _World:
     """What does not change while drawing."""
 
     def __init__(
-        self, network: Network, calendar: Calendar, request: tuple[int, Floats], runtime: tuple[int, Floats]
+        self, network: TransformerNetwork, calendar: Calendar, request: tuple[int, Floats], runtime: tuple[int, Floats]
     ) -> None:
         shape = network.shape
         self.network = network
@@ -104,21 +104,21 @@ class _World:
         self.inside = torch.as_tensor(~calendar.start)
         self.block = torch.as_tensor(calendar.block)
         self.menu = torch.full((*calendar.share.shape, len(shape.sizes)), 0)
-        self.menu[..., list(shape.copied)] = torch.as_tensor(calendar.menu)
+        self.menu[..., list(shape.copied)] = torch.as_tensor(calendar.frequent_jobs)
         self.on_menu = torch.as_tensor(calendar.share) > 0
         self.request, self.runtime = request[0], runtime[0]
         # The request a code stands for may be any of a bin's: the least of them is sure.
         self.cannot = torch.as_tensor(runtime[1][None, :] > request[1][:, None])
         with torch.inference_mode():
             vector = network.menu_vector(
-                torch.as_tensor(calendar.menu),
+                torch.as_tensor(calendar.frequent_jobs),
                 torch.as_tensor(calendar.share),
                 torch.as_tensor(calendar.level),
             )
             self.menu_key, self.menu_value = network.key(vector), network.value(vector)
 
 
-def _fill(world: _World, drawn: Tensor, chains: Chains, generator: torch.Generator) -> None:
+def _fill(world: _World, drawn: Tensor, chains: JobSequences, generator: torch.Generator) -> None:
     """Draw chains, longest first, so that those still going on are always the first ones."""
     network, shape = world.network, world.network.shape
     count, columns, part = len(chains.begin), len(shape.sizes), shape.width // HEADS
@@ -161,7 +161,7 @@ def _fill(world: _World, drawn: Tensor, chains: Chains, generator: torch.Generat
         drawn[out[:n] + turn] = last[:n].to(torch.int16)
 
 
-def _read(network: Network, x: Tensor, keys: Tensor, values: Tensor, turn: int) -> Tensor:
+def _read(network: TransformerNetwork, x: Tensor, keys: Tensor, values: Tensor, turn: int) -> Tensor:
     """The transformer, one job further; keys and values of the window are kept in a ring."""
     window = network.shape.window
     distance = (turn - torch.arange(window)) % window

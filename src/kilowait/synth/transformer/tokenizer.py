@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Codes", "RunCodes", "codes_of", "run_codes_of"]
+__all__ = ["Tokenizer", "RuntimeTokenizer", "codes_of", "run_codes_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ it."""
 
 
 @dataclass(frozen=True)
-class Codes:
+class Tokenizer:
     """Codes of one column."""
 
     atoms: Floats
@@ -103,12 +103,12 @@ class Codes:
         }
 
     @classmethod
-    def restored(cls, state: State) -> Codes:
+    def restored(cls, state: State) -> Tokenizer:
         """From `state`."""
         return cls(state["atoms"], state["edges"], state["kept"], state["ends"].astype(np.int64))
 
 
-def codes_of(values: Floats, *, atoms: int, bins: int) -> Codes:
+def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
     """Codes for a column: at most `atoms` values of their own, and about `bins` bins for the rest.
 
     >>> codes = codes_of(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
@@ -124,7 +124,7 @@ def codes_of(values: Floats, *, atoms: int, bins: int) -> Codes:
         chosen = np.sort(known[common[counts[common] >= max(2.0, LEAST_SHARE * len(values))]])
     rest = np.sort(values[~np.isin(values, chosen)])
     if not len(rest):
-        return Codes(chosen, np.empty(0), np.empty(0), np.zeros(1, np.int64))
+        return Tokenizer(chosen, np.empty(0), np.empty(0), np.zeros(1, np.int64))
     edges = np.unique(rest[(np.arange(1, bins) * len(rest)) // bins])
     edges = edges[edges > rest[0]]
     ends = np.concatenate(([0], np.searchsorted(rest, edges), [len(rest)]))
@@ -133,15 +133,15 @@ def codes_of(values: Floats, *, atoms: int, bins: int) -> Codes:
         spread = np.linspace(low, high - 1, min(KEPT, high - low)).round().astype(np.int64)
         kept.append(rest[spread])
         places.append(places[-1] + len(spread))
-    return Codes(chosen, edges, np.concatenate(kept), np.array(places))
+    return Tokenizer(chosen, edges, np.concatenate(kept), np.array(places))
 
 
 @dataclass(frozen=True)
-class RunCodes:
+class RuntimeTokenizer:
     """Codes of run times: of those below their request by the time, of the others by the difference to it."""
 
-    below: Codes
-    near: Codes | None
+    below: Tokenizer
+    near: Tokenizer | None
     """Of run time minus request, where a job was ended by its limit or ran past it; None where none was."""
     of_request: bool = False
     """Those below their request are coded by their share of it."""
@@ -177,7 +177,7 @@ class RunCodes:
         return np.concatenate((self.below.least(), np.zeros(self.size - self.below.size)))
 
 
-def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RunCodes:
+def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
     """Codes for the run times of a log.
 
     >>> codes = run_codes_of(
@@ -189,7 +189,7 @@ def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int)
     near = _near(runtime_s, request_s)
     below = runtime_s[~near] if not near.all() else runtime_s
     beyond = codes_of((runtime_s - request_s)[near], atoms=atoms // 2, bins=bins // 3) if near.any() else None
-    return RunCodes(codes_of(below, atoms=atoms, bins=bins), beyond)
+    return RuntimeTokenizer(codes_of(below, atoms=atoms, bins=bins), beyond)
 
 
 def _near(runtime_s: Floats, request_s: Floats) -> npt.NDArray[np.bool_]:

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from kilowait.rng import stream
-from kilowait.synth.checkpoint import Keep, kept_steps
+from kilowait.synth.checkpoint import CheckpointStore, checkpointed_steps
 from kilowait.synth.lr_schedule import rates_of
-from kilowait.synth.sampler import Told
+from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
-    Batch,
-    Lesson,
-    gathered,
+    SequenceBatch,
+    DatasetTensors,
+    make_batch,
     lesson_of,
     loss_of,
 )
-from kilowait.synth.transformer.network import Network, Shape
+from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
 
 __all__ = ["begin_with", "train"]
 
@@ -39,7 +39,7 @@ TOLD_EVERY = 20
 
 
 @dataclass
-class Order:
+class BatchOrder:
     """In which order the log is learned: stretches that cover it once, then others."""
 
     jobs: int
@@ -69,14 +69,14 @@ class Order:
 def train(
     calendar: Calendar,
     codes: Ints,
-    shape: Shape,
+    shape: NetworkShape,
     *,
     passes: float,
     seed: int,
-    told: Told,
+    told: SampleProgress,
     device: torch.device | None = None,
-    keep: Keep | None = None,
-) -> Network:
+    keep: CheckpointStore | None = None,
+) -> TransformerNetwork:
     """A network that has gone through the log `passes` times; same seed, same network, on one thread of a processor.
 
     Args:
@@ -96,14 +96,14 @@ def train(
     steps = max(1, math.ceil(passes * jobs / (together * length * 0.75)))
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(seed)
-        network = Network(shape)
+        network = TransformerNetwork(shape)
         begin_with(network, [np.bincount(codes[:, place]) for place in range(codes.shape[1])])
         lesson = lesson_of(calendar, codes, shape, where)
         network = network.to(where)
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, betas=(0.9, 0.98))
         rates = rates_of(optimizer, RATE, steps)
-        order = Order(jobs, length, stream(seed, "synth.transformer.order"))
-        for step in kept_steps(
+        order = BatchOrder(jobs, length, stream(seed, "synth.transformer.order"))
+        for step in checkpointed_steps(
             steps, keep, where, network=network, optimizer=optimizer, rates=rates, order=order
         ):
             begins = torch.tensor(order.next(together), device=where)
@@ -119,7 +119,7 @@ def train(
     return network.cpu().eval()
 
 
-def begin_with(network: Network, counts: list[npt.NDArray[Any]]) -> None:
+def begin_with(network: TransformerNetwork, counts: list[npt.NDArray[Any]]) -> None:
     """Before it has learned anything, a network answers with each code as often as it was counted, column by column."""
     for answer, counted in zip(network.answer, counts, strict=True):
         often = torch.full((answer.out_features,), 0.5)
@@ -135,9 +135,9 @@ def _stretches(jobs: int, length: int, rng: np.random.Generator) -> list[int]:
     return [int(begin) for begin in rng.permutation(np.unique(begins))]
 
 
-def _of_stretches(lesson: Lesson, begins: Tensor, length: int) -> Batch:
+def _of_stretches(lesson: DatasetTensors, begins: Tensor, length: int) -> SequenceBatch:
     place = torch.arange(length, device=begins.device)
     rows = begins[:, None] + place
     # The first quarter of a stretch that begins amid a user's jobs has seen too little of them.
     counted = (place >= length // 4) | (begins == 0)[:, None]
-    return gathered(lesson, rows, lesson.user[rows], counted)
+    return make_batch(lesson, rows, lesson.user[rows], counted)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Piece", "Span", "weeks_of"]
+__all__ = ["WeekPiece", "DayRange", "weeks_of"]
 
 STRETCH = 4
 """Weeks on end that are kept together, on average."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class WeekPiece:
     """Some days of a week of the log, and where they are put."""
 
     week: int
@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Span:
+class DayRange:
     """The days a log has: from `first` of its first week to `last` of its last."""
 
     weeks: int
@@ -58,7 +58,7 @@ class Span:
         return found or [((week, 0, 6),) for week in range(self.weeks)]
 
 
-def weeks_of(span: Span, first: int, rng: np.random.Generator) -> Iterator[tuple[Piece, ...]]:
+def weeks_of(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[tuple[WeekPiece, ...]]:
     """Week after week of a sample, without end, from a week of the log on.
 
     >>> weeks = weeks_of(Span(2, 0, 3), 0, np.random.default_rng(0))
@@ -68,16 +68,16 @@ def weeks_of(span: Span, first: int, rng: np.random.Generator) -> Iterator[tuple
     end, place = span.weeks - 1, 0
     for week in range(first, span.weeks):
         if week < end or span.last == 6:
-            yield (Piece(week, place),)
+            yield (WeekPiece(week, place),)
         else:
             rest = [other for other in range(end) if other > 0 or span.first <= span.last + 1]
-            filled = [Piece(int(rng.choice(rest)), place, span.last + 1)] if rest else []
-            yield (Piece(week, place, 0, span.last), *filled)
+            filled = [WeekPiece(int(rng.choice(rest)), place, span.last + 1)] if rest else []
+            yield (WeekPiece(week, place, 0, span.last), *filled)
         place += 1
     whole = span.whole()
     while True:
         for turned in _turn(len(whole), rng):
-            yield tuple(Piece(week, place, low, high) for week, low, high in whole[turned])
+            yield tuple(WeekPiece(week, place, low, high) for week, low, high in whole[turned])
             place += 1
 
 

@@ -7,13 +7,13 @@ from kilowait.telemetry.carbon.api import (
     service_of,
     token_from,
 )
-from kilowait.telemetry.carbon.fetch import Fetched, fetch_carbon, follow_carbon
-from kilowait.telemetry.carbon.http import Asking, checked_base, default_cache
+from kilowait.telemetry.carbon.fetch import FetchResult, fetch_carbon, follow_carbon
+from kilowait.telemetry.carbon.http import HttpClient, checked_base, default_cache
 
 __all__ = [
-    "Asking",
+    "HttpClient",
     "ElectricityMaps",
-    "Fetched",
+    "FetchResult",
     "GreatBritain",
     "Service",
     "checked_base",

@@ -14,16 +14,16 @@ from typing import Any
 from kilowait.energy.signals.readers.timestamps import unix_seconds
 from kilowait.errors import InputError, KilowaitError, MeterError
 from kilowait.telemetry.carbon.api import Row, Service, moment_of
-from kilowait.telemetry.carbon.http import Asking
+from kilowait.telemetry.carbon.http import HttpClient
 
-__all__ = ["Fetched", "fetch_carbon", "follow_carbon", "span_asked"]
+__all__ = ["FetchResult", "fetch_carbon", "follow_carbon", "span_asked"]
 
 SETTLED_S = 7 * 86400.0
 """Answers about what is older than this are final: services replace estimates within days."""
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
     """What a call brought."""
 
     values: int
@@ -39,11 +39,11 @@ class Fetched:
 def fetch_carbon(
     service: Service,
     out: str | PathLike[str],
-    asking: Asking,
+    asking: HttpClient,
     *,
     span_s: tuple[float, float] | None = None,
     latest: bool = False,
-) -> Fetched:
+) -> FetchResult:
     """Ask for a span of time (Unix seconds), for what holds now, or by default for the last day, and add it to `out`.
 
     The file is JSON in the service's own shape, one row a moment. It is replaced in one step: whoever reads it, or
@@ -67,19 +67,19 @@ def fetch_carbon(
         raise MeterError(f"the service has no values for {service.place()} at that time; check the dates")
     if added or changed or not out.exists():
         _write(out, service.document([rows[at] for at in sorted(rows)]))
-    return Fetched(len(rows), added, changed, asking.asked - before[0], asking.remembered - before[1])
+    return FetchResult(len(rows), added, changed, asking.asked - before[0], asking.remembered - before[1])
 
 
 def follow_carbon(
     service: Service,
     out: str | PathLike[str],
-    asking: Asking,
+    asking: HttpClient,
     *,
     every_s: float,
     duration_s: float | None,
     stop: threading.Event,
     monotonic: Callable[[], float],
-    heard: Callable[[Fetched | KilowaitError], None],
+    heard: Callable[[FetchResult | KilowaitError], None],
 ) -> None:
     """Ask for the last day again and again; a service that fails is told of and asked again the next time.
 
@@ -127,7 +127,7 @@ def _unix_s(text: str) -> float:
         raise InputError(str(problem).removeprefix("line 1: ")) from None
 
 
-def _found(service: Service, asking: Asking, span_s: tuple[float, float] | None, latest: bool) -> list[Row]:
+def _found(service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool) -> list[Row]:
     if span_s is None:
         url = service.latest() if latest else service.recent(asking.now())
         return service.rows(asking.answer(url))

@@ -18,7 +18,7 @@ from typing import Any
 
 from kilowait.errors import InputError, MeterError
 
-__all__ = ["Asking", "checked_base", "default_cache"]
+__all__ = ["HttpClient", "checked_base", "default_cache"]
 
 LONGEST_WAIT_S = 300.0
 """A service that asks for more patience than this is not waited for."""
@@ -43,7 +43,7 @@ def checked_base(url: str) -> str:
 
 
 @dataclass
-class Asking:
+class HttpClient:
     """How questions are asked. Clocks and waiting are arguments, for tests."""
 
     timeout_s: float = 30.0
@@ -56,7 +56,7 @@ class Asking:
     """Sent as the header auth-token, and nowhere else."""
     wait: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
-    heard: Callable[[str], None] | None = None
+    on_message: Callable[[str], None] | None = None
     asked: int = 0
     """Questions that went to the service, and those the cache answered."""
     remembered: int = 0
@@ -159,8 +159,8 @@ class Asking:
             self._say(f"the answer is not kept in {place.parent}: {problem.strerror or problem}")
 
     def _say(self, text: str) -> None:
-        if self.heard is not None:
-            self.heard(text)
+        if self.on_message is not None:
+            self.on_message(text)
 
 
 def _recalled(place: Path) -> Any:

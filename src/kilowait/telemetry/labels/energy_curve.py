@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kilowait.telemetry.labels.samples import MeterSamples
 from kilowait.telemetry.meters.host_clock import STEADY_S
 
-__all__ = ["Course", "course_of", "known_spans"]
+__all__ = ["EnergyCurve", "course_of", "known_spans"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ _SURGE = 3.0
 
 
 @dataclass(frozen=True)
-class Course:
+class EnergyCurve:
     """Joules of one meter up to each moment, and which of the stretches between moments are known."""
 
     kind: str
@@ -52,7 +52,7 @@ class Course:
 
 def course_of(
     samples: MeterSamples, origin_s: float, longest_s: float | None, trouble: Counter[str]
-) -> Course:
+) -> EnergyCurve:
     """The course of a meter; `trouble` counts the stretches that are not known, by reason.
 
     >>> nan = np.full(3, np.nan)
@@ -82,7 +82,7 @@ def course_of(
         trouble[reason] += int(lost.sum())
         known &= ~lost
     total = np.concatenate(([0.0], np.cumsum(np.where(known, rise, 0.0))))
-    return Course(samples.kind, time, total, known)
+    return EnergyCurve(samples.kind, time, total, known)
 
 
 def _counted(samples: MeterSamples, step: Floats, steady: Flags) -> tuple[Floats, Flags]:
@@ -110,7 +110,7 @@ def _steady(monotonic_s: Floats, step: Floats) -> Flags:
     return alike | np.isnan(passed)
 
 
-def known_spans(courses: Sequence[Course]) -> Floats:
+def known_spans(courses: Sequence[EnergyCurve]) -> Floats:
     """The time in which all these meters are known: beginnings and ends, one row each.
 
     >>> one = Course("node", np.array([0.0, 10, 20]), np.zeros(3), np.array([True, True]))

@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.signals.align import Dated
+from kilowait.energy.signals.align import ClockOrigin
 from kilowait.energy.signals.readers.timestamps import time_zone
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels.hostlists import expand_hosts
 
-__all__ = ["Places", "places_of", "starts_of"]
+__all__ = ["JobLocations", "places_of", "starts_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Places:
+class JobLocations:
     """Which job held which sampled node: a row for each pair."""
 
     job: Ints
@@ -42,7 +42,7 @@ def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floa
             "the log does not say when jobs started (no wait_s); give one with submissions and starts, such as "
             "sacct -P --format=JobIDRaw,Submit,Start,End,NNodes,NCPUS,NodeList"
         )
-    dated = Dated.of(jobs, start)
+    dated = ClockOrigin.of(jobs, start)
     if dated.unix_zero_s is None:
         raise InputError(
             "the log has no dates, and samples have; say when its first job was submitted, such as --start 2026-01-31"
@@ -64,7 +64,7 @@ def starts_of(jobs: JobTable, start: str | None, zone: str | None) -> tuple[Floa
     return begin - by_s[which], [f"times of the log taken as {zone}"]
 
 
-def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Places:
+def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> JobLocations:
     """Where each job ran, by number among `hosts`; what people should know goes into `notes`."""
     size = len(jobs)
     codes = jobs.column("node_list").astype(np.int64)
@@ -76,7 +76,7 @@ def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Places:
             )
         notes.append(f"the log names no nodes: every job taken to have run on {hosts[0]}")
         none = np.zeros(size, np.int64)
-        return Places(np.arange(size), none, none, np.ones(size, np.bool_), hosts[0])
+        return JobLocations(np.arange(size), none, none, np.ones(size, np.bool_), hosts[0])
     unique, which = np.unique(codes, return_inverse=True)
     labels = jobs.labels.get("node_list")
     lists = [
@@ -90,7 +90,7 @@ def places_of(jobs: JobTable, hosts: Sequence[str], notes: list[str]) -> Places:
     sampled = np.array([len(each) for each in found])
     named = np.array([len(names) for names in lists])
     host = [at for each in which.tolist() for at in found[each]]
-    return Places(
+    return JobLocations(
         np.repeat(np.arange(size), sampled[which]),
         np.array(host, np.int64),
         (named - sampled)[which],

@@ -14,18 +14,18 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.telemetry.labels.energy_curve import course_of
-from kilowait.telemetry.labels.job_locations import Places, places_of, starts_of
+from kilowait.telemetry.labels.job_locations import JobLocations, places_of, starts_of
 from kilowait.telemetry.labels.samples import SampleFiles
 from kilowait.telemetry.labels.split import NodeShares, Sharing, divided
 
-__all__ = ["Labelled", "label_energy"]
+__all__ = ["LabelledJobs", "label_energy"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledJobs:
     """Jobs with `energy_j` and `power_w`, and an account of every joule and of every job without a label."""
 
     jobs: JobTable
@@ -72,7 +72,7 @@ def label_energy(
     zone: str | None = None,
     start: str | None = None,
     heard: Callable[[str], None] | None = None,
-) -> Labelled:
+) -> LabelledJobs:
     """The jobs with the energy of their nodes between their recorded start and end.
 
     A job that samples cover for less than a share of `coverage` of its time gets no label. Of others what is not
@@ -106,7 +106,7 @@ def label_energy(
         measured[here] += shares.job_j
         known_s[here] += shares.known_s
         alone_s[here] += shares.alone_s
-        node_j, nobody_j = node_j + shares.node_j, nobody_j + shares.nobody_j
+        node_j, nobody_j = node_j + shares.node_j, nobody_j + shares.unattributed_j
     whole = np.where(usable, jobs["runtime_s"] * np.maximum(counts, 1), 1.0)
     seen = known_s / whole
     covered = seen if sharing.nodes == "shared" else alone_s / whole
@@ -122,7 +122,7 @@ def label_energy(
     if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
         notes.append("the log's own energy_j was replaced")
     made = jobs.with_columns(energy_j=energy, power_w=power)
-    return Labelled(made, covered, measured, node_j, nobody_j, reasons, tuple(notes))
+    return LabelledJobs(made, covered, measured, node_j, nobody_j, reasons, tuple(notes))
 
 
 # -- one node ------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _reasons(
     jobs: JobTable,
     usable: npt.NDArray[np.bool_],
     begin: Floats,
-    places: Places,
+    places: JobLocations,
     seen: Floats,
     covered: Floats,
     coverage: float,
@@ -207,7 +207,7 @@ def _apart(
     begin: Floats,
     end: Floats,
     usable: npt.NDArray[np.bool_],
-    places: Places,
+    places: JobLocations,
 ) -> str:
     """Why not one job has a sample."""
     if not usable.any():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.telemetry.labels.energy_curve import Course, known_spans
+from kilowait.telemetry.labels.energy_curve import EnergyCurve, known_spans
 
 __all__ = ["NodeShares", "Sharing", "divided"]
 
@@ -53,11 +53,11 @@ class NodeShares:
     alone_s: Floats
     """Of that, how much no other job held the node."""
     node_j: float
-    nobody_j: float
+    unattributed_j: float
 
 
 def divided(
-    courses: Sequence[Course],
+    courses: Sequence[EnergyCurve],
     start_s: Floats,
     end_s: Floats,
     held: Mapping[str, Floats],

@@ -2,22 +2,22 @@
 
 from kilowait.telemetry.meters.cpu import CpuMeter
 from kilowait.telemetry.meters.gpu import GpuMeter
-from kilowait.telemetry.meters.host_clock import Clock, Moment
+from kilowait.telemetry.meters.host_clock import HostClock, Moment
 from kilowait.telemetry.meters.sample_files import open_recorder
 from kilowait.telemetry.meters.sampler import (
     Meter,
-    Sampled,
+    SamplingProgress,
     sample,
     this_host,
 )
 
 __all__ = [
-    "Clock",
+    "HostClock",
     "CpuMeter",
     "GpuMeter",
     "Meter",
     "Moment",
-    "Sampled",
+    "SamplingProgress",
     "open_recorder",
     "sample",
     "this_host",

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-__all__ = ["Clock", "Moment", "jumped"]
+__all__ = ["HostClock", "Moment", "jumped"]
 
 STEADY_S = 0.05
 """Between two samples both clocks may move apart by this (never by half of the time that passed: so samples keep their
@@ -23,7 +23,7 @@ class Moment:
     """Seconds since the machine started; never set."""
 
 
-class Clock:
+class HostClock:
     """The machine's own clocks, and a way to wait that a signal can end. Tests hand in another one."""
 
     def now(self) -> Moment:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kilowait.errors import InputError
-from kilowait.telemetry.meters.host_clock import Clock, Moment, jumped
+from kilowait.telemetry.meters.host_clock import HostClock, Moment, jumped
 from kilowait.telemetry.meters.sample_files import Recorder, Row
 
-__all__ = ["Heard", "Meter", "Sampled", "sample", "this_host"]
+__all__ = ["Heard", "Meter", "SamplingProgress", "sample", "this_host"]
 
 
 class Meter(Protocol):
@@ -39,7 +39,7 @@ class Meter(Protocol):
 
 
 @dataclass
-class Sampled:
+class SamplingProgress:
     """How far sampling has come."""
 
     ticks: int = 0
@@ -55,7 +55,7 @@ class Sampled:
     """What happened at the last tick, in words."""
 
 
-Heard = Callable[[Sampled], None]
+Heard = Callable[[SamplingProgress], None]
 
 
 def this_host() -> str:
@@ -70,9 +70,9 @@ def sample(
     interval_s: float,
     duration_s: float | None = None,
     stop: threading.Event,
-    clock: Clock | None = None,
+    clock: HostClock | None = None,
     heard: Heard | None = None,
-) -> Sampled:
+) -> SamplingProgress:
     """Read `meter` every `interval_s` seconds of the monotonic clock into `recorder`, until `duration_s` or `stop`.
 
     The first reading is at once, the last at `duration_s`. A reading that takes longer than the interval costs the
@@ -82,8 +82,8 @@ def sample(
         raise InputError(f"the interval is {interval_s:g} s; it must be above 0, such as 1s")
     if duration_s is not None and not duration_s >= 0:
         raise InputError(f"the duration is {duration_s:g} s; it must be 0 or more, such as 10m")
-    clock = clock or Clock()
-    told = Sampled()
+    clock = clock or HostClock()
+    told = SamplingProgress()
     before = clock.now()
     start = before.monotonic_s
     last = math.inf if duration_s is None else math.floor(duration_s / interval_s + 1e-9)

@@ -1,32 +1,32 @@
 """Logs that may be published: pseudonyms, other dates, coarser values, and a check of who can still be told apart."""
 
 from kilowait.traces.anonymize.anonymize import (
-    Anonymized,
+    AnonymizedLog,
     anonymize,
     publish,
     refuse_source,
 )
 from kilowait.traces.anonymize.column_rules import META_RULES, RULES
-from kilowait.traces.anonymize.generalize import Step, parse_coarsening
-from kilowait.traces.anonymize.k_anonymity import Check, check_classes
+from kilowait.traces.anonymize.generalize import RoundingStep, parse_coarsening
+from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_classes
 from kilowait.traces.anonymize.plan import (
-    Plan,
+    AnonymizationPlan,
     make_plan,
     parse_names,
     parse_shift,
 )
-from kilowait.traces.anonymize.pseudonyms import Key, key_for, pseudonyms
-from kilowait.traces.anonymize.suggest import Remedy
+from kilowait.traces.anonymize.pseudonyms import PseudonymKey, key_for, pseudonyms
+from kilowait.traces.anonymize.suggest import SuggestedRule
 
 __all__ = [
     "META_RULES",
     "RULES",
-    "Anonymized",
-    "Check",
-    "Key",
-    "Plan",
-    "Remedy",
-    "Step",
+    "AnonymizedLog",
+    "AnonymityCheck",
+    "PseudonymKey",
+    "AnonymizationPlan",
+    "SuggestedRule",
+    "RoundingStep",
     "anonymize",
     "check_classes",
     "key_for",

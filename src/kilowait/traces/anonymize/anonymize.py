@@ -16,27 +16,27 @@ from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED, ColumnArray
 from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
 from kilowait.traces.anonymize.generalize import coarsened
-from kilowait.traces.anonymize.k_anonymity import Check, check_classes, choose_quasi
-from kilowait.traces.anonymize.plan import RANDOM, Plan
-from kilowait.traces.anonymize.pseudonyms import Key, pseudonym_numbers, pseudonyms
-from kilowait.traces.anonymize.suggest import Remedy, find_remedies
+from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_classes, choose_quasi
+from kilowait.traces.anonymize.plan import RANDOM, AnonymizationPlan
+from kilowait.traces.anonymize.pseudonyms import PseudonymKey, pseudonym_numbers, pseudonyms
+from kilowait.traces.anonymize.suggest import SuggestedRule, find_remedies
 from kilowait.traces.write import write_trace, written_format
 
-__all__ = ["Anonymized", "anonymize", "publish", "refuse_source"]
+__all__ = ["AnonymizedLog", "anonymize", "publish", "refuse_source"]
 
 WITH_ROOM = ("swf", "parquet")
 """Formats that hold the plan; beside the others it lies in a file of its own."""
 
 
 @dataclass(frozen=True)
-class Anonymized:
+class AnonymizedLog:
     """What may be published, and what there is to know of it."""
 
     jobs: JobTable
-    plan: Plan
-    check: Check
+    plan: AnonymizationPlan
+    check: AnonymityCheck
     """Of all jobs, before any were suppressed."""
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[SuggestedRule, ...]
     suppressed: int = 0
     """Jobs left out, because they were in classes below k."""
     freed: int = 0
@@ -45,14 +45,14 @@ class Anonymized:
 
 def anonymize(
     jobs: JobTable,
-    key: Key,
-    plan: Plan,
+    key: PseudonymKey,
+    plan: AnonymizationPlan,
     *,
     k: int = 5,
     quasi: Sequence[str] | None = None,
     enforce: bool = False,
     numbers: bool = False,
-) -> Anonymized:
+) -> AnonymizedLog:
     """Carry the plan out and check the classes of what comes of it.
 
     `quasi` are columns, or ``hour``, ``day``, ``week``, ``hour_of_day``, ``weekday`` of the submission; `enforce`
@@ -92,7 +92,7 @@ def anonymize(
     columns, labels = _renamed(_renumbered(made), key, plan, numbers)
     left_out = check.jobs_below if enforce else 0
     meta = _meta(made, plan, check, enforce)
-    return Anonymized(JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed)
+    return AnonymizedLog(JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed)
 
 
 def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None:
@@ -101,7 +101,7 @@ def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None
         raise InputError(f"{out} is the log itself and would be replaced; write to another file")
 
 
-def publish(made: Anonymized, path: str | PathLike[str], *, format: str | None = None) -> Path | None:
+def publish(made: AnonymizedLog, path: str | PathLike[str], *, format: str | None = None) -> Path | None:
     """Write the log as `write_trace` does; and the plan beside it, where the format has no room for one.
 
     Returns the path of the plan's own file, or None.
@@ -122,7 +122,7 @@ def publish(made: Anonymized, path: str | PathLike[str], *, format: str | None =
     return beside
 
 
-def _shifted(jobs: JobTable, key: Key, plan: Plan) -> JobTable:
+def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobTable:
     """The jobs at other dates.
 
     Where the clock has a zero of its own, the zero moves: moved submissions beside a zero that stands would tell the
@@ -167,7 +167,7 @@ def _renumbered(jobs: JobTable) -> JobTable:
 
 
 def _renamed(
-    jobs: JobTable, key: Key, plan: Plan, numbers: bool
+    jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan, numbers: bool
 ) -> tuple[dict[str, ColumnArray], dict[str, tuple[str, ...]]]:
     """Columns and labels: pseudonyms where the plan says so; names that no job has are left out."""
     columns = {name: jobs[name] for name in jobs.columns}
@@ -196,7 +196,7 @@ def _renamed(
     return columns, labels
 
 
-def _meta(jobs: JobTable, plan: Plan, check: Check, enforce: bool) -> dict[str, Any]:
+def _meta(jobs: JobTable, plan: AnonymizationPlan, check: AnonymityCheck, enforce: bool) -> dict[str, Any]:
     """What is kept of the table's meta, and the plan in words."""
     meta = {name: value for name, value in jobs.meta.items() if plan.meta.get(name) == "keep"}
     if "header" in meta:

@@ -18,7 +18,7 @@ from kilowait.jobs.columns import COLUMNS, MOST, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES, Rounding
 from kilowait.units import parse_span
 
-__all__ = ["POWERS", "Step", "coarsened", "parse_coarsening", "parse_step", "rounded"]
+__all__ = ["POWERS", "RoundingStep", "coarsened", "parse_coarsening", "parse_step", "rounded"]
 
 POWERS = "pow2"
 """Instead of a step: to powers of two, which is how sizes are usually chosen."""
@@ -26,7 +26,7 @@ _USAGE = f"column=step with commas between, as in submit_s=60s,runtime_s=10s,mem
 
 
 @dataclass(frozen=True)
-class Step:
+class RoundingStep:
     """What a column is rounded to multiples of; `size` None: to powers of two."""
 
     size: float | None
@@ -39,13 +39,13 @@ class Step:
         return "powers of two" if self.size is None else f"multiples of {self.text}"
 
 
-def parse_coarsening(text: str) -> dict[str, Step]:
+def parse_coarsening(text: str) -> dict[str, RoundingStep]:
     """Columns and their steps; spans (``60s``, ``1h``) for columns of seconds, plain numbers or ``pow2`` for others.
 
     >>> parse_coarsening("submit_s=1h,nodes=pow2")["submit_s"].size
     3600.0
     """
-    steps: dict[str, Step] = {}
+    steps: dict[str, RoundingStep] = {}
     for part in text.split(","):
         name, equals, said = (piece.strip() for piece in part.partition("="))
         if not (name and equals and said):
@@ -56,7 +56,7 @@ def parse_coarsening(text: str) -> dict[str, Step]:
     return steps
 
 
-def parse_step(name: str, text: str) -> Step:
+def parse_step(name: str, text: str) -> RoundingStep:
     """One step for one column.
 
     >>> parse_step("nodes", "8").words, parse_step("nodes", "pow2").words
@@ -68,7 +68,7 @@ def parse_step(name: str, text: str) -> Step:
     if text == POWERS:
         if RULES[name].clock:
             raise InputError(f"{name} is a moment, and powers of two are for sizes; give a span: {name}=60s")
-        return Step(None, text)
+        return RoundingStep(None, text)
     try:
         size = parse_span(text) if name.endswith("_s") else float(text)
     except ValueError:
@@ -77,10 +77,10 @@ def parse_step(name: str, text: str) -> Step:
         raise InputError(f"the step of {name} is {text}; it must be above 0")
     if issubclass(COLUMNS[name].dtype, np.integer) and size != int(size):
         raise InputError(f"the step of {name} is {text}, and {name} are whole numbers; give a whole step")
-    return Step(size, text)
+    return RoundingStep(size, text)
 
 
-def rounded(values: ColumnArray, rounding: Rounding, step: Step, most: float = MOST) -> ColumnArray:
+def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MOST) -> ColumnArray:
     """Values at the step; what is unknown or without end stays, and nothing grows beyond `most`.
 
     >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", Step(10.0, "10s")).tolist()
@@ -108,7 +108,7 @@ def rounded(values: ColumnArray, rounding: Rounding, step: Step, most: float = M
     return found.astype(values.dtype)
 
 
-def coarsened(jobs: JobTable, steps: Mapping[str, Step]) -> JobTable:
+def coarsened(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
     """The jobs with these columns rounded, and what must stay consistent with them.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[99], runtime_s=[3598], estimate_s=[3599], nodes=[3])

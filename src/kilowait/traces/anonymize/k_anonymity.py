@@ -16,13 +16,13 @@ import numpy.typing as npt
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import COLUMNS, LABELLED, ColumnArray
-from kilowait.traces.anonymize.plan import Plan
+from kilowait.traces.anonymize.plan import AnonymizationPlan
 from kilowait.units import format_span
 
 __all__ = [
     "MOMENTS",
-    "QUASI",
-    "Check",
+    "QUASI_IDENTIFIERS",
+    "AnonymityCheck",
     "SmallClass",
     "check_classes",
     "choose_quasi",
@@ -31,7 +31,7 @@ __all__ = [
     "known_of",
 ]
 
-QUASI = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
+QUASI_IDENTIFIERS = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
 """What others may know of a job, unless somebody names other things; those of them that the log has."""
 MOMENTS: dict[str, tuple[float, float | None]] = {
     "hour": (3600.0, None),
@@ -61,7 +61,7 @@ class SmallClass:
 
 
 @dataclass(frozen=True)
-class Check:
+class AnonymityCheck:
     """How many jobs stand in classes of fewer than `k` users (jobs, where the log has no users)."""
 
     k: int
@@ -100,7 +100,7 @@ class Check:
         return "users" if self.has_users else "jobs"
 
 
-def choose_quasi(plan: Plan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
+def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
     """The quasi-identifiers: those named, or the usual ones that are published.
 
     >>> from kilowait.traces.anonymize.plan import make_plan
@@ -110,7 +110,7 @@ def choose_quasi(plan: Plan, jobs: JobTable, names: Sequence[str] | None) -> tup
     """
     published = plan.published()
     if names is None:
-        return tuple(name for name in QUASI if name in published or name in MOMENTS)
+        return tuple(name for name in QUASI_IDENTIFIERS if name in published or name in MOMENTS)
     for name in names:
         if name in MOMENTS:
             continue
@@ -131,7 +131,7 @@ def choose_quasi(plan: Plan, jobs: JobTable, names: Sequence[str] | None) -> tup
                 f"the quasi-identifier {name} is dropped, so nobody can use it; leave it out of --quasi"
             )
     if not names:
-        raise InputError(f"there is not one quasi-identifier; name some, e.g. {','.join(QUASI)}")
+        raise InputError(f"there is not one quasi-identifier; name some, e.g. {','.join(QUASI_IDENTIFIERS)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -152,7 +152,7 @@ def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> 
     return count if again is None else np.mod(count, again)
 
 
-def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> Check:
+def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
     """Sort the jobs, as they will be published, into classes. `users` are the log's own, -1 where not known.
 
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 5, 9], runtime_s=[9, 9, 9], nodes=[1, 1, 4])
@@ -171,7 +171,7 @@ def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[st
     first = np.zeros(len(size), np.int64)
     first[class_of[::-1]] = np.arange(len(class_of))[::-1]
     order = np.lexsort((first, size, people))[:SHOWN]
-    return Check(
+    return AnonymityCheck(
         k=k,
         quasi=tuple(quasi),
         has_users=has_users,

@@ -10,10 +10,10 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED, REQUIRED
 from kilowait.traces.anonymize.column_rules import META_RULES, RULES, Action
-from kilowait.traces.anonymize.generalize import Step
+from kilowait.traces.anonymize.generalize import RoundingStep
 from kilowait.units import parse_span
 
-__all__ = ["RANDOM", "Plan", "Shift", "make_plan", "parse_names", "parse_shift"]
+__all__ = ["RANDOM", "AnonymizationPlan", "Shift", "make_plan", "parse_names", "parse_shift"]
 
 RANDOM: Literal["random"] = "random"
 Shift = float | Literal["random"] | None
@@ -21,14 +21,14 @@ Shift = float | Literal["random"] | None
 
 
 @dataclass(frozen=True)
-class Plan:
+class AnonymizationPlan:
     """What happens to the columns and fields a log has."""
 
     actions: Mapping[str, Action]
     """By column, in the order of the table."""
     meta: Mapping[str, Literal["keep", "drop"]]
     """By field of the table's meta."""
-    steps: Mapping[str, Step] = field(default_factory=dict)
+    steps: Mapping[str, RoundingStep] = field(default_factory=dict)
     shift: Shift = None
     dated: bool = True
     """Whether the log's clock has dates; one without has none to hide, and is not shifted."""
@@ -65,9 +65,9 @@ def make_plan(
     hashed: Iterable[str] = (),
     keep: Iterable[str] = (),
     drop: Iterable[str] = (),
-    coarsen: Mapping[str, Step] | None = None,
+    coarsen: Mapping[str, RoundingStep] | None = None,
     shift: Shift = None,
-) -> Plan:
+) -> AnonymizationPlan:
     """The plan for a log: the usual rules, but for what is named.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], user=[3], name=[7])
@@ -92,7 +92,7 @@ def make_plan(
         actions["think_s"] = "drop"  # the seconds after an end that is not told
     meta = {name: asked.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES}
     wanted = [*asked, *steps]
-    return Plan(
+    return AnonymizationPlan(
         actions,
         {name: "keep" if action == "keep" else "drop" for name, action in meta.items()},
         {name: step for name, step in steps.items() if name in jobs},

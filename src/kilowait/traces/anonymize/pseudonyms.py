@@ -14,7 +14,7 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["DIGITS", "KEY_BYTES", "Key", "keep_apart", "key_for", "pseudonym_numbers", "pseudonyms"]
+__all__ = ["DIGITS", "KEY_BYTES", "PseudonymKey", "keep_apart", "key_for", "pseudonym_numbers", "pseudonyms"]
 
 KEY_BYTES = 32
 """Bytes of a key. A password will not do: it can be guessed, and then every user name can be tried."""
@@ -32,7 +32,7 @@ _HEX = re.compile(r"[0-9a-fA-F]*")
 
 
 @dataclass(frozen=True)
-class Key:
+class PseudonymKey:
     """32 secret bytes or more; the same key gives the same pseudonyms, another key gives others.
 
     >>> key = Key(bytes(range(32)))
@@ -49,12 +49,12 @@ class Key:
             )
 
     @classmethod
-    def fresh(cls) -> Key:
+    def fresh(cls) -> PseudonymKey:
         """A new key from the system's own randomness: one drawn from a seed would be no secret."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Key:
+    def read(cls, path: str | PathLike[str]) -> PseudonymKey:
         """The key in a file: hexadecimal digits. Refused where everybody on the system could read it."""
         path = Path(path)
         try:
@@ -104,7 +104,7 @@ class Key:
         return weeks * 7 * 86400.0
 
 
-def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False) -> Key:
+def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False) -> PseudonymKey:
     """The key to publish `out` with: of the file, or a new one that is not written yet (see `Key.save`).
 
     Without `out` nothing is published, and any key will do.
@@ -114,16 +114,16 @@ def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *
             raise InputError(
                 "pseudonyms need a key; name its file with --key, outside the folder of what is published"
             )
-        return Key.fresh()
+        return PseudonymKey.fresh()
     if out is not None:
         keep_apart(path, out)
     if not new:
-        return Key.read(path)
+        return PseudonymKey.read(path)
     if Path(path).exists():
         raise InputError(_THERE.format(path))
     if out is None:
         raise InputError(f"a new key {path} is for what is published with it; name that with --out")
-    return Key.fresh()
+    return PseudonymKey.fresh()
 
 
 def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
@@ -139,7 +139,7 @@ def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
         )
 
 
-def pseudonyms(key: Key, column: str, names: Sequence[str], *, digits: int = DIGITS) -> list[str]:
+def pseudonyms(key: PseudonymKey, column: str, names: Sequence[str], *, digits: int = DIGITS) -> list[str]:
     """A word for every name: the column and the first `digits` hexadecimal digits of its keyed hash.
 
     >>> pseudonyms(Key(bytes(range(32))), "user", ["ann", "bob"])
@@ -151,7 +151,7 @@ def pseudonyms(key: Key, column: str, names: Sequence[str], *, digits: int = DIG
 
 
 def pseudonym_numbers(
-    key: Key, column: str, names: Sequence[str], *, most: int = LARGEST_NUMBER
+    key: PseudonymKey, column: str, names: Sequence[str], *, most: int = LARGEST_NUMBER
 ) -> list[int]:
     """A whole number from 1 to `most` for every name, from the same keyed hash as its word.
 

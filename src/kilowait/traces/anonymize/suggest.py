@@ -12,28 +12,28 @@ from kilowait.jobs.columns import LABELLED, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES
 from kilowait.traces.anonymize.generalize import (
     POWERS,
-    Step,
+    RoundingStep,
     parse_step,
     rounded,
 )
 from kilowait.traces.anonymize.k_anonymity import (
     MOMENTS,
-    Check,
+    AnonymityCheck,
     Coded,
     coded,
     counted,
     known_of,
 )
-from kilowait.traces.anonymize.plan import Plan
+from kilowait.traces.anonymize.plan import AnonymizationPlan
 
-__all__ = ["Remedy", "find_remedies"]
+__all__ = ["SuggestedRule", "find_remedies"]
 
 _SPANS = ("10m", "1h", "6h", "1d", "7d")
 _SIZES = (POWERS,)
 
 
 @dataclass(frozen=True)
-class Remedy:
+class SuggestedRule:
     """One more thing to do, and what is left below k after it and all before it."""
 
     column: str
@@ -43,7 +43,7 @@ class Remedy:
     users_below: int
 
 
-def find_remedies(jobs: JobTable, users: ColumnArray, check: Check, plan: Plan) -> tuple[Remedy, ...]:
+def find_remedies(jobs: JobTable, users: ColumnArray, check: AnonymityCheck, plan: AnonymizationPlan) -> tuple[SuggestedRule, ...]:
     """Coarsenings of the quasi-identifiers, each time the one that leaves the fewest jobs below k, until none are.
 
     Of two that leave as many the one with fewer classes is taken: it goes further.
@@ -57,7 +57,7 @@ def find_remedies(jobs: JobTable, users: ColumnArray, check: Check, plan: Plan) 
     """
     known = {name: coded(known_of(jobs, name)) for name in check.quasi}
     ladders = {column: list(_ladder(column, plan, check.quasi)) for column in map(_column_of, check.quasi)}
-    below, found = check.jobs_below, list[Remedy]()
+    below, found = check.jobs_below, list[SuggestedRule]()
     while below and any(ladders.values()):
         tried = []
         for column, ladder in ladders.items():
@@ -66,7 +66,7 @@ def find_remedies(jobs: JobTable, users: ColumnArray, check: Check, plan: Plan) 
                 tried.append((*_below(list(changed.values()), users, check.k), column, changed))
         below, _, people, column, known = min(tried, key=lambda one: one[:2])
         step = ladders[column].pop(0)
-        found.append(Remedy(column, None if step is None else step.text, below, people))
+        found.append(SuggestedRule(column, None if step is None else step.text, below, people))
     return _without_idle(found, check.jobs_below)
 
 
@@ -74,14 +74,14 @@ def _column_of(name: str) -> str:
     return "submit_s" if name in MOMENTS else name
 
 
-def _without_idle(found: list[Remedy], before: int) -> tuple[Remedy, ...]:
+def _without_idle(found: list[SuggestedRule], before: int) -> tuple[SuggestedRule, ...]:
     """Without what came last and changed nothing."""
     while found and found[-1].jobs_below == (found[-2].jobs_below if len(found) > 1 else before):
         found.pop()
     return tuple(found)
 
 
-def _ladder(column: str, plan: Plan, quasi: Sequence[str]) -> Iterator[Step | None]:
+def _ladder(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Iterator[RoundingStep | None]:
     """Ever coarser steps of a column, coarser than what is known of it; None: leave the column out."""
     if RULES[column].rounding is not None:
         now = plan.steps.get(column)
@@ -97,7 +97,7 @@ def _ladder(column: str, plan: Plan, quasi: Sequence[str]) -> Iterator[Step | No
         yield None
 
 
-def _changed(jobs: JobTable, known: dict[str, Coded], column: str, step: Step | None) -> dict[str, Coded]:
+def _changed(jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None) -> dict[str, Coded]:
     """What is known of the jobs once the column is coarser, or gone."""
     if step is None:
         return {name: codes for name, codes in known.items() if name != column}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
-from kilowait.traces.gpu.csv import Part
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
+from kilowait.traces.gpu.csv import TracePart
 from kilowait.traces.gpu.detect import gpu_format, node_list
 from kilowait.traces.gpu.google import read_google2011, read_google2019
 from kilowait.traces.gpu.helios import read_helios
@@ -17,7 +17,7 @@ from kilowait.traces.gpu.philly import read_philly
 from kilowait.traces.gpu.spot import read_spot
 from kilowait.traces.gpu.supercloud import read_supercloud
 
-__all__ = ["GPU_FORMATS", "GPU_READERS", "Part", "gpu_format", "node_list"]
+__all__ = ["GPU_FORMATS", "GPU_READERS", "TracePart", "gpu_format", "node_list"]
 
 GPU_FORMATS: dict[str, str] = {
     "openb": "Alibaba 2023, pod lists of the GPU-sharing cluster",
@@ -31,7 +31,7 @@ GPU_FORMATS: dict[str, str] = {
 }
 """Names for ``format=``."""
 
-GPU_READERS: dict[str, Callable[[Sequence[Part], Ledger], tuple[Draft, dict[str, Any]]]] = {
+GPU_READERS: dict[str, Callable[[Sequence[TracePart], CleaningReport], tuple[RawColumns, dict[str, Any]]]] = {
     "openb": read_openb,
     "pai": read_pai,
     "spot": read_spot,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.csv import Flags, Floats, mark
 
 __all__ = ["MIB_MB", "scatter", "set_cpus", "set_workers", "share_out"]
@@ -14,7 +14,7 @@ MIB_MB = 1.048576
 """MB (10^6 bytes) in a MiB."""
 
 
-def scatter(draft: Draft, gpus: Floats, where: Flags | None = None) -> None:
+def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
     """GPUs that may lie anywhere: `spread` where there are several; `nodes` counts GPUs then, 1 for none.
 
     >>> draft = Draft(np.arange(3), {})
@@ -31,7 +31,7 @@ def scatter(draft: Draft, gpus: Floats, where: Flags | None = None) -> None:
     draft.numbers["spread"] = np.where(rows, apart, draft.get("spread"))
 
 
-def share_out(draft: Draft, gpus: Floats, nodes: Floats, ledger: Ledger) -> None:
+def share_out(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
     """GPUs on a known number of nodes, the same on each; where they do not divide, they may lie anywhere."""
     with np.errstate(invalid="ignore", divide="ignore"):
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
@@ -41,7 +41,7 @@ def share_out(draft: Draft, gpus: Floats, nodes: Floats, ledger: Ledger) -> None
     scatter(draft, gpus, odd)
 
 
-def set_workers(draft: Draft, each: Floats, workers: Floats, ledger: Ledger) -> None:
+def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: CleaningReport) -> None:
     """`workers` like parts that ask for `each` GPUs, whole or not.
 
     One worker lies on one node, with part of a GPU if it asks for less than one. Several with one GPU each may lie
@@ -65,7 +65,7 @@ def set_workers(draft: Draft, each: Floats, workers: Floats, ledger: Ledger) -> 
     scatter(draft, gpus, loose)
 
 
-def set_cpus(draft: Draft, milli: Floats) -> None:
+def set_cpus(draft: RawColumns, milli: Floats) -> None:
     """Thousandths of cores, and the cores they take, rounded up."""
     with np.errstate(invalid="ignore"):
         sound = milli >= 0

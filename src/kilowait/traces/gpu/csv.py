@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import Kind, Ledger
+from kilowait.traces.cleaning_report import Kind, CleaningReport
 from kilowait.traces.parse import (
     Words,
     coded,
@@ -21,7 +21,7 @@ from kilowait.traces.parse import (
 )
 from kilowait.traces.tables.aliases import STATUS_WORDS
 
-__all__ = ["Flags", "Floats", "Part", "Rows", "first_line", "mark", "one_part", "read_rows"]
+__all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "mark", "one_part", "read_rows"]
 
 HUGE = 1e25
 """A number beyond this is broken in any column, and its products would overflow."""
@@ -31,7 +31,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TracePart:
     """One file of a trace."""
 
     name: str
@@ -39,7 +39,7 @@ class Part:
 
 
 @dataclass
-class Rows:
+class CsvRows:
     """Columns of text under their names."""
 
     line: npt.NDArray[np.int64]
@@ -132,7 +132,7 @@ def moments(texts: Sequence[str]) -> Floats:
     return np.fromiter(dated, np.float64, len(texts))
 
 
-def mark(ledger: Ledger, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
+def mark(ledger: CleaningReport, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
     """A line in the ledger about these rows, if there are any."""
     if rows.any():
         ledger.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))
@@ -147,7 +147,7 @@ def first_line(text: str) -> str:
     return next((line for line in re.split(r"[\r\n]+", text[:65536]) if line.strip() and line[:1] != "#"), "")
 
 
-def one_part(parts: Sequence[Part], what: str) -> Part:
+def one_part(parts: Sequence[TracePart], what: str) -> TracePart:
     """The only file of a trace that is one file."""
     if len(parts) != 1:
         named = ", ".join(part.name for part in parts[:5])
@@ -155,7 +155,7 @@ def one_part(parts: Sequence[Part], what: str) -> Part:
     return parts[0]
 
 
-def read_rows(text: str, ledger: Ledger, names: Sequence[str] | None = None) -> Rows:
+def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = None) -> CsvRows:
     """Rows of a comma-separated table under its header, or under `names` where it has none.
 
     Blank lines, comments (#) and repeated headers are no rows; a row with another number of fields than there
@@ -207,7 +207,7 @@ def read_rows(text: str, ledger: Ledger, names: Sequence[str] | None = None) -> 
     ledger.rows_read += len(kept)
     if not kept:
         raise TraceError("there is not one row that can be read")
-    return Rows(np.array(at, np.int64), _columns(kept, names), header)
+    return CsvRows(np.array(at, np.int64), _columns(kept, names), header)
 
 
 def _columns(lines: list[str], names: Sequence[str]) -> dict[str, Any]:

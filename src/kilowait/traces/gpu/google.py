@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus
 from kilowait.traces.gpu.csv import (
     Floats,
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     first_line,
     mark,
     read_rows,
@@ -25,7 +25,7 @@ from kilowait.traces.gpu.task_events import (
     SCHEDULE,
     SUBMIT,
     UPDATE,
-    Lives,
+    TaskIntervals,
     lives_of,
 )
 from kilowait.traces.parse import Words, number
@@ -50,7 +50,7 @@ _STATUS_2019 = {4: 0.0, 5: 0.0, 6: 1.0, 7: 5.0, 8: 0.0}
 _NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_PENDING UPDATE_RUNNING".split()
 
 
-def read_google2011(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a task, or a job where only job_events are at hand."""
     of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
     if not of_tasks and not of_jobs:
@@ -74,7 +74,7 @@ def read_google2011(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
-def read_google2019(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job an instance, or a collection where only their events are at hand; alloc sets are no jobs."""
     read = [
         _json_rows(p.text, ledger) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, ledger) for p in parts
@@ -111,8 +111,8 @@ def read_google2019(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[
 
 
 def _drafted(
-    rows: Rows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: Ledger
-) -> tuple[Draft, Lives]:
+    rows: CsvRows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: CleaningReport
+) -> tuple[RawColumns, TaskIntervals]:
     micro, event = rows.numbers("time"), _events(rows)
     held = [rows.numbers(key) for key in keys]
     with np.errstate(invalid="ignore"):
@@ -129,7 +129,7 @@ def _drafted(
     lives.first = sound[lives.first]
     line = rows.line[lives.first]
     ledger.folded += len(sound) - len(line)
-    draft = Draft(line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s})
+    draft = RawColumns(line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s})
     draft.numbers["nodes"] = np.ones(len(line))
     draft.numbers["status"] = np.array([status.get(code, -1.0) for code in lives.last.tolist()], np.float64)
     draft.numbers["cancel_s"] = np.where(lives.never & ~lives.waiting, lives.ended_s, np.nan)
@@ -152,7 +152,7 @@ def _drafted(
     return draft, lives
 
 
-def _events(rows: Rows) -> Floats:
+def _events(rows: CsvRows) -> Floats:
     if "event" in rows:
         return rows.numbers("event")
     codes = {name: float(code) for code, name in enumerate(_NAMES_2019)}
@@ -160,7 +160,7 @@ def _events(rows: Rows) -> Floats:
     return np.array([codes.get(kind.upper(), number(kind)) for kind in kinds], np.float64)[places]
 
 
-def _requests(draft: Draft, rows: Rows, lives: Lives, cpus: str, memory: str, ledger: Ledger) -> None:
+def _requests(draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport) -> None:
     """Requests at the first event, fractions of the largest machine."""
     if cpus in rows:
         set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))
@@ -173,18 +173,18 @@ def _requests(draft: Draft, rows: Rows, lives: Lives, cpus: str, memory: str, le
     )
 
 
-def _first(words: Words, lives: Lives) -> Words:
+def _first(words: Words, lives: TaskIntervals) -> Words:
     return words[0][lives.first], words[1]
 
 
 # -- files to events -----------------------------------------------------------------------------
 
 
-def _width(part: Part) -> int:
+def _width(part: TracePart) -> int:
     return first_line(part.text).count(",") + 1
 
 
-def _together(read: list[Rows]) -> Rows:
+def _together(read: list[CsvRows]) -> CsvRows:
     """Rows of several files as one table; columns that not all of them have are left out."""
     import pyarrow as pa
 
@@ -195,10 +195,10 @@ def _together(read: list[Rows]) -> Rows:
         name: pa.chunked_array([chunk for rows in read for chunk in rows.columns[name].chunks], pa.string())
         for name in shared
     }
-    return Rows(np.concatenate([rows.line for rows in read]), chunks)
+    return CsvRows(np.concatenate([rows.line for rows in read]), chunks)
 
 
-def _csv_rows(text: str, ledger: Ledger) -> Rows:
+def _csv_rows(text: str, ledger: CleaningReport) -> CsvRows:
     rows = read_rows(text, ledger)
     for whole in ("cpus", "memory"):  # Exports flatten the record of requests in one way or another.
         for name in (f"resource_request_{whole}", f"{whole}_request", whole):
@@ -207,7 +207,7 @@ def _csv_rows(text: str, ledger: Ledger) -> Rows:
     return rows
 
 
-def _json_rows(text: str, ledger: Ledger) -> Rows:
+def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
     """Lines of JSON, one event each, as BigQuery exports them."""
     import pyarrow as pa
 
@@ -233,7 +233,7 @@ def _json_rows(text: str, ledger: Ledger) -> Rows:
     columns = {
         name: pa.chunked_array([[event.get(name, "") for event in held]], pa.string()) for name in names
     }
-    return Rows(np.array(at, np.int64), columns)
+    return CsvRows(np.array(at, np.int64), columns)
 
 
 def _cell(value: Any) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import share_out
 from kilowait.traces.gpu.csv import (
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     one_part,
     read_rows,
 )
@@ -20,16 +20,16 @@ from kilowait.traces.gpu.csv import (
 __all__ = ["read_helios"]
 
 
-def read_helios(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_helios(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a row; the virtual cluster is its queue."""
     rows = read_rows(one_part(parts, "a cluster log").text, ledger)
     return _slice(rows, ledger) if "num_chips" in rows else _log(rows, ledger)
 
 
-def _log(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     rows.need("job_id", "gpu_num", "node_num", "state", "submit_time", "start_time", "end_time")
     submit, start, end = (rows.moments(f"{what}_time") for what in ("submit", "start", "end"))
-    draft = Draft(rows.line, {"job_id": rows.numbers("job_id"), "submit_s": submit})
+    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "submit_s": submit})
     draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit, "status": rows.statuses("state")}
     unstarted = np.isnan(start) & ~np.isnan(end)
     draft.never["it has no start"] = unstarted
@@ -42,9 +42,9 @@ def _log(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def _slice(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def _slice(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     rows.need("job_id", "submit_time", "num_nodes", "duration_s", "final_status")
-    draft = Draft(rows.line, {"job_id": rows.numbers("job_id"), "runtime_s": rows.numbers("duration_s")})
+    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_id"), "runtime_s": rows.numbers("duration_s")})
     draft.numbers["submit_s"] = rows.numbers("submit_time") / 1e6
     draft.numbers["status"] = rows.statuses("final_status")
     ledger.add("note", "submit_time is in microseconds, from the beginning of the slice")
@@ -61,7 +61,7 @@ def _slice(rows: Rows, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
     return draft, {"header": rows.header} if rows.header else {}
 
 
-def _named(draft: Draft, rows: Rows, **columns: str) -> None:
+def _named(draft: RawColumns, rows: CsvRows, **columns: str) -> None:
     for column, name in columns.items():
         if name in rows:
             draft.words[column] = rows.words(name)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.clean import LONGEST_S, Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import LONGEST_S, RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus
 from kilowait.traces.gpu.csv import (
     Floats,
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     mark,
     one_part,
     read_rows,
@@ -25,12 +25,12 @@ __all__ = ["read_openb"]
 _STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
 
 
-def read_openb(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_openb(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a pod, on one node, with part of a GPU where it asks for less than one."""
     rows = read_rows(one_part(parts, "a pod list").text, ledger)
     rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
-    draft = Draft(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
+    draft = RawColumns(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
     draft.numbers["nodes"] = np.ones(len(rows))
     draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MIB_MB
     draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # 0 thousandths of none.
@@ -55,7 +55,7 @@ def _numbered(names: list[str]) -> Floats:
     return np.array([float(match.group(1)) if match else np.nan for match in found], np.float64)
 
 
-def _timed(draft: Draft, rows: Rows, ledger: Ledger) -> None:
+def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
     rows.need("deletion_time", "scheduled_time")
     created, scheduled, deleted = (
         rows.numbers(name) for name in ("creation_time", "scheduled_time", "deletion_time")

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus, set_workers
 from kilowait.traces.gpu.csv import (
     Floats,
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     first_line,
     mark,
     read_rows,
@@ -60,9 +60,9 @@ def pai_table(line: str) -> str | None:
     return None
 
 
-def read_pai(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a task of the task table, joined with the job and tag tables where they are at hand."""
-    held: dict[str, Part] = {}
+    held: dict[str, TracePart] = {}
     for part in parts:
         first = first_line(part.text)
         if first.strip() == "arrival_time,length,cpus":
@@ -84,25 +84,25 @@ def read_pai(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, An
             f"the task table of PAI is wanted (pai_task_table.csv), and this is the {', '.join(held)} table; name the "
             "folder that has both, or the task table"
         )
-    tables: dict[str, Rows] = {
+    tables: dict[str, CsvRows] = {
         kind: _table(held[kind], kind, ledger) for kind in ("job", "tag") if kind in held
     }
     return _tasks(_table(held["task"], "task", ledger), tables, ledger), {}
 
 
-def _table(part: Part, kind: str, ledger: Ledger) -> Rows:
+def _table(part: TracePart, kind: str, ledger: CleaningReport) -> CsvRows:
     """A table; only tasks are rows of the log, those of the others are looked up."""
-    own = ledger if kind == "task" else Ledger()
+    own = ledger if kind == "task" else CleaningReport()
     rows = read_rows(part.text, own, PAI_TABLES[kind].split(","))
     if own is not ledger and own.dropped:
         ledger.add("note", f"{own.dropped:,} broken rows of {part.name} left out")
     return rows
 
 
-def _tasks(tasks: Rows, tables: dict[str, Rows], ledger: Ledger) -> Draft:
+def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -> RawColumns:
     start, end = (np.where(x > 0, x, np.nan) for x in map(tasks.numbers, ("start_time", "end_time")))
     workers = tasks.numbers("inst_num")
-    draft = Draft(tasks.line, {"submit_s": start, "runtime_s": end - start})
+    draft = RawColumns(tasks.line, {"submit_s": start, "runtime_s": end - start})
     share = tasks.numbers("plan_gpu") / 100
     set_workers(draft, np.where(np.isnan(share), 0.0, share), workers, ledger)
     set_cpus(draft, tasks.numbers("plan_cpu") * 10 * workers)
@@ -123,7 +123,7 @@ def _tasks(tasks: Rows, tables: dict[str, Rows], ledger: Ledger) -> Draft:
     return draft
 
 
-def _joined(draft: Draft, tasks: Rows, tables: dict[str, Rows], start: Floats, ledger: Ledger) -> None:
+def _joined(draft: RawColumns, tasks: CsvRows, tables: dict[str, CsvRows], start: Floats, ledger: CleaningReport) -> None:
     jobs = tables["job"]
     place = _found(tasks.columns["job_name"], jobs.columns["job_name"])
     known = place >= 0
@@ -160,9 +160,9 @@ def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _gaia(rows: Rows, ledger: Ledger) -> Draft:
+def _gaia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     cpus = rows.numbers("cpus")
-    draft = Draft(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
     ledger.add("note", "arrival_time and length are in hours; cpus taken as nodes")
     ledger.add("note", "arrivals were drawn anew over a year by those who made this sample of two months")

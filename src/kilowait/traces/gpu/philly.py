@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import scatter, share_out
 from kilowait.traces.gpu.csv import (
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     mark,
     one_part,
     read_rows,
@@ -28,7 +28,7 @@ __all__ = ["read_philly"]
 _ZONE = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
-def read_philly(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_philly(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Jobs of the JSON log, or rows of Sia's or Lumos' table."""
     text = one_part(parts, "Philly's job log").text
     if text.lstrip()[:1] == "[":
@@ -39,9 +39,9 @@ def read_philly(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str,
     return _lumos(rows, ledger), {"unix_start_s": 0}
 
 
-def _sia(rows: Rows, ledger: Ledger) -> Draft:
+def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("timestamp", "duration", "num_gpus")
-    draft = Draft(rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")})
+    draft = RawColumns(rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")})
     scatter(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
@@ -49,9 +49,9 @@ def _sia(rows: Rows, ledger: Ledger) -> Draft:
     return draft
 
 
-def _lumos(rows: Rows, ledger: Ledger) -> Draft:
+def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("run_time", "wait_time", "submit_time", "gpu_num")
-    draft = Draft(rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")})
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")})
     draft.numbers["wait_s"] = rows.numbers("wait_time")
     scatter(draft, rows.numbers("gpu_num"))
     ledger.add(
@@ -76,7 +76,7 @@ class _Tries:
     differ: bool = False
 
 
-def _log(text: str, ledger: Ledger) -> Draft:
+def _log(text: str, ledger: CleaningReport) -> RawColumns:
     try:
         jobs = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -89,7 +89,7 @@ def _log(text: str, ledger: Ledger) -> Draft:
     place = np.array([row for row, job in enumerate(jobs, start=1) if isinstance(job, dict)], np.int64)
     submit = np.array([unix_s(_said(job.get("submitted_time"))) for job in sound], np.float64)
     start = np.array([found.first_start_s for found in tries], np.float64)
-    draft = Draft(place, {"submit_s": submit, "wait_s": start - submit})
+    draft = RawColumns(place, {"submit_s": submit, "wait_s": start - submit})
     draft.numbers["runtime_s"] = np.array(
         [np.nan if found.untimed == found.counted else found.runtime_s for found in tries], np.float64
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus, set_workers
 from kilowait.traces.gpu.csv import (
-    Part,
-    Rows,
+    TracePart,
+    CsvRows,
     mark,
     one_part,
     read_rows,
@@ -21,16 +21,16 @@ from kilowait.traces.gpu.csv import (
 __all__ = ["read_spot"]
 
 
-def read_spot(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_spot(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a row."""
     rows = read_rows(one_part(parts, "a list of spot jobs").text, ledger)
     return (_published if "job_type" in rows else _derived)(rows, ledger), {}
 
 
-def _derived(rows: Rows, ledger: Ledger) -> Draft:
+def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("arrival_time", "runtime", "gpus", "priority")
     gpus = rows.numbers("gpus")
-    draft = Draft(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
+    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
         ledger, "mended", "gpus is 0, a part of a GPU that the file does not give: one whole GPU taken",
@@ -42,10 +42,10 @@ def _derived(rows: Rows, ledger: Ledger) -> Draft:
     return draft
 
 
-def _published(rows: Rows, ledger: Ledger) -> Draft:
+def _published(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
     workers = rows.numbers("worker_num")
-    draft = Draft(rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")})
+    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")})
     draft.numbers["runtime_s"] = rows.numbers("duration")
     set_workers(draft, rows.numbers("gpu_request"), workers, ledger)
     set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)

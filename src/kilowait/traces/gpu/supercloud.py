@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, share_out
 from kilowait.traces.gpu.csv import (
     Floats,
-    Part,
+    TracePart,
     mark,
     one_part,
     read_rows,
@@ -27,13 +27,13 @@ _TRES = re.compile(r"(\d+)=(\d+)")
 UNLIMITED = 2**32 - 1
 
 
-def read_supercloud(parts: Sequence[Part], ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """One job a row, with what it was given; what it asked for where nothing is said of that."""
     rows = read_rows(one_part(parts, "a log of Slurm's database").text, ledger)
     rows.need("id_job", "time_submit", "time_start", "time_end", "tres_alloc", "nodes_alloc", "state")
     submit, start, end = (rows.numbers(f"time_{what}") for what in ("submit", "start", "end"))
     start, end = (np.where(moment > 0, moment, np.nan) for moment in (start, end))
-    draft = Draft(rows.line, {"job_id": rows.numbers("id_job"), "submit_s": submit})
+    draft = RawColumns(rows.line, {"job_id": rows.numbers("id_job"), "submit_s": submit})
     draft.numbers |= {"runtime_s": end - start, "wait_s": start - submit}
     unstarted = np.isnan(start)
     draft.never["it has no start"] = unstarted

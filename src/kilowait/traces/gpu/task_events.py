@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.traces.gpu.csv import Flags, Floats
 
-__all__ = ["END", "SCHEDULE", "SUBMIT", "UPDATE", "Lives", "lives_of"]
+__all__ = ["END", "SCHEDULE", "SUBMIT", "UPDATE", "TaskIntervals", "lives_of"]
 
 SUBMIT, SCHEDULE, END, UPDATE = 0, 1, 2, 3
 NEVER_S = 2.0**62 / 1e6
@@ -17,7 +17,7 @@ NEVER_S = 2.0**62 / 1e6
 
 
 @dataclass(slots=True)
-class Lives:
+class TaskIntervals:
     """One value a task, in the order in which the tasks first appear."""
 
     first: npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class Lives:
 
 def lives_of(
     keys: Floats, time_s: Floats, kind: npt.NDArray[np.int64], code: npt.NDArray[np.int64], begin_s: float
-) -> Lives:
+) -> TaskIntervals:
     """Lives of the tasks whose numbers stand in the columns of `keys`.
 
     Time 0 stands for "before the files", which begin at `begin_s` then. A run goes from a start to the next event
@@ -100,7 +100,7 @@ def lives_of(
     late = np.zeros(count, np.bool_)
     late[owner[closes]] = starts[closes]
     last[late | waiting] = -1
-    return Lives(
+    return TaskIntervals(
         first, submit, np.where(early, np.nan, started - submit), runtime, runs, ended, last, runs == 0,
         waiting, early, late, begin, end,
     )  # fmt: skip

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import (
     coded,
     megabytes,
@@ -71,7 +71,7 @@ class _Dump:
         return self.first(read, *names)
 
 
-def read_sacct(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Jobs of a dump; steps are folded into their jobs, times are Unix seconds."""
     names, records, at = sacct_records(text, ledger)
     if "submit" not in names:
@@ -82,7 +82,7 @@ def read_sacct(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
         raise TraceError("there is a header and not one record")
     records, at = _folded(names, records, at, ledger)
     dump = _Dump(names, records)
-    draft = Draft(np.array(at, np.int64), {})
+    draft = RawColumns(np.array(at, np.int64), {})
     submit, start, end = (dump.first(unix_s, name) for name in ("submit", "start", "end"))
     cpus = _either(dump.first(number, "alloccpus", "ncpus", least=1), dump.tres("cpu", "alloctres"))
     asked_cpus = _either(dump.first(number, "reqcpus", least=1), dump.tres("cpu", "reqtres"))
@@ -136,7 +136,7 @@ def _either(*columns: Floats) -> Floats:
 
 
 def _folded(
-    names: list[str], records: list[list[str]], at: list[int], ledger: Ledger
+    names: list[str], records: list[list[str]], at: list[int], ledger: CleaningReport
 ) -> tuple[list[list[str]], list[int]]:
     """The records of jobs; of a job that has only steps, the longest step."""
     column = next((names.index(name) for name in ("jobid", "jobidraw") if name in names), None)
@@ -160,7 +160,7 @@ def _folded(
     return [records[i] for i in kept], [at[i] for i in kept]
 
 
-def _job_numbers(dump: _Dump, ledger: Ledger) -> Floats:
+def _job_numbers(dump: _Dump, ledger: CleaningReport) -> Floats:
     """JobIDRaw, or JobID where it is plain; tasks of arrays without it are numbered afresh, after the largest."""
     texts = dump.text("jobidraw" if "jobidraw" in dump else "jobid")
     ids = np.array([number(t.partition(".")[0]) if t[:1].isdigit() else np.nan for t in texts], np.float64)
@@ -191,7 +191,7 @@ def _gpus(dump: _Dump) -> Floats:
     return dump.first(read, "alloctres", "reqtres")
 
 
-def _memory(dump: _Dump, draft: Draft) -> Floats:
+def _memory(dump: _Dump, draft: RawColumns) -> Floats:
     """MB in all: ReqMem with n is per node, with c per CPU, else the job's (as sacct writes it since 21.08)."""
     texts = dump.text("reqmem")
     amount = np.array([megabytes(text.rstrip("nc?")) for text in texts], np.float64)
@@ -201,7 +201,7 @@ def _memory(dump: _Dump, draft: Draft) -> Floats:
     return _either(amount * factor, dump.tres("mem", "alloctres", "reqtres"))
 
 
-def _approximate(dump: _Dump, draft: Draft, asked_cpus: Floats, ledger: Ledger) -> None:
+def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: CleaningReport) -> None:
     """Run times of a dump without Start, End, Elapsed and allocated CPUs, as good as they can be had."""
     cpu_s = dump.first(number, "cputimeraw")
     limit = draft.numbers["estimate_s"]
@@ -223,7 +223,7 @@ def _approximate(dump: _Dump, draft: Draft, asked_cpus: Floats, ledger: Ledger) 
         ledger.add("mended", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
 
 
-def _states(dump: _Dump, draft: Draft, start: Floats, end: Floats) -> None:
+def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
     """Status codes; and who never ran, or was running still."""
     words = [text.split(" ")[0].rstrip("+") for text in dump.text("state")]
     draft.numbers["status"] = np.array([STATUS_WORDS.get(word, -1.0) for word in words], np.float64)

@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import split_line
 
 __all__ = ["sacct_delimiter", "sacct_records"]
@@ -84,7 +84,7 @@ def sacct_delimiter(line: str) -> str | None:
 # -- lines to records ----------------------------------------------------------------------------
 
 
-def sacct_records(text: str, ledger: Ledger) -> tuple[list[str], list[list[str]], list[int]]:
+def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[list[str]], list[int]]:
     """Column names in lower case, the records in that order, and each one's first line."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)

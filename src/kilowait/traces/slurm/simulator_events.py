@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import (
     coded,
     megabytes,
@@ -23,7 +23,7 @@ __all__ = ["read_events"]
 Floats = npt.NDArray[np.float64]
 
 
-def read_events(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... -n ... -t ... pseudo.job``."""
     rows: list[dict[str, str]] = []
     at: list[int] = []
@@ -53,7 +53,7 @@ def read_events(text: str, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
     per_task = values(number, "c", "cpus-per-task")
     cores = np.where(np.isnan(tasks), nodes, tasks) * np.where(np.isnan(per_task), 1.0, per_task)
     per_node = values(megabytes, "mem")
-    draft = Draft(np.array(at, np.int64), {})
+    draft = RawColumns(np.array(at, np.int64), {})
     draft.numbers = {
         "job_id": values(
             lambda t: number(t.rpartition("_")[2]) if re.fullmatch(r"jobid_\d+", t) else np.nan, "J"

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from kilowait.errors import TraceError, UnknownNameError
 from kilowait.jobs.columns import LABELLED
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import (
     coded,
     number,
@@ -95,8 +95,8 @@ def draft_of(
     cells: dict[str, list[str]],
     line: npt.NDArray[np.int64],
     columns: Mapping[str, Any] | None,
-    ledger: Ledger,
-) -> tuple[Draft, dict[str, Any]]:
+    ledger: CleaningReport,
+) -> tuple[RawColumns, dict[str, Any]]:
     """The rows, and what they say of the clock and the kind of table."""
     found = _matched(cells, columns)
     absent = [name for name in ("submit_s",) if name not in found]
@@ -116,7 +116,7 @@ def draft_of(
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
         ledger.add("note", f"columns read as {used}; spans in seconds")
-    draft = Draft(line, {})
+    draft = RawColumns(line, {})
     for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, ledger)
@@ -149,7 +149,7 @@ def draft_of(
     return draft, meta | ({"format": kind} if kind != "csv" else {})
 
 
-def _derive(draft: Draft, used: Floats | None, kind: str, ledger: Ledger) -> None:
+def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningReport) -> None:
     """Run time and wait from start and end; nodes from cores or GPUs; what only one kind of table says."""
     start, end = draft.numbers.pop("start_s", None), draft.numbers.pop("end_s", None)
     numbers = draft.numbers
@@ -195,7 +195,7 @@ def _spans(texts: list[str], factor: float) -> Floats:
     return values
 
 
-def _without_unit(draft: Draft, texts: list[str], ledger: Ledger) -> None:
+def _without_unit(draft: RawColumns, texts: list[str], ledger: CleaningReport) -> None:
     """A bare time limit may be in minutes, as Slurm has it, or in seconds: not taken on a guess."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
     if bare.any():
@@ -209,7 +209,7 @@ def _without_unit(draft: Draft, texts: list[str], ledger: Ledger) -> None:
 
 
 def _times(
-    cells: Mapping[str, list[str]], name: str, factor: float, target: str, draft: Draft, ledger: Ledger
+    cells: Mapping[str, list[str]], name: str, factor: float, target: str, draft: RawColumns, ledger: CleaningReport
 ) -> Floats:
     """Times of a column, either all numbers or all dates: the fewer of a mixture are on another clock."""
     texts = cells[name]

@@ -9,8 +9,8 @@ import numpy as np
 
 from kilowait.errors import TraceError
 from kilowait.jobs import JobTable
-from kilowait.traces.clean import Draft
-from kilowait.traces.cleaning_report import Ledger
+from kilowait.traces.clean import RawColumns
+from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.parse import split_line
 from kilowait.traces.tables.aliases import DELIMITERS, csv_delimiter
 from kilowait.traces.tables.columns import draft_of, source
@@ -18,7 +18,7 @@ from kilowait.traces.tables.columns import draft_of, source
 __all__ = ["own_parquet", "read_csv", "read_parquet"]
 
 
-def read_csv(text: str, columns: Mapping[str, Any] | None, ledger: Ledger) -> tuple[Draft, dict[str, Any]]:
+def read_csv(text: str, columns: Mapping[str, Any] | None, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
     """Rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
     lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
     top, delimiter = _header(lines, columns)
@@ -90,7 +90,7 @@ def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, s
     return first, max(DELIMITERS, key=lambda mark: len(split_line(lines[first], mark)))
 
 
-def own_parquet(data: bytes, ledger: Ledger) -> JobTable | None:
+def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
     """The table that `JobTable.to_parquet` wrote, to the bit; None when this is another Parquet file."""
     import pyarrow as pa
 
@@ -108,8 +108,8 @@ def own_parquet(data: bytes, ledger: Ledger) -> JobTable | None:
 
 
 def read_parquet(
-    data: bytes, columns: Mapping[str, Any] | None, ledger: Ledger
-) -> tuple[Draft, dict[str, Any]]:
+    data: bytes, columns: Mapping[str, Any] | None, ledger: CleaningReport
+) -> tuple[RawColumns, dict[str, Any]]:
     """Rows of a Parquet file; dates and times become Unix seconds."""
     import pyarrow as pa
     import pyarrow.types as pt

@@ -80,11 +80,11 @@ def from_file(
             raise InputError(
                 "its issues end before the next one comes; give horizon_s, or a file with longer ones"
             )
-        return _Tabled(horizon, issues - unix_start_s, tuple(series), file.name)
+        return _RecordedForecast(horizon, issues - unix_start_s, tuple(series), file.name)
 
 
 @dataclass(frozen=True, eq=False)
-class _Tabled(Forecast):
+class _RecordedForecast(Forecast):
     horizon_s: float
     issue_s: Floats
     series: tuple[Series, ...]
