@@ -74,7 +74,7 @@ def _label(path: Path, seconds: int) -> None:
     samples = SampleFiles([path])
     found = label_energy(jobs, samples, sharing=Sharing("shared"))
     took = time.perf_counter() - began
-    apart = abs(found.measured_j.sum() + found.nobody_j - found.node_j) / found.node_j
+    apart = abs(found.measured_j.sum() + found.unattributed_j - found.node_j) / found.node_j
     _say(
         f"labelling      {JOBS:,} jobs by {samples.rows:,} samples in {took:.2f} s, {_peak_mb():.0f} MB of memory"
     )

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
     """How predictions are made and what becomes of them."""
 
     words: str
-    outlived: str = "steps"
+    overrun: str = "steps"
     by_submission: bool = False
     """The user's last two are those submitted last among the ended, not those that ended last."""
     both: bool = False
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
             time_dependent=self.renewed,
             observes_jobs=True,
             predicts=True,
-            overrun=self.outlived,
+            overrun=self.overrun,
             backfill_order=shortest if name == "EASY++" else None,
             prepare=self._nobody_yet,
         )
@@ -80,13 +80,13 @@ def _last_two(job: Any, now: float, parameters: Any) -> Any:
 
 
 READINGS = {
-    "doubled": Reading("an outlived prediction is doubled, not taken on in steps", outlived="double"),
-    "to request": Reading("an outlived prediction becomes the request at once", outlived="later"),
+    "doubled": Reading("an overrun prediction is doubled, not taken on in steps", overrun="double"),
+    "to request": Reading("an overrun prediction becomes the request at once", overrun="later"),
     "by submission": Reading("a user's last two are by submission among the ended", by_submission=True),
     "renewed": Reading("waiting jobs are predicted anew whenever something happens", renewed=True),
     "nearest": Reading(
         "to request, by submission, renewed, only from two jobs, requests stay below the run time",
-        outlived="later",
+        overrun="later",
         by_submission=True,
         both=True,
         renewed=True,

@@ -68,16 +68,16 @@ RECIPE: dict[str, Any] = {
 }
 """The same for all networks and loads: they imitate SRTF first, then learn; the best on validation jobs is kept."""
 SMALL_STEPS: dict[str, dict[str, Any]] = {
-    "d3qn": {"learning_rate": 1e-4, "capacity": 30_000, "learning_starts": 2_000, "validate_every": 60},
+    "d3qn": {"learning_rate": 1e-4, "buffer_size": 30_000, "learning_starts": 2_000, "validate_every": 60},
     "sac": {
         "learning_rate": 3e-5,
-        "capacity": 30_000,
+        "buffer_size": 30_000,
         "learning_starts": 2_000,
         "validate_every": 60,
-        "temperature": 0.02,
+        "initial_ent_coef": 0.02,
         "target_entropy": 0.05,
     },
-    "ppo": {"learning_rate": 3e-4, "entropy": 0.002, "validate_every": 8},
+    "ppo": {"learning_rate": 3e-4, "ent_coef": 0.002, "validate_every": 8},
 }
 """A network that imitates already is not to be thrown far from it by its first updates."""
 NEVER = 1_000_000_000

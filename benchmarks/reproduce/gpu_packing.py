@@ -106,13 +106,13 @@ def _used_after_each(
     total = 0
     for arrival in range(len(pods)):
         kind = pods[arrival]
-        core, count, milli, allowed = kinds.needs[kind]
+        core, count, gpu_milli, allowed = kinds.needs[kind]
         best, feasible = -1, 0
         for node in range(len(cpu)):
             if cpu[node] < core or free_memory[node] < memory[arrival]:
                 continue
             here = free[node, : nodes.gpus[node]]
-            if count > 0 and not ((allowed >> nodes.type[node]) & 1 and _fits(here, count, milli)):
+            if count > 0 and not ((allowed >> nodes.type[node]) & 1 and _fits(here, count, gpu_milli)):
                 continue
             feasible += 1
             if rule == RANDOM:
@@ -132,11 +132,11 @@ def _used_after_each(
             free_memory[best] -= memory[arrival]
             here = free[best, : nodes.gpus[best]]
             if rule == RANDOM:
-                choice[kind, best] = _any_gpu(here, milli, drawing)
+                choice[kind, best] = _any_gpu(here, gpu_milli, drawing)
             if count > 0:
-                _take(here, count, milli, choice[kind, best])
-                held[best, count if milli == 1000 else 0] += 1
-            total += count * milli
+                _take(here, count, gpu_milli, choice[kind, best])
+                held[best, count if gpu_milli == 1000 else 0] += 1
+            total += count * gpu_milli
             version[best] += 1
             value[best] = _value(rule, Spot(cpu[best], here, nodes.type[best]), kinds)
         used[arrival] = total
@@ -144,9 +144,9 @@ def _used_after_each(
 
 
 @compiled
-def _fits(free: Whole, count: int, milli: int) -> bool:
+def _fits(free: Whole, count: int, gpu_milli: int) -> bool:
     for left in free:
-        if left >= milli:
+        if left >= gpu_milli:
             count -= 1
             if count == 0:
                 return True
@@ -162,9 +162,9 @@ def _sum(free: Whole) -> int:
 
 
 @compiled
-def _take(free: Whole, count: int, milli: int, choice: int) -> None:
-    if milli < 1000:
-        free[choice] -= milli
+def _take(free: Whole, count: int, gpu_milli: int, choice: int) -> None:
+    if gpu_milli < 1000:
+        free[choice] -= gpu_milli
         return
     for gpu in range(len(free)):
         if count > 0 and free[gpu] == 1000:
@@ -173,10 +173,10 @@ def _take(free: Whole, count: int, milli: int, choice: int) -> None:
 
 
 @compiled
-def _any_gpu(free: Whole, milli: int, drawing: np.random.Generator) -> int:
+def _any_gpu(free: Whole, gpu_milli: int, drawing: np.random.Generator) -> int:
     chosen, room = -1, 0
     for gpu in range(len(free)):
-        if free[gpu] >= milli:
+        if free[gpu] >= gpu_milli:
             room += 1
             if drawing.random() * room < 1.0:
                 chosen = gpu
@@ -186,33 +186,33 @@ def _any_gpu(free: Whole, milli: int, drawing: np.random.Generator) -> int:
 @compiled
 def _score(rule: int, pod: Whole, spot: Spot, held: Whole, value: float, kinds: Kinds) -> tuple[float, int]:
     """Score of the node for the pod, and the GPU of a pod that shares one."""
-    core, count, milli, _ = pod
+    core, count, gpu_milli, _ = pod
     free = spot.free
     idle = _sum(free)
-    shared = count == 1 and milli < 1000
+    shared = count == 1 and gpu_milli < 1000
     gpu = -1
     if shared:
         for other in range(len(free)):
-            if free[other] >= milli and (gpu < 0 or free[other] < free[gpu]):
+            if free[other] >= gpu_milli and (gpu < 0 or free[other] < free[gpu]):
                 gpu = other
     if rule == BEST:
-        left = (spot.cpu - core) / MOST_CPU * 0.5 + (idle - count * milli) / MOST_GPU * 0.5
+        left = (spot.cpu - core) / MOST_CPU * 0.5 + (idle - count * gpu_milli) / MOST_GPU * 0.5
         return math.floor((1.0 - left) * 100.0), gpu
     if rule == DOT:
         product = (spot.cpu / MOST_CPU) * (core / MOST_CPU)
-        product += (idle / MOST_GPU) * (count * milli / MOST_GPU)
+        product += (idle / MOST_GPU) * (count * gpu_milli / MOST_GPU)
         return math.floor(100.0 * (1.0 - product / 2.0)), gpu
     if rule == CLUSTERING:
         return _clustering(count, 0 if shared else count, idle, held), gpu
     if rule == PACKING:
-        return _packing(count, milli, free), gpu
+        return _packing(count, gpu_milli, free), gpu
     best = -math.inf
     after = free.copy()
     for candidate in range(len(free) if shared else 1):
-        if shared and free[candidate] < milli:
+        if shared and free[candidate] < gpu_milli:
             continue
         if count > 0:
-            _take(after, count, milli, candidate)
+            _take(after, count, gpu_milli, candidate)
         gained = value - _value(rule, Spot(spot.cpu - core, after, spot.type), kinds)
         after[candidate] = free[candidate]
         if rule == FGD:
@@ -234,7 +234,7 @@ def _clustering(count: int, own: int, idle: int, held: Whole) -> int:
 
 
 @compiled
-def _packing(count: int, milli: int, free: Whole) -> int:
+def _packing(count: int, gpu_milli: int, free: Whole) -> int:
     if count == 0:
         return 0
     whole = np.sum(free == 1000)
@@ -242,7 +242,7 @@ def _packing(count: int, milli: int, free: Whole) -> int:
         return int(max(33 - whole, whole))
     opened, room, needed = 0, 0, count
     for left in np.sort(free):
-        if needed > 0 and left >= milli:
+        if needed > 0 and left >= gpu_milli:
             needed -= 1
             opened += left == 1000
             room += left * 100 // 1000
@@ -268,7 +268,7 @@ def _fragments(spot: Spot, kinds: Kinds) -> float:
     idle = _sum(spot.free)
     both, gpu, cores, cpu_pod, cpu_pod_short, other_type = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for target in range(len(kinds.targets)):
-        core, count, milli, allowed = kinds.needs[target]
+        core, count, gpu_milli, allowed = kinds.needs[target]
         part = kinds.targets[target] * idle
         if count == 0:
             if spot.cpu >= core:
@@ -281,7 +281,7 @@ def _fragments(spot: Spot, kinds: Kinds) -> float:
             continue
         fit, small = 0, 0
         for left in spot.free:
-            if left >= milli:
+            if left >= gpu_milli:
                 fit += 1
             else:
                 small += left
@@ -306,14 +306,14 @@ def _room(spot: Spot, kinds: Kinds) -> float:
     """
     pods = 0.0
     for kind in range(len(kinds.needs)):
-        core, count, milli, allowed = kinds.needs[kind]
+        core, count, gpu_milli, allowed = kinds.needs[kind]
         if count == 0 or spot.cpu < core or (allowed >> spot.type) & 1 == 0:
             continue
         fit, copies, within = 0, 0, 0
         for left in spot.free:
-            if left >= milli:
+            if left >= gpu_milli:
                 fit += 1
-                copies += left // milli
+                copies += left // gpu_milli
                 within += left
         if fit < count:
             continue
@@ -321,5 +321,5 @@ def _room(spot: Spot, kinds: Kinds) -> float:
             copies = fit // count
         if core > 0:
             copies = min(copies, spot.cpu // core)
-        pods += kinds.shares[kind] * ((1.0 - COPIES) * (within / (count * milli)) + COPIES * copies)
+        pods += kinds.shares[kind] * ((1.0 - COPIES) * (within / (count * gpu_milli)) + COPIES * copies)
     return pods

@@ -186,7 +186,7 @@ def _pods(path: Path, types: list[str]) -> Pods:
     targets = (
         many[:first] / len(rows) / (many[:first].sum() / len(rows))
     )  # divided as there, for the last bit
-    needs = [(cpu, gpus, milli, _allowed(spec, types)) for (cpu, milli, gpus, spec), _ in counts]
+    needs = [(cpu, gpus, gpu_milli, _allowed(spec, types)) for (cpu, gpu_milli, gpus, spec), _ in counts]
     return Pods(
         Kinds(np.array(needs), targets, many / len(rows)),
         np.array([number[key] for key in keys]),

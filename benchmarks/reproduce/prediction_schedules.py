@@ -90,8 +90,8 @@ def figures(path: str, folder: Path, log: str, seeds: Sequence[int], threads: in
 
     values = {rule: slowdowns(users, rule) for rule in RULES}
     values["easy++"] = slowdowns(users, "easy++")
-    for rule in ("fcfs", "sjf", "saf", "quick_area"):
-        values[f"{rule}, predictions"] = slowdowns(windows, rule, outlived="later")
+    for rule in ("fcfs", "sjf", "saf", "saf_short"):
+        values[f"{rule}, predictions"] = slowdowns(windows, rule, overrun="later")
     trained = [agent_of(path, told, folder, log, seed, threads) for seed in seeds]
     by_seed = [slowdowns(windows, agent.rule) for agent, _ in trained]
     values[AGENT] = np.mean(by_seed, axis=0).tolist()
@@ -115,7 +115,9 @@ def result(path: str, found: dict[str, Any]) -> dict[str, Any]:
     named = [name for name in values if not name.endswith(", perfect") or name == knowing]
     cut = windows_of(workload(path)[0])
     verdicts = judged_scores(
-        PolicyScores("mean_bsld", tuple(named), np.array([values[name] for name in named]), overlap=cut.overlap),
+        PolicyScores(
+            "mean_bsld", tuple(named), np.array([values[name] for name in named]), overlap=cut.overlap
+        ),
         seed=0,
     )
     rows = {}
@@ -156,7 +158,7 @@ def text(results: dict[str, Any]) -> str:
             + table(["", "mean bsld", "of the best rule", "95 % interval", "verdict", "gap closed"], rows)
         )
     lines = []
-    for name in ("saf, predictions", "quick_area, predictions", "agent", AGENT):
+    for name in ("saf, predictions", "saf_short, predictions", "agent", AGENT):
         told = [one["rows"][name] for one in results.values()]
         lines.append(
             f"{name}: closes {100 * np.mean([row['gap_closed'] for row in told]):.0f} % of the gap on average; "

@@ -60,7 +60,7 @@ NAMES = {
     "agent, request as bound": "predicted order, reservations by the request",
     "agent, true bound": "predicted order, reservations by the true run time",
     "true area, request as bound": "ordered by true run times, reservations by the request",
-    "quick_area": "the rule, with predictions",
+    "saf_short": "the rule, with predictions",
 }
 
 
@@ -97,11 +97,15 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
     true_s = np.maximum(window["runtime_s"], 1.0)
 
     def slowdown(asked: JobTable, policy: Any, **rules: Any) -> float:
-        return mean_bsld(kw.simulate(asked, machine, policy, "easy", oversized="reject", **rules))
+        return mean_bsld(kw.simulate(asked, machine, policy, "easy", on_oversized="drop", **rules))
 
-    def predicted(planned_s: Floats, later_s: Floats | None) -> JobTable:
-        known: dict[str, Any] = {name: told[name] for name in ("estimate_s", "quickness", "limit_s")}
-        made: JobTable = window.with_columns(**known, planned_s=planned_s, later_s=later_s)
+    def predicted(planned_s: Floats, overrun_planned_s: Floats | None) -> JobTable:
+        known: dict[str, Any] = {
+            name: told[name] for name in ("estimate_s", "expected_inverse_runtime", "limit_s")
+        }
+        made: JobTable = window.with_columns(
+            **known, planned_s=planned_s, overrun_planned_s=overrun_planned_s
+        )
         return made
 
     found = {rule: slowdown(window, rule) for rule in RULES}
@@ -109,15 +113,17 @@ def played(path: str, most: int | None, kept: Path, first: int, move: int) -> di
     found |= {f"{rule}, perfect": slowdown(perfect, rule) for rule in RULES}
     found["agent, requests"] = slowdown(window, agent)
     for level in LEVELS:
-        found[f"agent, bound {level:g}"] = slowdown(predicted(told[f"{level:g}"], told["later_s"]), agent)
-    found["agent, request as bound"] = slowdown(predicted(told["limit_s"], None), agent, outlived="double")
-    found["agent, true bound"] = slowdown(predicted(true_s, None), agent, outlived="double")
+        found[f"agent, bound {level:g}"] = slowdown(
+            predicted(told[f"{level:g}"], told["overrun_planned_s"]), agent
+        )
+    found["agent, request as bound"] = slowdown(predicted(told["limit_s"], None), agent, overrun="double")
+    found["agent, true bound"] = slowdown(predicted(true_s, None), agent, overrun="double")
     limits = window.with_columns(
         estimate_s=true_s, planned_s=window["estimate_s"], limit_s=window["estimate_s"]
     )
     found["true area, request as bound"] = slowdown(limits, "saf")
-    found["quick_area"] = slowdown(
-        predicted(told["planned_s"], told["later_s"]), "quick_area", outlived="later"
+    found["saf_short"] = slowdown(
+        predicted(told["planned_s"], told["overrun_planned_s"]), "saf_short", overrun="later"
     )
     return found
 

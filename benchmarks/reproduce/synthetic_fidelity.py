@@ -210,7 +210,7 @@ def waits(jobs: JobTable, machine: Cluster) -> dict[str, float]:
     """Mean waits, seconds, by rule."""
     return {
         policy: float(
-            metrics(simulate(jobs, machine, policy=policy, backfill="easy", oversized="reject"))[
+            metrics(simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop"))[
                 "mean_wait_s"
             ]
         )

@@ -32,7 +32,9 @@ def compared(
     best = min(rules, key=lambda rule: float(np.mean(rules[rule])))
     values = {what: np.mean([run["values"] for run in runs], axis=0) for what, runs in by_what.items()}
     contenders = (best, *values)
-    scores = PolicyScores("mean_bsld", contenders, np.array([rules[best], *values.values()]), overlap=cut.overlap)
+    scores = PolicyScores(
+        "mean_bsld", contenders, np.array([rules[best], *values.values()]), overlap=cut.overlap
+    )
     verdicts = judged_scores(scores, seed=0)
     rows = {}
     for what, runs in by_what.items():

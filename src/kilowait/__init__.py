@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kilowait.agents import load_agent
-    from kilowait.cluster import Cluster, PowerControls, NodeGroup, Outage, Reservation, SleepPolicy
+    from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservation, SleepPolicy
     from kilowait.cluster.gpu_speeds import Speeds
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.engine.interface import Choice, PriorityPolicy, View
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kilowait.evaluation import fairness, gpu_metrics, metrics
     from kilowait.evaluation.comparison import cut_windows, split
     from kilowait.experiments.compare import compare
-    from kilowait.jobs import JobTable, ExecutionLog
+    from kilowait.jobs import ExecutionLog, JobTable
     from kilowait.policies import policy, simulate
     from kilowait.synth import lublin, offered_load, rescale_load
     from kilowait.traces import read_nodes, read_trace, write_trace
@@ -31,16 +31,16 @@ _HOME = {
     "Choice": "engine.interface",
     "Cluster": "cluster",
     "JobTable": "jobs",
-    "Levers": "cluster",
+    "PowerControls": "cluster",
     "NodeGroup": "cluster",
     "Outage": "cluster",
-    "Placing": "engine.gpu.settings",
+    "GpuSettings": "engine.gpu.settings",
     "Reservation": "cluster",
-    "Rule": "engine.interface",
-    "SegmentLog": "jobs",
+    "PriorityPolicy": "engine.interface",
+    "ExecutionLog": "jobs",
     "Settings": "engine.settings",
     "Simulator": "engine.simulator",
-    "Sleeping": "cluster",
+    "SleepPolicy": "cluster",
     "Speeds": "cluster.gpu_speeds",
     "View": "engine.interface",
     "compare": "experiments.compare",

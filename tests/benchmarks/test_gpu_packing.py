@@ -30,9 +30,9 @@ def drawn(seed: int) -> list[tuple[int, int, int, str]]:
     kinds = []
     for _ in range(25):
         gpus = int(draw.choice([0, 1, 1, 1, 1, 2, 4]))
-        milli = int(draw.choice([100, 250, 460, 500, 810, 1000])) if gpus == 1 else 1000 * min(gpus, 1)
+        gpu_milli = int(draw.choice([100, 250, 460, 500, 810, 1000])) if gpus == 1 else 1000 * min(gpus, 1)
         label = str(draw.choice(["", "", *LABELS])) if 0 < gpus < 3 else ""
-        kinds.append((int(draw.choice([0, 500, 2000, 6000, 12_000])), milli, gpus, label))
+        kinds.append((int(draw.choice([0, 500, 2000, 6000, 12_000])), gpu_milli, gpus, label))
     return [kinds[i] for i in draw.integers(0, len(kinds), 300)]
 
 
@@ -40,8 +40,13 @@ def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
     counts = sorted(Counter(pods).items(), key=lambda item: (item[1], item[0]), reverse=True)
     place = {kind: number for number, (kind, _) in enumerate(counts)}
     needs = [
-        (cpu, gpus, milli, sum(1 << i for i, name in enumerate(TYPES) if name in (label or "|".join(TYPES))))
-        for (cpu, milli, gpus, label), _ in counts
+        (
+            cpu,
+            gpus,
+            gpu_milli,
+            sum(1 << i for i, name in enumerate(TYPES) if name in (label or "|".join(TYPES))),
+        )
+        for (cpu, gpu_milli, gpus, label), _ in counts
     ]
     shares = np.array([count / len(pods) for _, count in counts])
     rows = [
@@ -57,7 +62,7 @@ def by_the_benchmark(pods: list[tuple[int, int, int, str]]) -> list[int]:
 
 def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
     count = len(pods)
-    cpu, milli, gpus, label = zip(*pods, strict=True)
+    cpu, gpu_milli, gpus, label = zip(*pods, strict=True)
     cluster = Cluster(
         tuple(
             NodeGroup(f"g{i}", nodes, cores=cores, gpus=each, gpu_type=name, node_level=True)
@@ -70,13 +75,15 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
         runtime_s=np.full(count, 1e6),
         nodes=np.ones(count, int),
         gpus=gpus,
-        gpu_milli=[part or 1000 for part in milli],
+        gpu_milli=[part or 1000 for part in gpu_milli],
         cpu_milli=cpu,
         gpu_types=[("", *LABELS).index(name) - 1 for name in label],
         labels={"gpu_types": LABELS},
     )
-    log = kw.simulate(jobs, cluster, backfill="skip", placing=GpuSettings(placement="room", head_of_line_blocking=False))
-    asked = np.array(gpus) * milli
+    log = kw.simulate(
+        jobs, cluster, backfill="skip", placing=GpuSettings(placement="room", head_of_line_blocking=False)
+    )
+    asked = np.array(gpus) * gpu_milli
     taken = np.zeros(count, np.int64)
     first = log.start_s < count  # later ones waited for the first to end
     assert (log.start_s[first] == log.job[first]).all(), "who does not fit at once never does"
@@ -89,4 +96,4 @@ def test_the_engine_places_as_the_benchmark_does(seed):
     pods = drawn(seed)
     used = by_the_engine(pods)
     assert used == by_the_benchmark(pods)
-    assert used[-1] < sum(gpus * milli for _, milli, gpus, _ in pods), "some found no room"
+    assert used[-1] < sum(gpus * gpu_milli for _, gpu_milli, gpus, _ in pods), "some found no room"

@@ -57,7 +57,7 @@ def test_compare(kilowait, tmp_path):
     for who, label in enumerate(contest.labels):
         window = contest.windows[1]
         log = contest.logs(who, 1)
-        assert log.run["restore_s"] == 60.0
+        assert log.run["checkpoint_load_s"] == 60.0
         own = kw.simulate(
             window.jobs,
             MIXED,
@@ -66,7 +66,7 @@ def test_compare(kilowait, tmp_path):
             speeds=speeds_for("auto", window.jobs, MIXED),
         )
         np.testing.assert_array_equal(log.end_s, own.end_s)
-        for name in ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group"):
+        for name in ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group"):
             ours, theirs = getattr(log.pieces, name), getattr(own.pieces, name)
             assert ours.dtype == theirs.dtype
             np.testing.assert_array_equal(ours, theirs)
@@ -79,7 +79,7 @@ def test_compare(kilowait, tmp_path):
 def kw_placing(policy):
     from kilowait.policies.simulation import default_gpu_settings
 
-    return default_gpu_settings(policy, restore_s=60.0)
+    return default_gpu_settings(policy, checkpoint_load_s=60.0)
 
 
 def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
@@ -198,8 +198,8 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
         (("simulate", TRACE, "--passes", "event"), "passes"),
         (
-            ("simulate", TRACE, "--outlived", "steps"),
-            "outlived is 'steps'; a cluster of placed nodes has no such",
+            ("simulate", TRACE, "--overrun", "steps"),
+            "overrun is 'steps'; a cluster of placed nodes has no such",
         ),
         (("simulate", TRACE, "--power", "auto", "--levers", "sleep=break-even"), "placed nodes have none"),
         (

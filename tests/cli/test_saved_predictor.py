@@ -69,7 +69,7 @@ def test_simulate(kilowait, log, kept, tmp_path):
     from pyarrow import parquet
 
     jobs = parquet.read_table(tmp_path / "later" / "jobs.parquet")
-    assert {"planned_s", "later_s", "limit_s"} <= set(jobs.column_names)
+    assert {"planned_s", "overrun_planned_s", "limit_s"} <= set(jobs.column_names)
     assert not np.array_equal(jobs["estimate_s"], jobs["limit_s"])
 
 

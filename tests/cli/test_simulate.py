@@ -38,19 +38,19 @@ def test_what_was_dropped_is_told(kilowait, swf):
 def test_every_rule_of_the_run_arrives(kilowait):
     said = kilowait(
         "simulate", "lublin:60:16", "--policy", "multifactor:age=500:size=0", "--backfill", 2,
-        "--backfill-order", "sjf", "--walltime", "kill", "--outlived", "steps",
+        "--backfill-order", "sjf", "--walltime", "kill", "--overrun", "steps",
         "--passes", "event", "--placement", "balance",
         "--oversized", "reject", "--ignore-dependencies", "--load", 0.7, "--jobs", "10:40", "--cluster", 20, "--json",
     ).json()  # fmt: skip
     scenario = said["scenario"]
     assert scenario["policy"] == "multifactor:age=500:size=0"
-    assert (scenario["backfill"], scenario["backfill_order"], scenario["walltime"]) == (2, "sjf", "kill")
+    assert (scenario["backfill"], scenario["backfill_order"], scenario["at_limit"]) == (2, "sjf", "kill")
     assert (scenario["passes"], scenario["placement"], scenario["dependencies"]) == (
         "event",
         "balance",
         False,
     )
-    assert scenario["outlived"] == "steps"
+    assert scenario["overrun"] == "steps"
     assert (scenario["load"], scenario["jobs"], said["metrics"]["jobs"]) == (0.7, "10:40", 30)
     assert scenario["cluster"]["group"][0]["nodes"] == 20
 
@@ -133,7 +133,7 @@ WRONG = {
     "backfill below 0": (["lublin:20:8", "--backfill", "-1"], "-1"),
     "unknown backfill order": (["lublin:20:8", "--backfill-order", "sjff"], "did you mean 'sjf'?"),
     "unknown walltime rule": (["lublin:20:8", "--walltime", "kil"], "did you mean 'kill'?"),
-    "unknown way to go on": (["lublin:20:8", "--outlived", "step"], "did you mean 'steps'?"),
+    "unknown way to go on": (["lublin:20:8", "--overrun", "step"], "did you mean 'steps'?"),
     "unknown class": (["lublin:20:8", "--by", "sice"], "did you mean 'size'?"),
     "jobs in words": (["lublin:20:8", "--jobs", "some"], "the range of jobs is 'some'"),
     "jobs backwards": (["lublin:20:8", "--jobs", "9:3"], "the range of jobs is '9:3'"),

@@ -276,7 +276,7 @@ def test_labels_are_not_overwritten_without_a_word(kilowait, log, samples, tmp_p
         in kilowait(*words).error()
     )
     told = kilowait(*words, "--force", "--json").json()
-    assert told["labelled_j"] + told["unlabelled_j"] + told["nobody_j"] == pytest.approx(
+    assert told["labelled_j"] + told["unlabelled_j"] + told["unattributed_j"] == pytest.approx(
         told["node_j"], rel=1e-9
     )
     assert told["unlabelled"] == {"no samples of its nodes": 1}

@@ -13,8 +13,8 @@ from kilowait.cluster.gpu_speeds import (
     SOURCES,
     Speeds,
     Throughputs,
-    first_known,
     constant_speeds,
+    first_known,
     gpu_types,
     measured_speeds,
     read_throughputs,
@@ -172,7 +172,9 @@ def test_given_by_type():
 def test_combine_takes_the_first_that_knows():
     jobs = table()
     speeds = first_known(
-        measured_speeds(jobs, (*TYPES, "G2")), roofline(jobs, (*TYPES, "G2")), constant_speeds(jobs, (*TYPES, "G2"), 1.0)
+        measured_speeds(jobs, (*TYPES, "G2")),
+        roofline(jobs, (*TYPES, "G2")),
+        constant_speeds(jobs, (*TYPES, "G2"), 1.0),
     )
     speeds.require_known()
     assert speeds.source.tolist() == [
@@ -194,7 +196,11 @@ def test_unknown_speeds_are_named():
 
 def test_jobs_without_gpus_and_nodes_without_gpus():
     jobs = table(gpus=(0, 1, 1), model=(-1, 1, 1))
-    for speeds in (measured_speeds(jobs, ("K80", "")), roofline(jobs, ("K80", "")), constant_speeds(jobs, ("K80", ""), 0.5)):
+    for speeds in (
+        measured_speeds(jobs, ("K80", "")),
+        roofline(jobs, ("K80", "")),
+        constant_speeds(jobs, ("K80", ""), 0.5),
+    ):
         assert speeds.speed[:, 0].tolist() == [1, 1]
         assert speeds.speed[1, 1:].tolist() == [0, 0]
         assert 0 < speeds.speed[0, 1] < 1
@@ -204,7 +210,9 @@ def test_jobs_without_gpus_and_nodes_without_gpus():
 
 def test_no_jobs():
     none = table()[:0]
-    both = first_known(measured_speeds(none, TYPES, GAVEL), roofline(none, TYPES, compute_share=0.5, gpu_memory_gb=4))
+    both = first_known(
+        measured_speeds(none, TYPES, GAVEL), roofline(none, TYPES, compute_share=0.5, gpu_memory_gb=4)
+    )
     assert both.speed.shape == (2, 0)
     both.require_known()
 

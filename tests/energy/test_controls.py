@@ -133,7 +133,9 @@ def test_held_jobs_start_in_the_clean_hour():
     log = ran("hold=lowest_window:3h", table([0], [HOUR], [1]), carbon=grams)[0]
     assert log.jobs()["start_s"].tolist() == [2 * HOUR] and log.jobs()["wait_s"].tolist() == [2 * HOUR]
     cheap = grams.scaled(1, "EUR/MWh")
-    found = resolve_controls("hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap)
+    found = resolve_controls(
+        "hold=price:lowest_window:3h", table([0], [HOUR], [1]), NODES, TAURUS, price=cheap
+    )
     assert found.jobs["hold_until_s"].tolist() == [2 * HOUR]
     assert (
         found.words
@@ -155,7 +157,10 @@ def test_holds_see_the_forecast_only():
         foresight=lambda series, horizon_s: persistence(series, horizon_s=horizon_s),
     )
     assert told.jobs["hold_until_s"].tolist() == [2 * HOUR] and "persistence" in told.words
-    assert resolve_controls("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0] == HOUR
+    assert (
+        resolve_controls("hold=lowest_window:3h", jobs, NODES, TAURUS, carbon=grams).jobs["hold_until_s"][0]
+        == HOUR
+    )
 
 
 def test_slack_by_estimate():

@@ -11,7 +11,7 @@ from kilowait.energy import PowerModel, account_energy
 from kilowait.energy.accounting import lower_bound_kwh
 from kilowait.energy.accounting.job_power import ClassTable
 from kilowait.energy.controls import resolve_controls
-from kilowait.energy.power import UtilizationByClass, ConstantUtilization, UtilizationClass
+from kilowait.energy.power import ConstantUtilization, UtilizationByClass, UtilizationClass
 from kilowait.energy.power.utilization import unique_classes
 
 TAURUS = PowerModel.preset("taurus")
@@ -41,7 +41,9 @@ def test_who_is_alike() -> None:
     few, kind = unique_classes(jobs, ConstantUtilization(0.5))
     assert kind is not None and (few["nodes"][kind] == jobs["nodes"]).all()
     assert len(few) == len(np.unique(jobs["nodes"])) < len(jobs)
-    classes = UtilizationByClass((UtilizationClass("long", cpu=0.9, runtime_s=(60, 600)),), ConstantUtilization())
+    classes = UtilizationByClass(
+        (UtilizationClass("long", cpu=0.9, runtime_s=(60, 600)),), ConstantUtilization()
+    )
     none = jobs[:0]
     measured = jobs.with_columns(power_w=np.full(len(jobs), 300.0))
     huge = jobs[:2].with_columns(nodes=[1, 2**40])

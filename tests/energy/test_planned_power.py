@@ -26,7 +26,7 @@ def jobs(drawn, planned=None) -> JobTable:
     """Jobs of one node and an hour, all at once."""
     n = len(drawn)
     made = JobTable(job_id=range(n), submit_s=[0] * n, runtime_s=[HOUR] * n, nodes=[1] * n, power_w=drawn)
-    return made if planned is None else made.with_columns(planned_w=planned)
+    return made if planned is None else made.with_columns(predicted_power_w=planned)
 
 
 def ran(text: str, table: JobTable):
@@ -61,10 +61,14 @@ def test_the_models_watts_where_nothing_is_expected():
     unknown = [np.nan] * 3
     found, start, _ = ran(BUDGET, jobs([100.0] * 3, unknown))
     assert start.tolist() == [0, HOUR, 2 * HOUR]  # 96 W above idle by the model
-    assert with_planned_power(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(unknown, nan_ok=True)
+    assert with_planned_power(jobs([100.0] * 3, unknown))["power_w"].tolist() == pytest.approx(
+        unknown, nan_ok=True
+    )
     busy = jobs([100.0] * 3, unknown).with_columns(cpu_utilization=[0.1] * 3)
     assert "cpu_utilization" not in with_planned_power(busy)  # nobody knows it beforehand
-    np.testing.assert_array_equal(resolve_controls(BUDGET, busy, NODES, TAURUS).levers.watts, found.levers.watts)
+    np.testing.assert_array_equal(
+        resolve_controls(BUDGET, busy, NODES, TAURUS).levers.watts, found.levers.watts
+    )
 
 
 def test_levels_are_chosen_by_what_is_expected():
@@ -72,7 +76,11 @@ def test_levels_are_chosen_by_what_is_expected():
     text = "levels=1.5+sleep=break-even"
     hot, cool = jobs([190.0], [100.0]), jobs([190.0], [190.0])
     preferred = [resolve_controls(text, one, NODES, TAURUS).levers.preferred_level[0] for one in (hot, cool)]
-    assert preferred[0] != preferred[1] == resolve_controls(text, jobs([190.0]), NODES, TAURUS).levers.preferred_level[0]
+    assert (
+        preferred[0]
+        != preferred[1]
+        == resolve_controls(text, jobs([190.0]), NODES, TAURUS).levers.preferred_level[0]
+    )
     tables = [resolve_controls(text, one, NODES, TAURUS).tables["nodes"].power_w for one in (hot, cool)]
     np.testing.assert_array_equal(tables[0], tables[1])
 
@@ -82,7 +90,9 @@ def test_the_hour_to_hold_to_does_not_depend_on_watts():
     grams = Series([0, HOUR, 2 * HOUR, 40 * HOUR], [300, 100, 200], "g/kWh")
     for rule in ("lowest_window", "carbon_time", "lowest_slot"):
         until = [
-            resolve_controls(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs["hold_until_s"]
+            resolve_controls(f"hold={rule}:3h", jobs([150.0], [watts]), NODES, TAURUS, carbon=grams).jobs[
+                "hold_until_s"
+            ]
             for watts in (10.0, 190.0)
         ]
         np.testing.assert_array_equal(*until)
@@ -90,7 +100,7 @@ def test_the_hour_to_hold_to_does_not_depend_on_watts():
 
 def test_a_daily_budget_is_looked_at_step_by_step():
     # Drawn: 475 W for two hours; allowed: 480 W, and 470 W from 1 to 2 o'clock.
-    table = jobs([145.0]).with_columns(runtime_s=[2 * HOUR], estimate_s=[2 * HOUR], planned_w=[100.0])
+    table = jobs([145.0]).with_columns(runtime_s=[2 * HOUR], estimate_s=[2 * HOUR], predicted_power_w=[100.0])
     _, _, spent = ran("budget=480W", table.with_columns(power_w=[190.0]))
     above = exceeded(spent, ((-math.inf, 480), (HOUR, 470), (2 * HOUR, 480)))
     assert (above.share, above.most_w, above.budget_w) == (0.5, 5.0, 470.0)

@@ -15,7 +15,7 @@ from kilowait.engine.kernels.state import State
 from kilowait.engine.pools import machine_of
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from tests.oracle import conversion
 from tests.oracle.model import Promise, groups_of
 from tests.oracle.workloads import Case
@@ -60,10 +60,10 @@ def as_bytes(log: ExecutionLog) -> dict[str, bytes]:
 
 
 def fresh_state(
-    jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, moving: bool = False
+    jobs: JobTable, cluster: Cluster, settings: Settings | None = None, *, time_dependent: bool = False
 ) -> State:
     """The state before the first event, for a rule that is never asked."""
-    rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=moving)
+    rule = PriorityPolicy("none", lambda job, now, parameters: 0.0, time_dependent=time_dependent)
     return build_initial_state(jobs.sorted(), machine_of(cluster), settings or Settings(), rule, None)
 
 
@@ -76,11 +76,11 @@ def stepper(case: Case) -> Simulator:
     """The case, to be stepped."""
     settings = Settings(
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
-        walltime=case.walltime,
+        at_limit=case.at_limit,
         schedule_per=case.passes,
         placement=case.placement,
-        overrun=case.outlived or "double",
-        on_oversized="reject",
+        overrun=case.overrun or "double",
+        on_oversized="drop",
     )
     levers = None if case.levers is None else conversion.levers_of(case.levers)
     return Simulator(conversion.job_table(case.jobs), conversion.cluster(case), settings, levers=levers)

@@ -67,7 +67,7 @@ def test_dependents_of_cancelled_and_rejected_jobs_come_too() -> None:
         think_s=[0.0, 0.0, 0.0, 1.0, 1.0],
         cancel_s=[math.inf, 10.0, math.inf, math.inf, math.inf],
     )
-    log = simulate(jobs, FOUR, oversized="reject")
+    log = simulate(jobs, FOUR, on_oversized="drop")
     assert log.eligible_s.tolist() == [0, 1, 2, 11, 3]
     assert log.job_outcome.tolist()[1:3] == [Outcome.CANCELLED, Outcome.REJECTED]
 

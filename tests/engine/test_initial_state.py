@@ -40,9 +40,9 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
         queue=[0, 0, 1, -1, 2],
         labels={"queue": ("q", "s", "other")},
     )
-    state = fresh_state(jobs, TWO, Settings(on_oversized="reject"))
-    assert state.fate["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
-    assert state.preference[state.fate["choice"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
+    state = fresh_state(jobs, TWO, Settings(on_oversized="drop"))
+    assert state.job_state["allowed"].tolist() == [0b11, 0b10, 0b01, 0b10, 0b11]
+    assert state.preference[state.job_state["choice"]].tolist() == [[1, 0], [1, 0], [0, -1], [0, 1], [0, 1]]
 
 
 def test_queues_without_labels_are_numbers() -> None:
@@ -60,7 +60,7 @@ def test_a_queue_with_an_odd_name_is_just_a_name(name: str) -> None:
 def test_gpus_are_not_found_in_a_shared_group_without_any() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True), NodeGroup("b", 4, gpus=1, shared=True)))
     state = fresh_state(table((0, 1, 9), (0, 1, 9), gpus=[0, 1]), cluster)
-    assert state.fate["allowed"].tolist() == [0b11, 0b10]
+    assert state.job_state["allowed"].tolist() == [0b11, 0b10]
 
 
 def test_an_oversized_job_is_an_error_that_names_it() -> None:
@@ -73,7 +73,7 @@ def test_an_oversized_job_is_an_error_that_names_it() -> None:
 
 
 def test_an_oversized_job_is_rejected_by_choice() -> None:
-    log = simulate(table((0, 1, 9), (3, 9, 9), (5, 1, 9)), TWO, oversized="reject")
+    log = simulate(table((0, 1, 9), (3, 9, 9), (5, 1, 9)), TWO, on_oversized="drop")
     assert starts(log) == [0.0, None, 5.0]
     assert log.job_outcome.tolist() == [Outcome.COMPLETED, Outcome.REJECTED, Outcome.COMPLETED]
     assert log.eligible_s.tolist() == [0.0, 3.0, 5.0]
@@ -114,7 +114,7 @@ def test_no_jobs_at_all() -> None:
 def test_the_estimate_is_at_least_a_second_and_kill_ends_jobs_at_it() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 5, 3), (0, 1, 0.5, 0))
     assert fresh_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
-    log = simulate(jobs, TWO, walltime="kill")
+    log = simulate(jobs, TWO, at_limit="kill")
     assert log.jobs()["run_s"].tolist() == [1.0, 3.0, 0.5]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
 

@@ -14,11 +14,11 @@ import pytest
 
 from kilowait.engine import jit_entry
 from kilowait.engine.kernels.jit import (
+    assume_nonnegative,
     cache_folder,
     is_compiled,
-    without_refcount,
     memmove,
-    assume_nonnegative,
+    without_refcount,
 )
 from tests.engine.stepwise_policy import INTERPRETED
 

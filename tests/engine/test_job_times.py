@@ -47,7 +47,7 @@ def test_what_is_not_known_is_the_estimate_and_no_limit() -> None:
 
 def test_kill_ends_jobs_at_their_limit_or_without_one_at_their_estimate() -> None:
     jobs = table((0, 1, 50, 10), (0, 1, 50, 10), (0, 1, 50, 10), limit_s=[30, NAN, 80], planned_s=[5, 5, 5])
-    log = simulate(jobs, FOUR, backfill="easy", walltime="kill")
+    log = simulate(jobs, FOUR, backfill="easy", at_limit="kill")
     assert log.jobs()["run_s"].tolist() == [30, 10, 50]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
 
@@ -62,6 +62,6 @@ def test_so_on_placed_nodes() -> None:
         nodes=[1, 1, 1],
         gpus=[1, 1, 1],
     )
-    log = simulate(jobs, Cluster.preset("gpu-mixed"), walltime="kill")
+    log = simulate(jobs, Cluster.preset("gpu-mixed"), at_limit="kill")
     assert log.jobs()["run_s"].tolist() == [30, 10, 50]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]

@@ -21,7 +21,7 @@ HOUR = 3600.0
 TWO = Cluster.from_nodes(2)
 
 CASES = [
-    # outlived, planned, limit, later; the time at which somebody looks, and what is then believed
+    # overrun, planned, limit, later; the time at which somebody looks, and what is then believed
     ("double", 100, None, None, [(100, 200), (199, 200), (200, 400), (1700, 3200)]),
     ("double", 100, 350, None, [(100, 200), (200, 350), (349, 350), (350, 700), (700, 1400)]),
     ("double", 100, 350, 120, [(100, 200), (900, 1400)]),
@@ -37,7 +37,7 @@ CASES = [
     ("later", 100, 600, None, [(100, 600), (600, 1200)]),
     ("later", 100, 200, 250, [(100, 200), (200, 400)]),
 ]
-"""By hand. Before it is outlived the planned time itself is believed."""
+"""By hand. Before it is overrun the planned time itself is believed."""
 
 
 def jobs_of(planned: float, limit: float | None, later: float | None, looks: list[float]) -> JobTable:
@@ -50,13 +50,13 @@ def jobs_of(planned: float, limit: float | None, later: float | None, looks: lis
         estimate_s=[7.0] + [1.0] * len(looks),
         planned_s=[planned] + [math.nan] * len(looks),
         limit_s=[math.nan if limit is None else limit] + [math.nan] * len(looks),
-        later_s=[math.nan if later is None else later] + [math.nan] * len(looks),
+        overrun_planned_s=[math.nan if later is None else later] + [math.nan] * len(looks),
         nodes=[1] + [2] * len(looks),
     )
 
 
-def believed(jobs: JobTable, outlived: str, levers: PowerControls | None = None) -> list[float]:
-    simulator = Simulator(jobs, TWO, Settings("easy", overrun=outlived), levers=levers)
+def believed(jobs: JobTable, overrun: str, levers: PowerControls | None = None) -> list[float]:
+    simulator = Simulator(jobs, TWO, Settings("easy", overrun=overrun), levers=levers)
     simulator.advance()
     simulator.apply(Choice.start(0))
     found = [float(simulator.view().running_end_s[0])]
@@ -67,15 +67,15 @@ def believed(jobs: JobTable, outlived: str, levers: PowerControls | None = None)
     return found
 
 
-@pytest.mark.parametrize(("outlived", "planned", "limit", "later", "looks"), CASES)
-def test_what_is_believed(outlived: str, planned: float, limit: Any, later: Any, looks: Any) -> None:
+@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
+def test_what_is_believed(overrun: str, planned: float, limit: Any, later: Any, looks: Any) -> None:
     table = jobs_of(planned, limit, later, [look for look, _ in looks])
-    assert believed(table, outlived) == [planned, *(end for _, end in looks)]
+    assert believed(table, overrun) == [planned, *(end for _, end in looks)]
 
 
-@pytest.mark.parametrize(("outlived", "planned", "limit", "later", "looks"), CASES)
+@pytest.mark.parametrize(("overrun", "planned", "limit", "later", "looks"), CASES)
 def test_the_twin_believes_the_same(
-    outlived: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
+    overrun: str, planned: float, limit: Any, later: Any, looks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[float] = []
     renew = Planner.renew_beliefs
@@ -91,13 +91,13 @@ def test_the_twin_believes_the_same(
     rule, fixed = rule_for("fcfs", jobs)
     simulate(
         jobs, (TwinGroup("g", 2),), queues={}, outages=(), reservations=(), rule=rule, fixed=fixed, depth=1,
-        outlived=outlived,
+        overrun=overrun,
     )  # fmt: skip
     assert found[: len(looks)] == [end for _, end in looks]
 
 
 @pytest.mark.parametrize(
-    ("outlived", "looks"),
+    ("overrun", "looks"),
     [
         ("double", [(150, 300), (300, 450), (450, 900)]),
         ("steps", [(150, 210), (510, 450 * 2)]),
@@ -105,11 +105,11 @@ def test_the_twin_believes_the_same(
     ],
 )
 def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(
-    outlived: str, looks: Any
+    overrun: str, looks: Any
 ) -> None:
     table = jobs_of(100, 300, 250, [look for look, _ in looks])
     slow = PowerControls(factor=np.full((1, len(table), 1), 1.5))
-    assert believed(table, outlived, slow) == [150, *(end for _, end in looks)]
+    assert believed(table, overrun, slow) == [150, *(end for _, end in looks)]
 
 
 def test_a_plan_never_goes_beyond_the_limit() -> None:

@@ -15,7 +15,7 @@ from kilowait.engine.interface import Choice
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.errors import ChoiceError, ClusterError, InputError, TableError, UnknownNameError
-from kilowait.jobs import NodeStates, ExecutionLog
+from kilowait.jobs import ExecutionLog, NodeStates
 from kilowait.policies import resolve
 from tests.engine.stepwise_policy import (
     INTERPRETED,
@@ -60,11 +60,11 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             conversion.cluster(case),
             policy,
             conversion.DEPTHS.get(depth, depth),  # type: ignore[arg-type]
-            walltime=case.walltime,
+            at_limit=case.at_limit,
             passes=case.passes,
             placement=case.placement,
-            outlived=case.outlived,
-            oversized="reject",
+            overrun=case.overrun,
+            on_oversized="drop",
             levers=conversion.levers_of(case.levers),
         )
         assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
@@ -83,7 +83,7 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
                 conversion.cluster(case),
                 rule,
                 "easy",
-                oversized="reject",
+                on_oversized="drop",
                 levers=conversion.levers_of(case.levers),
             )
             for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
@@ -113,7 +113,9 @@ def test_levels_stretch_runs_and_plans() -> None:
     factor = np.array([[[1.0, 1.5]]])
     log = kw.simulate(jobs, FOUR, levers=PowerControls(factor=factor, preferred_level=np.array([1])))
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
-    crowded = PowerControls(factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0)
+    crowded = PowerControls(
+        factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0
+    )
     log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, levers=crowded)
     assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
 
@@ -184,9 +186,21 @@ def test_choices_that_cannot_be() -> None:
             ClusterError,
             "shapes",
         ),
-        (lambda: PowerControls(factor=np.ones((1, 1, 2)), preferred_level=np.array([2])), ClusterError, "between 0 and 1"),
-        (lambda: PowerControls(factor=np.ones((2, 1, 1))), TableError, r"must be \(1 groups, 1 jobs, levels\)"),
-        (lambda: PowerControls(factor=np.ones((1, 1, 1)), preferred_level=np.zeros(3, int)), TableError, "of 3 jobs"),
+        (
+            lambda: PowerControls(factor=np.ones((1, 1, 2)), preferred_level=np.array([2])),
+            ClusterError,
+            "between 0 and 1",
+        ),
+        (
+            lambda: PowerControls(factor=np.ones((2, 1, 1))),
+            TableError,
+            r"must be \(1 groups, 1 jobs, levels\)",
+        ),
+        (
+            lambda: PowerControls(factor=np.ones((1, 1, 1)), preferred_level=np.zeros(3, int)),
+            TableError,
+            "of 3 jobs",
+        ),
         (
             lambda: PowerControls(watts=np.full((1, 1, 1), 9), budget=((-math.inf, 5),)),
             TableError,

@@ -12,8 +12,8 @@ from kilowait.cluster import Cluster
 from kilowait.engine.kernels.queue import (
     add_expected_end,
     enqueue,
-    remove_expected_end,
     remove,
+    remove_expected_end,
     renew_beliefs,
 )
 from kilowait.engine.kernels.state import CANCELLED, QUEUED, State
@@ -47,8 +47,8 @@ def call_renew(s: Any) -> None:
     renew_beliefs(s)
 
 
-def state(*, moving: bool = False) -> State:
-    return fresh_state(JOBS, Cluster.from_nodes(4), moving=moving)
+def state(*, time_dependent: bool = False) -> State:
+    return fresh_state(JOBS, Cluster.from_nodes(4), time_dependent=time_dependent)
 
 
 def queue(s: State) -> list[int]:
@@ -65,16 +65,16 @@ def test_a_fixed_queue_stands_by_key_then_number() -> None:
         rng = Random(seed)
         s = state()
         keys = [float(rng.randint(0, 3)) for _ in range(12)]
-        s.fate["key"] = keys
+        s.job_state["key"] = keys
         for job in rng.sample(range(12), 12):
             call_enqueue(s, job)
         assert queue(s) == sorted(range(12), key=lambda job: (keys[job], job))
-        assert (s.fate["status"] == QUEUED).all()
+        assert (s.job_state["status"] == QUEUED).all()
 
 
 def test_a_moving_queue_stands_by_number_whatever_the_key() -> None:
-    s = state(moving=True)
-    s.fate["key"] = range(12, 0, -1)
+    s = state(time_dependent=True)
+    s.job_state["key"] = range(12, 0, -1)
     for job in (5, 2, 9, 0, 11):
         call_enqueue(s, job)
     assert queue(s) == [0, 2, 5, 9, 11]
@@ -91,11 +91,11 @@ def test_a_removed_job_leaves_no_gap(gone: int) -> None:
     s = state()
     for job in range(4):
         call_enqueue(s, job)
-    s.clock[0].settled = s.clock[0].tight = 1
+    s.clock[0].unchanged = s.clock[0].reservations_tight = 1
     call_remove(s, gone, CANCELLED)
     assert queue(s) == [job for job in range(4) if job != gone]
-    assert s.fate[gone].status == CANCELLED
-    assert not s.clock[0].settled and not s.clock[0].tight and s.clock[0].freed
+    assert s.job_state[gone].status == CANCELLED
+    assert not s.clock[0].unchanged and not s.clock[0].reservations_tight and s.clock[0].freed
 
 
 def test_beliefs_stand_by_end_then_number_while_jobs_come_and_go() -> None:
@@ -121,7 +121,7 @@ def test_beliefs_stand_by_end_then_number_while_jobs_come_and_go() -> None:
 def test_an_outlived_belief_doubles_the_estimate_until_it_lies_ahead(now: float, end: float) -> None:
     """Started at 0 with an estimate of 10: believed to end at 10, 20, 40, 80, ..."""
     s = state()
-    s.fate[0].start_s = 0.0
+    s.job_state[0].start_s = 0.0
     call_believe(s, 0, 10.0)
     s.clock[0].now = now
     call_renew(s)
@@ -131,7 +131,7 @@ def test_an_outlived_belief_doubles_the_estimate_until_it_lies_ahead(now: float,
 def test_only_outlived_beliefs_are_renewed() -> None:
     s = state()
     for job, end in enumerate([10.0, 12.0, 13.0]):
-        s.fate[job].start_s = end - 10.0
+        s.job_state[job].start_s = end - 10.0
         call_believe(s, job, end)
     s.clock[0].now = 12.0
     call_renew(s)

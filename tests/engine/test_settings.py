@@ -35,21 +35,21 @@ def test_depth(backfill: Any, depth: int) -> None:
             {"backfill": "esay"},
             "unknown backfill mode 'esay'; did you mean 'easy'? known: conservative, easy, none",
         ),
-        ({"walltime": "kil"}, "unknown walltime rule 'kil'; did you mean 'kill'? known: extend, kill"),
+        ({"at_limit": "kil"}, "unknown walltime rule 'kil'; did you mean 'kill'? known: extend, kill"),
         ({"passes": "events"}, "unknown passes rule 'events'; did you mean 'event'? known: event, instant"),
         (
             {"placement": "frist"},
             "unknown placement rule 'frist'; did you mean 'first'? known: balance, first",
         ),
         (
-            {"oversized": "rejct"},
+            {"on_oversized": "rejct"},
             "unknown oversized rule 'rejct'; did you mean 'reject'? known: error, reject",
         ),
         (
-            {"outlived": "step"},
-            "unknown outlived rule 'step'; did you mean 'steps'? known: double, later, steps",
+            {"overrun": "step"},
+            "unknown overrun rule 'step'; did you mean 'steps'? known: double, later, steps",
         ),
-        ({"walltime": None}, "unknown walltime rule 'None'; known: extend, kill"),
+        ({"at_limit": None}, "unknown walltime rule 'None'; known: extend, kill"),
     ],
 )
 def test_an_unknown_word_is_refused_with_the_nearest_known(wrong: dict[str, Any], message: str) -> None:

@@ -246,13 +246,13 @@ def test_a_log_of_a_run_half_way() -> None:
 
 
 def test_a_log_says_how_it_came_about() -> None:
-    log = simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf", walltime="kill", passes="event")
+    log = simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf", at_limit="kill", passes="event")
     assert dict(log.run) == {
         "policy": "sjf",
         "backfill": "easy",
         "backfill_order": "saf",
-        "walltime": "kill",
-        "outlived": "double",
+        "at_limit": "kill",
+        "overrun": "double",
         "passes": "event",
         "placement": "first",
         "dependencies": True,
@@ -277,9 +277,9 @@ def never(job: Any, now: float, parameters: Any) -> float:
     return math.nan if job["number"] == 2 else 0.0
 
 
-@pytest.mark.parametrize("moving", [False, True])
-def test_a_score_that_is_no_number_is_an_error_that_names_the_job(moving: bool) -> None:
-    rule = PriorityPolicy("mine", never, time_dependent=moving, compiled=False)
+@pytest.mark.parametrize("time_dependent", [False, True])
+def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent: bool) -> None:
+    rule = PriorityPolicy("mine", never, time_dependent=time_dependent, compiled=False)
     with pytest.raises(InputError) as caught:
         run_simulation(table((0, 4, 9), (1, 4, 9), (2, 4, 9)), FOUR, rule, Settings())
     assert str(caught.value) == (
@@ -305,7 +305,12 @@ def test_a_rule_that_is_fixed_is_asked_once_for_each_job_and_a_moving_one_at_eve
     run_simulation(JOBS, FOUR, PriorityPolicy("fixed", score, compiled=False), Settings("easy"))
     assert sorted(asked) == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 2.0), (4, 3.0)]
     asked.clear()
-    run_simulation(JOBS, FOUR, PriorityPolicy("moving", score, time_dependent=True, compiled=False), Settings("easy"))
+    run_simulation(
+        JOBS,
+        FOUR,
+        PriorityPolicy("time_dependent", score, time_dependent=True, compiled=False),
+        Settings("easy"),
+    )
     assert len(asked) > 10
     assert all((1, now) in asked for now in (0.0, 2.0, 3.0))
 

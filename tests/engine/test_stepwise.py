@@ -26,11 +26,11 @@ def whole(case: Case, policy: str | PriorityPolicy | None = None) -> ExecutionLo
         policy=policy or case.policy,
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
         backfill_order=case.backfill_order,
-        walltime=case.walltime,
+        at_limit=case.at_limit,
         passes=case.passes,
         placement=case.placement,
-        outlived=case.outlived,
-        oversized="reject",
+        overrun=case.overrun,
+        on_oversized="drop",
     )
 
 

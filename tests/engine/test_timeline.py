@@ -57,7 +57,7 @@ def line(s: State) -> list[tuple[float, list[int]]]:
 def run_job(s: State, job: int, end: float) -> None:
     """Let the job run now, believed to end then."""
     s.pools[0].free -= s.need[job, 0]
-    s.fate[job].group = 0
+    s.job_state[job].group = 0
     call_believe(s, job, end)
 
 

@@ -55,13 +55,13 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
     )
 
 
-@pytest.mark.parametrize("walltime", ["extend", "kill"])
-@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
+@pytest.mark.parametrize("at_limit", ["extend", "kill"])
+@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
 @pytest.mark.parametrize("backfill", ["easy", 2])
-def test_so_it_does_where_planners_have_times_of_their_own(walltime, outlived, backfill):
+def test_so_it_does_where_planners_have_times_of_their_own(at_limit, overrun, backfill):
     jobs = planned(crowded(90, 5), 5)
     saf = jobs["estimate_s"] * jobs["nodes"]
-    how = {"backfill": backfill, "walltime": walltime, "outlived": outlived}
+    how = {"backfill": backfill, "at_limit": at_limit, "overrun": overrun}
     asked = batch(jobs, backfill_order="agent", **how)
     rule = started(jobs[20:80], MACHINE, policy="saf", **how)
     assert np.array_equal(play(asked, saf, 20), rule, equal_nan=True)
@@ -85,7 +85,7 @@ def test_the_return_is_the_metric_of_the_episode(term, backfill_order):
         terms += told["terms"][0]
         over = bool(ended[0])
     window = jobs[first : first + 60]
-    start = vec.board.stack.fate["start_s"][0]
+    start = vec.board.stack.job_state["start_s"][0]
     wait = start - window["submit_s"]
     slowdown = np.maximum((wait + window["runtime_s"]) / np.maximum(window["runtime_s"], 10.0), 1.0)
     users = window["user"]
@@ -242,7 +242,7 @@ def test_no_job_passes_one_that_has_waited_too_long():
                 assert allowed.tolist() == [int(np.argmax(waits > bound))]
         scores = np.where(a.mask[0, :shown] == 1, longest_first[numbers], np.inf)
         over = bool(vec.step(np.array([int(np.argmin(scores))]))[2][0])
-    worst = np.nanmax(vec.board.stack.fate["start_s"][0] - jobs["submit_s"][:120])
+    worst = np.nanmax(vec.board.stack.job_state["start_s"][0] - jobs["submit_s"][:120])
     free = batch(jobs, episode_jobs=120, backfill_order="agent")
     assert worst < np.nanmax(play(free, longest_first, 0) - jobs["submit_s"][:120])
 
@@ -256,7 +256,7 @@ def test_hold_lets_time_pass_and_never_for_ever():
         action = vec.seen.actions - 1 if held else int(vec.action_masks()[0].argmax())
         over = bool(vec.step(np.array([action]))[2][0])
         steps += 1
-    start = vec.board.stack.fate["start_s"][0]
+    start = vec.board.stack.job_state["start_s"][0]
     assert np.isfinite(start).all() and (start >= vec.board.stack.jobs["submit_s"][0]).all()
 
 
@@ -293,7 +293,7 @@ def test_squeezed_arrivals_come_faster():
     vec = batch()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals = vec.board.stack.fate["earliest_s"][0]
+    arrivals = vec.board.stack.job_state["earliest_s"][0]
     given = crowded(200, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
     with pytest.raises(InputError, match="above 0"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.cluster import Cluster, PowerControls, Outage
+from kilowait.cluster import Cluster, Outage, PowerControls
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
@@ -33,12 +33,12 @@ def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
         assert not np.array_equal(looked, starts(jobs, cluster, LookAhead(base, width=8), backfill))
 
 
-@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
-def test_so_it_is_where_planners_have_times_of_their_own(outlived):
+@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
+def test_so_it_is_where_planners_have_times_of_their_own(overrun):
     jobs = planned(crowded(120, 3), 3)
-    rule = starts(jobs, MACHINE, "saf", outlived=outlived)
-    assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), outlived=outlived), rule)
-    looked = starts(jobs, MACHINE, LookAhead("saf", width=8), outlived=outlived)
+    rule = starts(jobs, MACHINE, "saf", overrun=overrun)
+    assert np.array_equal(starts(jobs, MACHINE, LookAhead("saf", width=1), overrun=overrun), rule)
+    looked = starts(jobs, MACHINE, LookAhead("saf", width=8), overrun=overrun)
     assert np.isfinite(looked).all() and not np.array_equal(looked, rule)
 
 

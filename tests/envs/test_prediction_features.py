@@ -36,7 +36,7 @@ def jobs(**columns) -> kw.JobTable:
 
 TELLING = {
     "planned_s": [40000, 7200, 2700],
-    "quickness": [0.1, 0.25, NAN],
+    "expected_inverse_runtime": [0.1, 0.25, NAN],
     "limit_s": [50000, 14400, NAN],
 }
 
@@ -48,8 +48,10 @@ def test_the_numbers_are_what_they_say():
     rows = [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
     assert rows[0]["bound"] == pytest.approx(np.log(2) / 3)
     assert rows[1]["bound"] == pytest.approx(np.log(0.75) / 3)
-    assert rows[0]["quickness"] == 0.25
-    assert rows[1]["quickness"] == pytest.approx(10 / 1800)  # of the estimate, where nobody knows
+    assert rows[0]["expected_inverse_runtime"] == 0.25
+    assert rows[1]["expected_inverse_runtime"] == pytest.approx(
+        10 / 1800
+    )  # of the estimate, where nobody knows
     assert rows[0]["cut"] == pytest.approx(np.log(0.25) / 3) and rows[1]["cut"] == 0
     assert rows[0]["place"] == 0 and rows[1]["place"] == 0.5 and rows[1]["fits"] == 1
     assert not seen["jobs"][0, 2:].any()
@@ -77,7 +79,9 @@ def test_jobs_without_predictions_are_refused():
 def test_with_power_too():
     log = quiet(60, 1)
     log = log.with_columns(
-        planned_s=log["estimate_s"] * 2, limit_s=log["estimate_s"] * 4, quickness=np.full(60, 0.5)
+        planned_s=log["estimate_s"] * 2,
+        limit_s=log["estimate_s"] * 4,
+        expected_inverse_runtime=np.full(60, 0.5),
     )
     plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, told=True)
     assert told.seen.features == features_of(True)
@@ -90,7 +94,7 @@ def test_with_power_too():
         there = seen["jobs"][0].any(axis=1)
         np.testing.assert_allclose((own["bound"] - own["length"])[there], np.log(2) / 3, atol=1e-6)
         np.testing.assert_allclose(own["cut"][there], -np.log(4) / 3, atol=1e-6)
-        assert (own["quickness"] == np.where(there, 0.5, 0)).all()
+        assert (own["expected_inverse_runtime"] == np.where(there, 0.5, 0)).all()
         looked += int(there.sum())
         action = seen["mask"].argmax(axis=1)
         seen, _, over, *_ = plain.step(action)
@@ -103,8 +107,10 @@ def test_with_power_too():
 def test_what_is_seen_of_power_is_what_is_expected():
     log = quiet(60, 1)
     watts = np.full(60, 300.0)
-    log = log.with_columns(power_w=watts, planned_w=watts / 2)
-    half = energy(log.with_columns(power_w=watts / 2, planned_w=None), episode_jobs=40, levers="levels=1.2")
+    log = log.with_columns(power_w=watts, predicted_power_w=watts / 2)
+    half = energy(
+        log.with_columns(power_w=watts / 2, predicted_power_w=None), episode_jobs=40, levers="levels=1.2"
+    )
     vec = energy(log, episode_jobs=40, levers="levels=1.2")
     np.testing.assert_array_equal(vec.powered.drawing.features, half.powered.drawing.features)
     assert (vec.powered.drawing.above_w > half.powered.drawing.above_w).any()  # what is paid for is drawn

@@ -19,7 +19,10 @@ LENGTH = list(FEATURES).index("length")
 def test_saf_by_what_is_shown_is_saf(seed):
     jobs, machine = crowded(120, seed), Cluster.from_nodes(16)
     log = run_policy(
-        jobs, machine, decided_by(lambda rows: rows[:, AREA]), asking=DecisionSettings(backfill_order="agent", slots=64)
+        jobs,
+        machine,
+        decided_by(lambda rows: rows[:, AREA]),
+        asking=DecisionSettings(backfill_order="agent", slots=64),
     )
     by_rule = kw.simulate(jobs, machine, "saf", "easy")
     areas = np.float32(np.log1p(jobs["estimate_s"] * jobs["nodes"] / (16 * 3600)) / 3)

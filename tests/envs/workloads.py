@@ -31,7 +31,7 @@ def planned(jobs: JobTable, seed: int) -> JobTable:
         values = np.ceil(jobs["runtime_s"] * random.uniform(0.3, 1.2, len(jobs)) * times)
         return np.where(random.random(len(jobs)) < 0.7, values, np.nan)
 
-    return jobs.with_columns(planned_s=some(1.0), later_s=some(1.5), limit_s=some(2.0))
+    return jobs.with_columns(planned_s=some(1.0), overrun_planned_s=some(1.5), limit_s=some(2.0))
 
 
 def two_groups() -> Cluster:
@@ -59,7 +59,7 @@ def play(vec, scores, first: int) -> np.ndarray:
         slot[:shown] = scores[first + a.slots[0, :shown]]
         slot[a.mask[0, : vec.asking.slots] == 0] = np.inf
         over = bool(vec.step(np.array([int(np.argmin(slot))]))[2][0])
-    return vec.board.stack.fate["start_s"][0].copy()
+    return vec.board.stack.job_state["start_s"][0].copy()
 
 
 def decided_by(scores_of):
@@ -73,4 +73,4 @@ def decided_by(scores_of):
 
 
 def started(window: JobTable, cluster: Cluster, **settings) -> np.ndarray:
-    return kw.simulate(window, cluster, dependencies=False, oversized="reject", **settings).jobs()["start_s"]
+    return kw.simulate(window, cluster, dependencies=False, on_oversized="drop", **settings).jobs()["start_s"]

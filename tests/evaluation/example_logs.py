@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Outcome
 
 NEVER = math.nan

@@ -117,8 +117,8 @@ def test_counted_jobs():
 def test_by_gpus():
     """Parts of a GPU are a class of their own; a log that knows no GPUs has one class."""
     rows = [(0, 0, 10, 1)] * 7
-    gpus, milli = [0, 1, 1, 2, 4, 8, 9], [1000, 500, 1000, 1000, 1000, 1000, 1000]
-    log = made_log(*rows, gpus=gpus, gpu_milli=milli)
+    gpus, gpu_milli = [0, 1, 1, 2, 4, 8, 9], [1000, 500, 1000, 1000, 1000, 1000, 1000]
+    log = made_log(*rows, gpus=gpus, gpu_milli=gpu_milli)
     labels = ["none", "part of 1", "1", "2", "3-4", "5-8", "9-16"]
     assert [(row.label, row.jobs) for row in by_class(log, "gpus")] == [(label, 1) for label in labels]
     assert by_class(log, "gpus")[1].gpu_h == pytest.approx(0.5 * 10 / 3600)

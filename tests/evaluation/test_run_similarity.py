@@ -53,7 +53,9 @@ def test_a_run_is_like_itself(logs):
 
 def test_near_without_waits():
     assert RunSimilarity("wait_s", 0, 0, 0, 0, 0).near
-    assert not RunSimilarity("wait_s", 0, 5, 1, 5, 1).near and np.isnan(RunSimilarity("wait_s", 0, 5, 1, 5, 1).ratio)
+    assert not RunSimilarity("wait_s", 0, 5, 1, 5, 1).near and np.isnan(
+        RunSimilarity("wait_s", 0, 5, 1, 5, 1).ratio
+    )
 
 
 def test_a_series_has_the_mean_of_the_run(logs):
@@ -65,5 +67,5 @@ def test_a_series_has_the_mean_of_the_run(logs):
 
 def test_nothing_started():
     jobs = kw.lublin(100, 32, seed=1).with_columns(nodes=np.full(100, 64))
-    nothing = numbers_of_run(kw.simulate(jobs, MACHINE, "fcfs", "easy", oversized="reject"))
+    nothing = numbers_of_run(kw.simulate(jobs, MACHINE, "fcfs", "easy", on_oversized="drop"))
     assert compare_runs(nothing, nothing) == () and share_curves(nothing, nothing) == {}

@@ -66,7 +66,9 @@ def test_processes_do_not_change_a_bit():
 @pytest.mark.slow
 def test_what_goes_wrong_in_a_process_is_told_in_words():
     jobs = Scenario("lublin:300:32", cluster="nodes:4")
-    ready = prepare(ComparisonPlan((jobs,), contenders_of("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50)))
+    ready = prepare(
+        ComparisonPlan((jobs,), contenders_of("fcfs,sjf", "easy"), WindowOptions(windows=4, window_jobs=50))
+    )
     for workers in (1, 2):
         with pytest.raises(InputError, match="larger than any group"):
             run(ready, workers=workers)
@@ -137,11 +139,15 @@ def test_a_changed_agent_or_setting_is_run_again(tmp_path):
         store = ready.store(out)
         run(ready, store=store)
         assert store.found == (8 if number == 2 else 0)
-    scenario = Scenario(TRACES[0], walltime="kill")
-    ready = prepare(ComparisonPlan((scenario,), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)))
+    scenario = Scenario(TRACES[0], at_limit="kill")
+    ready = prepare(
+        ComparisonPlan((scenario,), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80))
+    )
     run(ready, store=ready.store(out))
     ready = prepare(
-        ComparisonPlan((Scenario(TRACES[0]),), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80))
+        ComparisonPlan(
+            (Scenario(TRACES[0]),), contenders_of("fcfs", "easy"), WindowOptions(windows=4, window_jobs=80)
+        )
     )
     store = ready.store(out)
     run(ready, store=store)
@@ -212,7 +218,9 @@ def test_perfect_estimates_have_no_clairvoyant():
 def test_protocol_as_people_write_it():
     rules = contenders_of("fcfs", "easy")
     assert protocol_of(5, "1024", "0", "auto", 1, rules) == WindowOptions(5, 1024, None, 0, 0.0, "all", 1)
-    assert protocol_of(5, "7d", "12h", "test", 1, rules) == WindowOptions(5, None, 604800.0, 0, 43200.0, "test", 1)
+    assert protocol_of(5, "7d", "12h", "test", 1, rules) == WindowOptions(
+        5, None, 604800.0, 0, 43200.0, "test", 1
+    )
     with pytest.raises(InputError, match="write a number of jobs such as 1024 or a span such as 7d"):
         protocol_of(5, "soon", "0", "all", 1, rules)
     with pytest.raises(InputError, match="say how many with --windows"):

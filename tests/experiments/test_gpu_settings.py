@@ -42,10 +42,15 @@ def test_what_is_asked_for_is_taken():
         keep="5m",
         round="6m",
     )
-    found = asked.placing("las", "skip", "fgd", walltime="kill")
+    found = asked.placing("las", "skip", "fgd", at_limit="kill")
     assert (found.types, found.preempt, found.migrate, found.placement) == ("fastest", False, True, "fgd")
-    assert found.checkpoint_s == math.inf and not found.head_of_line_blocking and found.walltime == "kill"
-    assert (found.checkpoint_load_s, found.checkpoint_write_s, found.grace_s, found.min_run_before_preempt_s) == (60.0, 30.0, 120.0, 300.0)
+    assert found.checkpoint_s == math.inf and not found.head_of_line_blocking and found.at_limit == "kill"
+    assert (
+        found.checkpoint_load_s,
+        found.checkpoint_write_s,
+        found.grace_s,
+        found.min_run_before_preempt_s,
+    ) == (60.0, 30.0, 120.0, 300.0)
     assert (found.round_interval_s, found.rounds) == (360.0, True)
     assert not GpuOptions(round="0").placing("fcfs", "none", None).rounds
 

@@ -23,7 +23,7 @@ QUICK = RLTraining(
     windows=3,
     window_jobs=60,
     preferences=("slowdown", "wait"),
-    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -51,7 +51,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("algo", ["ppo", "d3qn"])
 def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo):
     settings = dict(QUICK.settings) if algo == "ppo" else {
-        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
     how = replace(QUICK, algo=algo, settings=settings)

@@ -20,7 +20,7 @@ from kilowait.experiments.comparison_plan import (
 )
 from kilowait.experiments.comparison_results import results_of
 from kilowait.experiments.policy_configs import contenders_of
-from kilowait.experiments.power import PowerSettings, with_power, meter_for
+from kilowait.experiments.power import PowerSettings, meter_for, with_power
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
 from kilowait.jobs import JobTable
@@ -219,7 +219,9 @@ def test_levers_and_metrics_need_a_power_model(settings):
     with pytest.raises(InputError, match="energy_kwh is known only with a power model"):
         ComparisonPlan((Scenario(TRACE),), contenders_of("fcfs", "easy"), WindowOptions(), "energy_kwh")
     with pytest.raises(InputError, match="give a file with --price"):
-        ComparisonPlan((Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), WindowOptions(), "cost")
+        ComparisonPlan(
+            (Scenario(TRACE, power=settings),), contenders_of("fcfs", "easy"), WindowOptions(), "cost"
+        )
     assert PowerSettings.asked(None) is None
     with pytest.raises(InputError, match="--wrap is of no use without a power model"):
         PowerSettings.asked(None, wrap=True)

@@ -30,12 +30,14 @@ def test_what_is_expected_is_what_such_jobs_drew():
     jobs = measured()
     told = with_planned_power(jobs, MACHINE, "forest", 191.0)
     known = ~np.isnan(jobs["power_w"])
-    assert (np.isnan(told["planned_w"]) == ~known).all()
-    off = np.abs(told["planned_w"] / jobs["power_w"] - 1)[known]
+    assert (np.isnan(told["predicted_power_w"]) == ~known).all()
+    off = np.abs(told["predicted_power_w"] / jobs["power_w"] - 1)[known]
     assert np.median(off[300:]) < 0.05
     np.testing.assert_array_equal(told["power_w"], jobs["power_w"])
-    turned = with_planned_power(jobs[::-1], MACHINE, "recent", 191.0)["planned_w"][::-1]
-    np.testing.assert_array_equal(turned, with_planned_power(jobs, MACHINE, "recent", 191.0)["planned_w"])
+    turned = with_planned_power(jobs[::-1], MACHINE, "recent", 191.0)["predicted_power_w"][::-1]
+    np.testing.assert_array_equal(
+        turned, with_planned_power(jobs, MACHINE, "recent", 191.0)["predicted_power_w"]
+    )
 
 
 @pytest.mark.parametrize("who", ["recent", "forest"])
@@ -43,16 +45,18 @@ def test_nobody_knows_a_job_before_it_has_ended(who):
     jobs = measured()
     last = np.where(jobs["job_id"] >= 800, 1.0, jobs["power_w"])
     other = jobs.with_columns(power_w=np.where(np.isnan(jobs["power_w"]), np.nan, last))
-    one, two = (with_planned_power(table, MACHINE, who, 191.0)["planned_w"] for table in (jobs, other))
+    one, two = (
+        with_planned_power(table, MACHINE, who, 191.0)["predicted_power_w"] for table in (jobs, other)
+    )
     np.testing.assert_array_equal(one[:800], two[:800])
 
 
 def test_nothing_is_expected_beyond_full_load():
-    assert np.nanmax(with_planned_power(measured(), MACHINE, "recent", 120.0)["planned_w"]) == 120.0
+    assert np.nanmax(with_planned_power(measured(), MACHINE, "recent", 120.0)["predicted_power_w"]) == 120.0
 
 
 def test_the_model_says_nothing_of_any_job():
-    assert np.isnan(with_planned_power(measured(), MACHINE, MODEL, 191.0)["planned_w"]).all()
+    assert np.isnan(with_planned_power(measured(), MACHINE, MODEL, 191.0)["predicted_power_w"]).all()
 
 
 def test_scenarios(tmp_path):
@@ -70,7 +74,9 @@ def test_scenarios(tmp_path):
     assert any("watts predicted (recent) of the 810 jobs" in note for note in done["recent"].notes)
     both = prepare_scenario(Scenario(str(path), predict_power="recent", predict="last2", **asked))[0].jobs
     alone = prepare_scenario(Scenario(str(path), predict_power="recent", **asked))[0].jobs
-    np.testing.assert_array_equal(both["planned_w"], alone["planned_w"])  # learned in the same first replay
+    np.testing.assert_array_equal(
+        both["predicted_power_w"], alone["predicted_power_w"]
+    )  # learned in the same first replay
 
 
 def test_comparisons_plan_alike(tmp_path):

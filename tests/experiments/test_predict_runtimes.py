@@ -46,14 +46,14 @@ def test_nobody_is_killed_by_a_prediction():
     jobs = log()
     told = foreseen(jobs, MACHINE, "last2")
     assert (told["estimate_s"] < jobs["runtime_s"]).any()
-    killed = kw.simulate(told, MACHINE, "sjf", "easy", walltime="kill").jobs()
+    killed = kw.simulate(told, MACHINE, "sjf", "easy", at_limit="kill").jobs()
     np.testing.assert_allclose(killed["run_s"], np.minimum(jobs["runtime_s"], jobs["estimate_s"]))
 
 
 def test_a_comparison_with_and_without():
     scenario = Scenario("lublin:300:16:0.9:3", predict="last2")
-    who = contenders_of("saf,quick_area", "easy", clairvoyant=False, users=True)
-    assert [one.label for one in who] == ["saf", "quick_area", "saf (users)", "quick_area (users)"]
+    who = contenders_of("saf,saf_short", "easy", clairvoyant=False, users=True)
+    assert [one.label for one in who] == ["saf", "saf_short", "saf (users)", "saf_short (users)"]
     with pytest.raises(InputError, match="no requests"):
         prepare(ComparisonPlan((scenario,), who))
 

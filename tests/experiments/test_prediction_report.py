@@ -28,7 +28,11 @@ MACHINE = kw.Cluster.from_nodes(16)
 def told():
     jobs = habits()
     seen = []
-    return jobs, prediction_report(jobs, MACHINE, trace="made", ids=[700], progress=seen.append, **QUICK), seen
+    return (
+        jobs,
+        prediction_report(jobs, MACHINE, trace="made", ids=[700], progress=seen.append, **QUICK),
+        seen,
+    )
 
 
 def test_figures_are_of_the_last_jobs(told):
@@ -100,7 +104,9 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
             other = values.copy()
             other[0, at] = np.nanmedian(seen.features.values[grounds.learned_from(row), at])
             weights = forest.weights(other)
-            again = Distribution(weights, seen.features.anchor[[row]], request_s(jobs)[[row]]).geometric_mean()
+            again = Distribution(
+                weights, seen.features.anchor[[row]], request_s(jobs)[[row]]
+            ).geometric_mean()
             assert part["if_usual_s"] == pytest.approx(float(again[0]))
         assert case["request_s"] == request_s(jobs)[row]
         assert len(case["parts"]) == 8

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from kilowait.errors import InputError
-from kilowait.experiments.predictors import PredictionTask, asked_again, fit_predictor, models_for, prepared_case
+from kilowait.experiments.predictors import (
+    PredictionTask,
+    asked_again,
+    fit_predictor,
+    models_for,
+    prepared_case,
+)
 from kilowait.predict.forest import ForestSettings
 from kilowait.predict.models import USUAL, PredictionModel, predictions
 from kilowait.predict.scores import score
@@ -40,7 +46,9 @@ def test_a_card_asks_the_same_again(log):
     prepared = prepared_case(PredictionTask(log, target="power", cluster="16", power="taurus"))
     made = fit_predictor(prepared, PredictionModel.of("recent"), data="habits")
     again = asked_again(made.card, PredictionTask("later.swf"))
-    assert again == PredictionTask("later.swf", target="power", cluster="nodes:16", labels="both", power="taurus")
+    assert again == PredictionTask(
+        "later.swf", target="power", cluster="nodes:16", labels="both", power="taurus"
+    )
     assert asked_again(made.card, PredictionTask("later.swf", cluster="32")).cluster == "32"
 
 

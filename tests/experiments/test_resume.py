@@ -24,7 +24,7 @@ QUICK = RLTraining(
     slots=8,
     windows=2,
     window_jobs=60,
-    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "checkpoint_every": 1},
+    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "checkpoint_every": 1},
 )
 OTHER_JOBS = JOBS.with_columns(runtime_s=JOBS["runtime_s"] + 1)
 

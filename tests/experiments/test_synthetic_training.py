@@ -11,7 +11,7 @@ from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from kilowait.experiments.env_factory import SyntheticCurriculum
 from kilowait.experiments.inputs import Workload
-from kilowait.experiments.synthetic_training import SyntheticTraining, drawn_for, data_overlap
+from kilowait.experiments.synthetic_training import SyntheticTraining, data_overlap, drawn_for
 from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of
@@ -25,7 +25,7 @@ QUICK = RLTraining(
     slots=16,
     windows=3,
     window_jobs=60,
-    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -122,7 +122,7 @@ class Killed(Exception):
 def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, ease):
     mixture = replace(drawn(folder).mixture, curriculum="synthetic-first")
     settings = dict(QUICK.settings) if algo == "ppo" else {
-        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
     how = replace(QUICK, algo=algo, ease=ease, settings=settings)

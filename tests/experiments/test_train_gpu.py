@@ -25,9 +25,9 @@ QUICK = RLTraining(
     window_jobs=50,
     settings={
         "learning_starts": 100,
-        "batch": 32,
+        "batch_size": 32,
         "gradient_steps": 1,
-        "capacity": 1000,
+        "buffer_size": 1000,
         "validate_every": 5,
         "checkpoint_every": 2,
     },
@@ -86,7 +86,7 @@ def test_killed_and_gone_on_with_it_comes_to_the_same_agent(agent, tmp_path, upd
 
 
 def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
-    how = replace(QUICK, algo="ppo", seconds=0.0, settings={"rollout": 8, "validate_every": 1})
+    how = replace(QUICK, algo="ppo", seconds=0.0, settings={"n_steps": 8, "validate_every": 1})
     player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")

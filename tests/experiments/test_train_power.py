@@ -40,7 +40,7 @@ QUICK = RLTraining(
     windows=2,
     window_jobs=50,
     reward={"energy": 1.0, "slowdown": 0.1},
-    settings={"rollout": 16, "validate_every": 2},
+    settings={"n_steps": 16, "validate_every": 2},
 )
 
 

@@ -20,7 +20,7 @@ QUICK = RLTraining(
     slots=16,
     windows=3,
     window_jobs=60,
-    settings={"rollout": 16, "minibatches": 2, "epochs": 1, "validate_every": 2, "checkpoint_every": 2},
+    settings={"n_steps": 16, "n_minibatches": 2, "n_epochs": 1, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -39,7 +39,7 @@ class Killed(Exception):
 @pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
 def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo, ease):
     settings = dict(QUICK.settings) if algo == "ppo" else {
-        "rollout": 16, "gradient_steps": 2, "batch": 16, "learning_starts": 64, "capacity": 500,
+        "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
     }  # fmt: skip
     how = replace(QUICK, algo=algo, ease=ease, settings=settings)

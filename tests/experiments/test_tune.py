@@ -138,9 +138,9 @@ def test_figures_are_taken_at_every_tenth_of_a_training(tmp_path, made_up):
 
 
 def test_settings_that_are_named_are_held(tmp_path, made_up):
-    trials = tuned(tmp_path, replace(QUICK, settings={"rollout": 32}), trials=2)
-    assert "rollout" not in trials[1].settings
-    assert read_settings(tmp_path / "best.toml").settings["rollout"] == 32
+    trials = tuned(tmp_path, replace(QUICK, settings={"n_steps": 32}), trials=2)
+    assert "n_steps" not in trials[1].settings
+    assert read_settings(tmp_path / "best.toml").settings["n_steps"] == 32
 
 
 def test_a_training_that_breaks_is_a_trial_and_not_the_end(tmp_path, made_up, monkeypatch):
@@ -247,7 +247,7 @@ def test_settings_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "own.toml"
     with pytest.raises(InputError, match="cannot read"):
         read_settings(path)
-    own = FoundSettings("sac", "gat", {"mixing": 0.02, "max_gradient": 1, "sizes": {"width": 32}})
+    own = FoundSettings("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
     path.write_text(settings_toml(own))
     assert read_settings(path) == own == read_settings(path, algo="sac", net="gat")
     with pytest.raises(InputError, match="is for --algo sac, and --algo ppo was asked for"):

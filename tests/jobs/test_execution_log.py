@@ -1,4 +1,4 @@
-"""SegmentLog and the per-job record derived from it."""
+"""ExecutionLog and the per-job record derived from it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kilowait.errors import MissingExtraError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
-from kilowait.jobs.execution_log import Outcome, Allocations
+from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs.execution_log import Allocations, Outcome
 
 
 def log(**changes):
@@ -91,7 +91,7 @@ def test_an_unknown_record_column():
 
 
 def test_repr_says_how_it_came_about():
-    assert repr(log()) == "SegmentLog(3 segments of 4 jobs; policy=fcfs, backfill=easy)"
+    assert repr(log()) == "ExecutionLog(3 segments of 4 jobs; policy=fcfs, backfill=easy)"
 
 
 def test_logs_cannot_be_changed():
@@ -133,7 +133,7 @@ def test_on_placed_nodes_a_job_waits_between_its_segments():
         segment=np.arange(3),
         node=np.zeros(3, np.int64),
         gpus=np.ones(3, np.int64),
-        milli=np.full(3, 1000),
+        gpu_milli=np.full(3, 1000),
         count=np.ones(3, np.int64),
         work_s=np.array([5.0, 10.0, 15.0]),
         lost_s=np.zeros(3),

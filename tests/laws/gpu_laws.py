@@ -98,7 +98,7 @@ def each_has_what_it_asked_for(case: PlacedCase, run: PlacedRun) -> None:
             assert kinds <= job.types, f"{what} on {kinds}"
             has = [piece.gpus.bit_count() for piece in segment.pieces]
             assert sum(has) == job.gpus, what
-            assert all(piece.milli == job.milli for piece in segment.pieces), what
+            assert all(piece.gpu_milli == job.gpu_milli for piece in segment.pieces), what
             assert job.spread or has == [job.k] * job.pieces, what
             for piece in segment.pieces:
                 assert piece.gpus < 1 << case.groups[groups[piece.node]]["gpus"], what
@@ -123,7 +123,7 @@ def never_oversubscribed(case: PlacedCase, run: PlacedRun) -> None:
                     cpu += count * job.cpu
                     memory += count * job.memory
                     for gpu in range(group["gpus"]):
-                        gpus[gpu] += piece.milli * (piece.gpus >> gpu & 1)
+                        gpus[gpu] += piece.gpu_milli * (piece.gpus >> gpu & 1)
             what = f"node {node} at {time}: {cpu} of cores, {memory} bytes, {gpus} of GPUs in use"
             assert cpu <= group["cores"] * 1000 and max(gpus, default=0) <= 1000, what
             assert group["memory_gb"] == 0 or memory <= round(group["memory_gb"] * 10**9), what

@@ -30,7 +30,7 @@ UNSTARTED = ("cancelled", "rejected", "unstarted")
 def true_run(case: Case, job: TwinJob) -> float:
     """For how long the job runs once it has started."""
     allowed = max(job.estimate if job.limit is None else job.limit, 1.0)
-    return min(job.runtime, allowed) if case.walltime == "kill" else job.runtime
+    return min(job.runtime, allowed) if case.at_limit == "kill" else job.runtime
 
 
 # -- laws of every case --------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kilowait.cluster.cluster import (
     Reservation,
 )
 from kilowait.cluster.power_controls import PowerControls, SleepPolicy
-from kilowait.jobs.execution_log import Outcome, ExecutionLog
+from kilowait.jobs.execution_log import ExecutionLog, Outcome
 from kilowait.jobs.table import JobTable
 from tests.oracle.model import NodeStep, Result, Run, TwinJob, TwinLevers
 from tests.oracle.workloads import Case
@@ -95,11 +95,11 @@ def run_engine(case: Case) -> Run:
         policy=case.policy,
         backfill=DEPTHS.get(case.depth, case.depth),
         backfill_order=case.backfill_order,
-        walltime=case.walltime,
+        at_limit=case.at_limit,
         passes=case.passes,
         placement=case.placement,
-        outlived=case.outlived,
-        oversized="reject",
+        overrun=case.overrun,
+        on_oversized="drop",
         **pulled,
     )
     return run_of(log)
@@ -130,7 +130,9 @@ def _states_of(log: ExecutionLog) -> dict[int, list[NodeStep]]:
     found: dict[int, list[NodeStep]] = {}
     if log.states is not None:
         for row in range(len(log.states)):
-            numbers = (int(kind[row]) for kind in (log.states.shutting_down, log.states.asleep, log.states.waking))
+            numbers = (
+                int(kind[row]) for kind in (log.states.shutting_down, log.states.asleep, log.states.waking)
+            )
             step = NodeStep(float(log.states.time_s[row]), *numbers)
             found.setdefault(int(log.states.group[row]), []).append(step)
     return found
@@ -144,7 +146,7 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
     """Words for the first job, in simulated time, that fared differently; None: all fared the same."""
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
-        f"walltime={case.walltime!r} passes={case.passes!r} placement={case.placement!r} outlived={case.outlived!r}; "
+        f"walltime={case.walltime!r} passes={case.passes!r} placement={case.placement!r} overrun={case.overrun!r}; "
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )

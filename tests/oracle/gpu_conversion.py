@@ -54,7 +54,9 @@ def rule_of(case: PlacedCase, jobs: JobTable) -> PriorityPolicy:
     if case.rule != "random":
         return resolve(case.rule)
     drawn = np.array(case.jobs.get("drawn", [MISSING["drawn"]] * len(jobs)), float)
-    return PriorityPolicy("random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order])
+    return PriorityPolicy(
+        "random", resolve("random").score, drawn if jobs.order is None else drawn[jobs.order]
+    )
 
 
 def settings_of(case: PlacedCase) -> GpuSettings:
@@ -64,7 +66,7 @@ def settings_of(case: PlacedCase) -> GpuSettings:
     return GpuSettings(
         placement=said["placement"],
         types=said["types"],
-        head_of_line_blocking=said["blocking"],
+        head_of_line_blocking=said["head_of_line_blocking"],
         preempt=said["preemption"],
         migrate=said["migration"],
         min_run_before_preempt_s=said["keep"],
@@ -77,8 +79,8 @@ def settings_of(case: PlacedCase) -> GpuSettings:
         interference=None
         if table is None
         else (*((up / 1000, value) for up, value in table[:-1]), (math.inf, table[-1][1])),
-        walltime=said["walltime"],
-        oversized="reject",
+        at_limit=said["at_limit"],
+        on_oversized="drop",
         seed=said["seed"],
     )
 
@@ -118,10 +120,10 @@ def run_engine(case: PlacedCase, steps: bool = False) -> PlacedRun:
     number = np.empty(len(jobs), int)
     number[np.arange(len(jobs)) if jobs.order is None else jobs.order] = np.arange(len(jobs))
     pieces: list[list[Piece]] = [[] for _ in range(len(log))]
-    for segment, node, gpus, milli in zip(
-        log.pieces.segment, log.pieces.node, log.pieces.gpus, log.pieces.milli, strict=True
+    for segment, node, gpus, gpu_milli in zip(
+        log.pieces.segment, log.pieces.node, log.pieces.gpus, log.pieces.gpu_milli, strict=True
     ):
-        each = int(milli) // max(int(gpus).bit_count(), 1)
+        each = int(gpu_milli) // max(int(gpus).bit_count(), 1)
         pieces[segment].append(Piece(int(node), int(gpus), each))
     segments = [
         Segment(

@@ -31,11 +31,11 @@ class PlacedCase:
 
 
 DEFAULTS: dict[str, Any] = {
-    "walltime": "extend",
+    "at_limit": "extend",
     "placement": "first",
     "types": "any",  # or "fastest"
     "seed": 0,  # of the placement "random"
-    "blocking": True,
+    "head_of_line_blocking": True,
     "preemption": False,
     "migration": False,
     "keep": 0.0,
@@ -59,7 +59,7 @@ MISSING: dict[str, Any] = {
     "spread": 0,
     "priority": 0.0,
     "checkpoint_s": math.nan,
-    "restore_s": math.nan,
+    "checkpoint_load_s": math.nan,
     "begin_s": -math.inf,
     "cancel_s": math.inf,
     "limit_s": math.nan,
@@ -72,11 +72,11 @@ MISSING: dict[str, Any] = {
 
 
 class Piece(NamedTuple):
-    """What a segment holds on one node; `gpus` as bits, `milli` thousandths of each of them (no GPUs: 0)."""
+    """What a segment holds on one node; `gpus` as bits, `gpu_milli` thousandths of each of them (no GPUs: 0)."""
 
     node: int
     gpus: int
-    milli: int
+    gpu_milli: int
 
 
 class Segment(NamedTuple):
@@ -118,7 +118,7 @@ class Hold(NamedTuple):
 
 @dataclass(eq=False)
 class PlacedJob:
-    """A job on its way through the clock. `milli`: what it takes of each of its GPUs; 0 if it has none."""
+    """A job on its way through the clock. `gpu_milli`: what it takes of each of its GPUs; 0 if it has none."""
 
     number: int
     arrival: float
@@ -129,7 +129,7 @@ class PlacedJob:
     """It is killed at its limit or estimate."""
     pieces: int
     k: int
-    milli: int
+    gpu_milli: int
     cpu: int
     memory: int
     """bytes"""
@@ -171,7 +171,7 @@ class PlacedJob:
     @property
     def part(self) -> bool:
         """It takes a part of a GPU."""
-        return 0 < self.milli < 1000
+        return 0 < self.gpu_milli < 1000
 
     def finish(self) -> float:
         """When it finishes, if nothing changes. Rounding may have put `done` a hair above `run`."""
@@ -235,7 +235,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
     has |= {name: case.jobs[name][row] for name in ("submit_s", "runtime_s", "estimate_s", "nodes")}
     e = max(has["estimate_s"], 1.0)
     allowed = e if math.isnan(has["limit_s"]) else max(has["limit_s"], 1.0)
-    kill = settings["walltime"] == "kill"
+    kill = settings["at_limit"] == "kill"
     gpus = has["gpus"]
     spread = has["spread"] == 1 and gpus >= 1
     pieces = gpus if spread else has["nodes"]
@@ -260,7 +260,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
         too_long=kill and has["runtime_s"] > allowed,
         pieces=pieces,
         k=gpus // pieces,
-        milli=has["gpu_milli"] if gpus > 0 else 0,
+        gpu_milli=has["gpu_milli"] if gpus > 0 else 0,
         cpu=-(-cpu // pieces),
         memory=-(-round(has["memory_mb"] * 10**6) // pieces),
         gpus=gpus,
@@ -281,7 +281,7 @@ def _job(case: PlacedCase, number: int, row: int) -> PlacedJob:
         priority=has["priority"],
         drawn=has["drawn"],
         checkpoint=settings["checkpoint"] if math.isnan(has["checkpoint_s"]) else has["checkpoint_s"],
-        restore=settings["restore"] if math.isnan(has["restore_s"]) else has["restore_s"],
+        restore=settings["restore"] if math.isnan(has["checkpoint_load_s"]) else has["checkpoint_load_s"],
     )
 
 

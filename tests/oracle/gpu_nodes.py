@@ -36,14 +36,14 @@ class Node:
         """There is room for a piece of the job."""
         if self.cpu < job.cpu or self.memory < job.memory:
             return False
-        return sum(free >= job.milli for free in self.gpus) >= job.k
+        return sum(free >= job.gpu_milli for free in self.gpus) >= job.k
 
     def put(self, job: PlacedJob, gpus: Iterable[int], sign: int) -> None:
         """Take (sign 1) or give back (-1) what a piece of the job takes."""
         self.cpu -= sign * job.cpu
         self.memory -= sign * job.memory
         for gpu in gpus:
-            self.gpus[gpu] -= sign * job.milli
+            self.gpus[gpu] -= sign * job.gpu_milli
         if job.k > 0:
             self.classes[class_of(job)] += sign
 
@@ -79,7 +79,7 @@ class Machine:
 
     def expect(self, jobs: Sequence[PlacedJob]) -> None:
         """These are the jobs of the table that are not rejected: "fgd" and "room" ask what is left for such."""
-        counts = Counter((job.cpu, job.milli, job.k, job.label or "") for job in jobs)
+        counts = Counter((job.cpu, job.gpu_milli, job.k, job.label or "") for job in jobs)
         line = sorted(counts, key=lambda target: (counts[target], target), reverse=True)
         taken: list[Target] = []
         while 100 * sum(counts[target] for target in taken) < 95 * len(jobs):
@@ -137,7 +137,7 @@ class Machine:
 
     def choose_gpus(self, job: PlacedJob, node: Node) -> tuple[int, ...]:
         """Which GPUs of the node a piece takes."""
-        room = [gpu for gpu, free in enumerate(node.gpus) if free >= job.milli]
+        room = [gpu for gpu, free in enumerate(node.gpus) if free >= job.gpu_milli]
         if not job.part:
             return tuple(room[: job.k])
         if self.placement == "worst":
@@ -152,7 +152,7 @@ class Machine:
 
     def score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...], place: list[Hold]) -> float:
         """How much the placement likes this node for the next piece, which would take these GPUs."""
-        free, takes = sum(node.gpus), len(gpus) * job.milli
+        free, takes = sum(node.gpus), len(gpus) * job.gpu_milli
         match self.placement:
             case "first":
                 return 0.0
@@ -207,13 +207,13 @@ class Machine:
     def fragments(self, node: Node) -> float:
         """What is free on the node and of no use to the jobs expected."""
         total = 0.0
-        for (cpu, milli, k, label), p in self.targets:
-            room = sum(free >= milli for free in node.gpus)
+        for (cpu, gpu_milli, k, label), p in self.targets:
+            room = sum(free >= gpu_milli for free in node.gpus)
             foreign = label != "" and node.name not in label.split("|")
             if k == 0 or foreign or cpu > node.cpu or room < k:
                 total += p * sum(node.gpus)
             else:
-                total += p * sum(free for free in node.gpus if free < milli)
+                total += p * sum(free for free in node.gpus if free < gpu_milli)
         return total
 
     def room_score(self, job: PlacedJob, node: Node, gpus: tuple[int, ...]) -> float:

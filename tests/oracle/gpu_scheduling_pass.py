@@ -86,7 +86,7 @@ class Passes:
         bits: dict[int, int] = {}
         for hold in place:
             bits[hold.node] = bits.get(hold.node, 0) | sum(1 << gpu for gpu in hold.gpus)
-        pieces = tuple(Piece(node, gpus, job.milli) for node, gpus in bits.items())
+        pieces = tuple(Piece(node, gpus, job.gpu_milli) for node, gpus in bits.items())
         self.segments.append(Segment(job.number, self.now, math.nan, "", math.nan, math.nan, pieces))
         self.fresh.add(job)
 
@@ -116,7 +116,11 @@ class Passes:
         line.sort(key=lambda job: (job.score, job.number))
         for job in line:
             # Who runs when the pass begins may be released in it, and is then tried like others.
-            if job.state == "waiting" and not self.serve(job, line) and self.settings["blocking"]:
+            if (
+                job.state == "waiting"
+                and not self.serve(job, line)
+                and self.settings["head_of_line_blocking"]
+            ):
                 break
         for job, place in self.claims:
             self.machine.put(job, place, -1)

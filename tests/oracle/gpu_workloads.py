@@ -95,14 +95,14 @@ def _sizes(rng: Random, groups: list[dict[str, Any]], count: int) -> Columns:
     few = rng.choice([1, 2, *(group["cores"] for group in groups)])
     for _ in range(count):
         kind = rng.choices(kinds, weights)[0]
-        nodes, gpus, milli, spread = 1, 0, 1000, 0
+        nodes, gpus, gpu_milli, spread = 1, 0, 1000, 0
         if kind == "cpu":
             nodes = rng.choice([1, 1, 1, 1, 2, min(3, most)])
             spread = rng.choice([0, 0, 0, 1])
         elif kind == "whole":
             gpus = rng.choice([1, 1, 1, 2, rng.randint(1, largest), largest])
         elif kind == "part":
-            gpus, milli = 1, rng.choice(PARTS)
+            gpus, gpu_milli = 1, rng.choice(PARTS)
             spread = rng.choice([0, 0, 0, 1])
         elif kind == "gang":
             nodes = min(rng.choice([2, 2, 2, 3, 4]), most + (rng.random() < 0.1))
@@ -114,7 +114,7 @@ def _sizes(rng: Random, groups: list[dict[str, Any]], count: int) -> Columns:
         milli_cores = cores * 1000 + rng.choice([-500, -500, 0, 1, -250])
         jobs["nodes"].append(nodes)
         jobs["gpus"].append(gpus)
-        jobs["gpu_milli"].append(milli)
+        jobs["gpu_milli"].append(gpu_milli)
         jobs["spread"].append(spread)
         jobs["cores"].append(cores * (pieces if rng.random() < 0.7 else 1))
         jobs["cpu_milli"].append(max(0, milli_cores) * pieces if rng.random() < 0.4 else -1)
@@ -166,7 +166,8 @@ def _submits(rng: Random, jobs: Columns, groups: list[dict[str, Any]], unit: flo
     """Dense enough for queues to form; the span is given back."""
     machine = sum(group["nodes"] * max(1, group["gpus"]) for group in groups)
     asked = [
-        max(gpus * milli / 1000, 0.5) for gpus, milli in zip(jobs["gpus"], jobs["gpu_milli"], strict=True)
+        max(gpus * gpu_milli / 1000, 0.5)
+        for gpus, gpu_milli in zip(jobs["gpus"], jobs["gpu_milli"], strict=True)
     ]
     work = sum(size * run for size, run in zip(asked, jobs["runtime_s"], strict=True))
     span = snap(work / machine * rng.choice([0.15, 0.3, 0.5, 0.8]), unit) + 1.0
@@ -217,7 +218,7 @@ def _wishes(rng: Random, jobs: Columns, groups: list[dict[str, Any]], span: floa
             rng.choice([math.nan, math.nan, 0.0, 1.0, 2.5, 0.1, math.inf]) for _ in submits
         ]
     if rng.random() < 0.3:
-        jobs["restore_s"] = [rng.choice([math.nan, math.nan, 0.0, 1.0, 2.0, 0.3]) for _ in submits]
+        jobs["checkpoint_load_s"] = [rng.choice([math.nan, math.nan, 0.0, 1.0, 2.0, 0.3]) for _ in submits]
     jobs["drawn"] = [rng.random() for _ in submits]
 
 
@@ -232,11 +233,11 @@ def _settings(rng: Random, jobs: Columns, unit: float, rule: str, moves: bool) -
 
     tick = some(0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 10.0)
     settings: dict[str, Any] = {
-        "walltime": rng.choice(["extend", "extend", "kill"]),
+        "at_limit": rng.choice(["extend", "extend", "kill"]),
         "placement": rng.choice(PLACEMENTS),
         "types": rng.choice(["any", "fastest", "fastest"] if moves else ["any", "fastest"]),
         "seed": rng.randrange(1000),
-        "blocking": rng.random() < 0.5,
+        "head_of_line_blocking": rng.random() < 0.5,
         "preemption": rng.random() < 0.75,
         "migration": moves,
         "keep": some(0.0, 0.0, 0.0, 1.0, 2.0, 5.0),
@@ -262,7 +263,7 @@ def _let_work_be_done(rng: Random, jobs: Columns, settings: dict[str, Any]) -> N
     if "checkpoint_s" in jobs:
         jobs["checkpoint_s"] = [c if math.isnan(c) else rng.choice(intervals) for c in jobs["checkpoint_s"]]
     nothing_lost = settings["checkpoint"] == 0.0 and "checkpoint_s" not in jobs
-    if nothing_lost and settings["restore"] == 0.0 and "restore_s" not in jobs:
+    if nothing_lost and settings["restore"] == 0.0 and "checkpoint_load_s" not in jobs:
         return
     settings["keep"] += 8.0
 

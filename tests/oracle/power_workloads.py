@@ -42,7 +42,7 @@ def _lever_case(seed: int, whole: bool) -> Case:
         jobs = [replace(job, think=round(job.think)) for job in jobs]
     jobs = _holds(rng, jobs, first, span, unit)
     depth = rng.choice([0, 1, 1, 2, 3, 50, None, None])
-    own_order = bool(depth) and rng.random() < 0.3
+    backfill_order = bool(depth) and rng.random() < 0.3
     return Case(
         seed=seed,
         jobs=tuple(jobs),
@@ -52,8 +52,8 @@ def _lever_case(seed: int, whole: bool) -> Case:
         reservations=reservations,
         policy="fcfs" if rng.random() < 0.4 else rng.choice(NAMES),
         depth=depth,
-        backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if own_order else None,
-        walltime=rng.choice(["extend", "extend", "kill"]),
+        backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if backfill_order else None,
+        at_limit=rng.choice(["extend", "extend", "kill"]),
         passes=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
         levers=_levers(rng, jobs, groups, first, span, unit, whole),
@@ -144,7 +144,7 @@ def _levers(
         factor=_factors(rng, len(jobs), len(groups), levels, whole) if slower else None,
         watts=watts,
         preferred=None if likes is None else tuple(preferred),
-        crowd=rng.choice([-1, 0, 0, 1, 2, 5]),
+        full_speed_backlog_nodes=rng.choice([-1, 0, 0, 1, 2, 5]),
         budget=_budget(rng, watts, first, span, unit) if bounded and watts is not None else None,
     )
 

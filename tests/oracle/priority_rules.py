@@ -20,7 +20,7 @@ FIXED: dict[str, Formula] = {
     "sjf": lambda e, n, w, s, eligible: e,
     "ljf": lambda e, n, w, s, eligible: -e,
     "saf": lambda e, n, w, s, eligible: e * n,
-    "quick_area": lambda e, n, w, s, eligible: e * n / math.sqrt(10.0 / max(e, 10.0)),
+    "saf_short": lambda e, n, w, s, eligible: e * n / math.sqrt(10.0 / max(e, 10.0)),
     "laf": lambda e, n, w, s, eligible: -(e * n),
     "smallest": lambda e, n, w, s, eligible: float(n),
     "largest": lambda e, n, w, s, eligible: -float(n),

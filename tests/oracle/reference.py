@@ -64,10 +64,10 @@ class _Clock(Planner):
         depth: int | None,
         passes: str,
         placement: str,
-        outlived: str,
+        overrun: str,
         levers: TwinLevers,
     ) -> None:
-        super().__init__(groups, changes, empty, rules, depth, placement, outlived, levers)
+        super().__init__(groups, changes, empty, rules, depth, placement, overrun, levers)
         self.states, self.passes = states, passes
         self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
         for state in states:
@@ -251,11 +251,11 @@ def simulate(
     depth: int | None,
     backfill_rule: Rule | None = None,
     backfill_fixed: bool = True,
-    walltime: str = "extend",
+    at_limit: str = "extend",
     passes: str = "instant",
     placement: str = "first",
-    outlived: str = "double",
-    oversized: str = "reject",
+    overrun: str = "double",
+    on_oversized: str = "drop",
     levers: TwinLevers | None = None,
 ) -> Run:
     """Run the clock; `depth` is 0 (no backfilling), 1 (EASY), k, or None (conservative)."""
@@ -271,7 +271,7 @@ def simulate(
         if limit is not None:
             planned = min(planned, limit)
         run = job.runtime
-        if walltime == "kill":
+        if at_limit == "kill":
             run = min(run, e if limit is None else limit)
         need = {g: need_of(job, whole[g]) for g in groups_of(job, groups, queues, reservations)}
         factor = {g: levels_of(levers.factor, levers.levels, 1.0, groups, reservations, g, row) for g in need}
@@ -279,7 +279,7 @@ def simulate(
         if levers.budget is not None:
             largest = max(value for _, value in levers.budget)
             need = {g: amount for g, amount in need.items() if min(watts[g]) <= largest}
-        if not need and oversized != "reject":
+        if not need and on_oversized != "drop":
             raise ValueError(f"job {job.job_id} fits none of its groups")
         preferred = 0 if levers.preferred is None else levers.preferred[row]
         states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred))
@@ -287,7 +287,7 @@ def simulate(
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
     clock = _Clock(
-        states, whole, changes, len(reservations), rules, depth, passes, placement, outlived, levers
+        states, whole, changes, len(reservations), rules, depth, passes, placement, overrun, levers
     )
     clock.go()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}

@@ -17,7 +17,7 @@ MORE = (
     *(minutes * MINUTE for minutes in (1, 5, 15, 30)),
     *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100)),
 )
-"""With outlived="steps": what is added to a belief each time it is outlived, the last for ever."""
+"""With overrun="steps": what is added to a belief each time it is overrun, the last for ever."""
 ALL = -1
 """The "group" whose only pool is the budget."""
 
@@ -33,11 +33,11 @@ class Planner:
         rules: list[tuple[Rule, bool]],
         depth: int | None,
         placement: str,
-        outlived: str,
+        overrun: str,
         levers: TwinLevers,
     ) -> None:
         self.changes, self.rules, self.depth = changes, rules, depth
-        self.placement, self.outlived, self.levers = placement, outlived, levers
+        self.placement, self.overrun, self.levers = placement, overrun, levers
         self.per_node = [pools_per_node(group) for group in groups]
         self.capacity = [[group.nodes * one for one in pools_per_node(group)] for group in groups]
         # The last `empty` groups belong to reservations: their full size counts, but they start with nothing.
@@ -206,14 +206,14 @@ class Planner:
             self.plan_anew(order, self.depth)
 
     def renew_beliefs(self) -> bool:
-        outlived = [state for state in self.running if state.believed_end <= self.now]
-        for state in outlived:
+        overrun = [state for state in self.running if state.believed_end <= self.now]
+        for state in overrun:
             assert state.start is not None
             state.believed_end = state.start + self.now_believed(state)
-        return bool(outlived)
+        return bool(overrun)
 
     def now_believed(self, state: State) -> float:
-        """How long a job that has outlived what was believed of it is believed to take now."""
+        """How long a job that has overrun what was believed of it is believed to take now."""
         assert state.start is not None and state.group is not None
         begun, factor = state.start, state.factor[state.group][state.level]
 
@@ -231,9 +231,9 @@ class Planner:
         later = None if state.job.later is None else state.job.later * factor
         if limit is not None and not lies_ahead(limit):
             return doubled(limit)
-        if self.outlived == "double":
+        if self.overrun == "double":
             believed = doubled(planned)
-        elif self.outlived == "steps":
+        elif self.overrun == "steps":
             believed, more = planned, chain(MORE, repeat(MORE[-1]))
             while not lies_ahead(believed):
                 believed += next(more)

@@ -107,7 +107,7 @@ def test_a_claim_keeps_others_out_of_the_place_it_waits_for() -> None:
         priority=[0.0, 2.0, 1.0],
         preemption=True,
         grace=3.0,
-        blocking=False,
+        head_of_line_blocking=False,
     )
     assert [s[:3] for s in held(simulate(case))] == [(0, 0, 8), (1, 8, 12), (2, 12, 13), (0, 12, 14)]
 
@@ -216,15 +216,15 @@ def test_three_parts_of_gpus_go_where_the_placement_says(
 
 def test_fewest_fragments() -> None:
     """Half a GPU is no fragment while the table's jobs are halves, and one where they are whole ones."""
-    for milli, best in (([500, 500, 500], (0,)), ([500, 1000, 1000], (0,))):
-        case = case_of([group(1, 2)], submit=[0.0] * 3, run=[1.0] * 3, gpus=[1] * 3, gpu_milli=milli)
+    for gpu_milli, best in (([500, 500, 500], (0,)), ([500, 1000, 1000], (0,))):
+        case = case_of([group(1, 2)], submit=[0.0] * 3, run=[1.0] * 3, gpus=[1] * 3, gpu_milli=gpu_milli)
         jobs = jobs_of(case)
         machine = Machine(case, "fgd", 0)
         machine.expect(jobs)
         machine.put(jobs[0], [Hold(0, best)], 1)
         node = machine.nodes[0]
         # By hand: free 500 and 1000. Halves fit both: no fragments. Whole ones (2 of 3) cannot use the 500.
-        assert machine.fragments(node) == pytest.approx(0.0 if milli[1] == 500 else 500 * 2 / 3)
+        assert machine.fragments(node) == pytest.approx(0.0 if gpu_milli[1] == 500 else 500 * 2 / 3)
         assert machine.find(jobs[0]) == [Hold(0, (0,))]
 
 

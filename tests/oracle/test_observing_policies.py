@@ -48,14 +48,16 @@ class Nearest:
 
 
 def rule(moving: bool) -> PriorityPolicy:
-    return PriorityPolicy("nearest", compile_entry(nearest, SCORE), np.array([3.0]), time_dependent=moving, observes_jobs=True)
+    return PriorityPolicy(
+        "nearest", compile_entry(nearest, SCORE), np.array([3.0]), time_dependent=moving, observes_jobs=True
+    )
 
 
 def twin(case: Case, moving: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-        rule=Nearest(), fixed=not moving, depth=case.depth, walltime=case.walltime, passes=case.passes,
-        placement=case.placement, outlived=case.outlived or "double",
+        rule=Nearest(), fixed=not moving, depth=case.depth, at_limit=case.at_limit, passes=case.passes,
+        placement=case.placement, overrun=case.overrun or "double",
     )  # fmt: skip
 
 
@@ -67,11 +69,11 @@ def engine(case: Case, moving: bool) -> Any:
             conversion.cluster(case),
             rule(moving),
             depth,
-            walltime=case.walltime,
+            at_limit=case.at_limit,
             passes=case.passes,
             placement=case.placement,
-            outlived=case.outlived or "double",
-            oversized="reject",
+            overrun=case.overrun or "double",
+            on_oversized="drop",
         )
     )
 
@@ -89,7 +91,7 @@ def test_memory_begins_anew_with_every_run() -> None:
     mine = rule(True)
     table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
     starts = [
-        engine_simulate(table, machine, mine, "easy", oversized="reject").jobs()["start_s"] for _ in range(2)
+        engine_simulate(table, machine, mine, "easy", on_oversized="drop").jobs()["start_s"] for _ in range(2)
     ]
     np.testing.assert_array_equal(*starts)
     assert mine.parameters.tolist() == [3.0]
@@ -104,20 +106,22 @@ def test_memory_makes_a_difference() -> None:
         deaf.told = lambda job, ran: None  # type: ignore[method-assign]
         forgetful = simulate(
             case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-            rule=deaf, fixed=True, depth=case.depth, walltime=case.walltime, passes=case.passes,
-            placement=case.placement, outlived=case.outlived or "double",
+            rule=deaf, fixed=True, depth=case.depth, at_limit=case.at_limit, passes=case.passes,
+            placement=case.placement, overrun=case.overrun or "double",
         )  # fmt: skip
         differing += conversion.difference(case, forgetful, engine(case, False)) is not None
     assert differing > 10
 
 
 def test_a_rule_in_python_is_told_the_same() -> None:
-    slow = PriorityPolicy("slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False)
+    slow = PriorityPolicy(
+        "slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False
+    )
     for seed in range(40):
         case = replace(random_case(seed), backfill_order=None, passes="instant")
         table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
         starts = [
-            engine_simulate(table, machine, each, "easy", oversized="reject").jobs()["start_s"]
+            engine_simulate(table, machine, each, "easy", on_oversized="drop").jobs()["start_s"]
             for each in (slow, rule(True))
         ]
         np.testing.assert_array_equal(*starts)

@@ -62,7 +62,12 @@ class Guesses:
 def rule(moving: bool) -> PriorityPolicy:
     memory = np.array([3.0, 5.0, 0.0, 8.0, 0.0])
     return PriorityPolicy(
-        "guesses", compile_entry(guesses, SCORE), memory, time_dependent=moving, observes_jobs=True, predicts=True
+        "guesses",
+        compile_entry(guesses, SCORE),
+        memory,
+        time_dependent=moving,
+        observes_jobs=True,
+        predicts=True,
     )
 
 
@@ -75,7 +80,7 @@ def twin(case: Case, mine: Any, fixed: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=mine, fixed=fixed, depth=case.depth, backfill_rule=own[0], backfill_fixed=own[1],
-        walltime=case.walltime, passes=case.passes, placement=case.placement, outlived=case.outlived or "double",
+        at_limit=case.at_limit, passes=case.passes, placement=case.placement, overrun=case.overrun or "double",
         levers=case.levers,
     )  # fmt: skip
 
@@ -88,11 +93,11 @@ def engine(case: Case, mine: Any) -> Any:
             mine,
             conversion.DEPTHS.get(case.depth, case.depth),
             backfill_order=case.backfill_order,
-            walltime=case.walltime,
+            at_limit=case.at_limit,
             passes=case.passes,
             placement=case.placement,
-            outlived=case.outlived,
-            oversized="reject",
+            overrun=case.overrun,
+            on_oversized="drop",
             levers=None if case.levers is None else conversion.levers_of(case.levers),
         )
     )

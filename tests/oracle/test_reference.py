@@ -206,7 +206,7 @@ def test_many_doublings_at_once_and_estimates_below_a_second() -> None:
 
 def test_walltime_kill() -> None:
     jobs = [job(1, 0, 4, 20, estimate=10), job(2, 0, 4, 5, estimate=0.25), job(3, 0, 4, 3, estimate=3)]
-    run = go(jobs, walltime="kill")
+    run = go(jobs, at_limit="kill")
     assert [(r.start, r.end, r.outcome) for r in run.results] == [
         (0, 10, "killed"),
         (10, 11, "killed"),
@@ -269,7 +269,7 @@ def test_cancellation_in_the_second_of_a_finish(passes: str, second: str) -> Non
 
 def test_too_large_by_choice_an_error() -> None:
     with pytest.raises(ValueError, match="job 1 fits none"):
-        go([job(1, 0, 5, 1)], oversized="error")
+        go([job(1, 0, 5, 1)], on_oversized="error")
 
 
 # -- capacity ------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> N
 
 
 def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
-    """Job 2 ends at 12, when 1 has outlived its 10 s: nobody looks. At 15 the first passes of three still take 1
+    """Job 2 ends at 12, when 1 has overrun its 10 s: nobody looks. At 15 the first passes of three still take 1
     for gone and promise job 3 the whole machine at once; only the last sees that it is there, and 5 goes first."""
     jobs = [
         job(1, 0, 3, 35, estimate=10),
@@ -426,7 +426,7 @@ SCORES = {
     "sjf": 100.0,
     "ljf": -100.0,
     "saf": 400.0,
-    "quick_area": 400.0 / 0.1**0.5,
+    "saf_short": 400.0 / 0.1**0.5,
     "laf": -400.0,
     "smallest": 4.0,
     "largest": -4.0,

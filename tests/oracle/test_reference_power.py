@@ -106,12 +106,12 @@ def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
 # -- levels --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("walltime", "end"), [("extend", 30), ("kill", 15)])
-def test_a_lower_level_takes_longer(walltime: str, end: float) -> None:
+@pytest.mark.parametrize(("at_limit", "end"), [("extend", 30), ("kill", 15)])
+def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
     levers = TwinLevers(factor=table((1.0, 1.5)), preferred=(1,))
-    run = go([job(1, 0, 4, 20, estimate=10)], walltime=walltime, levers=levers)
+    run = go([job(1, 0, 4, 20, estimate=10)], at_limit=at_limit, levers=levers)
     assert (ends(run), levels(run)) == ([end], [1])
-    assert outcomes(run) == ["killed" if walltime == "kill" else "completed"]
+    assert outcomes(run) == ["killed" if at_limit == "kill" else "completed"]
 
 
 @pytest.mark.parametrize(("factor", "third"), [(1.25, 2.0), (1.5, 20.0)])
@@ -128,10 +128,14 @@ def test_a_belief_doubles_what_was_planned_at_the_level() -> None:
     assert told(go(jobs, levers=levers), 2)[:2] == [(1, 15), (16, 30)]
 
 
-@pytest.mark.parametrize(("crowd", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
-def test_jobs_run_at_full_speed_in_a_crowd(crowd: int, level: int) -> None:
+@pytest.mark.parametrize(("full_speed_backlog_nodes", "level"), [(-1, 1), (0, 0), (3, 0), (4, 1)])
+def test_jobs_run_at_full_speed_in_a_crowd(full_speed_backlog_nodes: int, level: int) -> None:
     """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
-    levers = TwinLevers(factor=table((1.0, 2.0), (1.0, 2.0)), preferred=(1, 1), crowd=crowd)
+    levers = TwinLevers(
+        factor=table((1.0, 2.0), (1.0, 2.0)),
+        preferred=(1, 1),
+        full_speed_backlog_nodes=full_speed_backlog_nodes,
+    )
     run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], levers=levers)
     assert levels(run) == [level, 1]
     assert starts(run) == [0, 20 if level else 10]
@@ -142,13 +146,17 @@ def test_a_crowd_asks_for_the_least_need_and_counts_the_free_nodes_of_all_groups
     groups = TwinGroup("a", 2), TwinGroup("s", 2, cores=2, shared=True)
     jobs = [job(1, 0, 2, 9, queue="a"), job(2, 1, 1, 1), job(3, 1, 1, 1), job(4, 0, 1, 1, hold=90)]
     outages = [Outage("a", 1, 0.5, 50, 0.5)]
-    for crowd, level in ((-1, 1), (0, 1)):
+    for full_speed_backlog_nodes, level in ((-1, 1), (0, 1)):
         factor = (((1.0, 2.0),) * 4,) * 2
-        levers = TwinLevers(factor=factor, preferred=(0, 1, 1, 1), crowd=crowd)
+        levers = TwinLevers(
+            factor=factor, preferred=(0, 1, 1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
+        )
         run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
         assert levels(run)[1:] == [level, level, 1]  # they ask for two; free are 4 - 1 = 3
     more = [*jobs, job(5, 1, 1, 1), job(6, 1, 1, 1)]  # four, one more than is free
-    levers = TwinLevers(factor=(((1.0, 2.0),) * 6,) * 2, preferred=(0, 1, 1, 1, 1, 1), crowd=0)
+    levers = TwinLevers(
+        factor=(((1.0, 2.0),) * 6,) * 2, preferred=(0, 1, 1, 1, 1, 1), full_speed_backlog_nodes=0
+    )
     run = go(more, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
     assert levels(run)[1:3] == [0, 0]
 
@@ -169,7 +177,7 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
 def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
     """No crowd at 1: job 2 is planned for 20 s from 10 on. At 2 there is one: job 3 is planned for 10 s after that.
     At 10 four nodes are free for eight, no crowd again."""
-    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), preferred=(0, 1, 1), crowd=4)
+    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), preferred=(0, 1, 1), full_speed_backlog_nodes=4)
     run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, levers=levers)
     assert [told(run, 2)[0], told(run, 3)[0]] == [(1, 10), (2, 30)]
     assert levels(run) == [0, 1, 1]

@@ -39,10 +39,10 @@ class Case:
     depth: int | None = 0
     """Reservations per group, made anew at every pass: 0 none, 1 EASY, k; None: conservative, which keeps them."""
     backfill_order: str | None = None
-    walltime: str = "extend"
+    at_limit: str = "extend"
     passes: str = "instant"
     placement: str = "first"
-    outlived: str | None = None
+    overrun: str | None = None
     """None: as the policy brings it, or double."""
     levers: TwinLevers | None = None
 
@@ -63,10 +63,10 @@ def run_twin(case: Case) -> Run:
         depth=case.depth,
         backfill_rule=own[0],
         backfill_fixed=own[1],
-        walltime=case.walltime,
+        at_limit=case.at_limit,
         passes=case.passes,
         placement=case.placement,
-        outlived=case.outlived or OUTLIVED.get(case.policy, "double"),
+        overrun=case.overrun or OUTLIVED.get(case.policy, "double"),
         levers=case.levers,
     )
 
@@ -92,7 +92,7 @@ def plain_case(seed: int) -> Case:
     if rng.random() < 0.3:
         jobs = rng.sample(jobs, len(jobs))
     depth = rng.choice([0, 0, 1, 1, 2, 3, 50, None, None])
-    own_order = bool(depth) and rng.random() < 0.4
+    backfill_order = bool(depth) and rng.random() < 0.4
     return Case(
         seed=seed,
         jobs=tuple(jobs),
@@ -102,8 +102,8 @@ def plain_case(seed: int) -> Case:
         reservations=reservations,
         policy="fcfs" if rng.random() < 0.25 else rng.choice(NAMES),
         depth=depth,
-        backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if own_order else None,
-        walltime=rng.choice(["extend", "extend", "kill"]),
+        backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if backfill_order else None,
+        at_limit=rng.choice(["extend", "extend", "kill"]),
         passes=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
     )
@@ -136,9 +136,7 @@ def with_beliefs(case: Case) -> Case:
         spans = [_believed_span(rng, job) for _ in range(3)]
         planned, limit, later = (span if yes else None for span, yes in zip(spans, known, strict=True))
         jobs.append(replace(job, planned=planned, limit=limit, later=later))
-    return replace(
-        case, jobs=tuple(jobs), outlived=rng.choice(["double", "steps", "steps", "later", "later"])
-    )
+    return replace(case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "later", "later"]))
 
 
 PREDICTED = 0.15
@@ -152,8 +150,8 @@ def with_predictions(case: Case) -> Case:
         return case
     users = [None, *range(rng.choice([1, 2, 5]))]
     jobs = tuple(replace(job, user=rng.choice(users)) for job in case.jobs)
-    outlived, order = rng.choice([None, case.outlived]), rng.choice([None, case.backfill_order])
-    return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), outlived=outlived, backfill_order=order)
+    overrun, order = rng.choice([None, case.overrun]), rng.choice([None, case.backfill_order])
+    return replace(case, jobs=jobs, policy=rng.choice(PREDICTING), overrun=overrun, backfill_order=order)
 
 
 def _believed_span(rng: Random, job: TwinJob) -> float:

@@ -54,8 +54,8 @@ def test_a_rule_of_ones_own() -> None:
 def test_a_rule_that_looks_at_the_time_moves() -> None:
     rule = policy(wfp)
     assert rule.time_dependent and rule.compiled
-    assert policy(moving=False)(wfp).time_dependent is False
-    assert policy(moving=True, name="own name")(shortest).time_dependent is True
+    assert policy(time_dependent=False)(wfp).time_dependent is False
+    assert policy(time_dependent=True, name="own name")(shortest).time_dependent is True
     assert policy(name="own name")(shortest).name == "own name"
 
 
@@ -72,17 +72,17 @@ def test_a_rule_whose_inner_function_looks_at_the_time_moves() -> None:
 
 
 def test_own_rules_give_the_logs_of_the_built_in_ones() -> None:
-    mine, moving = policy(shortest), policy(wfp)
+    mine, time_dependent = policy(shortest), policy(wfp)
     for seed in range(3 if INTERPRETED else 60):
         case = random_case(seed)
         assert as_bytes(whole(case, mine)) == as_bytes(whole(case, "sjf")), f"seed {seed}"
-        assert as_bytes(whole(case, moving)) == as_bytes(whole(case, "wfp3")), f"seed {seed}"
+        assert as_bytes(whole(case, time_dependent)) == as_bytes(whole(case, "wfp3")), f"seed {seed}"
 
 
 @compiling
 def test_a_rule_that_cannot_be_compiled_gives_the_same_log_after_one_warning() -> None:
     rule = slow(by_detour)
-    assert (rule.name, rule.compiled, rule.moving) == ("by_detour", False, False)
+    assert (rule.name, rule.compiled, rule.time_dependent) == ("by_detour", False, False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no second one
         for seed in range(40):
@@ -101,7 +101,7 @@ def test_a_fixed_rule_in_python_is_asked_once_for_each_job() -> None:
     order(ABC, slow(counting))
     assert sorted(calls) == [0, 1, 2, 3]
     calls.clear()
-    order(ABC, slow(counting, moving=True))
+    order(ABC, slow(counting, time_dependent=True))
     assert len(calls) > 4
 
 
@@ -172,15 +172,15 @@ def test_usage_needs_a_half_life() -> None:
     assert order(jobs, rule) == order(jobs, "fair_share:half_life_s=1h") == "BAC"
 
 
-@pytest.mark.parametrize("moving", [False, True])
-def test_a_score_that_is_no_number_is_an_error_that_names_the_job(moving: bool) -> None:
-    @policy(moving=moving)
+@pytest.mark.parametrize("time_dependent", [False, True])
+def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent: bool) -> None:
+    @policy(time_dependent=time_dependent)
     def broken(job: Any, now: float) -> float:
         return math.nan if job.nodes == 9 else 0.0
 
     with pytest.raises(InputError) as caught:
         simulate(ABC, TEN, broken)
-    when = 100 if moving else 2  # a moving rule is not asked while nothing is free
+    when = 100 if time_dependent else 2  # a moving rule is not asked while nothing is free
     assert str(caught.value) == (
         f"policy 'broken' gave job 2 the score NaN at {when} s; a score must be a number (inf is one)"
     )

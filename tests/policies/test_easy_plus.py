@@ -73,14 +73,14 @@ def test_easy_plus_plus_tries_the_shortest_prediction_first() -> None:
 def test_outlived_predictions_go_on_in_steps_unless_the_run_names_another_way() -> None:
     jobs = table((0, 1, 8, 500), user=[1])
     for asked, used in ((None, "steps"), ("double", "double"), ("later", "later")):
-        assert simulate(jobs, FOUR, "easy+", "easy", outlived=asked).run["outlived"] == used
-    assert simulate(jobs, FOUR, "fcfs", "easy").run["outlived"] == "double"
+        assert simulate(jobs, FOUR, "easy+", "easy", overrun=asked).run["overrun"] == used
+    assert simulate(jobs, FOUR, "fcfs", "easy").run["overrun"] == "double"
     assert simulate(jobs, FOUR, "easy++", "easy").run["backfill_order"] == "sjf"
 
 
 def test_nobody_is_killed_by_a_prediction() -> None:
     jobs = table((0, 1, 8, 500), (20, 1, 300, 500), (30, 1, 900, 500), user=[1, 1, 1])
-    log = simulate(jobs, FOUR, "easy+", "easy", walltime="kill")
+    log = simulate(jobs, FOUR, "easy+", "easy", at_limit="kill")
     assert log.jobs()["run_s"].tolist() == [8, 300, 500]
 
 
@@ -101,4 +101,4 @@ def test_what_cannot_predict_is_told_so() -> None:
     with pytest.raises(InputError, match="policy 'mine' predicts and is not compiled; write it as Numba"):
         simulate(jobs, FOUR, slow(compiled=False), "easy")
     with pytest.raises(InputError, match="'mine' remembers what jobs did or predicts what they will do"):
-        simulate(jobs, FOUR, "fcfs", "easy", backfill_order=slow(remembers=False))
+        simulate(jobs, FOUR, "fcfs", "easy", backfill_order=slow(observes_jobs=False))

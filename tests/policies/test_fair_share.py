@@ -195,7 +195,7 @@ def test_usage_is_seen_by_a_rule_in_python() -> None:
 def test_usage_is_seen_by_a_rule_scored_on_arrival() -> None:
     """User 0 has used the machine for a while when the second job of his and the first of user 1 arrive."""
 
-    @policy(half_life_s=1000.0, moving=False)
+    @policy(half_life_s=1000.0, time_dependent=False)
     def least_used(job: Any, now: float) -> float:
         return job.usage_share
 

@@ -20,7 +20,7 @@ TOGETHER = waiting((50, 6, 200), (50, 9, 100), (50, 8, 110))
         ("sjf", "BCA"),
         ("ljf", "ACB"),
         ("saf", "CBA"),
-        ("quick_area", "BCA"),  # e n sqrt(e / 10): 5,367, 2,846, 2,919
+        ("saf_short", "BCA"),  # e n sqrt(e / 10): 5,367, 2,846, 2,919
         ("laf", "ABC"),
         ("smallest", "ACB"),
         ("largest", "BCA"),
@@ -92,13 +92,13 @@ def test_random_is_an_order_by_seed() -> None:
 
 
 def test_quick_area_looks_at_how_quick_a_job_is_expected_to_be() -> None:
-    quick = ABC.with_columns(quickness=[1.0, 0.5, 0.05, float("nan")])
-    assert order(quick, "quick_area") == "ACB"  # 1,697, 4,025, and 2,919 by its estimate
+    quick = ABC.with_columns(expected_inverse_runtime=[1.0, 0.5, 0.05, float("nan")])
+    assert order(quick, "saf_short") == "ACB"  # 1,697, 4,025, and 2,919 by its estimate
 
 
 def test_no_policy_is_left_out_here() -> None:
     """Others are tested in test_shares (weights), test_placed (placed nodes) and test_predicting."""
-    here = {"fcfs", "sjf", "ljf", "saf", "quick_area", "laf", "smallest", "largest", "balance", "random"}
+    here = {"fcfs", "sjf", "ljf", "saf", "saf_short", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
     assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"} | {"easy+", "easy++"}

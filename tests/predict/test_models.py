@@ -124,7 +124,9 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
         fit_by(case, PredictionModel.of("last2"), until_s)
     with pytest.raises(InputError, match="one number and no distribution"):
         few = case.features.values[:1]
-        fit_by(case, PredictionModel.of("boosting:mean"), until_s, QUICK["boosting"]).distribution(few, few[0], few[0])
+        fit_by(case, PredictionModel.of("boosting:mean"), until_s, QUICK["boosting"]).distribution(
+            few, few[0], few[0]
+        )
 
 
 @pytest.mark.parametrize(

@@ -83,12 +83,12 @@ def test_columns_for_a_replay(name):
     np.testing.assert_array_equal(told["estimate_s"], said.value)
     np.testing.assert_array_equal(told["limit_s"], np.full(2700, 3600.0))
     assert (told["planned_s"] <= said.high).all() and (told["planned_s"] < said.high).any()
-    assert (said.high <= told["later_s"]).all() and (told["later_s"] <= 3600).all()
+    assert (said.high <= told["overrun_planned_s"]).all() and (told["overrun_planned_s"] <= 3600).all()
     calibrated = slice(1215, 1350)
-    for bound, level in (("planned_s", PLANNED), ("later_s", LATER)):
+    for bound, level in (("planned_s", PLANNED), ("overrun_planned_s", LATER)):
         held = (whole.target.values <= told[bound] * 1.011)[calibrated].mean()
         assert held == pytest.approx(level, abs=0.06)  # of 135 jobs, many alike
-    assert ("quickness" in told) == name.startswith("forest")
+    assert ("expected_inverse_runtime" in told) == name.startswith("forest")
     unasked = whole.jobs.with_columns(limit_s=np.where(whole.jobs["user"] == 0, np.nan, 3600.0))
     limit_s = predictor.columns(case(unasked))["limit_s"]
     np.testing.assert_array_equal(np.isnan(limit_s), whole.jobs["user"] == 0)
@@ -154,7 +154,9 @@ def test_other_targets(tmp_path):
     world = from_log(jobs)
     for target in (wait(jobs, world), energy(jobs, world)):
         asked = case_of(jobs, world, 16, target)
-        predictor = fit(asked, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"])
+        predictor = fit(
+            asked, PredictionModel.of("forest"), nodes=16, data="habits", settings=SETTINGS["forest"]
+        )
         predictor.save(tmp_path)
         said = load(tmp_path).predict(asked)
         assert predictor.card.target == target.name

@@ -15,7 +15,10 @@ from kilowait.predict.runtime import predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
 from tests.predict.example_logs import DAY, habits
 
-QUICK = {"online": RefitSchedule(every_s=DAY, jobs=600, least=50), "forest": ForestSettings(trees=10, leaves=31)}
+QUICK = {
+    "online": RefitSchedule(every_s=DAY, jobs=600, least=50),
+    "forest": ForestSettings(trees=10, leaves=31),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def test_habits_are_found(seen):
         assert np.median(found.distribution.likely()[late & (jobs["user"] == user)]) == pytest.approx(
             usual_s, rel=0.1
         )
-    quick = found.distribution.quickness()
+    quick = found.distribution.expected_inverse_runtime()
     assert quick[late & (jobs["user"] == 2)].mean() == pytest.approx(0.5, abs=0.1)
     assert quick[late & (jobs["user"] == 1)].max() < 0.1
 
@@ -47,8 +50,8 @@ def test_levels_hold(seen):
 def test_columns_are_in_order_and_keep_the_limit(seen):
     jobs, found = seen
     columns = found.columns()
-    assert (columns["planned_s"] <= columns["later_s"]).all()
-    assert (columns["later_s"] <= request_s(jobs)).all()
+    assert (columns["planned_s"] <= columns["overrun_planned_s"]).all()
+    assert (columns["overrun_planned_s"] <= request_s(jobs)).all()
     assert columns["limit_s"].tolist() == [pytest.approx(3600.0)] * len(jobs)
     assert (columns["planned_s"][found.told.fit < 0] == 3600).all()
 
@@ -101,7 +104,7 @@ def test_a_distribution_answers():
     assert two.quantile(0.7).tolist() == [pytest.approx(long_s)]
     assert two.mean().tolist() == [pytest.approx(0.6 * 10 + 0.4 * long_s)]
     assert two.geometric_mean().tolist() == [pytest.approx(10**0.6 * long_s**0.4)]
-    assert two.quickness().tolist() == [pytest.approx(0.6 + 0.4 * 10 / long_s)]
+    assert two.expected_inverse_runtime().tolist() == [pytest.approx(0.6 + 0.4 * 10 / long_s)]
     capped = replace(two, most_s=np.array([50.0]))
     assert capped.quantile(1.0).tolist() == [50.0]
     assert two.place_of(
@@ -119,7 +122,7 @@ def test_nothing_is_quicker_than_quick():
     weights = random.dirichlet(np.ones(BINS), 500).astype(np.float32)
     weights *= np.float32(1.0000001)
     at_once = Distribution(weights, np.full(500, -5.0), np.full(500, 5.0))
-    assert at_once.quickness().max() == 1.0
+    assert at_once.expected_inverse_runtime().max() == 1.0
 
 
 def test_a_forest_is_kept_and_read(tmp_path):

@@ -97,7 +97,7 @@ def test_the_contracts_close(project, source, what):
         ("cli/planted.py", "import typer, rich, kilowait"),
         ("report/planted.py", "import matplotlib"),
         ("telemetry/planted.py", "import pynvml"),
-        ("evaluation/planted.py", "from kilowait.jobs import SegmentLog"),
+        ("evaluation/planted.py", "from kilowait.jobs import ExecutionLog"),
     ],
 )
 def test_the_contracts_stay_open_for_what_is_allowed(project, source, path, code):

@@ -11,10 +11,10 @@ import pytest
 import kilowait as kw
 from kilowait.cluster import Outage
 from kilowait.evaluation.comparison import (
-    PolicyConfig,
     Comparison,
-    PowerCurve,
     EnergyResults,
+    PolicyConfig,
+    PowerCurve,
     SignalCurve,
     cut_windows,
     single_window,
@@ -135,7 +135,9 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
     signals = []
     if carbon:
         said = "GB; average; direct; a <made> series"
-        signals.append(SignalCurve("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day))))
+        signals.append(
+            SignalCurve("carbon intensity", "g/kWh", said, tuple(edge), tuple(250 - 100 * np.sin(day)))
+        )
     if price:
         said = "DE-LU day ahead; EUR"
         signals.append(SignalCurve("price", "EUR/MWh", said, tuple(edge), tuple(60 + 90 * np.cos(day))))

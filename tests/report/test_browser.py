@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kilowait as kw
-from kilowait.evaluation.comparison import PolicyConfig, Comparison, single_window
+from kilowait.evaluation.comparison import Comparison, PolicyConfig, single_window
 from kilowait.evaluation.job_measures import started
 from kilowait.report import page
 from kilowait.report.comparison_data import ComparisonData

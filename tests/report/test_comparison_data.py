@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kilowait.evaluation import by_class, metrics
-from kilowait.evaluation.comparison import PolicyConfig, Comparison, cut_windows
+from kilowait.evaluation.comparison import Comparison, PolicyConfig, cut_windows
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.format import number
 from kilowait.report.summary import caveats, summary

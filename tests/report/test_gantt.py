@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.cluster import Outage
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.report.gantt import lanes, outages
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kilowait.evaluation import timeline
 from kilowait.evaluation.job_measures import started
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.report import interactive
 from kilowait.report.comparison_data import ComparisonData
 from kilowait.report.gantt import lanes
@@ -124,14 +124,17 @@ def test_a_job_in_two_stretches_keeps_its_wait():
 def test_whole_seconds_stay_whole(contest):
     log = ComparisonData(contest, 0).log(0)
     fractions = interactive.Ticks([log])
-    assert fractions.tick_s < 1
-    assert (log.end_s.max() - fractions.zero_s) / fractions.tick_s < 2**31
+    assert fractions.round_interval_s < 1
+    assert (log.end_s.max() - fractions.zero_s) / fractions.round_interval_s < 2**31
     floored = log.jobs_table.with_columns(
         submit_s=np.floor(log.jobs_table["submit_s"]), runtime_s=np.ceil(log.jobs_table["runtime_s"])
     )
     import kilowait as kw
 
-    assert interactive.Ticks([kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]).tick_s == 1.0
+    assert (
+        interactive.Ticks([kw.simulate(floored, kw.Cluster.from_nodes(32), "fcfs", "easy")]).round_interval_s
+        == 1.0
+    )
 
 
 def test_the_typical_window_is_drawn_with_its_warm_up(windowed):

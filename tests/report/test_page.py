@@ -209,7 +209,7 @@ def test_an_undecided_lead_is_called_so_in_large_print(windowed):
 
 def test_one_contender_and_no_jobs_are_drawn():
     read(page([contest_of(jobs_of(50), ("fcfs",))]))
-    none = contest_of(jobs_of(50).with_columns(nodes=[64] * 50), ("fcfs", "sjf"), oversized="reject")
+    none = contest_of(jobs_of(50).with_columns(nodes=[64] * 50), ("fcfs", "sjf"), on_oversized="drop")
     text = page([none])
     read(text)
     assert "No job started" in text

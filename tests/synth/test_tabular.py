@@ -13,7 +13,13 @@ from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of, rows_of
 from kilowait.synth.tabular.arrival_intensity import WeeklyIntensity, clock_of
 from kilowait.synth.tabular.ctgan import ConditionSampler
-from kilowait.synth.tabular.encoding import TableEncoder, CategoryEncoder, ModeEncoder, NormalScoreEncoder, encoding_of
+from kilowait.synth.tabular.encoding import (
+    CategoryEncoder,
+    ModeEncoder,
+    NormalScoreEncoder,
+    TableEncoder,
+    encoding_of,
+)
 from kilowait.synth.tabular.gaussian_mixture import mixture_of
 from kilowait.synth.tabular.job_sequence import in_runs, in_time
 from kilowait.synth.tabular.layout import ColumnLayout

@@ -13,7 +13,7 @@ from kilowait.synth import fit_generator
 from kilowait.synth.log_schema import facts_of, rows_of
 from kilowait.synth.transformer.calendar import CONDITIONS, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
-from kilowait.synth.transformer.network import HEADS, TransformerNetwork, NetworkShape
+from kilowait.synth.transformer.network import HEADS, NetworkShape, TransformerNetwork
 from kilowait.synth.transformer.sample import LONGEST, _read, chains_of
 from kilowait.synth.transformer.submit_times import moments
 from kilowait.synth.transformer.tokenizer import codes_of, run_codes_of
@@ -90,7 +90,7 @@ class TestCalendar:
             "user": np.zeros(len(submit_s), np.int64),
         }
         codes = np.zeros((len(submit_s), 1), np.int64)
-        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, frequent_jobs=1)
         assert calendar.goes_on.tolist() == [False] + [True] * 23 + [False]
         every, gap_s = np.arange(len(submit_s)), np.diff(submit_s, prepend=0.0)
         made_s = moments(calendar, every, gap_s, np.random.default_rng(0))
@@ -115,15 +115,15 @@ class TestCalendar:
             "user": np.zeros(jobs, np.int64),
         }
         codes = np.zeros((jobs, 1), np.int64)
-        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        calendar = calendar_of(rows, codes, (0,), (1,), zero_s=0.0, session_s=1800.0, frequent_jobs=1)
         assert len(calendar.week) == 14 and calendar.week.tolist() == [0] * 7 + [1] * 7
         busier = {name: np.repeat(column, 2) for name, column in rows.items()}
         calendar = calendar_of(
-            busier, np.repeat(codes, 2, 0), (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1
+            busier, np.repeat(codes, 2, 0), (0,), (1,), zero_s=0.0, session_s=1800.0, frequent_jobs=1
         )
         assert len(calendar.week) == 14 * 6  # four hours each
         quiet = {name: column[::10] for name, column in rows.items()}
-        calendar = calendar_of(quiet, codes[::10], (0,), (1,), zero_s=0.0, session_s=1800.0, menu=1)
+        calendar = calendar_of(quiet, codes[::10], (0,), (1,), zero_s=0.0, session_s=1800.0, frequent_jobs=1)
         assert calendar.week.tolist() == [0, 1]
 
     def made(self):
@@ -137,7 +137,7 @@ class TestCalendar:
         rows = {name: table[name] for name in ("submit_s", "runtime_s", "nodes", "estimate_s")}
         rows["user"] = np.array([0, 0, 1, 0, 0, 0])
         codes = np.array([[0, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 1]])  # by user
-        return calendar_of(rows, codes, (1,), (1, 2), zero_s=0.0, session_s=1800.0, menu=2)
+        return calendar_of(rows, codes, (1,), (1, 2), zero_s=0.0, session_s=1800.0, frequent_jobs=2)
 
     def test_sessions_and_blocks(self):
         calendar = self.made()

@@ -17,7 +17,7 @@ from kilowait.synth.log_schema import facts_of
 from kilowait.synth.what_if import Changes, new_sizes, parse_changes
 from tests.synth.test_generator import TABLES, log
 
-QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "menu": 4}}
+QUICK = {**TABLES, "transformer": {"passes": 1.0, "width": 16, "layers": 1, "draws": 1, "frequent_jobs": 4}}
 """Settings with which fitting and drawing take a moment."""
 KINDS = ("bootstrap", "copula", "transformer")
 """Copies, jobs apart from one another, users with habits: what-ifs know nothing of the others either."""

@@ -14,9 +14,9 @@ import pytest
 from kilowait.energy.signals import read_carbon
 from kilowait.errors import InputError, MeterError
 from kilowait.telemetry.carbon import (
-    HttpClient,
     ElectricityMaps,
     GreatBritain,
+    HttpClient,
     checked_base,
     fetch_carbon,
     follow_carbon,
@@ -48,7 +48,12 @@ class Patience:
         self.waits: list[float] = []
         self.heard: list[str] = []
         self.asking = HttpClient(
-            cache=cache, token=token, wait=self.waits.append, now=lambda: NOW, on_message=self.heard.append, **more
+            cache=cache,
+            token=token,
+            wait=self.waits.append,
+            now=lambda: NOW,
+            on_message=self.heard.append,
+            **more,
         )
 
 

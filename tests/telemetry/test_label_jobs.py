@@ -52,10 +52,10 @@ def steady(seconds: int, watts: float, **cells) -> list[str]:
 
 
 def assert_all_accounted_for(found: LabelledJobs) -> None:
-    total = math.fsum(found.measured_j) + found.nobody_j
+    total = math.fsum(found.measured_j) + found.unattributed_j
     assert total == pytest.approx(found.node_j, rel=1e-9, abs=1e-9)
     told = found.to_dict()
-    assert told["labelled_j"] + told["unlabelled_j"] + told["nobody_j"] == pytest.approx(
+    assert told["labelled_j"] + told["unlabelled_j"] + told["unattributed_j"] == pytest.approx(
         told["node_j"], rel=1e-9
     )
     assert sum(found.unlabelled.values()) + found.labelled == len(found.jobs)
@@ -170,7 +170,7 @@ def test_no_joule_is_lost_or_counted_twice(tmp_path, seed, sharing):
     ]
     measured, nobody, total = brute(meters, plain, hosts, sharing)
     np.testing.assert_allclose(found.measured_j, measured, rtol=1e-6, atol=1e-3)  # Unix times have 1e-7 s
-    assert (found.nobody_j, found.node_j) == pytest.approx((nobody, total), rel=1e-7)
+    assert (found.unattributed_j, found.node_j) == pytest.approx((nobody, total), rel=1e-7)
     assert total > 10_000 and (found.measured_j > 0).sum() > 10
 
 
@@ -183,7 +183,7 @@ def test_a_job_alone_gets_all_of_its_nodes(tmp_path):
     found = label_energy(jobs, samples)
     assert found.jobs["energy_j"].tolist() == pytest.approx([250 * 50.0, 2000.0])
     assert found.jobs["power_w"].tolist() == pytest.approx([250.0, 200.0])
-    assert found.nobody_j == pytest.approx(200 * 40 + 50 * 50) and found.labelled == 2
+    assert found.unattributed_j == pytest.approx(200 * 40 + 50 * 50) and found.labelled == 2
 
 
 def test_counters_are_interpolated_at_both_ends(tmp_path):

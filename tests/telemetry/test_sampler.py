@@ -26,7 +26,9 @@ class Kept:
         return [rows[0][1] - 100.0 for rows in self.ticks]
 
 
-def run(clock: TestClock, watts: list[float], **settings: object) -> tuple[SamplingProgress, Kept, list[SamplingProgress]]:
+def run(
+    clock: TestClock, watts: list[float], **settings: object
+) -> tuple[SamplingProgress, Kept, list[SamplingProgress]]:
     kept, heard = Kept(), []
     meter = settings.pop("meter", None) or GpuMeter("n1", FakeNvml(clock, watts))
     told = sample(

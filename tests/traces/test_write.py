@@ -110,7 +110,11 @@ JOBS = JobTable(
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
 def test_what_planners_plan_with_and_limits_are_kept(tmp_path: Path, name: str) -> None:
-    told = {"planned_s": [7.5, np.nan, 1], "limit_s": [np.nan, 600, 0], "later_s": [90, np.nan, np.nan]}
+    told = {
+        "planned_s": [7.5, np.nan, 1],
+        "limit_s": [np.nan, 600, 0],
+        "overrun_planned_s": [90, np.nan, np.nan],
+    }
     jobs = JOBS.with_columns(**told, cancel_s=None)
     write_trace(jobs, tmp_path / name)
     back, ledger = read_trace_with_ledger(tmp_path / name)

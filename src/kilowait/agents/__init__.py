@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         train_ppo,
         train_sac,
     )
-    from kilowait.agents.evolution.checkpoint import Generation, CheckpointDir
+    from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation
     from kilowait.agents.evolution.cma_es import EvolutionStrategy, minimise
     from kilowait.agents.evolution.objectives import mean_bsld
     from kilowait.agents.io import load_agent
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from kilowait.agents.linear_batch.train import train
     from kilowait.agents.networks import KINDS, Sizes, network, q_network
     from kilowait.agents.rl import (
-        TrainingResult,
         TrainingError,
+        TrainingResult,
         Update,
         greedy_actions,
         load_network,
         save_network,
     )
+    from kilowait.agents.rl.hyperparameter_checks import steps_per_update
     from kilowait.agents.training_data import SyntheticMix
 
 _HOME = {
@@ -42,23 +43,24 @@ _HOME = {
     "LinearAgent": "linear_batch.agent",
     "features": "linear_batch.score",
     "load_agent": "io",
-    "Mixture": "training_data",
+    "SyntheticMix": "training_data",
     "EvolutionStrategy": "evolution.cma_es",
     "minimise": "evolution.cma_es",
     "Generation": "evolution.checkpoint",
-    "Keeping": "evolution.checkpoint",
+    "CheckpointDir": "evolution.checkpoint",
     "mean_bsld": "evolution.objectives",
     "train": "linear_batch.train",
     "KINDS": "networks",
     "Sizes": "networks",
     "network": "networks",
     "q_network": "networks",
-    "Trained": "rl",
+    "TrainingResult": "rl",
     "TrainingError": "rl",
     "Update": "rl",
     "greedy_actions": "rl",
     "load_network": "rl",
     "save_network": "rl",
+    "steps_per_update": "rl.hyperparameter_checks",
     "A2CSettings": "algorithms",
     "D3QNSettings": "algorithms",
     "PPOSettings": "algorithms",
@@ -94,6 +96,7 @@ __all__ = [
     "network",
     "q_network",
     "save_network",
+    "steps_per_update",
     "train",
     "train_a2c",
     "train_d3qn",

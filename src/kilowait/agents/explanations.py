@@ -209,7 +209,9 @@ def explained_weights(
                 usual=float(margin[row] - moved[row].sum()),
                 chosen=facts[0],
                 other=facts[1],
-                parts=tuple(FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named),
+                parts=tuple(
+                    FeatureContribution(name, "job", float(a), float(b), float(c)) for name, a, b, c in named
+                ),
             )
         )
     names = [(name, "job") for name in FEATURES]
@@ -234,7 +236,12 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
         return float(features(*known, nodes, told)[0] @ weights)
 
     rule = PriorityPolicy(
-        agent.name, score, agent.parameters(jobs, cluster), time_dependent=True, compiled=False, observes_jobs=True
+        agent.name,
+        score,
+        agent.parameters(jobs, cluster),
+        time_dependent=True,
+        compiled=False,
+        observes_jobs=True,
     )
     simulate(jobs, cluster, rule, backfill)
     lines = [np.array([line[number] for number in sorted(line)]) for line in instants.values()]

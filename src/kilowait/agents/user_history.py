@@ -24,7 +24,7 @@ __all__ = ["UserHistory", "memories", "parameters_for"]
 Floats = npt.NDArray[np.float64]
 
 KEPT = 3
-"""Of the numbers of a class, those that outlive a run: weight, ln(part used), quickness."""
+"""Of the numbers of a class, those that outlive a run: weight, ln(part used), expected_inverse_runtime."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class UserHistory:
     """Numbers of every estimate and of every user; see `kilowait.agents.linear_batch.score`."""
 
     usual: Floats = field(default_factory=lambda: np.zeros((BUCKETS, KEPT)))
-    """(64, 3): of each half octave of estimates: weight, sum of ln(part used), sum of quickness."""
+    """(64, 3): of each half octave of estimates: weight, sum of ln(part used), sum of expected_inverse_runtime."""
     users: Mapping[str, Floats] = field(default_factory=dict)
     """(65, 3) by name: the user's jobs together, then by estimate."""
 
@@ -95,7 +95,9 @@ def parameters_for(
     jobs that have waited longer go first.
     """
     names, user = _users(jobs.sorted())
-    faded = UserHistory(memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users})
+    faded = UserHistory(
+        memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users}
+    )
     return _layout(weights, nodes, max_wait_s, faded, names, user)
 
 
@@ -117,7 +119,12 @@ def _times(jobs: JobTable) -> tuple[Floats, Floats]:
 
 
 def _layout(
-    weights: Floats, nodes: int, max_wait_s: float, memory: UserHistory, names: list[str], user: npt.NDArray[Any]
+    weights: Floats,
+    nodes: int,
+    max_wait_s: float,
+    memory: UserHistory,
+    names: list[str],
+    user: npt.NDArray[Any],
 ) -> Floats:
     """All in one row, as `scoring` reads it."""
     count = len(names)

@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options
 
 if TYPE_CHECKING:
-    from kilowait.traces.anonymize import AnonymizedLog, AnonymityCheck, SuggestedRule
+    from kilowait.traces.anonymize import AnonymityCheck, AnonymizedLog, SuggestedRule
 
 __all__ = ["EXAMPLES", "anonymize"]
 

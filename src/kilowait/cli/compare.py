@@ -19,7 +19,7 @@ Examples:
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,sjf,las,srtf,gavel --windows 10 --window 200
   kilowait compare gpu:2000:gpu-mixed --policies fcfs,las --placement first,best,fgd
   kilowait compare lublin:5000:128:0.6 --policies fcfs --power taurus --levers none,sleep=break-even,all
-  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,quick_area --predict forest --windows 20
+  kilowait compare KTH-SP2-1996-2.1-cln.swf.gz --policies saf,saf_short --predict forest --windows 20
   kilowait compare log.swf --policies saf,multifactor:age=500:size=0,agent:runs/x/agent.json --windows 20 --json"""
 
 
@@ -96,9 +96,9 @@ def compare(
     ] = True,
     cluster: options.Cluster = "auto",
     backfill_order: options.BackfillOrder = None,
-    walltime: options.Walltime = "extend",
-    outlived: options.Outlived = None,
-    passes: options.Passes = "instant",
+    at_limit: options.Walltime = "extend",
+    overrun: options.Outlived = None,
+    schedule_per: options.Passes = "instant",
     placement: Annotated[
         str | None,
         typer.Option(
@@ -118,7 +118,7 @@ def compare(
     keep: options.Keep = None,
     round: options.Round = None,
     speeds: options.Speeds = "auto",
-    oversized: options.Oversized = "error",
+    on_oversized: options.Oversized = "error",
     ignore_dependencies: options.Dependencies = False,
     load: options.Load = None,
     jobs: options.Rows = None,
@@ -210,7 +210,9 @@ def compare(
             )
         except KeyboardInterrupt:
             if store is not None and store.folder.exists():
-                console.info(f"finished cells are kept in {store.folder}; the same command goes on from there")
+                console.info(
+                    f"finished cells are kept in {store.folder}; the same command goes on from there"
+                )
             raise
     if store is not None and store.found:
         console.note(f"{store.found:,} of {ready.cells:,} cells were there already and were not run again")

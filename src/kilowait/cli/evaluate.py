@@ -92,7 +92,7 @@ def evaluate(
     from kilowait.experiments.compare import compare
     from kilowait.experiments.comparison_results import results_of
     from kilowait.experiments.inputs import parse_backfill
-    from kilowait.experiments.scenario import with_preference, prepare_scenario
+    from kilowait.experiments.scenario import prepare_scenario, with_preference
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
     from kilowait.policies.registry import GpuRunPolicy
 

@@ -11,14 +11,55 @@ if TYPE_CHECKING:
     from kilowait.experiments.scenario import Scenario
 
 __all__ = [
-    "WORKLOAD_SYNTAX", "BackfillOrder", "ByOption", "Carbon", "Checkpoint", "Cluster", "Columns", "Cooling",
-    "Dependencies", "Force", "Forecast", "Format", "GpuCap", "Grace", "Json", "Keep", "Load", "Migrate", "Out",
-    "Oversized", "Passes", "Placement", "Power", "Predict", "PredictPower", "Preempt", "Price", "Profile", "Restore",
-    "Round", "Rows", "Save", "Scope", "Speeds", "Start", "Strict", "Trace", "Types", "Walltime", "Weather", "Wrap",
-    "levers_asked", "scenario_from_options",
-]  # fmt: skip
+    "WORKLOAD_SYNTAX",
+    "BackfillOrder",
+    "ByOption",
+    "Carbon",
+    "Checkpoint",
+    "Cluster",
+    "Columns",
+    "Cooling",
+    "Dependencies",
+    "Force",
+    "Forecast",
+    "Format",
+    "GpuCap",
+    "Grace",
+    "Json",
+    "Keep",
+    "Load",
+    "Migrate",
+    "Out",
+    "Oversized",
+    "Passes",
+    "Placement",
+    "Power",
+    "Predict",
+    "PredictPower",
+    "Preempt",
+    "Price",
+    "Profile",
+    "Restore",
+    "Round",
+    "Rows",
+    "Save",
+    "Scope",
+    "Speeds",
+    "Start",
+    "Strict",
+    "Trace",
+    "Types",
+    "Walltime",
+    "Weather",
+    "Wrap",
+    "levers_asked",
+    "scenario_from_options",
+]
 
-WORKLOAD_SYNTAX = "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
+WORKLOAD_SYNTAX = (
+    "lublin:JOBS:NODES[:LOAD[:SEED]], gpu:JOBS:CLUSTER[:LOAD[:SEED]] or "
+    "gavel:JOBS:JOBS_PER_HOUR[:SEED[:multi]]"
+)
 Trace = Annotated[
     str,
     typer.Argument(
@@ -60,7 +101,7 @@ Outlived = Annotated[
     typer.Option(
         metavar="double|steps|later",
         help="What planners believe of a job that runs on past what was planned: twice as long, again and again; a "
-        "minute more, then 5, 15, ...; or its later_s. By default double, or the policy's own.",
+        "minute more, then 5, 15, ...; or its overrun_planned_s. By default double, or the policy's own.",
         show_default=False,
     ),
 ]
@@ -279,9 +320,21 @@ Wrap = Annotated[
 _POWER = ("carbon", "price", "weather", "scope", "cooling", "profile", "forecast", "start", "wrap")
 _PLACED = ("types", "preempt", "migrate", "checkpoint", "restore", "save", "grace", "keep", "round", "speeds")
 _PLAIN = (
-    "cluster", "backfill_order", "walltime", "outlived", "passes", "placement", "oversized", "load", "jobs", "format",
-    "columns", "strict", "predict", "predict_power",
-)  # fmt: skip
+    "cluster",
+    "backfill_order",
+    "at_limit",
+    "overrun",
+    "schedule_per",
+    "placement",
+    "on_oversized",
+    "load",
+    "jobs",
+    "format",
+    "columns",
+    "strict",
+    "predict",
+    "predict_power",
+)
 
 
 def levers_asked(levers: str, gpu_cap: str | None) -> str:

@@ -10,7 +10,7 @@ import typer
 from kilowait.cli import console, options, predict_report
 
 if TYPE_CHECKING:
-    from kilowait.experiments.predictors import PredictionTask, PredictionData
+    from kilowait.experiments.predictors import PredictionData, PredictionTask
 
 app = typer.Typer(
     add_completion=False,

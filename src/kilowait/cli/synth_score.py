@@ -86,7 +86,7 @@ def score(
     names = {"real": real, "synthetic": made, "held_out": held_out}
     if out is not None:
         scenario: dict[str, Any] = {**names, "jobs": jobs, "policies": rules, "backfill": "easy"}
-        scenario |= {"oversized": "reject", "seed": seed, "cluster": to_dict(machine)}
+        scenario |= {"on_oversized": "drop", "seed": seed, "cluster": to_dict(machine)}
         manifest = read[0].provenance(real, console.command(context), console.today())
         manifest["seeds"] = {"classifier": seed}
         given = [name for name in names.values() if name is not None]

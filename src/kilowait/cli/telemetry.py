@@ -392,7 +392,7 @@ def _show_labels(found: LabelledJobs) -> None:
             ("measured", f"{console.number(told['node_j'] / 3.6e6)} kWh"),
             ("of labelled jobs", kwh(told["labelled_j"])),
             ("of other jobs", kwh(told["unlabelled_j"])),
-            ("of nobody", kwh(told["nobody_j"])),
+            ("of nobody", kwh(told["unattributed_j"])),
             (
                 "not measured",
                 f"{console.number(told['extrapolated_j'] / 3.6e6)} kWh added where samples have gaps",

@@ -36,7 +36,9 @@ Example:
 
 @app.command(epilog=_DESCRIBE)
 def describe(
-    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")],
+    traces: Annotated[
+        list[str], typer.Argument(metavar="TRACE...", help=f"Job logs, or {options.WORKLOAD_SYNTAX}.")
+    ],
     cluster: options.Cluster = "auto",
     columns: options.Columns = None,
     format: options.Format = None,

@@ -188,8 +188,8 @@ def train(
         bool,
         typer.Option(
             "--told",
-            help="Networks, with --predict: show what predictions know besides the estimate: safe bound, quickness, "
-            "part of the request.",
+            help="Networks, with --predict: add prediction features to the observation: safe bound, "
+            "expected inverse run time, part of the request.",
         ),
     ] = False,
     predict_power: options.PredictPower = None,

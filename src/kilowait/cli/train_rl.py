@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from kilowait import agents
 from kilowait.cli import console, options, train_synthetic
 from kilowait.cli.train_batch import RIVALS
 from kilowait.cli.train_power import judged_with_power, show_on_energy
@@ -79,7 +80,7 @@ def train_network(
     drawn = train_synthetic.generated_jobs(context, scenario, workload, machine, how.seed)
     parts = split(workload.jobs)
     settings = how.algorithm_settings()
-    updates = max(1, how.steps // (settings.rollout * how.envs))
+    updates = max(1, how.steps // (agents.steps_per_update(settings) * how.envs))
     curves = TrainingLogger(state / "tensorboard", wandb=wandb, config={**asked, "trace": trace})
     taught = train_rl.warm_updates(how)
     with console.steps(taught + updates) as step, resumable(state, resume=resume):

@@ -22,7 +22,7 @@ StepFunction = tuple[tuple[float, int], ...]
 class SleepPolicy:
     """How the nodes of a group of whole nodes sleep.
 
-    >>> Sleeping(timeout_s=600, fall_s=6.1, wake_s=151.5).reserve
+    >>> Sleeping(timeout_s=600, shutdown_s=6.1, wake_s=151.5).reserve
     ((-inf, 0),)
     """
 
@@ -38,7 +38,7 @@ class SleepPolicy:
     """Whether nodes are woken in time for the earliest reservation."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout_s", "fall_s", "wake_s"):
+        for name in ("timeout_s", "shutdown_s", "wake_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ClusterError(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from kilowait.energy.controls import ResolvedControls, resolve_controls
     from kilowait.energy.load_shifting import shift_jobs
     from kilowait.energy.power import (
-        UtilizationByClass,
         ConstantUtilization,
         GpuCaps,
         PowerModel,
+        UtilizationByClass,
         UtilizationClass,
         cap_gpus,
         energy_by_type,
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "accounting": ("Accounts", "account", "lower_bound_kwh"),
-    "load_shifting": ("hold_until",),
-    "controls": ("Pulled", "pull"),
+    "accounting": ("EnergyAccounts", "account_energy", "lower_bound_kwh"),
+    "load_shifting": ("shift_jobs",),
+    "controls": ("ResolvedControls", "resolve_controls"),
     "power": (
-        "ByClass",
-        "ConstantUse",
+        "UtilizationByClass",
+        "ConstantUtilization",
         "GpuCaps",
         "PowerModel",
-        "UseClass",
+        "UtilizationClass",
         "cap_gpus",
         "energy_by_type",
         "with_measured_power",

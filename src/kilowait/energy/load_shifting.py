@@ -102,7 +102,9 @@ Worth = Callable[[Floats, Floats, Floats], Floats]
 """Of starts, the less the better: from their means less that at submission, their waits and the lengths (s)."""
 
 
-def _at_submission(choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool) -> Choice:
+def _at_submission(
+    choose: Callable[[ShiftableJobs, Series], Floats], name: str, *, whole_job: bool
+) -> Choice:
     """Jobs that are told the same forecast choose together."""
     what = f"holding jobs by {name}"
 

@@ -12,12 +12,12 @@ from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.engine.kernels.state import (
     CHANGE_OF_CAPACITY,
     CLOCK,
-    JOB_STATE,
     GROUP,
-    QUEUE_ENTRY,
-    POOL,
-    RANKED,
     JOB_EXTRA,
+    JOB_STATE,
+    POOL,
+    QUEUE_ENTRY,
+    RANKED,
     UNLIMITED,
     USAGE,
     State,
@@ -58,7 +58,7 @@ def build_initial_state(
     need, pool_need = _needs(jobs, machine)
     choice, preference = _choices(jobs, machine)
     allowed, least = _allowed(jobs, machine, need, pool_need, choice, preference, settings)
-    times = resolve_job_times(jobs, settings.walltime, limited=rule.predicts)
+    times = resolve_job_times(jobs, settings.at_limit, limited=rule.predicts)
     earliest = np.maximum(jobs["submit_s"], jobs["begin_s"]) if "begin_s" in jobs else jobs["submit_s"]
     first, following, arrivals = _dependents(jobs, earliest, settings.dependencies)
     dependents = len(arrivals) < n
@@ -72,14 +72,14 @@ def build_initial_state(
 
     clock = _records(CLOCK, 1)
     clock["depth"] = settings.depth
-    clock["moving"] = rule.time_dependent
-    clock["own_order"] = 0 if own is None else 1 + own.time_dependent
+    clock["time_dependent"] = rule.time_dependent
+    clock["backfill_order"] = 0 if own is None else 1 + own.time_dependent
     clock["per_event"] = settings.schedule_per == "event"
-    clock["outlived"] = OUTLIVED[settings.overrun]
+    clock["overrun"] = OUTLIVED[settings.overrun]
     clock["balance"] = settings.placement == "balance"
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
-    clock["believing"] = True
+    clock["track_expected_ends"] = True
     clock["dependents"] = dependents
     clock["cancels"] = cancels
     clock["remembering"] = rule.observes_jobs
@@ -87,23 +87,24 @@ def build_initial_state(
     clock["half_life_s"] = half_life
     clock["first_submit_s"] = clock["now"] = jobs["submit_s"][0] if n else 0.0
 
-    fate = _records(JOB_STATE, n)
-    fate["run_s"] = times.run_s
-    fate["earliest_s"] = earliest
-    fate["allowed"] = allowed
-    fate["least_need"] = least
+    job_state = _records(JOB_STATE, n)
+    job_state["run_s"] = times.run_s
+    job_state["earliest_s"] = earliest
+    job_state["allowed"] = allowed
+    job_state["least_need"] = least
     if len(preference) > 1:
-        fate["choice"] = choice
-    rare = _records(
-        JOB_EXTRA, n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0
+        job_state["choice"] = choice
+    job_extra = _records(
+        JOB_EXTRA,
+        n if own is not None or settings.depth == UNLIMITED or half_life or cancels or dependents else 0,
     )
     if cancels:
-        rare["cancel_s"] = jobs["cancel_s"]
+        job_extra["cancel_s"] = jobs["cancel_s"]
     if dependents:
-        rare["think_s"] = jobs.column("think_s")
-        rare["first_dependent"], rare["next_dependent"] = first, following
+        job_extra["think_s"] = jobs.column("think_s")
+        job_extra["first_dependent"], job_extra["next_dependent"] = first, following
     if half_life > 0:
-        rare["user"] = user
+        job_extra["user"] = user
 
     usage = _records(USAGE, users + 1)
     usage["as_of_s"] = clock["now"]
@@ -116,8 +117,8 @@ def build_initial_state(
     return State(
         clock=clock,
         jobs=_view(jobs, times),
-        fate=fate,
-        rare=rare,
+        job_state=job_state,
+        job_extra=job_extra,
         need=need,
         arrivals=arrivals,
         groups=groups,
@@ -300,9 +301,9 @@ def _view(jobs: JobTable, times: JobTimes) -> npt.NDArray[Any]:
     view = np.repeat(_UNKNOWN, len(jobs)).view(np.recarray)
     # submit_s, since_first_s and number are written when a job arrives
     view["estimate_s"], view["planned_s"], view["limit_s"] = times.estimate_s, times.planned_s, times.limit_s
-    if "later_s" in jobs:
-        view["later_s"] = times.later_s
-    view["quickness"] = times.quickness
+    if "overrun_planned_s" in jobs:
+        view["overrun_planned_s"] = times.overrun_planned_s
+    view["expected_inverse_runtime"] = times.expected_inverse_runtime
     for name in ("nodes", "cores", "memory_mb", "gpus", "user", "account", "queue", "qos"):
         if name in jobs:
             view[name] = jobs[name]

@@ -19,8 +19,11 @@ JOB = np.dtype(
         ("estimate_s", np.float64),  # at least 1: what rules order by
         ("planned_s", np.float64),  # at least 1: what planners reserve and backfill with
         ("limit_s", np.float64),  # infinite: none is known
-        ("later_s", np.float64),  # believed once planned_s is outlived; 0: not known
-        ("quickness", np.float64),  # expected 10 s / run time, at most 1: what a second of waiting weighs
+        ("overrun_planned_s", np.float64),  # believed once planned_s is overrun; 0: not known
+        (
+            "expected_inverse_runtime",
+            np.float64,
+        ),  # expected 10 s / run time, at most 1: what a second of waiting weighs
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),

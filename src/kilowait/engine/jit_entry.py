@@ -21,7 +21,7 @@ from kilowait.engine.kernels import (
     scheduling_pass,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
+from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED, state_without_refcount
 from kilowait.engine.pools import machine_of
 from kilowait.engine.settings import Settings
@@ -68,7 +68,7 @@ def _begin(t: Any) -> bool:
     """Open a pass; whether something fell free since the last one (conservative only)."""
     s = state_without_refcount(t)
     k = s.clock[0]
-    k.settled = 0
+    k.unchanged = 0
     k.fresh = 0
     all_applied = not k.per_event or event_loop.next_event_s(s) > k.now
     freed = False
@@ -86,15 +86,15 @@ def _start(t: Any, job: int, group: int, really: bool) -> int:
     k = s.clock[0]
     reserved_on = 0
     if k.depth == UNLIMITED:
-        reserved_on = s.rare[job].reserved_on
+        reserved_on = s.job_extra[job].reserved_on
         conservative.remove_reservation(s, job)
     g = reservations.place(s, job, reservations.EVERY_GROUP if group < 0 else 1 << group)
     if g >= 0 and really:
         reservations.start(s, job, g)
         queue.compact(s, k.queue_lo)
     elif reserved_on > 0:
-        conservative.apply_reservation(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
-        s.rare[job].reserved_on = reserved_on
+        conservative.apply_reservation(s, job, reserved_on - 1, s.job_extra[job].reserved_s, 1)
+        s.job_extra[job].reserved_on = reserved_on
     return g
 
 
@@ -146,5 +146,7 @@ def _state_type() -> Any:
         return types.int64  # signatures are not looked at then
     nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1])
     return numba.typeof(
-        build_initial_state(nobody, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None)
+        build_initial_state(
+            nobody, machine_of(Cluster.from_nodes(1)), Settings(), PriorityPolicy("none", no_score), None
+        )
     )

@@ -27,13 +27,13 @@ class JobTimes(NamedTuple):
     """What planners plan with."""
     limit_s: Floats
     """Infinite: none."""
-    later_s: Floats
-    """What a job is believed to take that has outlived planned_s; 0: not known."""
-    quickness: Floats
+    overrun_planned_s: Floats
+    """What a job is believed to take that has overrun planned_s; 0: not known."""
+    expected_inverse_runtime: Floats
     """Expected 10 s over its run time, at most 1; without unit."""
 
 
-def resolve_job_times(jobs: JobTable, walltime: str = "extend", *, limited: bool = False) -> JobTimes:
+def resolve_job_times(jobs: JobTable, at_limit: str = "extend", *, limited: bool = False) -> JobTimes:
     """By the table and the walltime rule; `limited`: without a column of limits, estimates are limits.
 
     >>> jobs = JobTable(
@@ -57,13 +57,17 @@ def resolve_job_times(jobs: JobTable, walltime: str = "extend", *, limited: bool
     if limited or "limit_s" in jobs:
         planned = np.minimum(planned, limit)
     run = jobs["runtime_s"]
-    if walltime == "kill":
+    if at_limit == "kill":
         run = np.minimum(run, np.where(limit < np.inf, limit, estimate))
-    later = _known(jobs["later_s"], 0.0) if "later_s" in jobs else np.broadcast_to(0.0, len(jobs))
-    quickness = 10.0 / np.maximum(estimate, 10.0)
-    if "quickness" in jobs:
-        quickness = _known(jobs["quickness"], quickness)
-    return JobTimes(run, estimate, planned, limit, later, quickness)
+    later = (
+        _known(jobs["overrun_planned_s"], 0.0)
+        if "overrun_planned_s" in jobs
+        else np.broadcast_to(0.0, len(jobs))
+    )
+    expected_inverse_runtime = 10.0 / np.maximum(estimate, 10.0)
+    if "expected_inverse_runtime" in jobs:
+        expected_inverse_runtime = _known(jobs["expected_inverse_runtime"], expected_inverse_runtime)
+    return JobTimes(run, estimate, planned, limit, later, expected_inverse_runtime)
 
 
 def _known(values: Floats, otherwise: Floats | float) -> Floats:

@@ -76,7 +76,9 @@ def levered_state_of(
     """The state before the first event. `jobs` stand by (submit, id), which is `order` of the rows as given."""
     n, groups = len(jobs), len(machine.names)
     budget = levers.budget is not None
-    base = build_initial_state(jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0)
+    base = build_initial_state(
+        jobs, machine, settings, rule, own, timeline=budget and groups > 1 and settings.depth > 0
+    )
     levels = levers.levels
     factor = np.ones((1, 1, 1)) if levers.factor is None else _table(levers.factor, "factor", n, machine)
     alike = factor.shape[1] == 1 or factor.strides[1] == 0  # one row is everybody's
@@ -88,14 +90,18 @@ def levered_state_of(
         watts = np.require(watts, np.int64, ["C", "W"])
         of_group = watts.min(axis=2)
         least_watts = of_group.min(axis=0)
-        _refuse_unaffordable(jobs, base.fate, need, base.pools["need"], of_group, machine, settings)
-    preferred = np.zeros(n, np.int64)
+        _refuse_unaffordable(jobs, base.job_state, need, base.pools["need"], of_group, machine, settings)
+    preferred_level = np.zeros(n, np.int64)
     if levers.preferred_level is not None:
         if levers.preferred_level.shape != (n,):
             raise TableError(f"preferred levels of {len(levers.preferred_level)} jobs for a table of {n}")
-        preferred = np.array(_sorted(levers.preferred_level, order), np.int64)
+        preferred_level = np.array(_sorted(levers.preferred_level, order), np.int64)
     lever = _records(LEVER, 1)
-    lever["levels"], lever["budget"], lever["crowd"] = levels, budget, levers.full_speed_backlog_nodes
+    lever["levels"], lever["budget"], lever["full_speed_backlog_nodes"] = (
+        levels,
+        budget,
+        levers.full_speed_backlog_nodes,
+    )
     if budget:
         lever["watts_column"] = base.pools["need"][machine.pool_lo[1] - 1]
     lever["one"] = groups == 1 and len(machine.pool_kind) == 1 + budget
@@ -114,8 +120,8 @@ def levered_state_of(
         factor=np.require(np.broadcast_to(factor, (groups, factor.shape[1], levels)), np.float64, ["C", "W"]),
         watts=watts,
         least_watts=least_watts,
-        preferred=preferred,
-        run_s=np.array(base.fate["run_s"]),
+        preferred_level=preferred_level,
+        run_s=np.array(base.job_state["run_s"]),
         planned_s=np.array(base.jobs["planned_s"]),
         hold_s=hold,
         reserved_level=np.zeros(n, np.int64),
@@ -153,7 +159,7 @@ def _sorted(table: npt.NDArray[Any], order: npt.NDArray[np.int64] | None, axis: 
 
 def _refuse_unaffordable(
     jobs: JobTable,
-    fate: Any,
+    job_state: Any,
     need: npt.NDArray[np.int64],
     pool_need: npt.NDArray[np.int64],
     least_watts: npt.NDArray[np.int64],
@@ -164,12 +170,12 @@ def _refuse_unaffordable(
     least = np.full(len(jobs), 2**62)
     for g in range(len(machine.names)):
         most = machine.capacity[machine.pool_lo[g + 1] - 1]
-        fate["allowed"] &= ~((least_watts[g] > most).astype(np.int64) << g)
+        job_state["allowed"] &= ~((least_watts[g] > most).astype(np.int64) << g)
         here = need[:, pool_need[machine.pool_lo[g]]]
-        least = np.where(fate["allowed"] >> g & 1 == 1, np.minimum(least, here), least)
-    fate["least_need"] = least
-    if settings.on_oversized == "error" and len(jobs) and not fate["allowed"].all():
-        row = int(np.argmin(fate["allowed"] != 0))
+        least = np.where(job_state["allowed"] >> g & 1 == 1, np.minimum(least, here), least)
+    job_state["least_need"] = least
+    if settings.on_oversized == "error" and len(jobs) and not job_state["allowed"].all():
+        row = int(np.argmin(job_state["allowed"] != 0))
         raise TableError(
             f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
             f"never more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: "
@@ -192,7 +198,7 @@ def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
         if how is None:
             continue
         sleepers["sleeps"][g], sleepers["ahead"][g] = 1, how.wake_ahead
-        sleepers["timeout_s"][g], sleepers["fall_s"][g] = how.timeout_s, how.shutdown_s
+        sleepers["timeout_s"][g], sleepers["shutdown_s"][g] = how.timeout_s, how.shutdown_s
         sleepers["wake_s"][g] = how.wake_s
         sleepers["reserve_at"][g] = len(steps)
         steps += how.reserve

@@ -25,8 +25,8 @@ from kilowait.engine.kernels import (
     reservations,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.state import HELD, TIMER, UNLIMITED
 from kilowait.engine.pools import machine_of
 from kilowait.engine.power_initial_state import levered_state_of
@@ -37,34 +37,34 @@ __all__ = ["compiled_with_levers"]
 
 
 def _advance(t: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> bool:
-    s = lend(t)
+    s = power_state_without_refcount(t)
     return power_event_loop.has_buffer_space(s) and power_event_loop.advance(
         s, score, parameters, own_score, own_parameters
     )
 
 
 def _schedule(t: Any, own_score: Any, own_parameters: Any) -> None:
-    s = lend(t)
+    s = power_state_without_refcount(t)
     k = s.clock[0]
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     power_pass.open_pass(s)
     if k.depth == UNLIMITED:
-        power_pass.conserve(s, all_applied)
+        power_pass.conservative_pass(s, all_applied)
     else:
         power_pass.schedule(s, all_applied, own_score, own_parameters)
 
 
 def _begin(t: Any) -> bool:
-    s = lend(t)
+    s = power_state_without_refcount(t)
     k = s.clock[0]
-    k.settled = 0
+    k.unchanged = 0
     k.fresh = 0
     all_applied = not k.per_event or power_event_loop.next_event_or_check_s(s) > k.now
     freed = False
     power_pass.open_pass(s)
     if k.depth == UNLIMITED:
         freed = conservative.open_plan(s, all_applied)
-        power_pass.lay_out_plan(s)
+        power_pass.rebuild_plan(s)
     else:
         power_pass.begin_pass(s, all_applied)
     return freed
@@ -72,12 +72,12 @@ def _begin(t: Any) -> bool:
 
 def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
     """As `_start`; level -1 takes the first that fits, as a pass would."""
-    s = lend(t)
+    s = power_state_without_refcount(t)
     k = s.clock[0]
     reserved_on = 0
     if k.depth == UNLIMITED:
-        reserved_on = s.rare[job].reserved_on
-        power_pass.lift(s, job)
+        reserved_on = s.job_extra[job].reserved_on
+        power_pass.remove_reservation(s, job)
     groups = reservations.EVERY_GROUP if group < 0 else 1 << group
     g = power_start.place(s, job, groups) if level < 0 else power_start.place_at(s, job, groups, level)
     if g >= 0 and really:
@@ -86,24 +86,24 @@ def _start(t: Any, job: int, group: int, level: int, really: bool) -> int:
     else:
         power_trial_start.reset_trial(s, job)
         if reserved_on > 0:
-            power_pass.keep_place(s, job, reserved_on - 1, s.rare[job].reserved_s, 1)
-            s.rare[job].reserved_on = reserved_on
+            power_pass.apply_reservation(s, job, reserved_on - 1, s.job_extra[job].reserved_s, 1)
+            s.job_extra[job].reserved_on = reserved_on
     return g
 
 
 def _reserve(t: Any, job: int) -> float:
-    s = lend(t)
+    s = power_state_without_refcount(t)
     if s.clock[0].depth == UNLIMITED:
-        power_pass.lift(s, job)
+        power_pass.remove_reservation(s, job)
     return power_start.reserve(s, job)
 
 
 def _hold(t: Any, job: int, until: float) -> None:
-    s = lend(t)
+    s = power_state_without_refcount(t)
     k = s.clock[0]
     if k.depth == UNLIMITED:
-        power_pass.lift(s, job)
-    s.lever[0].asked -= s.fate[job].least_need
+        power_pass.remove_reservation(s, job)
+    s.lever[0].asked -= s.job_state[job].least_need
     queue.remove(s, job, HELD)
     push(s.events, k.events, until, TIMER + 2 * job + 1)
     k.events += 1
@@ -111,7 +111,7 @@ def _hold(t: Any, job: int, until: float) -> None:
 
 def _wake(t: Any, group: int, nodes: int) -> int:
     """Wake so many sleeping nodes of a group now, or as many as sleep; how many."""
-    s = lend(t)
+    s = power_state_without_refcount(t)
     node_sleep.fall_asleep(s, group)
     woken = min(nodes, s.sleepers[group].asleep)
     if woken > 0:
@@ -121,7 +121,7 @@ def _wake(t: Any, group: int, nodes: int) -> int:
 
 def _sleep(t: Any, group: int, nodes: int) -> int:
     """Put so many idle nodes of a group to sleep now, those idle longest first, or as many as are; how many."""
-    s = lend(t)
+    s = power_state_without_refcount(t)
     sleeper = s.sleepers[group]
     put = 0
     while put < nodes and sleeper.idle_lo < sleeper.idle_hi:

@@ -14,7 +14,7 @@ __all__ = ["OUTLIVED", "Settings"]
 
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
 OUTLIVED = {"double": DOUBLE, "steps": STEPS, "later": LATER}
-"""What a planner believes of a running job that has outlived its belief, by name."""
+"""What a planner believes of a running job that has overrun its belief, by name."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Settings:
 
     backfill: str | int = "none"
     """none, easy, conservative, or the number of reservations per group."""
-    walltime: str = "extend"
+    at_limit: str = "extend"
     """extend: jobs run as long as the log says; kill: they end at their limit, or at their estimate."""
     schedule_per: str = "instant"
     """One scheduling pass per instant, or per event."""
@@ -34,16 +34,16 @@ class Settings:
     on_oversized: str = "error"
     """Jobs no group can hold: error, or reject (they leave on arrival)."""
     overrun: str = "double"
-    """A running job that outlived what planners believe is now believed to take: double, again and again; steps: a
-    minute more, then 5, ...; later: its later_s, then its limit. Never more than a limit that lies ahead."""
+    """A running job that overrun what planners believe is now believed to take: double, again and again; steps: a
+    minute more, then 5, ...; later: its overrun_planned_s, then its limit. Never more than a limit that lies ahead."""
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("walltime", ("extend", "kill")),
-            ("passes", ("instant", "event")),
+            ("at_limit", ("extend", "kill")),
+            ("schedule_per", ("instant", "event")),
             ("placement", ("first", "balance")),
-            ("oversized", ("error", "reject")),
-            ("outlived", tuple(OUTLIVED)),
+            ("on_oversized", ("error", "drop")),
+            ("overrun", tuple(OUTLIVED)),
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)

@@ -19,11 +19,11 @@ from kilowait.engine.interface import (
 from kilowait.engine.kernels import event_loop
 from kilowait.engine.kernels.state import CANCELLED, COMING, DONE, QUEUED, REJECTED, RUNNING, UNLIMITED
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of, with_room, add_power_pool
+from kilowait.engine.power_initial_state import add_power_pool, levered_state_of, with_room
 from kilowait.engine.power_jit_entry import compiled_with_levers
 from kilowait.engine.settings import Settings
 from kilowait.errors import ChoiceError, InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import NodeStates, Outcome, node_states
 
 __all__ = ["Simulator", "run_simulation"]
@@ -89,7 +89,9 @@ class Simulator:
         self._state: Any
         if self.levers is None:
             self._kernel = jit_entry.compiled
-            self._state = build_initial_state(self.table, self._machine, self.settings, self.rule, backfill_rule)
+            self._state = build_initial_state(
+                self.table, self._machine, self.settings, self.rule, backfill_rule
+            )
         else:
             self._kernel = compiled_with_levers
             self._machine = add_power_pool(self._machine, self.levers, self._first_event_s())
@@ -117,7 +119,7 @@ class Simulator:
         own = self.backfill_rule
         if self.rule.compiled and (own is None or own.compiled):
             own_score = self.rule.score if own is None else own.score
-            self._state.clock["believing"] = self.settings.depth > 0 or len(self._state.line_s) > 0
+            self._state.clock["track_expected_ends"] = self.settings.depth > 0 or len(self._state.line_s) > 0
             run = self._kernel("run_conservative" if self.settings.depth == UNLIMITED else "run")
             run(self._state, self.rule.score, self._parameters, own_score, self._own_parameters)
             while self._made_room():
@@ -158,7 +160,7 @@ class Simulator:
             )
         s = self._state
         k = s.clock[0]
-        k.moving = 1
+        k.time_dependent = 1
         own_score = jit_entry.no_score_compiled() if own is None else own.score
         remembered: dict[int, float] = {}
         running: list[int] = []
@@ -184,10 +186,10 @@ class Simulator:
         s = self._state
         now = float(s.clock["now"][0])
         for job in running:
-            if s.fate[job].status == DONE:
-                s.jobs[job].ran_s = max(now - float(s.fate[job].start_s), 1e-9)
+            if s.job_state[job].status == DONE:
+                s.jobs[job].ran_s = max(now - float(s.job_state[job].start_s), 1e-9)
                 self.rule.score(s.jobs[job], now, self._parameters)
-        return [job for job in running if s.fate[job].status != DONE]
+        return [job for job in running if s.job_state[job].status != DONE]
 
     def _tell_starts(self, before: int) -> list[int]:
         """Let a policy in Python know of the jobs started after the first `before`; these."""
@@ -220,12 +222,12 @@ class Simulator:
         s = self._state
         k = s.clock[0]
         waiting = s.queue["job"][k.queue_lo : k.queue_hi]
-        beliefs = s.beliefs[: k.running]
+        expected_ends = s.expected_ends[: k.running]
         return View(
             now_s=float(k.now),
             waiting=s.jobs[waiting],
-            running_job=beliefs["job"].copy(),
-            running_end_s=beliefs["key"].copy(),
+            running_job=expected_ends["job"].copy(),
+            running_end_s=expected_ends["key"].copy(),
             free=s.pools["free"].copy(),
             capacity=s.pools["capacity"].copy(),
             reserved_s=self._reserved(waiting),
@@ -242,8 +244,8 @@ class Simulator:
     def _reserved(self, waiting: Any) -> Any:
         reserved = np.full(len(waiting), np.nan)
         if self.settings.depth == UNLIMITED:
-            rare = self._state.rare[waiting]
-            reserved[rare["reserved_on"] > 0] = rare["reserved_s"][rare["reserved_on"] > 0]
+            job_extra = self._state.job_extra[waiting]
+            reserved[job_extra["reserved_on"] > 0] = job_extra["reserved_s"][job_extra["reserved_on"] > 0]
         return reserved
 
     def can_start(self, job: int, group: int = -1, level: int = -1) -> bool:
@@ -262,7 +264,7 @@ class Simulator:
         s = self._state
         if self.settings.depth == 0 or not self._waits(job) or job in self._reserved_now:
             return False
-        return bool(int(s.fate[job].allowed) & int(s.clock[0].open_groups))
+        return bool(int(s.job_state[job].allowed) & int(s.clock[0].open_groups))
 
     def apply(self, choice: Choice) -> float | None:
         """Carry a choice out, or raise a ChoiceError that names job, time and reason and leaves all as it was.
@@ -337,12 +339,12 @@ class Simulator:
         return 1 if self.levers is None else self.levers.levels
 
     def _waits(self, job: int) -> bool:
-        return 0 <= job < len(self.table) and int(self._state.fate[job].status) == QUEUED
+        return 0 <= job < len(self.table) and int(self._state.job_state[job].status) == QUEUED
 
     def _why_not(self, job: int, group: int) -> str:
-        fate = self._state.fate[job]
+        job_state = self._state.job_state[job]
         asked = range(len(self._machine.names)) if group < 0 else [group]
-        if not any(int(fate.allowed) >> g & 1 for g in asked):
+        if not any(int(job_state.allowed) >> g & 1 for g in asked):
             return "its queue does not use that group, or the group is too small"
         free = {
             self._machine.names[g]: int(self._state.pools["free"][self._machine.pool_lo[g]]) for g in asked
@@ -365,18 +367,20 @@ class Simulator:
     def log(self) -> ExecutionLog:
         """What has happened so far."""
         s = self._state
-        fate = s.fate
+        job_state = s.job_state
         started = s.segments[: int(s.clock["segments"][0])]
-        start = fate["start_s"][started]
-        run = fate["run_s"][started]
-        outcome = _OUTCOME[fate["status"]]
-        if self.settings.walltime == "kill":
-            planned = fate["run_s"] if self.levers is None else s.run_s  # a level changes the run time too
+        start = job_state["start_s"][started]
+        run = job_state["run_s"][started]
+        outcome = _OUTCOME[job_state["status"]]
+        if self.settings.at_limit == "kill":
+            planned = (
+                job_state["run_s"] if self.levers is None else s.run_s
+            )  # a level changes the run time too
             killed = planned < self.table["runtime_s"]
             outcome[killed & (outcome == Outcome.COMPLETED)] = Outcome.KILLED
         eligible = s.jobs["submit_s"].copy()  # the clock wrote the arrival there
-        if (fate["status"] == COMING).any():
-            eligible[fate["status"] == COMING] = np.nan
+        if (job_state["status"] == COMING).any():
+            eligible[job_state["status"] == COMING] = np.nan
         segment_outcome = outcome[started]
         job = started
         order = self._given.order
@@ -390,8 +394,8 @@ class Simulator:
             job=job,
             start_s=start,
             end_s=start + run,
-            group=fate["group"][started],
-            level=fate["level"][started].astype(np.int16),
+            group=job_state["group"][started],
+            level=job_state["level"][started].astype(np.int16),
             outcome=segment_outcome,
             eligible_s=eligible,
             job_outcome=outcome,
@@ -402,9 +406,9 @@ class Simulator:
                 "policy": self.rule.name,
                 "backfill": self.settings.backfill,
                 "backfill_order": self.backfill_rule.name if self.backfill_rule is not None else None,
-                "walltime": self.settings.walltime,
-                "outlived": self.settings.overrun,
-                "passes": self.settings.schedule_per,
+                "at_limit": self.settings.at_limit,
+                "overrun": self.settings.overrun,
+                "schedule_per": self.settings.schedule_per,
                 "placement": self.settings.placement,
                 "dependencies": self.settings.dependencies,
                 **self._levers_in_words(),
@@ -421,7 +425,7 @@ class Simulator:
                 name: [how.timeout_s, how.shutdown_s, how.wake_s] for name, how in self.levers.sleep.items()
             },
             "levels": self.levers.levels,
-            "crowd": self.levers.full_speed_backlog_nodes,
+            "full_speed_backlog_nodes": self.levers.full_speed_backlog_nodes,
             "budget": self.levers.budget is not None,
         }
 

@@ -25,8 +25,8 @@ from kilowait.envs.kernels.step import (
 )
 from kilowait.envs.observation_spec import (
     FEATURES,
-    SUMMARY,
     PREDICTION_FEATURES,
+    SUMMARY,
     ObservationSpec,
     fixed_features,
 )
@@ -53,9 +53,9 @@ class DecisionSettings:
     """none, easy, or the number of reservations per group."""
     backfill_order: str | PriorityPolicy = "saf"
     """A rule for the candidates of backfilling, or "agent": it is asked for those too."""
-    walltime: str = "extend"
+    at_limit: str = "extend"
     placement: str = "first"
-    outlived: str = "double"
+    overrun: str = "double"
     """double, steps or later: what planners believe of a job that runs on past what was planned."""
     max_wait_s: float = np.inf
     """A job that has waited longer than this, seconds, is the only one that may be first."""
@@ -80,7 +80,7 @@ class DecisionSettings:
     def settings(self) -> Settings:
         """The same as the engine takes it."""
         return Settings(
-            self.backfill, self.walltime, "instant", self.placement, False, "reject", self.outlived
+            self.backfill, self.at_limit, "instant", self.placement, False, "reject", self.overrun
         )
 
     @property
@@ -112,7 +112,10 @@ class BatchedSimulator(BatchedSimulatorBase):
         machine = machine_of(cluster)
         whole = build_initial_state(jobs, machine, asking.settings, external_policy(), None)
         if state is None:
-            stack = stack_of(build_initial_state(jobs[:episode_jobs], machine, asking.settings, external_policy(), None), copies)
+            stack = stack_of(
+                build_initial_state(jobs[:episode_jobs], machine, asking.settings, external_policy(), None),
+                copies,
+            )
         else:
             rows: list[Any] = [array[None] for array in state._replace(need=state.need.copy())]
             stack = State(*rows)

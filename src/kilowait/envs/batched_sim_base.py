@@ -13,7 +13,16 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError
 
-__all__ = ["BEGIN", "DISABLED", "NEXT_STEP", "NOTHING", "SAME_STEP", "START_PREPARED", "BatchedSimulatorBase", "Observation"]
+__all__ = [
+    "BEGIN",
+    "DISABLED",
+    "NEXT_STEP",
+    "NOTHING",
+    "SAME_STEP",
+    "START_PREPARED",
+    "BatchedSimulatorBase",
+    "Observation",
+]
 
 Observation = dict[str, npt.NDArray[Any]]
 

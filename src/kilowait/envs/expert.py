@@ -24,7 +24,7 @@ from kilowait.engine.kernels.state import State
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING, BatchedSimulatorBase
 from kilowait.envs.kernels.decision import place_of
-from kilowait.envs.kernels.lookahead import best_choice, lend_stage, copy_state
+from kilowait.envs.kernels.lookahead import best_choice, copy_state, lend_stage
 from kilowait.envs.kernels.state_stack import nth_state
 from kilowait.envs.kernels.step import lend_scene
 from kilowait.envs.lookahead import LookAhead

@@ -29,21 +29,21 @@ from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.kernels.decision import (
     HEAD,
+    any_fits,
     apply,
     eligible,
     zero_score,
-    any_fits,
 )
 from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,
+    copy_state,
     lend_stage,
     score_of,
-    copy_state,
     stage_of,
 )
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
 
 __all__ = ["OBJECTIVES", "WORD", "LookAhead"]
@@ -150,12 +150,15 @@ class LookAhead:
             )
         if settings.depth == UNLIMITED or settings.schedule_per == "event":
             raise InputError(
-                f"backfill is {settings.backfill!r}, passes per {settings.schedule_per}; look-ahead chooses once an instant, "
+                f"backfill is {settings.backfill!r}, passes per {settings.schedule_per}; "
+                f"look-ahead chooses once an instant, "
                 "with none, easy or a number of reservations"
             )
         if self._rule.placement is not None:
             settings = replace(settings, placement=self._rule.placement)
-        simulator = Simulator(jobs, cluster, settings, rule=replace(external_policy(), name=self.name), levers=levers)
+        simulator = Simulator(
+            jobs, cluster, settings, rule=replace(external_policy(), name=self.name), levers=levers
+        )
         if simulator.levers is not None:
             raise InputError(
                 "look-ahead pulls no levers and knows no jobs on hold; leave levers and hold_until_s out, or take a "
@@ -179,7 +182,7 @@ class LookAhead:
 
 
 def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
-    """The whole run, natively: as `deciding.until_asked`, with a rehearsed choice wherever that would ask."""
+    """The whole run, natively: as `deciding.advance_to_decision`, with a rehearsed choice wherever that would ask."""
     s = state_without_refcount(t)
     a = lend_stage(a)
     nothing = s.line_s  # stands where parameters of a rule would
@@ -203,7 +206,7 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
             apply(s, s, s.queue[k.queue_lo + chosen].job)
         if k.depth > 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
-                s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].moving, score, parameters)
+                s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].time_dependent, score, parameters)
             backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
         end_pass(s)
 

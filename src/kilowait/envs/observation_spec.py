@@ -47,7 +47,7 @@ FIXED = 4
 
 PREDICTION_FEATURES: dict[str, str] = {
     "bound": "ln(planned / 1 h) / 3, planned: what reservations are made with",
-    "quickness": "expected 10 s / run time, at most 1",
+    "expected_inverse_runtime": "expected 10 s / run time, at most 1",
     "cut": "ln(estimate / request) / 3; 0 where no request is known",
 }
 """Of a waiting job, where predictions are shown: what they know besides the estimate. None changes while it waits."""
@@ -132,7 +132,12 @@ def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) ->
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     """TOLD, one job a row; an error where jobs bring no predictions.
 
-    >>> told = {"estimate_s": [1800], "planned_s": [3600], "quickness": [0.25], "limit_s": [3600]}
+    >>> told = {
+    ...     "estimate_s": [1800],
+    ...     "planned_s": [3600],
+    ...     "expected_inverse_runtime": [0.25],
+    ...     "limit_s": [3600],
+    ... }
     >>> told_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).tolist()
     [[0.0, 0.25, -0.2310...]]
     """
@@ -147,7 +152,7 @@ def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     request = np.where(np.isnan(asked), estimate, np.maximum(asked, 1.0))
     columns = (
         np.log(np.maximum(times.planned_s, 1.0) / 3600.0) / 3.0,
-        times.quickness,
+        times.expected_inverse_runtime,
         np.log(estimate / request) / 3.0,
     )
     return np.ascontiguousarray(np.stack(columns, axis=1), np.float32)

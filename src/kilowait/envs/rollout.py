@@ -13,15 +13,15 @@ from kilowait.cluster import Cluster
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import (
-    DecisionSettings,
     BatchedSimulator,
+    DecisionSettings,
     Observation,
     external_policy,
 )
 from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
 from kilowait.envs.kernels.step import DISABLED, START_PREPARED
 from kilowait.envs.reward_terms import Reward
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["run_policy"]
 

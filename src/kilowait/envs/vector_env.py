@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kilowait.cluster import Cluster
-from kilowait.envs.batched_sim import DecisionSettings, BatchedSimulator
+from kilowait.envs.batched_sim import BatchedSimulator, DecisionSettings
 from kilowait.envs.batched_sim_base import (
     DISABLED,
     NEXT_STEP,
@@ -33,7 +33,15 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.rng import stream
 
-__all__ = ["MODES", "BatchVectorEnv", "EngineVectorEnv", "check_sizes", "plain_jobs", "default_reward", "space_of"]
+__all__ = [
+    "MODES",
+    "BatchVectorEnv",
+    "EngineVectorEnv",
+    "check_sizes",
+    "plain_jobs",
+    "default_reward",
+    "space_of",
+]
 
 MODES = {
     AutoresetMode.NEXT_STEP: NEXT_STEP,

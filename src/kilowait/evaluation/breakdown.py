@@ -17,7 +17,7 @@ from kilowait.evaluation.job_measures import (
     started,
     summary,
 )
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.columns import LABELLED
 
 __all__ = ["ClassRow", "by_class", "joined_classes"]
@@ -72,7 +72,7 @@ def by_class(
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
-    >>> log = SegmentLog(
+    >>> log = ExecutionLog(
     ...     jobs,
     ...     np.arange(3),
     ...     np.zeros(3),
@@ -183,8 +183,8 @@ def _gpu_milli(table: JobTable) -> Ints:
     """Thousandths of GPUs each job asks for in all."""
     if "gpus" not in table:
         return np.zeros(len(table), np.int64)
-    milli: Ints = table["gpus"] * table.column("gpu_milli")
-    return milli
+    gpu_milli: Ints = table["gpus"] * table.column("gpu_milli")
+    return gpu_milli
 
 
 def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:

@@ -62,7 +62,7 @@ def fairness(
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2], user=[0, 1])
-    >>> log = SegmentLog(
+    >>> log = ExecutionLog(
     ...     jobs,
     ...     np.array([0, 1]),
     ...     np.array([0.0, 40.0]),
@@ -89,8 +89,8 @@ def fairness(
     held = waits(log)
     waited = np.bincount(held.row, held.to_s - held.from_s, len(mask))[mask]  # inf for ever, 0 never queued
     over = int(np.count_nonzero(waited > wait_bound_s))
-    patience_s = starving * np.maximum(log.jobs_table["estimate_s"][mask], _SHORTEST_S)
-    starved = int(np.count_nonzero(waited > patience_s))
+    max_wait_for_hold_s = starving * np.maximum(log.jobs_table["estimate_s"][mask], _SHORTEST_S)
+    starved = int(np.count_nonzero(waited > max_wait_for_hold_s))
     jobs = len(waited)
     return {
         "users": len(users),

@@ -20,7 +20,16 @@ from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
 
-__all__ = ["StartedJobs", "WaitIntervals", "capacity_at", "counted_rows", "left_queue_s", "started", "summary", "waits"]
+__all__ = [
+    "StartedJobs",
+    "WaitIntervals",
+    "capacity_at",
+    "counted_rows",
+    "left_queue_s",
+    "started",
+    "summary",
+    "waits",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -79,7 +79,7 @@ def metrics(
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
-    >>> log = SegmentLog(
+    >>> log = ExecutionLog(
     ...     jobs,
     ...     np.array([0, 1]),
     ...     np.array([0.0, 20.0]),

@@ -18,7 +18,15 @@ from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
 from kilowait.synth.fidelity.distances import Shares, distance, shares
 
-__all__ = ["NEAR", "RunSimilarity", "BinnedSeries", "compare_runs", "numbers_of_run", "series_of_run", "share_curves"]
+__all__ = [
+    "NEAR",
+    "RunSimilarity",
+    "BinnedSeries",
+    "compare_runs",
+    "numbers_of_run",
+    "series_of_run",
+    "share_curves",
+]
 
 BOUND_S = 10.0
 HOUR_S = 3600.0

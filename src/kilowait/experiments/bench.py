@@ -159,7 +159,9 @@ def _real_logs(folder: Path, quick: bool) -> Iterator[BenchResult]:
             continue
         jobs = kw.read_trace(path)
         cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
-        seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", oversized="reject"), quick=quick)
+        seconds = best_s(
+            partial(kw.simulate, jobs, cluster, "fcfs", "easy", on_oversized="drop"), quick=quick
+        )
         yield BenchResult(f"{name}, FCFS + EASY", len(jobs) / seconds, "jobs/s", 4e6)
 
 
@@ -257,7 +259,7 @@ def _curie(folder: Path) -> Iterator[BenchResult]:
     jobs = kw.read_trace(path)
     yield BenchResult("CEA-Curie, read", seconds, "s", 3.0, less_is_better=True, note=f"{len(jobs):,} jobs")
     cluster = kw.Cluster.from_nodes(int(jobs.meta["max_procs"]))
-    seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", oversized="reject"), quick=True)
+    seconds = best_s(partial(kw.simulate, jobs, cluster, "fcfs", "easy", on_oversized="drop"), quick=True)
     yield BenchResult("CEA-Curie, FCFS + EASY", seconds, "s", 3.0, less_is_better=True)
 
 

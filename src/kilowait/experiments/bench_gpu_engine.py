@@ -36,4 +36,6 @@ def pods_of(folder: Path | None) -> kw.JobTable:
 
 def fgd_run(pods: kw.JobTable) -> partial[kw.ExecutionLog]:
     """A run that puts every pod where the fewest fragments arise."""
-    return partial(kw.simulate, pods, kw.Cluster.preset("openb"), "fcfs", placement="fgd", oversized="reject")
+    return partial(
+        kw.simulate, pods, kw.Cluster.preset("openb"), "fcfs", placement="fgd", on_oversized="drop"
+    )

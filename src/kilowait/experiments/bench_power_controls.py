@@ -25,11 +25,11 @@ def ratios(jobs: JobTable, nodes: int, *, quick: bool) -> list[float]:
     cluster, model = kw.Cluster.from_nodes(nodes), PowerModel.preset("taurus")
 
     def plain() -> None:
-        kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", oversized="reject"))
+        kw.metrics(kw.simulate(jobs, cluster, "fcfs", "easy", on_oversized="drop"))
 
     def levered(text: str) -> None:
         pulled = resolve_controls(text, jobs, cluster, model)
-        log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", oversized="reject", levers=pulled.levers)
+        log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", on_oversized="drop", levers=pulled.levers)
         kw.metrics(log)
         account_energy(log, cluster, model, tables=pulled.tables).metrics()
 

@@ -171,11 +171,11 @@ def training_speeds(
             known = {key: value for key, value in (settings or {}).items() if hasattr(how, key)}
             if hasattr(how, "learning_starts"):
                 known |= {
-                    "learning_starts": how.rollout * envs,
-                    "capacity": max(4096, 4 * how.rollout * envs),
+                    "learning_starts": agents.steps_per_update(how) * envs,
+                    "buffer_size": max(4096, 4 * agents.steps_per_update(how) * envs),
                 }
             how = replace(how, **known)
-            how = replace(how, total_steps=(updates + 2) * how.rollout * envs)
+            how = replace(how, total_timesteps=(updates + 2) * agents.steps_per_update(how) * envs)
             marks: list[tuple[float, float, int]] = []
 
             def note(update: Any, marks: list[tuple[float, float, int]] = marks, vec: _Timed = vec) -> None:

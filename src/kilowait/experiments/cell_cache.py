@@ -24,13 +24,13 @@ import numpy as np
 
 import kilowait
 from kilowait.errors import InputError
-from kilowait.evaluation.comparison import PolicyConfig, Comparison
+from kilowait.evaluation.comparison import Comparison, PolicyConfig
 from kilowait.evaluation.storage import ComparisonFolder, load_comparison
 from kilowait.experiments.policy_configs import policy_and_placement
-from kilowait.experiments.run_matrix import ComparisonCase, Cell
+from kilowait.experiments.run_matrix import Cell, ComparisonCase
 from kilowait.experiments.scenario import AGENT, PREFER, agent_and_preference
 from kilowait.jobs import ExecutionLog
-from kilowait.jobs.execution_log import NodeStates, Allocations
+from kilowait.jobs.execution_log import Allocations, NodeStates
 
 __all__ = ["FolderCellCache"]
 
@@ -39,7 +39,7 @@ _COLUMNS = (
     "capacity_nodes",
 )  # fmt: skip
 _STATES = ("time_s", "group", "falling", "asleep", "waking")
-_PIECES = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group")
+_PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group")
 
 
 class FolderCellCache:
@@ -48,7 +48,9 @@ class FolderCellCache:
     The folder beside it is there only while a comparison is not finished.
     """
 
-    def __init__(self, out: Path, cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]) -> None:
+    def __init__(
+        self, out: Path, cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig]
+    ) -> None:
         self.folder = out.with_name(f"{out.name}.cells")
         self.found = 0
         """Cells that did not have to be run."""
@@ -84,7 +86,9 @@ class FolderCellCache:
                 columns = {name: held[name] for name in _COLUMNS}
                 note = json.loads(str(held["note"]))
                 states = NodeStates(*(held[f"states_{name}"] for name in _STATES)) if note["states"] else None
-                pieces = Allocations(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
+                pieces = (
+                    Allocations(*(held[f"pieces_{name}"] for name in _PIECES)) if note["pieces"] else None
+                )
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
         self.found += 1

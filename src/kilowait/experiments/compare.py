@@ -9,15 +9,15 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.evaluation.comparison import (
-    PolicyConfig,
     Comparison,
+    PolicyConfig,
     Windows,
     single_window,
 )
 from kilowait.experiments.gpu_settings import usual_backfill
 from kilowait.experiments.run_matrix import run_cell
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import resolve
 from kilowait.policies.registry import HasRule, RunPolicy
 from kilowait.policies.round_based import StepPolicy
@@ -28,7 +28,8 @@ __all__ = ["compare"]
 def compare(
     jobs: JobTable | Windows,
     cluster: Cluster,
-    policies: Sequence[str | PriorityPolicy | HasRule | RunPolicy] | Mapping[str, str | PriorityPolicy | HasRule | RunPolicy],
+    policies: Sequence[str | PriorityPolicy | HasRule | RunPolicy]
+    | Mapping[str, str | PriorityPolicy | HasRule | RunPolicy],
     *,
     backfill: str | int | None = None,
     clairvoyant: bool = False,
@@ -64,7 +65,10 @@ def compare(
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
     who = [
-        (PolicyConfig(name, backfill, "rule" if isinstance(policy, str | PriorityPolicy) else "agent"), _rule(policy))
+        (
+            PolicyConfig(name, backfill, "rule" if isinstance(policy, str | PriorityPolicy) else "agent"),
+            _rule(policy),
+        )
         for name, policy in named.items()
     ]
     if clairvoyant:

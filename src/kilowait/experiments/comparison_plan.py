@@ -12,7 +12,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import METRIC_DIRECTION, PolicyConfig, Comparison
+from kilowait.evaluation.comparison import METRIC_DIRECTION, Comparison, PolicyConfig
 from kilowait.evaluation.storage import save_comparison
 from kilowait.experiments.cell_cache import FolderCellCache
 from kilowait.experiments.energy_results import energy_record, lever_sets
@@ -24,17 +24,26 @@ from kilowait.experiments.policy_configs import contenders_of, policy_and_placem
 from kilowait.experiments.power import DRAWN, check_judged, meter_for
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.run_matrix import (
-    ComparisonCase,
     Cell,
+    ComparisonCase,
     all_cells,
     run_cells,
     workers_for,
 )
 from kilowait.experiments.scenario import Scenario, check_power, prepare_scenario
 from kilowait.experiments.window_options import WindowOptions
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["ComparisonPlan", "PreparedComparison", "gpu_means", "prepare", "prepare_levers", "run", "save", "usual_metric"]
+__all__ = [
+    "ComparisonPlan",
+    "PreparedComparison",
+    "gpu_means",
+    "prepare",
+    "prepare_levers",
+    "run",
+    "save",
+    "usual_metric",
+]
 
 
 def usual_metric(placed: bool) -> str:
@@ -100,7 +109,9 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
             check_levers_on(who.levers, cluster)
             check_placement_on(policy_and_placement(who.policy)[1], cluster)
     cases = tuple(
-        ComparisonCase(scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster))
+        ComparisonCase(
+            scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster)
+        )
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
     workloads = tuple(

@@ -110,7 +110,7 @@ def _bounds(contest: Comparison) -> dict[str, float]:
     groups = contest.cluster.get("group", ())
     if any(group.get("shared", False) or group.get("placed", False) for group in groups):
         return {}  # jobs there take parts of nodes
-    kill = contest.logs(0, 0).run.get("walltime") == "kill"
+    kill = contest.logs(0, 0).run.get("at_limit") == "kill"
     found = []
     for window in contest.windows:
         jobs = window.jobs[window.warmup :]

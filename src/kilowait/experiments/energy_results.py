@@ -8,9 +8,9 @@ from typing import Any
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls.parse import ALL_HOLD, ALL_SLOWDOWN
 from kilowait.evaluation.comparison import (
+    EnergyResults,
     PolicyConfig,
     PowerCurve,
-    EnergyResults,
     SignalCurve,
     Windows,
 )
@@ -109,7 +109,9 @@ def _signals(accounts: EnergyAccounts) -> tuple[SignalCurve, ...]:
         ("price", accounts.price, bins.price_per_mwh),
     ):
         if series is not None and mean is not None:
-            found.append(SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean)))
+            found.append(
+                SignalCurve(name, series.unit, accounts.signals[name], _tuple(bins.edge_s), _tuple(mean))
+            )
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.training_data import TrainingTable, SyntheticMix
+from kilowait.agents.training_data import SyntheticMix, TrainingTable
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.train_power import PowerTraining, power_of
@@ -75,7 +75,9 @@ def _batch_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
             autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
         )  # fmt: skip
 
-    return EnvFactory("kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), settings_to_dict(asking))
+    return EnvFactory(
+        "kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), settings_to_dict(asking)
+    )
 
 
 def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
@@ -89,7 +91,9 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
         raise InputError(
             f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
         )
-    asking = GpuDecisionSettings(slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING)
+    asking = GpuDecisionSettings(
+        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING
+    )
     placing = GpuSettings(head_of_line_blocking=False, **GPU_PLACING)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
@@ -177,7 +181,7 @@ class SyntheticCurriculum:
         share = self._mixture.share_at(self._done / self._steps)
         if share != self._share:
             self._share = share
-            self._vec.draw_from(self._laid.parts, self._laid.weights(share))
+            self._vec.set_episode_ranges(self._laid.parts, self._laid.weights(share))
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
         """As of the environments; whoever begins an episode, begins it where it is time for."""

@@ -11,7 +11,7 @@ import kilowait as kw
 from kilowait.cluster import Cluster
 from kilowait.evaluation.comparison.bootstrap import ratio_interval
 from kilowait.experiments.gpu_settings import GpuOptions, arguments
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.rng import stream
 
 __all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
 """Ways to run a rule, by what is added to its name: GPUs of any type as they come; the fastest types tried first; so,
 and running jobs moved to where they end sooner."""
 FIGURES = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
-_FIXED: dict[str, Any] = {"walltime": "extend", "oversized": "reject", "dependencies": False}
+_FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
 
 
 def played(

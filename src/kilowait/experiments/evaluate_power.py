@@ -18,14 +18,24 @@ from kilowait.cluster import Cluster
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.power import PowerModel
 from kilowait.experiments.power_context import PowerContext
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
 __all__ = [
-    "FIGURES", "RIVALS", "ParetoMargin", "Rows", "beyond", "figures_of", "front", "hand_tuned_baselines", "judged_on_energy",
-    "lever_grid", "run_on", "tuned",
-]  # fmt: skip
+    "FIGURES",
+    "RIVALS",
+    "ParetoMargin",
+    "Rows",
+    "beyond",
+    "figures_of",
+    "front",
+    "hand_tuned_baselines",
+    "judged_on_energy",
+    "lever_grid",
+    "run_on",
+    "tuned",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = dict[str, Floats]

@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, Interval
+from kilowait.evaluation.comparison.bootstrap import Interval, WindowBootstrap
 from kilowait.experiments.gpu_settings import usual_backfill
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
-from kilowait.predict.models import PredictionModel, ModelPredictions, predictions
+from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
 from kilowait.predict.scores import MEASURES, PredictionScores, by_class, coverage, losses, score
-from kilowait.predict.walk_forward import RefitSchedule, Refit
+from kilowait.predict.walk_forward import Refit, RefitSchedule
 from kilowait.rng import stream
 
 __all__ = ["LEVELS", "WORLDS", "PredictorComparison", "PredictorRow", "foresight", "world_of"]
@@ -86,7 +86,9 @@ class PredictorComparison:
         return asdict(self)
 
 
-def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
+def world_of(
+    jobs: JobTable, cluster: Cluster, kind: str = "auto"
+) -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
     """The jobs, when they started and ended, and notes for people.
 
     Args:
@@ -117,7 +119,7 @@ def world_of(jobs: JobTable, cluster: Cluster, kind: str = "auto") -> tuple[JobT
         "fcfs",
         usual_backfill(cluster.node_level),
         dependencies=False,
-        oversized="reject",
+        on_oversized="drop",
     )
     return jobs, from_run(log), notes
 

@@ -73,14 +73,12 @@ def warm_start(
     progress: Callable[[Any], None] | None,
 ) -> BehaviorCloning:
     """A warm start of so many choices by a teacher, in new environments; `settings` are those of what follows."""
-    from kilowait.agents.rl.behavior_cloning import ImitationSettings, BehaviorCloning
+    from kilowait.agents.rl.behavior_cloning import BehaviorCloning, ImitationSettings
 
     first = envs()
     lessons_by(text, first, cluster).close()  # a teacher that cannot teach is told before anything is begun
     return BehaviorCloning(
-        ImitationSettings(
-            text, steps, gamma=settings.discount, normalize_rewards=settings.normalise_rewards
-        ),
+        ImitationSettings(text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards),
         lambda: lessons_by(text, envs(), cluster),
         Path(folder),
         resume,

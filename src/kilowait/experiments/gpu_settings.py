@@ -18,8 +18,8 @@ from kilowait.cluster.gpu_speeds import (
     SOURCES,
     Speeds,
     Throughputs,
-    first_known,
     constant_speeds,
+    first_known,
     gpu_types,
     measured_speeds,
     read_throughputs,
@@ -58,12 +58,12 @@ BACKFILLS = ("none", "skip")
 """What the first job that does not fit means for the others: they wait, or the next are tried."""
 TYPES = ("any", "fastest", "least-energy")
 _SPANS = {
-    "keep": "keep_s",
+    "keep": "min_run_before_preempt_s",
     "grace": "grace_s",
-    "save": "save_s",
-    "restore": "restore_s",
+    "save": "checkpoint_write_s",
+    "restore": "checkpoint_load_s",
     "checkpoint": "checkpoint_s",
-    "round": "tick_s",
+    "round": "round_interval_s",
 }
 NEVER = "never"
 
@@ -134,7 +134,7 @@ class GpuOptions:
             if seconds is not None:
                 asked[field] = seconds
         if self.round is not None:
-            asked["rounds"] = asked["tick_s"] > 0
+            asked["rounds"] = asked["round_interval_s"] > 0
         if self.preempt is not None:
             asked["preempt"] = self.preempt
         if self.migrate is not None:
@@ -166,10 +166,10 @@ def arguments(
                 f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
                 "such as gpu-mixed, or leave it out"
             )
-        if "later_s" in jobs and plain.get("outlived") is None:
-            plain["outlived"] = "later"  # whoever predicted has said what is likely then
+        if "overrun_planned_s" in jobs and plain.get("overrun") is None:
+            plain["overrun"] = "later"  # whoever predicted has said what is likely then
         return {**plain, "placement": "first" if placement is None else placement}
-    own = {name: plain.pop(name) for name in ("walltime", "oversized")}
+    own = {name: plain.pop(name) for name in ("at_limit", "on_oversized")}
     plain.pop("dependencies")
     speeds = run_speeds(settings.speeds, jobs, cluster, meter, levers)
     preference = None

@@ -22,7 +22,7 @@ from kilowait.energy.power import GpuCaps, PowerModel, UtilizationProfile, cap_g
 from kilowait.energy.signals import Weather, forecast
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import cap_of
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
 __all__ = ["PowerContext", "as_options", "foresight_of"]
@@ -67,7 +67,10 @@ class PowerContext:
             )
 
     def account(
-        self, log: ExecutionLog, levers: str | ResolvedControls = "none", horizon: tuple[float, float] | None = None
+        self,
+        log: ExecutionLog,
+        levers: str | ResolvedControls = "none",
+        horizon: tuple[float, float] | None = None,
     ) -> EnergyAccounts:
         """The accounts of a run that was made with these levers."""
         cap = None if isinstance(levers, ResolvedControls) else cap_of(levers)

@@ -65,7 +65,7 @@ def with_planned_power(
     seed: int = 0,
     progress: Callable[[Any], None] | None = None,
 ) -> JobTable:
-    """The jobs with `planned_w`, what is expected of their mean power, all nodes together.
+    """The jobs with `predicted_power_w`, what is expected of their mean power, all nodes together.
 
     Args:
         jobs: with `power_w` where it was measured (`experiments.power.dressed`), and the users' own estimates.
@@ -82,13 +82,13 @@ def with_planned_power(
     ...     nodes=[1, 1, 2],
     ...     power_w=[80, 50, np.nan],
     ... )
-    >>> with_planned_power(jobs, Cluster.from_nodes(4), "recent", 200.0)["planned_w"].round().tolist()
+    >>> with_planned_power(jobs, Cluster.from_nodes(4), "recent", 200.0)["predicted_power_w"].round().tolist()
     [200.0, 80.0, nan]
     """
     check_power_predictor(predictor)
     nothing = np.full(len(jobs), np.nan)
     if predictor == MODEL:
-        return jobs.with_columns(planned_w=nothing)
+        return jobs.with_columns(predicted_power_w=nothing)
     measured = ~np.isnan(jobs.column("power_w"))
     if not measured.any():
         raise InputError(
@@ -114,7 +114,7 @@ def with_planned_power(
     said = np.minimum(said, ordered["nodes"] * most_w)
     planned = nothing
     planned[slice(None) if jobs.order is None else jobs.order] = said
-    return jobs.with_columns(planned_w=np.where(measured, planned, np.nan))
+    return jobs.with_columns(predicted_power_w=np.where(measured, planned, np.nan))
 
 
 def planned(
@@ -131,7 +131,7 @@ def planned(
     told = with_planned_power(jobs, cluster, predictor, most_w, progress=progress)
     if predictor == MODEL:
         return told, "levers plan with the power model's watts; accounts are of what was measured"
-    count = int(np.count_nonzero(~np.isnan(told["planned_w"])))
+    count = int(np.count_nonzero(~np.isnan(told["predicted_power_w"])))
     return told, (
         f"levers plan with watts predicted ({predictor}) of the {count:,} jobs whose power was measured, from jobs "
         "that had ended in a first replay; accounts are of what was measured"

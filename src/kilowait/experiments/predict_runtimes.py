@@ -20,7 +20,7 @@ from kilowait.experiments.saved_predictor import check_kept
 from kilowait.jobs import JobTable
 from kilowait.policies import simulate
 from kilowait.predict.dataset import case_of
-from kilowait.predict.known_times import KnownTimes, request_s, from_run
+from kilowait.predict.known_times import KnownTimes, from_run, request_s
 from kilowait.predict.past_events import PastEvents, keyed
 from kilowait.predict.predictor import load
 from kilowait.predict.runtime import predict_runtimes
@@ -44,7 +44,7 @@ PREDICTORS = {
     "last2": "the mean of the last two ended jobs of the user (Tsafrir)",
 }
 """Who predicts, by name; anything else is the folder of one that was kept (`kilowait predict fit`)."""
-OWN = ("planned_s", "later_s", "quickness", "limit_s")
+OWN = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "limit_s")
 """Columns that predictions bring besides the estimate."""
 
 
@@ -67,7 +67,7 @@ def first_replay(jobs: JobTable, cluster: Cluster) -> KnownTimes:
     """When jobs start and end, first come, first served, with the users' estimates."""
     placed = cluster.node_level
     backfill = "skip" if placed else usual_backfill(placed)
-    return from_run(simulate(jobs, cluster, "fcfs", backfill, oversized="reject"))
+    return from_run(simulate(jobs, cluster, "fcfs", backfill, on_oversized="drop"))
 
 
 def foreseen(

@@ -135,7 +135,9 @@ def _explained(grounds: ForestData, which: str, row: int) -> dict[str, Any]:
     others[np.arange(len(first)), first] = usual
     anchor, most_s = found.distribution.anchor[row], found.distribution.most_s[row]
     count = len(first)
-    changed_s = Distribution(forest.weights(others), np.full(count, anchor), np.full(count, most_s)).geometric_mean()
+    changed_s = Distribution(
+        forest.weights(others), np.full(count, anchor), np.full(count, most_s)
+    ).geometric_mean()
     own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([most_s]))
     return {
         "which": which,

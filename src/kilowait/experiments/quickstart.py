@@ -135,6 +135,8 @@ def quickstart(
         force=True,
     )
     say("4/4  writing the page")
-    made = QuickstartResult(out / "report.html", out / "figures", folders["agent"], folders["comparison"], found)
+    made = QuickstartResult(
+        out / "report.html", out / "figures", folders["agent"], folders["comparison"], found
+    )
     write_report([made.comparison, made.agent], made.report, figures=made.figures, title=TITLE, seed=seed)
     return made

@@ -145,7 +145,9 @@ def check_memory(seen: Any, *, envs: int, kept: int, settings: Any, free: int | 
     free = _free_bytes() if free is None else free
     if free is not None and wanted > free:
         keeps = (
-            "--envs" if not hasattr(settings, "capacity") else "--envs, or a smaller capacity in --settings"
+            "--envs"
+            if not hasattr(settings, "buffer_size")
+            else "--envs, or a smaller buffer_size in --settings"
         )
         raise InputError(
             f"{envs:,} environments of {seen.slots:,} slots, {kept:,} observations of them kept, want "

@@ -30,7 +30,7 @@ from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.predict_runtimes import USERS, with_requests
 from kilowait.experiments.scenario import Scenario, resolve_policy
 from kilowait.experiments.train_power import bind_agent_power
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.policies.registry import RunPolicy
 from kilowait.policies.round_based import StepPolicy
@@ -185,7 +185,9 @@ def all_cells(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[PriorityPolicy | StepPolicy | RunPolicy]] = ((), (), ())
+_given: tuple[
+    Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[PriorityPolicy | StepPolicy | RunPolicy]
+] = ((), (), ())
 """In a worker: what it was started with."""
 
 

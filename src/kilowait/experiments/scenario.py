@@ -32,7 +32,7 @@ from kilowait.experiments.gpu_settings import (
     usual_backfill,
 )
 from kilowait.experiments.inputs import Workload, brought_to_load, cluster_of, load_of, workload_of
-from kilowait.experiments.power import PowerSettings, with_power, meter_for
+from kilowait.experiments.power import PowerSettings, meter_for, with_power
 from kilowait.experiments.predict_power import check_power_predictor, is_kept_power, planned
 from kilowait.experiments.predict_runtimes import (
     USERS,
@@ -42,7 +42,7 @@ from kilowait.experiments.predict_runtimes import (
 )
 from kilowait.experiments.saved_predictor import SavedPredictor, kept_predictor
 from kilowait.experiments.train_power import bind_agent_power
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve, simulate
 from kilowait.policies.registry import HasRule, RunPolicy
 from kilowait.policies.round_based import ROUNDS, StepPolicy, step_decider
@@ -78,13 +78,13 @@ class Scenario:
     backfill: str | int | None = None
     """None: easy, on placed nodes none."""
     backfill_order: str | None = None
-    walltime: str = "extend"
-    outlived: str | None = None
+    at_limit: str = "extend"
+    overrun: str | None = None
     """None: later where a forest predicts, as it says what is likely then; else double, or the policy's own."""
-    passes: str = "instant"
+    schedule_per: str = "instant"
     placement: str | None = None
     """None: first, on placed nodes the policy's own."""
-    oversized: str = "error"
+    on_oversized: str = "error"
     dependencies: bool = True
     load: float | None = None
     """Offered load the jobs are brought to; None: as they are."""
@@ -109,11 +109,11 @@ class Scenario:
             check_backfill(self.backfill)
         check_placement(self.placement)
         Settings(
-            walltime=self.walltime,
-            overrun=self.outlived or "double",
-            schedule_per=self.passes,
+            at_limit=self.at_limit,
+            overrun=self.overrun or "double",
+            schedule_per=self.schedule_per,
             dependencies=self.dependencies,
-            on_oversized=self.oversized,
+            on_oversized=self.on_oversized,
         )
         if self.predict is not None:
             check_predictor(self.predict)
@@ -138,12 +138,12 @@ class Scenario:
         """What a run depends on besides policy and backfill, as plain data."""
         return {
             "backfill_order": self.backfill_order,
-            "walltime": self.walltime,
-            "outlived": self.outlived,
-            "passes": self.passes,
+            "at_limit": self.at_limit,
+            "overrun": self.overrun,
+            "schedule_per": self.schedule_per,
             "placement": self.placement,
             "dependencies": self.dependencies,
-            "oversized": self.oversized,
+            "on_oversized": self.on_oversized,
             "placed": self.placed.to_dict(),
         }
 

@@ -204,12 +204,16 @@ def _simulated(
 ) -> tuple[PolicyOutcome, dict[str, Any]]:
     """Both workloads on one machine under one rule, with EASY backfilling; and the curves of it."""
     logs = [
-        simulate(jobs, machine, policy=policy, backfill="easy", oversized="reject") for jobs in (real, made)
+        simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop") for jobs in (real, made)
     ]
     numbers = [numbers_of_run(log) for log in logs]
     series = {side: asdict(series_of_run(log)) for side, log in zip(("real", "made"), logs, strict=True)}
     curves = {name: asdict(curve) for name, curve in share_curves(*numbers).items()}
-    return PolicyOutcome(policy, compare_runs(*numbers)), {"policy": policy, "shares": curves, "series": series}
+    return PolicyOutcome(policy, compare_runs(*numbers)), {
+        "policy": policy,
+        "shares": curves,
+        "series": series,
+    }
 
 
 def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.experiments.inputs import named_cluster
-from kilowait.experiments.synthetic_score import SyntheticScore, PolicyWait, score
+from kilowait.experiments.synthetic_score import PolicyWait, SyntheticScore, score
 from kilowait.jobs import JobTable
 from kilowait.synth import WhatIf, load_generator
 from kilowait.synth.conditions import Wanted

@@ -22,9 +22,9 @@ from kilowait.evaluation.storage.folder import read_json
 from kilowait.evaluation.storage.toml import to_toml
 from kilowait.experiments.early_stopping import BestModel
 from kilowait.experiments.env_factory import (
+    EnvFactory,
     LoadCurriculum,
     SyntheticCurriculum,
-    EnvFactory,
     world_for,
 )
 from kilowait.experiments.resume import (
@@ -139,11 +139,11 @@ class RLTraining:
                 raise UnknownNameError(f"setting of {self.algo}", name, known)
         return kind(
             **{
-                "total_steps": self.steps,
+                "total_timesteps": self.steps,
                 "network": self.net,
                 "precision": self.precision,
                 **(
-                    {"exploration": 0.0} if self.teacher and self.algo == "d3qn" else {}
+                    {"exploration_fraction": 0.0} if self.teacher and self.algo == "d3qn" else {}
                 ),  # it knows something
                 **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
                 **_with_sizes(self.settings),
@@ -197,7 +197,7 @@ def learn(
     with use_device(how.device, None):
         pass  # a device that is not there is told before anything is begun
     few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
-    kept = getattr(settings, "capacity", settings.rollout * how.envs)
+    kept = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
     shown = few.spec_of_observation
     shown = replace(shown, slots=shown.slots - 1 + how.slots)
     check_memory(shown, envs=how.envs + how.windows, kept=kept, settings=settings)
@@ -212,7 +212,7 @@ def learn(
         if units:
             vec.draw_preferences(units)
         if laid is not None and mixture is not None:
-            vec.draw_from(laid.parts, laid.weights(mixture.share))
+            vec.set_episode_ranges(laid.parts, laid.weights(mixture.share))
         return vec
 
     keeping = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from kilowait import agents
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.evaluation.storage import plain_json
@@ -72,41 +73,41 @@ _NEAR = (0.95, 0.99, 0.997, 0.999)
 SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
     "ppo": {
         "learning_rate": _RATE,
-        "entropy": _ENTROPY,
-        "discount": _FAR,
-        "rollout": (16, 32, 64, 128),
-        "minibatches": (4, 8, 16),
-        "epochs": (1, 2, 3, 4, 6),
-        "clip": SearchRange(0.1, 0.3),
+        "ent_coef": _ENTROPY,
+        "gamma": _FAR,
+        "n_steps": (16, 32, 64, 128),
+        "n_minibatches": (4, 8, 16),
+        "n_epochs": (1, 2, 3, 4, 6),
+        "clip_range": SearchRange(0.1, 0.3),
         **_SIZES,
     },
     "a2c": {
         "learning_rate": _RATE,
-        "entropy": _ENTROPY,
-        "discount": _FAR,
-        "rollout": (8, 16, 32, 64),
-        "n": (4, 8, 16, 32),
+        "ent_coef": _ENTROPY,
+        "gamma": _FAR,
+        "n_steps": (8, 16, 32, 64),
+        "n_step_return": (4, 8, 16, 32),
         **_SIZES,
     },
     "d3qn": {
         "learning_rate": _RATE,
-        "discount": _NEAR,
-        "n": (1, 3, 5),
+        "gamma": _NEAR,
+        "n_steps": (1, 3, 5),
         "gradient_steps": (4, 8, 16),
-        "batch": (128, 256, 512),
-        "target_every": (50, 200, 1000),
-        "priority": SearchRange(0.0, 0.8),
-        "exploration": SearchRange(0.1, 0.5),
+        "batch_size": (128, 256, 512),
+        "target_update_interval": (50, 200, 1000),
+        "per_alpha": SearchRange(0.0, 0.8),
+        "exploration_fraction": SearchRange(0.1, 0.5),
         **_SIZES,
     },
     "sac": {
         "learning_rate": _RATE,
-        "discount": _NEAR,
+        "gamma": _NEAR,
         "gradient_steps": (4, 8, 16),
-        "batch": (128, 256, 512),
-        "mixing": SearchRange(0.002, 0.05, log=True),
+        "batch_size": (128, 256, 512),
+        "tau": SearchRange(0.002, 0.05, log=True),
         "target_entropy": SearchRange(0.05, 0.5),
-        "temperature": SearchRange(0.02, 1.0, log=True),
+        "initial_ent_coef": SearchRange(0.02, 1.0, log=True),
         **_SIZES,
     },
 }
@@ -241,8 +242,8 @@ def _try(
 def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
     """The training with what was proposed, validated at every tenth of it."""
     settings = {**how.settings, **_nested(proposed)}
-    rollout = replace(how, settings=settings).algorithm_settings().rollout
-    updates = max(1, how.steps // (rollout * how.envs))
+    n_steps = agents.steps_per_update(replace(how, settings=settings).algorithm_settings())
+    updates = max(1, how.steps // (n_steps * how.envs))
     once = {"validate_every": math.ceil(updates / PARTS), "checkpoint_every": updates}
     return replace(how, settings={**settings, **once})
 

@@ -89,7 +89,9 @@ def tune_predictor(
             trial = study.ask(ranges)
             figure = _figure(case, model, replace(usual, **trial.params), spans, seed)
             study.tell(trial, figure)
-            done.append(TuningTrial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began))
+            done.append(
+                TuningTrial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began)
+            )
             if progress is not None:
                 progress(done[-1])
     finally:
@@ -118,7 +120,9 @@ def _folds(case: Dataset) -> list[tuple[int, int]]:
     return spans
 
 
-def _figure(case: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int) -> float:
+def _figure(
+    case: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
+) -> float:
     """What the model itself makes small, mean over the folds."""
     figures = []
     features, target = case.features, case.target

@@ -10,8 +10,8 @@ from kilowait.evaluation.comparison import (
     PolicyConfig,
     Windows,
     cut_windows,
-    split,
     single_window,
+    split,
 )
 from kilowait.jobs import JobTable
 from kilowait.units import parse_span

@@ -46,10 +46,10 @@ COLUMNS: dict[str, Column] = {
         np.nan,
         "the user's limit, seconds: killed then, never planned beyond while it lies ahead; none where unknown",
     ),
-    "later_s": Column(
-        np.float64, 0, np.nan, "what it is believed to take once it has outlived planned_s, seconds"
+    "overrun_planned_s": Column(
+        np.float64, 0, np.nan, "what it is believed to take once it has overrun planned_s, seconds"
     ),
-    "quickness": Column(
+    "expected_inverse_runtime": Column(
         np.float64, 0, np.nan, "expected 10 s / run time, at most 1; of the estimate where unknown", 1
     ),
     "nodes": Column(np.int64, 1, None, "whole nodes (processors, where the log counts those)"),
@@ -67,7 +67,7 @@ COLUMNS: dict[str, Column] = {
     "checkpoint_s": Column(
         np.float64, 0, np.nan, "seconds of work between checkpoints; 0: when preempted; inf: never", np.inf
     ),
-    "restore_s": Column(np.float64, 0, np.nan, "seconds it takes to go on from a checkpoint"),
+    "checkpoint_load_s": Column(np.float64, 0, np.nan, "seconds it takes to go on from a checkpoint"),
     "user": Column(np.int32, -1, -1, "user, a number or an index into labels['user']"),
     "account": Column(np.int32, -1, -1, "account, project or Unix group"),
     "queue": Column(np.int32, -1, -1, "queue or partition"),
@@ -82,7 +82,7 @@ COLUMNS: dict[str, Column] = {
     "cancel_s": Column(np.float64, -1e15, np.inf, "withdrawn then, if it has not started"),
     "energy_j": Column(np.float64, 0, np.nan, "measured energy, joules"),
     "power_w": Column(np.float64, 0, np.nan, "mean power at full speed, all its nodes together, watts"),
-    "planned_w": Column(
+    "predicted_power_w": Column(
         np.float64, 0, np.nan, "what levers take its mean power to be, watts; the power model's where unknown"
     ),
     "beta": Column(

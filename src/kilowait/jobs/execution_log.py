@@ -1,4 +1,4 @@
-"""SegmentLog: what happened, one row per stretch of running; and the per-job record derived from it."""
+"""ExecutionLog: what happened, one row per stretch of running; and the per-job record derived from it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Allocations:
     node: Ints
     gpus: Ints
     """The node's GPUs as bits."""
-    milli: Ints
+    gpu_milli: Ints
     """Thousandths of GPUs taken, of all of them together."""
     count: Ints
     """Pieces of the job there."""
@@ -147,7 +147,7 @@ class ExecutionLog:
 
     def __repr__(self) -> str:
         what = ", ".join(f"{key}={value}" for key, value in self.run.items())
-        return f"SegmentLog({len(self):,} segments of {len(self.jobs_table):,} jobs; {what})"
+        return f"ExecutionLog({len(self):,} segments of {len(self.jobs_table):,} jobs; {what})"
 
     def jobs(self) -> JobRecords:
         """The per-job record, in the job table's order."""

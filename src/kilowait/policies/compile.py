@@ -36,19 +36,20 @@ def compiled_score(function: Callable[..., float]) -> Any:
 def policy(function: OwnScore) -> PriorityPolicy: ...
 @overload
 def policy(
-    *, moving: bool | None = None, half_life_s: float = 0.0, name: str | None = None
+    *, time_dependent: bool | None = None, half_life_s: float = 0.0, name: str | None = None
 ) -> Callable[[OwnScore], PriorityPolicy]: ...
 def policy(
     function: OwnScore | None = None,
     *,
-    moving: bool | None = None,
+    time_dependent: bool | None = None,
     half_life_s: float = 0.0,
     name: str | None = None,
 ) -> PriorityPolicy | Callable[[OwnScore], PriorityPolicy]:
     """A user's own rule, ``score(job, now)``, smaller first; compiled into the engine.
 
     `job` has submit_s, estimate_s (s), nodes, cores, memory_mb, gpus, user, account, queue, qos (numbers),
-    since_first_s and, with `half_life_s` (s), usage_share (0..1). `moving` says whether the order of two waiting
+    since_first_s and, with `half_life_s` (s), usage_share (0..1). `time_dependent` says whether the order of two
+    waiting
     jobs can change with time; by default it does if the function looks at `now` or at usage. A rule that cannot be
     compiled runs in Python, much slower, after one warning.
 
@@ -59,11 +60,13 @@ def policy(
     ('shortest', False, True)
     """
     if function is None:
-        return lambda late: _made(late, moving, half_life_s, name)
-    return _made(function, moving, half_life_s, name)
+        return lambda late: _made(late, time_dependent, half_life_s, name)
+    return _made(function, time_dependent, half_life_s, name)
 
 
-def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str | None) -> PriorityPolicy:
+def _made(
+    function: OwnScore, time_dependent: bool | None, half_life_s: float, name: str | None
+) -> PriorityPolicy:
     name = name or str(getattr(function, "__name__", "own"))
     if not inspect.isfunction(function):
         raise InputError(f"policy {name!r} is {function!r}; write a plain function of (job, now)")
@@ -80,18 +83,20 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
         raise InputError(
             f"policy {name!r} looks at job.usage_share; say how fast usage fades: policy(half_life_s=...)"
         )
-    if moving is None:
-        moving = _reads(function, arguments[1]) or "usage_share" in uses
+    if time_dependent is None:
+        time_dependent = _reads(function, arguments[1]) or "usage_share" in uses
 
     def score(job: Any, now: float, parameters: Any) -> float:
         return float(own(job, now))
 
     if numba.config.DISABLE_JIT:
         own = function
-        return PriorityPolicy(name, score, time_dependent=moving, half_life_s=half_life_s)
+        return PriorityPolicy(name, score, time_dependent=time_dependent, half_life_s=half_life_s)
     own = numba.njit(error_model="numpy")(function)
     try:
-        return PriorityPolicy(name, numba.njit(SCORE, nogil=True)(score), time_dependent=moving, half_life_s=half_life_s)
+        return PriorityPolicy(
+            name, numba.njit(SCORE, nogil=True)(score), time_dependent=time_dependent, half_life_s=half_life_s
+        )
     except KeyError as problem:  # how Numba answers for a field that a record does not have
         raise _unknown_attribute(name, str(problem.args[0])) from None
     except (NumbaError, TypeError, NotImplementedError) as problem:
@@ -104,7 +109,9 @@ def _made(function: OwnScore, moving: bool | None, half_life_s: float, name: str
     def slow_score(job: Any, now: float, parameters: Any) -> float:
         return float(function(job, now))
 
-    return PriorityPolicy(name, slow_score, time_dependent=moving, half_life_s=half_life_s, compiled=False)
+    return PriorityPolicy(
+        name, slow_score, time_dependent=time_dependent, half_life_s=half_life_s, compiled=False
+    )
 
 
 def _unknown_attribute(policy: str, attribute: str) -> InputError:

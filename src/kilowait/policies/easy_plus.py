@@ -47,9 +47,13 @@ def _nobody_yet(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
 def easy_plus() -> PriorityPolicy:
     """First come, first served, planned with the mean of what the user's last two jobs took (EASY+)."""
     score = compiled_score(last_two)
-    return PriorityPolicy("easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_nobody_yet)
+    return PriorityPolicy(
+        "easy+", score, observes_jobs=True, predicts=True, overrun="steps", prepare=_nobody_yet
+    )
 
 
 def easy_plus_plus() -> PriorityPolicy:
     """As easy+, and whoever is predicted to take shortest is tried first in backfilling (EASY++)."""
-    return replace(easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf)))
+    return replace(
+        easy_plus(), name="easy++", backfill_order=PriorityPolicy("sjf", compiled_score(priority.sjf))
+    )

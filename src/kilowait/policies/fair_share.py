@@ -18,7 +18,7 @@ from kilowait.jobs import JobTable
 from kilowait.policies.compile import compiled_score
 from kilowait.units import parse_span
 
-__all__ = ["capability", "fair_share", "multifactor"]
+__all__ = ["alcf_wfp", "fair_share", "multifactor"]
 
 WEEK_S = 604800.0
 # Places of the weights in the parameters of multifactor; the factors of QOS and queues follow.
@@ -79,7 +79,11 @@ def multifactor(
         return np.concatenate([head, qos_factors, queue_factors]).astype(np.float64)
 
     return PriorityPolicy(
-        "multifactor", compiled_score(_multifactor), time_dependent=True, half_life_s=half_life, prepare=prepare
+        "multifactor",
+        compiled_score(_multifactor),
+        time_dependent=True,
+        half_life_s=half_life,
+        prepare=prepare,
     )
 
 
@@ -93,7 +97,7 @@ def fair_share(*, half_life_s: float | str = WEEK_S) -> PriorityPolicy:
     )
 
 
-def capability(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
+def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
     if not 0 < share <= 1 or not favour > 0:
         raise InputError(
@@ -103,7 +107,7 @@ def capability(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])
 
-    return PriorityPolicy("capability", compiled_score(_capability), time_dependent=True, prepare=prepare)
+    return PriorityPolicy("alcf_wfp", compiled_score(_capability), time_dependent=True, prepare=prepare)
 
 
 def _seconds(name: str, value: float | str) -> float:

@@ -14,7 +14,7 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
 
 PREEMPTING = (("preempt", True),)
-SLICED = (("preempt", True), ("tick_s", 300.0))
+SLICED = (("preempt", True), ("round_interval_s", 300.0))
 """Attained service changes while nothing happens: who is ahead is looked at every five minutes."""
 
 __all__ = ["las", "priority", "qssf", "srsf", "srtf", "tiresias"]

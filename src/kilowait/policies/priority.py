@@ -35,7 +35,7 @@ def saf(job: Any, now: float, parameters: Any) -> float:
 
 def saf_short(job: Any, now: float, parameters: Any) -> float:
     """Smallest area, over the root of how quick such jobs are, first."""
-    return job.estimate_s * job.nodes / sqrt(max(job.quickness, 1e-6))
+    return job.estimate_s * job.nodes / sqrt(max(job.expected_inverse_runtime, 1e-6))
 
 
 def laf(job: Any, now: float, parameters: Any) -> float:

@@ -17,7 +17,7 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import (
     easy_plus,
     fair_share,
@@ -45,13 +45,13 @@ def balance() -> PriorityPolicy:
 
 
 @cache
-def _plain(score: Callable[..., float], moving: bool) -> PriorityPolicy:
-    return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=moving)
+def _plain(score: Callable[..., float], time_dependent: bool) -> PriorityPolicy:
+    return PriorityPolicy(score.__name__, compiled_score(score), time_dependent=time_dependent)
 
 
-def _maker(score: Callable[..., float], moving: bool) -> Callable[[], PriorityPolicy]:
+def _maker(score: Callable[..., float], time_dependent: bool) -> Callable[[], PriorityPolicy]:
     def made() -> PriorityPolicy:
-        return _plain(score, moving)
+        return _plain(score, time_dependent)
 
     made.__doc__ = score.__doc__
     return made
@@ -62,7 +62,7 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
     **{score.__name__: _maker(score, True) for score in priority.MOVING},
     "multifactor": fair_share.multifactor,
     "fair_share": fair_share.fair_share,
-    "capability": fair_share.capability,
+    "alcf_wfp": fair_share.alcf_wfp,
     "balance": balance,
     "random": random,
     "easy+": easy_plus.easy_plus,

@@ -46,7 +46,7 @@ class Rounds:
     shares: Callable[[ActiveJobs], Floats]
     """(jobs, types): for which part of the time each job should run on each type."""
     placing: tuple[tuple[str, Any], ...] = (
-        ("tick_s", ROUND_S),
+        ("round_interval_s", ROUND_S),
         ("rounds", True),
         ("placement", "consolidate"),
     )
@@ -127,9 +127,9 @@ def _chosen(crowd: ActiveJobs, wanted: Floats, received: Floats) -> dict[int, in
 def _carry_out(simulator: GpuSimulator, view: GpuView, chosen: dict[int, int]) -> None:
     """Bring what runs in line with what was chosen; where fragments leave no room a job waits for the next round."""
     running = dict(zip(view.running["number"].tolist(), view.running_type.tolist(), strict=True))
-    moving = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
+    time_dependent = [job for job, kind in running.items() if job in chosen and chosen[job] != kind]
     for job in running:
-        if job not in chosen or job in moving:
+        if job not in chosen or job in time_dependent:
             simulator.preempt(job)
     waiting = set(simulator.view().waiting["number"].tolist())
     for job, kind in chosen.items():

@@ -16,8 +16,8 @@ from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import run_simulation
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
-from kilowait.policies.registry import HasRule, GpuRunPolicy, RunPolicy, resolve
+from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.policies.registry import GpuRunPolicy, HasRule, RunPolicy, resolve
 from kilowait.policies.round_based import StepPolicy, step_decider
 
 __all__ = ["default_gpu_settings", "simulate"]
@@ -30,12 +30,12 @@ def simulate(
     backfill: str | int = "none",
     *,
     backfill_order: str | PriorityPolicy | None = None,
-    walltime: str = "extend",
-    passes: str = "instant",
+    at_limit: str = "extend",
+    schedule_per: str = "instant",
     placement: str | None = None,
     dependencies: bool = True,
-    oversized: str = "error",
-    outlived: str | None = None,
+    on_oversized: str = "error",
+    overrun: str | None = None,
     levers: PowerControls | None = None,
     placing: GpuSettings | None = None,
     speeds: Speeds | None = None,
@@ -44,10 +44,11 @@ def simulate(
     """Replay `jobs` on `cluster` under a policy: its name, a rule of one's own, or an agent.
 
     `backfill` is none, easy, conservative or a number of reservations; `backfill_order` an own order for its
-    candidates ("sjf" makes EASY into EASY-SJBF). `walltime`: extend lets jobs run as long as the log says, kill ends
-    them at their limit (`limit_s`) or, without one, at their estimate. `passes`: one scheduling pass per instant, or
+    candidates ("sjf" makes EASY into EASY-SJBF). `at_limit`: extend lets jobs run as long as the log says, kill ends
+    them at their limit (`limit_s`) or, without one, at their estimate. `schedule_per`: one scheduling pass per
+    instant, or
     per event. `placement` among several groups: first that fits (so it is without a word, unless the policy brings
-    its own), or balance. `oversized` jobs: error, or reject. `outlived`: what planners believe of a job that runs on
+    its own), or balance. `on_oversized` jobs: error, or reject. `overrun`: what planners believe of a job that runs on
     past what was planned: double (so it is without a word, unless the policy brings its own), steps or later.
     `levers`: sleeping nodes, levels of speed, a power budget; `kilowait.energy` makes them.
 
@@ -63,8 +64,8 @@ def simulate(
     if cluster.node_level:
         for name, value, usual in (
             ("backfill_order", backfill_order, None),
-            ("passes", passes, "instant"),
-            ("outlived", outlived, None),
+            ("schedule_per", schedule_per, "instant"),
+            ("overrun", overrun, None),
             ("levers", levers, None),
         ):
             if value is not usual and value != usual:
@@ -72,7 +73,9 @@ def simulate(
                     f"{name} is {value!r}; a cluster of placed nodes has no such thing: leave it out"
                 )
         own: dict[str, Any] = {} if placement is None else {"placement": placement}
-        settings = placing or default_gpu_settings(policy, backfill, **own, walltime=walltime, oversized=oversized)
+        settings = placing or default_gpu_settings(
+            policy, backfill, **own, at_limit=at_limit, on_oversized=on_oversized
+        )
         if isinstance(policy, GpuRunPolicy):
             return policy.played_on(jobs, cluster, settings, speeds, preference)
         decider = step_decider(policy)
@@ -100,12 +103,12 @@ def simulate(
         )
     plain = Settings(
         backfill=backfill,
-        walltime=walltime,
-        schedule_per=passes,
+        at_limit=at_limit,
+        schedule_per=schedule_per,
         placement="first" if placement is None else placement,
         dependencies=dependencies,
-        on_oversized=oversized,
-        overrun=outlived or "double",
+        on_oversized=on_oversized,
+        overrun=overrun or "double",
     )
     if isinstance(policy, RunPolicy):
         if backfill_order is not None:
@@ -122,8 +125,8 @@ def simulate(
     order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
         plain = replace(plain, placement=rule.placement)
-    if rule.overrun is not None and outlived is None:
-        plain = replace(plain, outlived=rule.overrun)
+    if rule.overrun is not None and overrun is None:
+        plain = replace(plain, overrun=rule.overrun)
     return run_simulation(jobs, cluster, rule, plain, order, levers)
 
 
@@ -144,8 +147,8 @@ def default_gpu_settings(
         )
     if isinstance(policy, GpuRunPolicy):
         # It chooses whoever fits; what else it is meant to have it may bring as rules do.
-        free: Any = {**dict(getattr(policy, "placing", ())), **settings, "blocking": False}
+        free: Any = {**dict(getattr(policy, "placing", ())), **settings, "head_of_line_blocking": False}
         return GpuSettings(**free)
     decider = step_decider(policy)
     own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]
-    return GpuSettings(**{**own, "blocking": backfill == "none", **settings})
+    return GpuSettings(**{**own, "head_of_line_blocking": backfill == "none", **settings})

@@ -6,7 +6,7 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.explanation import Explanation, explain
 from kilowait.predict.features import Features, feature_table
 from kilowait.predict.known_times import KnownTimes, from_log, from_run
-from kilowait.predict.models import PredictionModel, ModelPredictions, predictions
+from kilowait.predict.models import ModelPredictions, PredictionModel, predictions
 from kilowait.predict.predictor import Prediction, Predictor, load
 from kilowait.predict.runtime import RuntimePredictions, predict_runtimes
 from kilowait.predict.scores import PredictionScores, score

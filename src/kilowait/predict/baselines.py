@@ -103,7 +103,8 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
         return nodes * watts
     keys = kinds_of(jobs)
     ended = {
-        kind: PastEvents(keys[kind], target.known_s, submit_s) for kind in ("user_same", "user_request", "user")
+        kind: PastEvents(keys[kind], target.known_s, submit_s)
+        for kind in ("user_same", "user_request", "user")
     }
     took = nearest_middle(ended, np.log(np.maximum(jobs["runtime_s"], 1.0)))
     request = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S)

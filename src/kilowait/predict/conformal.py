@@ -132,7 +132,9 @@ def _without_position(case: Dataset) -> Dataset:
     return replace(case, features=replace(table, names=names, values=chosen(table, names)))
 
 
-def _levels(case: Dataset, model: PredictionModel, fitted: FittedModel | None, late: Ints) -> tuple[Floats, Floats]:
+def _levels(
+    case: Dataset, model: PredictionModel, fitted: FittedModel | None, late: Ints
+) -> tuple[Floats, Floats]:
     """What is said of the calibration part, and where the truth lay."""
     target, features = case.target, case.features
     truth, most = target.values[late], target.most[late]

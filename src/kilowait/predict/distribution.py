@@ -84,7 +84,7 @@ class Distribution:
         logarithms = np.log(np.maximum(self._times(), 1e-9))
         return np.asarray(np.exp((self.weights * logarithms).sum(axis=1)), np.float64)
 
-    def quickness(self) -> Floats:
+    def expected_inverse_runtime(self) -> Floats:
         """Expected 10 s / time, at most 1: what a second of waiting weighs in a bounded slowdown, times 10."""
         found = (self.weights * (10.0 / np.maximum(self._times(), 10.0))).sum(axis=1)
         return np.minimum(np.asarray(found, np.float64), 1.0)  # weights are rounded

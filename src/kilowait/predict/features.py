@@ -17,8 +17,8 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import (
-    PastEvents,
     Ints,
+    PastEvents,
     keyed,
     middle,
 )
@@ -226,11 +226,11 @@ def _of_kind(
 ) -> Mapping[str, Floats]:
     """What became of jobs of a kind."""
     submit_s, many = jobs["submit_s"], MANY.get(kind, 30)
-    quickness = 10.0 / np.maximum(jobs["runtime_s"], 10.0)
+    expected_inverse_runtime = 10.0 / np.maximum(jobs["runtime_s"], 10.0)
     found = {
         "count": np.log1p(ended.count),
         "mean": ended.mean(took, many) - anchor,
-        "quick": ended.mean(quickness, many),
+        "quick": ended.mean(expected_inverse_runtime, many),
     }
     if kind in MANY:
         return found

@@ -1,4 +1,5 @@
-"""A random forest whose leaves keep distributions: one model for the middle, the mean, safe bounds and quickness.
+"""A random forest whose leaves keep distributions: one model for the middle, the mean, safe bounds and
+expected_inverse_runtime.
 
 LightGBM grows the trees (its mode `rf`, least squares on ln(time) less the anchor); every leaf then keeps how often
 each bin of the times that fell into it occurred, and what a job is told is the mean over the trees. To copy "as

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["UNKNOWN_REQUEST_S", "KnownTimes", "from_log", "request_s", "from_run"]
 

@@ -103,7 +103,9 @@ def read_card(folder: Path) -> ModelCard:
             raise InputError(f"{folder / name} is not there or is not what was written; {_AGAIN}")
     own = {name: said[name] for name in wanted}
     codes = {name: tuple(names) for name, names in own["codes"].items()}
-    return ModelCard(**{**own, "features": tuple(own["features"]), "codes": codes, "drift": tuple(own["drift"])})
+    return ModelCard(
+        **{**own, "features": tuple(own["features"]), "codes": codes, "drift": tuple(own["drift"])}
+    )
 
 
 def _sha256(path: Path) -> str:

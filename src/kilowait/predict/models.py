@@ -17,8 +17,8 @@ from kilowait.predict.runtime import RuntimePredictions, foresee_case
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import (
     Learn,
-    RefitSchedule,
     Refit,
+    RefitSchedule,
     walk_forward,
 )
 

@@ -85,9 +85,9 @@ class Predictor:
     def columns(self, case: Dataset) -> dict[str, Floats]:
         """Predicted run times as columns of a job table, seconds; as `Foreseen.columns`, of one fit.
 
-        ``estimate_s``, which rules order by, is what the predictor says; ``planned_s`` and ``later_s``, which
+        ``estimate_s``, which rules order by, is what the predictor says; ``planned_s`` and ``overrun_planned_s``, which
         reservations are made with, are its 60 and 97 % bounds: what held for such a part of the jobs it was calibrated
-        on; ``limit_s`` is the user's request. Only the forest knows ``quickness``.
+        on; ``limit_s`` is the user's request. Only the forest knows ``expected_inverse_runtime``.
         """
         self.check(case)
         most = case.target.most
@@ -97,12 +97,18 @@ class Predictor:
             found = fitted.distribution(self.rows(case), case.features.anchor, most)
             value = self._answer(found)
             planned, later = (found.quantile(self.level(one)) for one in (PLANNED, LATER))
-            own["quickness"] = found.quickness()
+            own["expected_inverse_runtime"] = found.expected_inverse_runtime()
         else:
             value = self.predict(case).value
             planned, later = (self._off(value, self.level(one), most) for one in (PLANNED, LATER))
         limit_s = np.where(np.isfinite(most), most, np.nan)
-        return {"estimate_s": value, "planned_s": planned, "later_s": later, "limit_s": limit_s, **own}
+        return {
+            "estimate_s": value,
+            "planned_s": planned,
+            "overrun_planned_s": later,
+            "limit_s": limit_s,
+            **own,
+        }
 
     @cached_property
     def bounds(self) -> tuple[float, ...]:

@@ -15,8 +15,8 @@ from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings, grow
 from kilowait.predict.known_times import KnownTimes
 from kilowait.predict.walk_forward import (
-    RefitSchedule,
     Refit,
+    RefitSchedule,
     WalkForwardResult,
     walk_forward,
 )
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 FEWEST = 100
 """Predictions whose truth is known before levels are calibrated."""
 PLANNED, LATER = 0.6, 0.97
-"""Levels that reservations are made with, first and when the first is outlived. Which first one is taken hardly
+"""Levels that reservations are made with, first and when the first is overrun. Which first one is taken hardly
 matters (docs/foresight.md)."""
 
 
@@ -62,15 +62,17 @@ class RuntimePredictions:
     def columns(self) -> dict[str, Floats]:
         """The predictions as columns of a job table, seconds.
 
-        ``estimate_s``, which rules order by, is the geometric mean; ``planned_s`` and ``later_s``, which reservations
-        are made with, calibrated bounds; ``quickness`` what a second of waiting weighs; ``limit_s`` the user's request.
+        ``estimate_s``, which rules order by, is the geometric mean; ``planned_s`` and ``overrun_planned_s``, which
+        reservations
+        are made with, calibrated bounds; ``expected_inverse_runtime`` what a second of waiting weighs; ``limit_s``
+        the user's request.
         """
         limit_s = self.distribution.most_s
         return {
             "estimate_s": self.distribution.geometric_mean(),
             "planned_s": self.quantile(PLANNED),
-            "later_s": self.quantile(LATER),
-            "quickness": self.distribution.quickness(),
+            "overrun_planned_s": self.quantile(LATER),
+            "expected_inverse_runtime": self.distribution.expected_inverse_runtime(),
             "limit_s": np.where(np.isfinite(limit_s), limit_s, np.nan),
         }
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.past_events import PastEvents, Ints, keyed
+from kilowait.predict.past_events import Ints, PastEvents, keyed
 
 __all__ = ["CLASSES", "MEASURES", "PredictionScores", "by_class", "classes", "coverage", "losses", "score"]
 

@@ -18,8 +18,8 @@ from kilowait.predict.features import KINDS, Features, feature_table, first_know
 from kilowait.predict.features import meaning as meaning_of_job
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import (
-    PastEvents,
     Ints,
+    PastEvents,
     keyed,
     middle,
 )

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.energy.power import ConstantUtilization, PowerModel, UtilizationProfile, job_power_w, with_measured_power
+from kilowait.energy.power import (
+    ConstantUtilization,
+    PowerModel,
+    UtilizationProfile,
+    job_power_w,
+    with_measured_power,
+)
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
@@ -231,7 +237,11 @@ def _measured_w(jobs: JobTable, labels: str, least_w: float, most_w: float) -> t
 
 
 def _modelled(
-    jobs: JobTable, measured: Floats, labels: str, model: PowerModel | None, profile: UtilizationProfile | None
+    jobs: JobTable,
+    measured: Floats,
+    labels: str,
+    model: PowerModel | None,
+    profile: UtilizationProfile | None,
 ) -> Floats:
     """The measured watts, and the model's where they are wanted."""
     if labels == "measured":

@@ -118,7 +118,9 @@ def walk_forward(
             fit[begin:end] = number
             if progress is not None:
                 progress(Refit(number + 1, len(plan), min(known, how.jobs)))
-    return WalkForwardResult(values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan))
+    return WalkForwardResult(
+        values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan)
+    )
 
 
 def _plan(submit_s: Floats, ends: Floats, how: RefitSchedule) -> Iterator[tuple[int, int, int]]:

@@ -58,7 +58,7 @@ def lanes(log: ExecutionLog, nodes: Sequence[int] | None = None) -> GanttRows:
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[3, 1])
-    >>> log = SegmentLog(
+    >>> log = ExecutionLog(
     ...     jobs,
     ...     np.array([0, 1]),
     ...     np.zeros(2),

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from kilowait.evaluation.comparison import PolicyMean
-from kilowait.report.comparison_data import JobClass, ComparisonData
+from kilowait.report.comparison_data import ComparisonData, JobClass
 from kilowait.report.energy.data import (
     EnergyData,
     change,

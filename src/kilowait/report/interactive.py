@@ -146,7 +146,7 @@ def gantt_chart(found: ComparisonData, name: str, given: Mapping[int, GanttRows]
     setup = {
         "zero": ticks.zero_s,
         "unix": unix_of(found, ticks.zero_s),
-        "tick": ticks.tick_s,
+        "tick": ticks.round_interval_s,
         "length": ticks.last_s - ticks.zero_s,
         "rows": most.rows,
         "groups": [list(pair) for pair in zip(first.groups, most.group_rows, strict=True)],
@@ -300,13 +300,13 @@ class Ticks:
         self.last_s = max((float(part.max()) for part in times if len(part)), default=0.0)
         longest = max(self.last_s - self.zero_s, float(table["runtime_s"].max(initial=0.0)), 1.0)
         whole = all(bool((part == np.floor(part)).all()) for part in [*times, table["runtime_s"]])
-        self.tick_s = 1.0 if whole else 0.001
-        while longest / self.tick_s >= 2**31 - 1:
-            self.tick_s *= 10.0
+        self.round_interval_s = 1.0 if whole else 0.001
+        while longest / self.round_interval_s >= 2**31 - 1:
+            self.round_interval_s *= 10.0
 
     def of(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
         """A span in ticks."""
-        return np.rint(np.nan_to_num(seconds) / self.tick_s).astype(np.int32)
+        return np.rint(np.nan_to_num(seconds) / self.round_interval_s).astype(np.int32)
 
     def at(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
         """An instant in ticks since zero."""

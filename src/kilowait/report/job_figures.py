@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from kilowait.evaluation.timeline import timeline
 from kilowait.jobs import ExecutionLog
-from kilowait.report.comparison_data import JobClass, ComparisonData
+from kilowait.report.comparison_data import ComparisonData, JobClass
 from kilowait.report.figures import (
     FAINT,
     LINES,
     WIDTH_IN,
     ReportFigure,
-    new_figure,
     legend_columns,
     line_numbers,
     line_style,
+    new_figure,
     plain,
 )
 from kilowait.report.format import share
@@ -117,7 +117,9 @@ def violins(found: ComparisonData) -> ReportFigure:
     )
 
 
-def classes(found: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]) -> ReportFigure:
+def classes(
+    found: ComparisonData, by_size: Sequence[JobClass], by_runtime: Sequence[JobClass]
+) -> ReportFigure:
     """Mean bounded slowdown by size and by run time, a line a contender."""
     numbers = line_numbers(found)
     sizes = "GPUs" if found.placed else "nodes"
@@ -184,7 +186,9 @@ def over_time(found: ComparisonData, *, bins: int = 400) -> ReportFigure:
     return ReportFigure(figure, said, said)
 
 
-def gantt(found: ComparisonData, contender: int, given: GanttRows, sizes: Sequence[tuple[int, str]]) -> ReportFigure:
+def gantt(
+    found: ComparisonData, contender: int, given: GanttRows, sizes: Sequence[tuple[int, str]]
+) -> ReportFigure:
     """Which nodes were busy when, by size of job; for files. Each pixel is the mix of what covers it."""
     log = found.log(contender)
     width, height = 1160, 420

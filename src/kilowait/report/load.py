@@ -12,11 +12,11 @@ from typing import Any
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import WORDS, Comparison
 from kilowait.evaluation.storage import (
+    AgentFolder,
     ComparisonFolder,
     PredictionFolder,
     RunFolder,
     SyntheticScoreFolder,
-    AgentFolder,
     contest_of_runs,
     open_folder,
 )

@@ -342,7 +342,9 @@ def _foresight(foretold: Sequence[PredictionReportData], drawn: Figures) -> Iter
         yield from foresight_parts(each, add, 4 if several else 3)
 
 
-def _likened(found: SyntheticScoreData, number: int, several: bool, drawn: Figures) -> list[tuple[str, str, str]]:
+def _likened(
+    found: SyntheticScoreData, number: int, several: bool, drawn: Figures
+) -> list[tuple[str, str, str]]:
     """Sections of the page; where there are several scores, one section for each."""
     prefix = f"{number + 1}-{_slug(found.name)}-" if several else ""
     add = partial(_added, drawn, f"{prefix}synthetic-", f"s{number}")

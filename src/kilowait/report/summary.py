@@ -32,7 +32,7 @@ def summary(found: ComparisonData) -> list[str]:
 
 
 def caveats(found: ComparisonData) -> list[str]:
-    """What a reader should know before believing it."""
+    """What a reader should know before track_expected_ends it."""
     said = [_sentence(note) for note in found.contest.notes]
     if len(found.real) < 2:
         return said

@@ -13,7 +13,7 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, State, SampleProgress
+from kilowait.synth.generator import Generator, Part, SampleProgress, State
 from kilowait.synth.log_schema import DAY_S, Columns
 
 __all__ = ["BootstrapGenerator", "BootstrapSettings"]

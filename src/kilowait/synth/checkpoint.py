@@ -41,7 +41,9 @@ class HasStateDict(Protocol):
         """Be as a state was."""
 
 
-def checkpointed_steps(steps: int, keep: CheckpointStore | None, device: torch.device, **parts: HasStateDict) -> Iterator[int]:
+def checkpointed_steps(
+    steps: int, keep: CheckpointStore | None, device: torch.device, **parts: HasStateDict
+) -> Iterator[int]:
     """Numbers of the steps that a training has yet to take: all, from 0 on, where no state of it is kept.
 
     Between steps the state is kept, so the training must have taken a step when it asks for the next.

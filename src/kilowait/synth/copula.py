@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from kilowait.errors import InputError
 from kilowait.rng import stream
-from kilowait.synth.generator import Generator, Part, State, SampleProgress
+from kilowait.synth.generator import Generator, Part, SampleProgress, State
 from kilowait.synth.log_schema import Columns
 
 __all__ = ["CopulaGenerator", "CopulaSettings"]

@@ -35,9 +35,9 @@ from kilowait.synth.log_schema import (
     rows_of,
 )
 from kilowait.synth.sampler import (
-    SampleRequest,
     Part,
     SampleProgress,
+    SampleRequest,
     drawn,
     expected_jobs,
 )

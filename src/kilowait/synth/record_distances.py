@@ -20,7 +20,16 @@ from kilowait.synth.job_features import (
     some_rows,
 )
 
-__all__ = ["COMPARED", "RecordDistances", "Roc", "advantage", "closeness", "compared_numbers", "nearer_auc", "roc"]
+__all__ = [
+    "COMPARED",
+    "RecordDistances",
+    "Roc",
+    "advantage",
+    "closeness",
+    "compared_numbers",
+    "nearer_auc",
+    "roc",
+]
 
 Floats = npt.NDArray[np.float64]
 

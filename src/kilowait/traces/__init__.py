@@ -1,6 +1,6 @@
 """Job logs of every form to a JobTable, with a ledger of what was dropped and why; and back to files."""
 
-from kilowait.traces.cleaning_report import Entry, CleaningReport, describe
+from kilowait.traces.cleaning_report import CleaningReport, Entry, describe
 from kilowait.traces.fetch import CATALOGUE, fetch
 from kilowait.traces.multi_file import trace_sha256
 from kilowait.traces.node_lists import read_nodes

@@ -31,14 +31,14 @@ MOST = 1e12
 """And a count of nodes, cores or GPUs, or megabytes, beyond this."""
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
-_LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "later_s": LONGEST_S}
+_LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "overrun_planned_s": LONGEST_S}
 _LIMIT |= {"nodes": 1e9, "cores": MOST, "gpus": MOST, "memory_mb": MOST, "energy_j": 1e15, "status": 127}
 _LIMIT |= {"cpu_milli": 1000 * MOST, "gpu_milli": 1000, "spread": 1, "priority": 1e15}
-_LIMIT |= {"checkpoint_s": LONGEST_S, "restore_s": LONGEST_S}
+_LIMIT |= {"checkpoint_s": LONGEST_S, "checkpoint_load_s": LONGEST_S}
 _OPTIONAL: tuple[str, ...] = (
     "planned_s",
     "limit_s",
-    "later_s",
+    "overrun_planned_s",
     "cores",
     "memory_mb",
     "gpus",
@@ -48,7 +48,7 @@ _OPTIONAL: tuple[str, ...] = (
     "begin_s",
     "cancel_s",
 )
-_OPTIONAL += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "restore_s")
+_OPTIONAL += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "checkpoint_load_s")
 _WHOLE = ("nodes", "cores", "gpus", "status", "cpu_milli", "gpu_milli", "spread")
 _LEAST = {"gpu_milli": 1, "priority": -1e15}
 _MISSING = {"status": -1.0, "begin_s": -np.inf, "cancel_s": np.inf}
@@ -192,7 +192,9 @@ def _keep_unrun(draft: RawColumns, book: _Book, submit: Floats) -> None:
     draft.numbers |= {"cancel_s": cancel, "runtime_s": runtime}
 
 
-def _needed(draft: RawColumns, book: _Book, name: str, said: str, *, least: int, whole: bool = False) -> Floats:
+def _needed(
+    draft: RawColumns, book: _Book, name: str, said: str, *, least: int, whole: bool = False
+) -> Floats:
     values = draft.get(name)
     book.drop(f"{said} not known", np.isnan(values))
     with np.errstate(invalid="ignore"):

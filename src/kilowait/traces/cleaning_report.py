@@ -103,7 +103,9 @@ class CleaningReport:
         return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
 
 
-def describe(jobs: JobTable, ledger: CleaningReport | None = None, *, nodes: int | None = None) -> dict[str, Any]:
+def describe(
+    jobs: JobTable, ledger: CleaningReport | None = None, *, nodes: int | None = None
+) -> dict[str, Any]:
     """A log in numbers, as plain data: counts, span, sizes, times, users, quality of the estimates, the ledger.
 
     `nodes` is the size of the machine, for the offered load (node-seconds asked for over node-seconds there

@@ -92,7 +92,9 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
 # -- lines to numbers ----------------------------------------------------------------------------
 
 
-def _rows(data: bytes, ledger: CleaningReport) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
+def _rows(
+    data: bytes, ledger: CleaningReport
+) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
     """Numbers (rows x 18), their line numbers, fields per line, the queue words of the 21-field form, comments."""
     buffer = np.frombuffer(data, np.uint8)
     kind = _CLASS[buffer]
@@ -282,7 +284,9 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Cl
     return whole.astype(np.int32), None
 
 
-def _queues(draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], ledger: CleaningReport) -> None:
+def _queues(
+    draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], ledger: CleaningReport
+) -> None:
     """The queue: field 15 where any job has one, else the partition (16); named as the header names them."""
     if words:
         draft.words["queue"] = coded(words)

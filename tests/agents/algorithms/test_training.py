@@ -31,11 +31,11 @@ from tests.agents.support.two_job_env import Spec, TwoJobs, excess
 SMALL = Sizes(width=32)
 TINY = Sizes(width=8, depth=1, heads=2)
 PPO = PPOSettings(total_timesteps=30_000, n_steps=16, n_minibatches=4, learning_rate=2e-3, sizes=SMALL)
-OFF_POLICY = {"total_steps": 16_000, "learning_starts": 1000, "learning_rate": 2e-3, "sizes": SMALL}
+OFF_POLICY = {"total_timesteps": 16_000, "learning_starts": 1000, "learning_rate": 2e-3, "sizes": SMALL}
 SOLVED = {
     "ppo": (train_ppo, PPO),
-    "ppo, attention": (train_ppo, replace(PPO, total_steps=20_000, network="attention")),
-    "ppo, gat": (train_ppo, replace(PPO, total_steps=20_000, network="gat")),
+    "ppo, attention": (train_ppo, replace(PPO, total_timesteps=20_000, network="attention")),
+    "ppo, gat": (train_ppo, replace(PPO, total_timesteps=20_000, network="gat")),
     "ppo, bf16": (train_ppo, replace(PPO, precision="bf16")),
     "a2c": (train_a2c, A2CSettings(total_timesteps=60_000, n_steps=8, learning_rate=3e-3, sizes=SMALL)),
     "d3qn": (train_d3qn, D3QNSettings(target_update_interval=100, **OFF_POLICY)),
@@ -62,14 +62,14 @@ def test_it_finds_short_first(name):
 
 def test_before_learning_it_is_not_the_optimum():
     """The test above can fail."""
-    trained = train_ppo(TwoJobs(8), replace(PPO, total_steps=1, learning_rate=1e-9), seed=0)
+    trained = train_ppo(TwoJobs(8), replace(PPO, total_timesteps=1, learning_rate=1e-9), seed=0)
     assert excess(trained.network) > 0.5
 
 
 @pytest.mark.slow
 def test_a_constraint_is_kept_at_the_price_of_the_reward():
     """Short first is now a cost, and may happen in one episode of ten."""
-    settings = replace(PPO, total_steps=60_000, cost="short_first", cost_limit=0.1, cost_rate=0.02)
+    settings = replace(PPO, total_timesteps=60_000, cost="short_first", cost_limit=0.1, cost_rate=0.02)
     trained = train_ppo(TwoJobs(64), settings, seed=0)
     late = [one.losses["cost"] for one in trained.history[-10:]]
     assert np.mean(late) <= 0.1 < trained.history[0].losses["cost"]
@@ -86,28 +86,43 @@ QUICK = {
     "d3qn": (
         train_d3qn,
         D3QNSettings(
-            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, target_update_interval=3, sizes=TINY
+            train_freq=4,
+            gradient_steps=2,
+            batch_size=16,
+            buffer_size=80,
+            learning_starts=16,
+            target_update_interval=3,
+            sizes=TINY,
         ),
     ),
     "rainbow": (
         train_d3qn,
         D3QNSettings(
-            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=200, learning_starts=16, target_update_interval=3,
-            noisy=True, n_atoms=5, sizes=TINY,
+            train_freq=4,
+            gradient_steps=2,
+            batch_size=16,
+            buffer_size=200,
+            learning_starts=16,
+            target_update_interval=3,
+            noisy=True,
+            n_atoms=5,
+            sizes=TINY,
         ),
     ),
     "sac": (
         train_sac,
-        SACSettings(train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, sizes=TINY),
+        SACSettings(
+            train_freq=4, gradient_steps=2, batch_size=16, buffer_size=80, learning_starts=16, sizes=TINY
+        ),
     ),
-}  # fmt: skip
+}
 ENVS, UPDATES = 4, 6
 
 
 def quick(name, **changes):
     """Six updates; episodes are cut off early, so that cuts are in every rollout."""
     train, settings = QUICK[name]
-    every = {"total_steps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
+    every = {"total_timesteps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
     settings = replace(settings, **{**every, **changes})
 
     def run(**arguments):
@@ -183,7 +198,7 @@ def test_killed_before_its_first_checkpoint_by_the_settings_it_can_still_go_on(t
 
 def test_seeds_decide():
     train, settings = QUICK["ppo"]
-    settings = replace(settings, total_steps=64)
+    settings = replace(settings, total_timesteps=64)
     found = [weights(train(TwoJobs(ENVS), settings, seed=seed, threads=1)) for seed in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
 
@@ -191,7 +206,7 @@ def test_seeds_decide():
 def test_torch_and_numpy_are_left_alone(tmp_path):
     before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     for name in QUICK:
-        quick(name, total_steps=64)()
+        quick(name, total_timesteps=64)()
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numbers).all()  # noqa: NPY002
 
@@ -212,7 +227,7 @@ def test_patience_stops_and_the_best_is_given():
 
 def test_what_is_not_finite_stops_and_the_last_good_checkpoint_stays(tmp_path):
     train, settings = QUICK["ppo"]
-    settings = replace(settings, total_steps=96, checkpoint_every=1, cost=None)
+    settings = replace(settings, total_timesteps=96, checkpoint_every=1, cost=None)
     with pytest.raises(TrainingError) as caught:
         train(TwoJobs(ENVS, broken_after=9), settings, seed=0, checkpoint_dir=tmp_path)
     said = str(caught.value)
@@ -224,7 +239,7 @@ def test_what_is_not_finite_stops_and_the_last_good_checkpoint_stays(tmp_path):
 
 
 def test_resuming_something_else(tmp_path):
-    quick("ppo", total_steps=32)(checkpoint_dir=tmp_path)
+    quick("ppo", total_timesteps=32)(checkpoint_dir=tmp_path)
     with pytest.raises(InputError, match=r"was trained with algorithm 'ppo', and this is 'a2c'"):
         quick("a2c")(resume=tmp_path)
     with pytest.raises(
@@ -245,10 +260,10 @@ def test_resuming_something_else(tmp_path):
 
 
 def test_more_steps_may_be_asked_for(tmp_path):
-    quick("ppo", total_steps=32)(checkpoint_dir=tmp_path)
-    longer = quick("ppo", total_steps=64)(resume=tmp_path)
+    quick("ppo", total_timesteps=32)(checkpoint_dir=tmp_path)
+    longer = quick("ppo", total_timesteps=64)(resume=tmp_path)
     assert [one.number for one in longer.history] == [1, 2, 3, 4] and longer.history[0].of == 4
-    done = quick("ppo", total_steps=32)(resume=tmp_path)
+    done = quick("ppo", total_timesteps=32)(resume=tmp_path)
     assert len(done.history) == 2
 
 

@@ -10,9 +10,9 @@ import kilowait as kw
 from kilowait.agents import EvolutionStrategy, train
 from kilowait.agents.evolution.checkpoint import (
     FILE,
-    SearchCheckpoint,
-    Generation,
     CheckpointDir,
+    Generation,
+    SearchCheckpoint,
 )
 from kilowait.agents.linear_gpu.train import train_placed
 from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
@@ -34,7 +34,9 @@ def score(**how):
 
 
 def levers(**how):
-    return train_steered(*PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how})
+    return train_steered(
+        *PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how}
+    )
 
 
 def placed(**how):

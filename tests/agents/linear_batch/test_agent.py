@@ -95,9 +95,11 @@ def test_what_it_is_told_changes_the_score_of_that_user_most():
     expected = (known * his_used[0] + counts * max(his_used[0], np.log(min(since / 1024, 1)))) / (
         known + counts
     )
-    quickness = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (known + counts)
+    expected_inverse_runtime = (known * his_quick[0] + counts * min(his_quick[0], 10 / since)) / (
+        known + counts
+    )
     for number, told in (
-        (0, (usual, expected, quick_usual, quickness)),
+        (0, (usual, expected, quick_usual, expected_inverse_runtime)),
         (2, (usual, usual, quick_usual, quick_usual)),
     ):
         found = rule.score(waiting(number, submit_s=2000.0, **same), 2100.0, parameters)

@@ -64,9 +64,14 @@ def test_a_prediction_counts_as_so_many_ended_jobs():
     jobs = waiting([36.0, 3600.0])
     parameters = parameters_for(usual_weights(), jobs, 1, UserHistory(), 0.0)
 
-    def told(estimate_s, quickness):
+    def told(estimate_s, expected_inverse_runtime):
         job = np.zeros(1, JOB)[0]
-        job["limit_s"], job["estimate_s"], job["quickness"], job["number"] = 3600.0, estimate_s, quickness, 1
+        job["limit_s"], job["estimate_s"], job["expected_inverse_runtime"], job["number"] = (
+            3600.0,
+            estimate_s,
+            expected_inverse_runtime,
+            1,
+        )
         return recalled()(job, 0.0, parameters)
 
     usual, used, quick_usual, quick = told(36.0, 0.5)

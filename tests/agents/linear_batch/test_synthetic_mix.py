@@ -83,4 +83,6 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, curriculum):
     whole = searched(mixture=mixture)
     assert resumed.weights.tolist() == whole.weights.tolist() and resumed.provenance == whole.provenance
     with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
-        searched(mixture=SyntheticMix((MADE,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True))
+        searched(
+            mixture=SyntheticMix((MADE,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True)
+        )

@@ -25,7 +25,7 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 
 def run(policy, jobs=JOBS, **way):
-    fixed = {"walltime": "extend", "oversized": "reject", "dependencies": False, "placement": None}
+    fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
     told = arguments({**fixed, "placed": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
 
@@ -70,7 +70,7 @@ def test_what_is_asked_for_goes_before_the_agents_own_way():
 
 def test_its_file_gives_it_back_to_the_bit(tmp_path):
     weights = np.random.default_rng(2).normal(size=COUNT)
-    agent = LinearGpuAgent(weights, {"preempt": True, "tick_s": 60.0}, provenance={"seed": 2})
+    agent = LinearGpuAgent(weights, {"preempt": True, "round_interval_s": 60.0}, provenance={"seed": 2})
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert isinstance(again, LinearGpuAgent) and np.array_equal(again.weights, weights)
     assert again.gpu_settings == agent.gpu_settings and again.provenance == {"seed": 2}

@@ -72,7 +72,9 @@ def test_what_the_search_sees_is_what_is_judged(trained):
     from kilowait.agents.linear_power.objective import EvaluationWindows
 
     agent = trained[0]
-    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried([agent], np.array([100, 400]), 1)
+    seen = EvaluationWindows(JOBS, MACHINE, POWER, 2, 150, "easy", "energy").tried(
+        [agent], np.array([100, 400]), 1
+    )
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
         told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.powered(POWER), "easy", LEVERS)

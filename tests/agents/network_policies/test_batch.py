@@ -6,9 +6,9 @@ import pytest
 import kilowait as kw
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    settings_to_dict,
     exported,
     network_agent,
+    settings_to_dict,
 )
 from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.agent_file import save_network
@@ -82,7 +82,9 @@ def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
 def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
     jobs = crowded(count, seed)
     estimate = np.maximum(jobs["estimate_s"], 1.0)
-    return jobs.with_columns(planned_s=estimate * 1.5, limit_s=estimate * 4, quickness=np.full(count, 0.3))
+    return jobs.with_columns(
+        planned_s=estimate * 1.5, limit_s=estimate * 4, expected_inverse_runtime=np.full(count, 0.3)
+    )
 
 
 def test_a_network_that_is_told_what_predictions_know(tmp_path):
@@ -94,7 +96,7 @@ def test_a_network_that_is_told_what_predictions_know(tmp_path):
     inside = kw.simulate(predicted(), MACHINE, agent, "easy").jobs()["start_s"]
     outside = run_policy(predicted(), MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
     assert np.array_equal(inside, outside.jobs()["start_s"])
-    quicker = predicted().with_columns(quickness=np.linspace(0.01, 1, 60))
+    quicker = predicted().with_columns(expected_inverse_runtime=np.linspace(0.01, 1, 60))
     assert not np.array_equal(inside, kw.simulate(quicker, MACHINE, agent, "easy").jobs()["start_s"])
     with pytest.raises(InputError, match="these jobs bring none"):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
@@ -106,9 +108,9 @@ def test_agents_from_before_predictions_were_shown_still_play(tmp_path):
         "slots": 16,
         "backfill": "easy",
         "backfill_order": "agent",
-        "walltime": "extend",
+        "at_limit": "extend",
         "placement": "first",
-        "outlived": "double",
+        "overrun": "double",
         "max_wait_s": None,
         "hold": False,
         "graph": False,

@@ -7,9 +7,9 @@ import kilowait as kw
 from kilowait.agents import PPOSettings, Sizes, train_ppo
 from kilowait.agents.network_policies.batch import (
     NetworkAgent,
-    settings_to_dict,
     exported,
     network_agent,
+    settings_to_dict,
 )
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent
 from kilowait.agents.networks import network, q_network

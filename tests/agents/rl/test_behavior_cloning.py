@@ -109,7 +109,7 @@ QUICK = RLTraining(
     window_jobs=60,
     teacher="saf",
     teacher_steps=32 * 4 * 14,
-    settings={"rollout": 16, "validate_every": 2, "checkpoint_every": 2},
+    settings={"n_steps": 16, "validate_every": 2, "checkpoint_every": 2},
 )
 
 
@@ -121,7 +121,10 @@ class Killed(Exception):
     pass
 
 
-OF_VALUES = {**QUICK.settings, "gradient_steps": 1, "batch": 16, "learning_starts": 64, "capacity": 500}
+OF_VALUES = {
+    "train_freq": 16, "gradient_steps": 1, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
+    "validate_every": 2, "checkpoint_every": 2,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

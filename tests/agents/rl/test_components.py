@@ -143,10 +143,10 @@ def test_devices_and_threads():
 @pytest.mark.parametrize("settings", [PPOSettings, A2CSettings, D3QNSettings, SACSettings])
 def test_settings_that_cannot_work(settings):
     settings()
-    with pytest.raises(InputError, match="rollout is 0; it must be at least 1"):
-        settings(rollout=0)
+    with pytest.raises(InputError, match="n_steps is 0; it must be at least 1"):
+        settings(n_steps=0)
     with pytest.raises(InputError, match="discount is 1.5; it must be from 0 to 1"):
-        settings(discount=1.5)
+        settings(gamma=1.5)
     with pytest.raises(InputError, match="learning_rate is nan; it must be above 0"):
         settings(learning_rate=float("nan"))
     with pytest.raises(UnknownNameError, match="unknown precision 'fp8'"):

@@ -21,7 +21,7 @@ def at(*steps: int) -> torch.Tensor:
 
 
 def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
-    found = generalised_advantages(REWARDS, VALUES, after, terminated, truncated, discount=0.9, trace=trace)
+    found = generalised_advantages(REWARDS, VALUES, after, terminated, truncated, gamma=0.9, gae_lambda=trace)
     return found.flatten().tolist()
 
 
@@ -56,7 +56,7 @@ def test_what_is_behind_an_end_may_be_anything():
 
 
 def returns(n, terminated=NO, truncated=NO):
-    return n_step_returns(REWARDS, AFTER, terminated, truncated, discount=0.5, n=n).flatten().tolist()
+    return n_step_returns(REWARDS, AFTER, terminated, truncated, gamma=0.5, n_steps=n).flatten().tolist()
 
 
 def test_n_steps_by_hand():
@@ -75,6 +75,6 @@ def test_long_returns_are_advantages_with_trace_one():
     terminated, truncated = torch.rand(2, 20, 5, generator=RANDOM) < 0.1
     # Between ends both look at the values of the same states: only then are they the same.
     after[:-1] = torch.where((terminated | truncated)[:-1], after[:-1], values[1:])
-    full = generalised_advantages(rewards, values, after, terminated, truncated, discount=0.97, trace=1.0)
-    long = n_step_returns(rewards, after, terminated, truncated, discount=0.97, n=20)
+    full = generalised_advantages(rewards, values, after, terminated, truncated, gamma=0.97, gae_lambda=1.0)
+    long = n_step_returns(rewards, after, terminated, truncated, gamma=0.97, n_steps=20)
     torch.testing.assert_close(full + values, long)

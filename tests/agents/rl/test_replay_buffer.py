@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 def played(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), cuts=(), priority=0.0):
     """A ring in which step t saw t (environment e: t + 100 e), did t and got t."""
-    ring = ReplayBuffer(capacity, envs, DeviceTransfer(CPU), n=n, discount=discount, priority=priority)
+    ring = ReplayBuffer(capacity, envs, DeviceTransfer(CPU), n_steps=n, gamma=discount, per_alpha=priority)
     for step in range(steps):
         number = step + 100.0 * np.arange(envs)
         ring.place({"summary": number[:, None].astype(np.float32), "mask": np.ones((envs, 1), np.int8)})
@@ -129,8 +129,10 @@ def test_new_steps_have_the_largest_priority():
 @pytest.mark.parametrize("steps", [4, 25])
 def test_a_state_brings_it_all_back(steps):
     ring = played(steps, capacity=20, envs=2, n=2, priority=0.5)
-    ring.update_priorities(ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0]))
-    again = ReplayBuffer(20, 2, DeviceTransfer(CPU), n=2, discount=0.5, priority=0.5)
+    ring.update_priorities(
+        ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0])
+    )
+    again = ReplayBuffer(20, 2, DeviceTransfer(CPU), n_steps=2, gamma=0.5, per_alpha=0.5)
     again.load_state_dict(ring.state_dict())
     assert torch.equal(again.tree.sums, ring.tree.sums)
     one, other = (ring_.draw(50, torch.Generator().manual_seed(5)) for ring_ in (ring, again))
@@ -143,4 +145,4 @@ def test_too_small_a_ring():
     with pytest.raises(
         InputError, match="keeps 2 of each of 10 environments; looking 3 ahead needs 5: a capacity of 50"
     ):
-        ReplayBuffer(20, 10, DeviceTransfer(CPU), n=3)
+        ReplayBuffer(20, 10, DeviceTransfer(CPU), n_steps=3)

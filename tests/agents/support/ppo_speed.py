@@ -73,7 +73,7 @@ def main() -> None:
         n_steps=given.rollout, n_epochs=given.epochs, n_minibatches=given.minibatches, network=given.network,
         precision=given.precision, sizes=Sizes(width=given.width),
     )  # fmt: skip
-    settings = replace(settings, total_steps=given.updates * given.rollout * given.envs)
+    settings = replace(settings, total_timesteps=given.updates * given.rollout * given.envs)
     rates: list[float] = []
 
     def hear(update: Update) -> None:

@@ -21,8 +21,8 @@ from kilowait.energy.power import (
     NodePower,
     PowerModel,
 )
-from kilowait.jobs import JobTable, ExecutionLog
-from kilowait.jobs.execution_log import Outcome, Allocations
+from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs.execution_log import Allocations, Outcome
 
 LOSS = Conversion((AffineLoss("supply", 7.0, 0.9),))
 
@@ -94,7 +94,9 @@ class Bill:
     held_idle_j: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def node_by_node(log: ExecutionLog, cluster: Cluster, model: PowerModel, horizon: tuple[float, float]) -> Bill:
+def node_by_node(
+    log: ExecutionLog, cluster: Cluster, model: PowerModel, horizon: tuple[float, float]
+) -> Bill:
     """From change to change, node by node: its idle power, and what each piece on it adds."""
     assert log.pieces is not None
     times = {*horizon, *log.start_s.tolist(), *log.end_s.tolist()}
@@ -124,13 +126,13 @@ def _watts(log: ExecutionLog, row: int, group: NodeGroup, power: GroupPower) -> 
     """Idle watts of what the piece holds, and watts it adds; by the log's own thousandths."""
     assert log.pieces is not None
     jobs, job = log.jobs_table, int(log.job[log.pieces.segment[row]])
-    count, gpus = int(log.pieces.count[row]), float(log.pieces.milli[row]) / 1000
+    count, gpus = int(log.pieces.count[row]), float(log.pieces.gpu_milli[row]) / 1000
     asked = int(jobs["gpus"][job]) if "gpus" in jobs else 0
     pieces = asked if jobs.column("spread")[job] == 1 and asked else int(jobs["nodes"][job])
-    milli = int(jobs.column("cpu_milli")[job])
-    if milli < 0:
-        milli = 1000 * int(jobs["cores"][job]) if "cores" in jobs else 0
-    cores = count * math.ceil(milli / pieces) / (1000 * group.cores)
+    gpu_milli = int(jobs.column("cpu_milli")[job])
+    if gpu_milli < 0:
+        gpu_milli = 1000 * int(jobs["cores"][job]) if "cores" in jobs else 0
+    cores = count * math.ceil(gpu_milli / pieces) / (1000 * group.cores)
     if "cores" not in jobs and max(jobs.column("cpu_milli")) < 0:
         cores = gpus / group.gpus if gpus else 0.0
     gpu_idle = gpu_rise = rest_rise = 0.0

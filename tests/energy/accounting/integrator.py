@@ -24,7 +24,7 @@ from kilowait.energy.power import (
     SleepStates,
 )
 from kilowait.energy.signals import Weather
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import NodeStates, Outcome
 from kilowait.series import Series
 

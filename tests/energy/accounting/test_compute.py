@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kilowait
-from kilowait.cluster import Cluster, PowerControls, NodeGroup, Outage, Reservation, SleepPolicy
+from kilowait.cluster import Cluster, NodeGroup, Outage, PowerControls, Reservation, SleepPolicy
 from kilowait.energy.accounting import STATES, account_energy
 from kilowait.energy.power import ConstantPue, LevelTable, LinearCop
 from kilowait.energy.signals import Weather
@@ -242,7 +242,9 @@ def test_more_sleep_never_raises_idle_energy(seed: int) -> None:
     awake = kilowait.simulate(jobs, nodes, backfill="easy")
     found = [account_energy(awake, nodes, toy())]
     for timeout in (1000, 300, 60, 5, 0):
-        log = kilowait.simulate(jobs, nodes, backfill="easy", levers=PowerControls({"nodes": SleepPolicy(timeout)}))
+        log = kilowait.simulate(
+            jobs, nodes, backfill="easy", levers=PowerControls({"nodes": SleepPolicy(timeout)})
+        )
         assert (log.end_s == awake.end_s).all()
         found.append(account_energy(log, nodes, toy()))
     idle = [one.by_state["idle"] for one in found]

@@ -91,7 +91,9 @@ def test_a_job_that_moves_draws_what_it_does_there():
 
 def test_an_idle_cluster_draws_its_idle_power():
     jobs = table(gpus=[1])
-    found = account_energy(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 100))
+    found = account_energy(
+        lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 100)
+    )
     assert found.it_power.value.tolist() == [125]
     assert {state: kwh * J for state, kwh in found.by_state.items() if kwh} == pytest.approx({"idle": 12_500})
     assert found.per_job()["it_j"].tolist() == [0]
@@ -115,7 +117,9 @@ def test_measured_power_is_that_of_all_it_holds():
     # 17 W of the first node's idle power are in the 50; the second job was measured to draw less than its idle node.
     assert found.per_job()["it_j"] == pytest.approx([500, 300])
     assert found.it_kwh * J == pytest.approx((110 - 17 - 55 + 50 + 30) * 10)
-    several = account_energy(lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1))
+    several = account_energy(
+        lay(jobs, machine(2, 1), []), machine(2, 1), model(fast(), slow()), horizon=(0, 1)
+    )
     assert "measured power is taken to be the same on all types of GPU" in several.notes
 
 

@@ -113,7 +113,7 @@ def test_nothing_is_lost(trials):
         pieces, outcome = trial.log.pieces, trial.log.outcome
         seen["preempted"] += bool((outcome == Outcome.PREEMPTED).any())
         seen["migrated"] += bool((outcome == Outcome.MIGRATED).any())
-        seen["shared"] += bool((pieces.milli % 1000 > 0).any())
+        seen["shared"] += bool((pieces.gpu_milli % 1000 > 0).any())
         seen["spanning"] += bool((np.bincount(pieces.segment) > 1).any())
     assert min(seen.values()) >= 10, seen
 
@@ -151,7 +151,9 @@ def test_a_cap_never_raises_the_power(trials):
         rng = np.random.default_rng(number)
         some, less = np.sort(rng.uniform(0.45, 1, (2, len(trial.log.jobs_table))), axis=0)[::-1]
         powers = [
-            account_energy(trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap).it_power.value
+            account_energy(
+                trial.log, trial.cluster, trial.model, horizon=trial.horizon, gpu_cap=cap
+            ).it_power.value
             for cap in (None, np.ones(len(some)), some, less)
         ]
         assert (powers[0] == powers[1]).all()

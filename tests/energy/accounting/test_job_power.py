@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 import kilowait
-from kilowait.cluster import Cluster, PowerControls, NodeGroup
+from kilowait.cluster import Cluster, NodeGroup, PowerControls
 from kilowait.energy.accounting import account_energy, lower_bound_kwh
-from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, best_level, job_power_w, level_tables
+from kilowait.energy.power import (
+    ConstantUtilization,
+    LevelTable,
+    PowerModel,
+    best_level,
+    job_power_w,
+    level_tables,
+)
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from tests.energy.accounting.integrator import ran, table, toy
@@ -93,7 +100,11 @@ def test_no_schedule_beats_the_bound(policy: str) -> None:
     bound = lower_bound_kwh(jobs, machine, model, tables)
     best = best_level(tables["theta"])
     log = kilowait.simulate(
-        jobs, machine, policy, "easy", levers=PowerControls(factor=tables["theta"].factor[None], preferred_level=best)
+        jobs,
+        machine,
+        policy,
+        "easy",
+        levers=PowerControls(factor=tables["theta"].factor[None], preferred_level=best),
     )
     found = account_energy(log, machine, model, tables=tables)
     assert (log.level > 0).any()

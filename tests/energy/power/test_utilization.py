@@ -7,9 +7,9 @@ import pytest
 
 import kilowait as kw
 from kilowait.energy.power import (
-    UtilizationByClass,
     ConstantUtilization,
     PowerModel,
+    UtilizationByClass,
     UtilizationClass,
     job_power_w,
     power_sources,

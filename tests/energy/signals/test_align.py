@@ -152,7 +152,9 @@ def test_cooling_that_needs_the_weather() -> None:
 
 def test_a_time_zone_that_was_assumed_is_told() -> None:
     log = ran(dated(NEW_YEAR, time_zone="UTC (assumed)"), SEGMENT)
-    assert account_energy(log, NODES, toy(), carbon=GRAMS).notes[-1] == "times of the log taken as UTC (assumed)"
+    assert (
+        account_energy(log, NODES, toy(), carbon=GRAMS).notes[-1] == "times of the log taken as UTC (assumed)"
+    )
     assert "assumed)" not in account_energy(log, NODES, toy()).notes[-1]
 
 

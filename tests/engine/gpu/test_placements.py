@@ -60,7 +60,9 @@ def test_consolidate_keeps_a_gang_together():
 def test_random_is_drawn_with_its_seed():
     jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
     drawn = [
-        kw.simulate(jobs, cluster(8, 8, 8, 8, 8), placing=GpuSettings(placement="random", seed=seed)).pieces.node
+        kw.simulate(
+            jobs, cluster(8, 8, 8, 8, 8), placing=GpuSettings(placement="random", seed=seed)
+        ).pieces.node
         for seed in (1, 1, 2)
     ]
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
@@ -104,7 +106,8 @@ def test_room_is_lost_where_cores_run_out():
     0.8 * 4 + 0.2 * 1; on the node of 40 each takes that of its own, 0.8 + 0.2."""
     machine = Cluster(
         groups=tuple(
-            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", node_level=True) for cores in (10, 40)
+            NodeGroup(f"n{cores}", 1, cores=cores, gpus=4, gpu_type="V100", node_level=True)
+            for cores in (10, 40)
         )
     )
     assert where("room", machine, [1] * 5, cores=[6] * 5) == [1, 1, 1, 1, 0]

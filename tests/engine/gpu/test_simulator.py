@@ -86,7 +86,10 @@ def test_the_type_changes_the_run_time():
     fast = kw.simulate(jobs, cluster, speeds=table_of, placing=GpuSettings(types="fastest"))
     assert ends(fast) == [10, 40]
     moved = kw.simulate(
-        jobs, cluster, speeds=table_of, placing=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2)
+        jobs,
+        cluster,
+        speeds=table_of,
+        placing=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2),
     )
     assert ends(moved) == [10, 10 + 2 + 7.5]  # a quarter is done when the V100 falls free
     assert moved.outcome.tolist() == [Outcome.COMPLETED, Outcome.MIGRATED, Outcome.COMPLETED]
@@ -199,7 +202,7 @@ def test_a_job_no_node_can_hold():
     jobs = table([10, 10], gpus=[1, 3])
     with pytest.raises(TableError, match=r"job 1 needs 1 x \(3 GPUs, 1 cores, 0 MB\)"):
         kw.simulate(jobs, ONE)
-    log = kw.simulate(jobs, ONE, oversized="reject")
+    log = kw.simulate(jobs, ONE, on_oversized="drop")
     assert log.job_outcome.tolist() == [Outcome.COMPLETED, Outcome.REJECTED]
 
 
@@ -255,14 +258,16 @@ def test_speeds_must_be_known():
 def test_no_headway():
     jobs = table([100, 100], gpus=[2, 2])
     with pytest.raises(InputError, match="jobs put each other out and lose their work"):
-        kw.simulate(jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf))
+        kw.simulate(
+            jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf)
+        )
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"placement": "bset"},
-        {"keep_s": -1},
+        {"min_run_before_preempt_s": -1},
         {"checkpoint_s": math.nan},
         {"rounds": True},
         {"seed": -1},

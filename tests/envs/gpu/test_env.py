@@ -39,11 +39,11 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, types, 
     speeds = speeds_of(jobs, seed) if seed % 2 else None
     first = 7 * seed % 30
     window, own = jobs[first : first + 60], part_of(speeds, slice(first, first + 60))
-    placing = usual(placement=placement, types=types, oversized="reject")
+    placing = usual(placement=placement, types=types, on_oversized="drop")
     vec = gpu_env(jobs, speeds=speeds, placing=placing)
-    play(vec, lambda fate, numbers: fate["estimate_s"][numbers], first)
+    play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], first)
     assert same(log_of(vec, own), kw.simulate(window, machine(), "sjf", "skip", placing=placing, speeds=own))
-    play(vec, lambda fate, numbers: fate["estimate_s"][numbers] - fate["done"][numbers], first)
+    play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers] - job_state["done"][numbers], first)
     assert same(log_of(vec, own), kw.simulate(window, machine(), "srtf", "skip", placing=placing, speeds=own))
 
 
@@ -52,30 +52,32 @@ def test_placements_that_look_at_the_mix_of_jobs(placement):
     jobs = crowded(60, 3)
     vec = gpu_env(jobs, placing=usual(placement=placement))
     for _ in range(2):  # what the first episode has found must not be taken for true in the second
-        play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+        play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
         assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placement=placement))
 
 
 def test_passes_at_ticks():
     jobs = crowded(60, 4)
-    placing = usual(tick_s=90.0, rounds=True)
+    placing = usual(round_interval_s=90.0, rounds=True)
     vec = gpu_env(jobs, placing=placing)
-    play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+    play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placing=placing))
 
 
-@pytest.mark.parametrize("costs", [{}, {"save_s": 11.0, "restore_s": 5.0, "checkpoint_s": 60.0}])
+@pytest.mark.parametrize(
+    "costs", [{}, {"checkpoint_write_s": 11.0, "checkpoint_load_s": 5.0, "checkpoint_s": 60.0}]
+)
 def test_running_jobs_move_after_a_pass_as_under_a_rule(costs):
     jobs = crowded(60, 6)
     speeds = speeds_of(jobs, 6)
     placing = usual(migrate=True, types="fastest", **costs)
     vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=40)
     for _ in range(2):
-        play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+        play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
         log = kw.simulate(jobs, machine(), "sjf", "skip", placing=placing, speeds=speeds)
         assert same(log_of(vec, speeds), log) and (log.outcome == Outcome.MIGRATED).sum() > 3
     vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=1)
-    play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+    play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec, speeds)
     assert np.bincount(log.job).max() == 2 and (log.job_outcome == Outcome.COMPLETED).all()
 
@@ -106,7 +108,11 @@ def test_what_the_mask_allows_is_what_fits():
         {"hold": True, "placements": ("consolidate", "worst"), "speeds": True},
         {"preempt": True, "placing": COSTLY, "speeds": True},
         {"preempt": True, "by_type": False, "victims": 3, "restarts": 1},
-        {"preempt": True, "placing": GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=30.0), "max_wait_s": 900.0},
+        {
+            "preempt": True,
+            "placing": GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=30.0),
+            "max_wait_s": 900.0,
+        },
         {"placing": GpuSettings(round_interval_s=45.0, rounds=True), "max_wait_s": 500.0},
     ],
     ids=["plain", "placements", "costly", "places", "nothing kept", "rounds"],
@@ -180,14 +186,14 @@ def cut_off(mode):
 
 def test_an_episode_that_is_cut_off_counts_what_has_been():
     vec, seen, _, terms = cut_off(AutoresetMode.DISABLED)
-    state, fate = state_of(vec), state_of(vec).fate
+    state, job_state = state_of(vec), state_of(vec).job_state
     now = float(state.clock["now"][0])
     assert now == vec.jobs["submit_s"][20] + 700 and not seen["mask"].any() and seen["jobs"].any()
-    age = np.where(fate["arrival_s"] <= now, now - fate["arrival_s"], 0.0)
-    gone, holds = fate["status"] == 4, np.isin(fate["status"], (2, 3))
-    age[gone] = (state.segments["end_s"][fate["segment"]] - fate["arrival_s"])[gone]
-    held = fate["attained_s"] + np.where(holds, now - fate["start_s"], 0.0)
-    assert holds.any() and gone.any() and (fate["status"] == 0).any()
+    age = np.where(job_state["arrival_s"] <= now, now - job_state["arrival_s"], 0.0)
+    gone, holds = job_state["status"] == 4, np.isin(job_state["status"], (2, 3))
+    age[gone] = (state.segments["end_s"][job_state["segment"]] - job_state["arrival_s"])[gone]
+    held = job_state["attained_s"] + np.where(holds, now - job_state["start_s"], 0.0)
+    assert holds.any() and gone.any() and (job_state["status"] == 0).any()
     assert terms[:2] == pytest.approx([age.mean() / 3600, (age - held).mean() / 3600])
     assert terms[6:] == pytest.approx([700 / 3600, (14 * 700 - held @ state.seen["gpu_share"]) / 3600])
     _, begun, told, same_terms = cut_off(AutoresetMode.SAME_STEP)
@@ -301,7 +307,9 @@ def test_hold_lets_time_pass_and_never_for_ever():
 
 
 def test_a_job_is_put_out_only_so_often_and_not_in_the_instant_it_started():
-    vec = gpu_env(preempt=True, restarts=2, placing=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0))
+    vec = gpu_env(
+        preempt=True, restarts=2, placing=GpuSettings(checkpoint_s=np.inf, min_run_before_preempt_s=20.0)
+    )
     vec.reset(seed=0)
     over = False
     while not over:  # whoever can be put out is
@@ -318,14 +326,14 @@ def test_a_job_is_put_out_only_so_often_and_not_in_the_instant_it_started():
 
 def test_nobody_passes_one_that_has_waited_too_long_on_its_types():
     jobs, bound = crowded(150, 4), 600.0
-    longest = lambda fate, numbers: -fate["estimate_s"][numbers]  # noqa: E731
+    longest = lambda job_state, numbers: -job_state["estimate_s"][numbers]  # noqa: E731
     free = gpu_env(jobs, episode_jobs=120)
     play(free, longest, 0)
     vec = gpu_env(jobs, episode_jobs=120, max_wait_s=bound)
     play(vec, longest, 0)
     log = log_of(vec)
     start, submit = log.jobs()["start_s"], jobs["submit_s"][:120]
-    may = vec.board.source.may[vec.board.stack.fate["kind"][0, :120]]
+    may = vec.board.source.may[vec.board.stack.job_state["kind"][0, :120]]
     group_type = np.array([0, 1, 2])[log.group]
     guarded = 0
     for job in range(120):
@@ -353,7 +361,7 @@ def test_squeezed_arrivals_come_faster():
     vec = gpu_env()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals, given = vec.board.stack.fate["arrival_s"][0, :60], crowded(150, 0)["submit_s"][:60]
+    arrivals, given = vec.board.stack.job_state["arrival_s"][0, :60], crowded(150, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
 
 
@@ -380,7 +388,7 @@ def test_events_that_were_put_off_do_not_fill_the_arrays():
     )
     cluster = Cluster([NodeGroup("one", 1, gpus=2, gpu_type="T4", node_level=True)])
     vec = gpu_env(jobs, cluster=cluster, episode_jobs=n, hold=True)
-    play(vec, lambda fate, numbers: fate["estimate_s"][numbers], 0)
+    play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec)
     assert vec.board.stack.events.shape[1] < 2 * 5 * (n - 10)  # fewer than were put off
     assert same(log, kw.simulate(jobs, cluster, "sjf", "skip"))

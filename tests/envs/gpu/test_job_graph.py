@@ -32,24 +32,24 @@ def expected(vec, copy=0):
     rows = [*range(record["shown"]), *range(room, room + record["victims"])]
     found = np.zeros((vec.seen.slots, vec.seen.slots), np.uint8)
     kinds = s.nodes["type"]
-    milli = np.bincount(kinds, s.nodes["milli"], s.speed.shape[1])
+    gpu_milli = np.bincount(kinds, s.nodes["gpu_milli"], s.speed.shape[1])
     cpu = np.bincount(kinds, s.nodes["cpu"], s.speed.shape[1])
 
     def told(row):
         job = int(a.slots[copy, row])
-        fate = s.fate[job]
-        runs = fate["status"] == RUNNING
-        lies = np.arange(len(milli)) == s.nodes["type"][s.places[fate["place_lo"], 0]]
-        may = lies if runs else s.speed[fate["kind"]] > 0
-        wants = (0, 0) if runs else (1000 * s.seen["gpu_share"][job], fate["cpu"] * fate["pieces"])
+        job_state = s.job_state[job]
+        runs = job_state["status"] == RUNNING
+        lies = np.arange(len(gpu_milli)) == s.nodes["type"][s.places[job_state["place_lo"], 0]]
+        may = lies if runs else s.speed[job_state["kind"]] > 0
+        wants = (0, 0) if runs else (1000 * s.seen["gpu_share"][job], job_state["cpu"] * job_state["pieces"])
         owner = (vec.jobs["user"][first + job], vec.jobs["account"][first + job])
-        return may, wants, owner, fate["arrival_s"]
+        return may, wants, owner, job_state["arrival_s"]
 
     for i in rows:
         for j in rows:
             (may, wants, owner, came), (may2, wants2, owner2, came2) = told(i), told(j)
             both = may & may2
-            short = wants[0] + wants2[0] > milli[both].sum() or wants[1] + wants2[1] > cpu[both].sum()
+            short = wants[0] + wants2[0] > gpu_milli[both].sum() or wants[1] + wants2[1] > cpu[both].sum()
             related = any(x >= 0 and x == y for x, y in zip(owner, owner2, strict=True))
             found[i, j] = (
                 USER * related + COMPETE * (both.any() and short) + NEAR * (abs(came - came2) <= 600)

@@ -45,8 +45,8 @@ def test_withdrawn_and_refused_jobs_and_any_order_of_rows():
     )
     rows = np.random.default_rng(0).permutation(120)
     jobs, speeds = jobs[rows], speeds_of(jobs[rows])
-    log = play(jobs, machine(), shortest, placing=usual(oversized="reject"), speeds=speeds)
-    rule = kw.simulate(jobs, machine(), "sjf", "skip", oversized="reject", speeds=speeds)
+    log = play(jobs, machine(), shortest, placing=usual(on_oversized="drop"), speeds=speeds)
+    rule = kw.simulate(jobs, machine(), "sjf", "skip", on_oversized="drop", speeds=speeds)
     assert same(log, rule) and np.array_equal(log.job_outcome, rule.job_outcome)
     assert len(np.unique(rule.job_outcome)) == 3
 

@@ -84,7 +84,7 @@ def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
     """What happened in a copy so far, as a simulator of its window would tell it."""
     first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
     window = vec.jobs[first : first + n]
-    settings = replace(vec.asking.settings(vec.placing), oversized="reject")
+    settings = replace(vec.asking.settings(vec.placing), on_oversized="drop")
     simulator = GpuSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
     simulator._state = state_of(vec, copy)
     return simulator.log()
@@ -96,7 +96,7 @@ def state_of(vec: GpuVectorEnv, copy: int = 0):
         name: array[0 if name in SHARED else copy].copy() for name, array in vec.board.stack._asdict().items()
     }
     n = vec.episode_jobs
-    return type(vec.board.stack)(**{**rows, "fate": rows["fate"][:n], "seen": rows["seen"][:n]})
+    return type(vec.board.stack)(**{**rows, "job_state": rows["job_state"][:n], "seen": rows["seen"][:n]})
 
 
 def play(vec: GpuVectorEnv, score, first: int) -> None:
@@ -107,7 +107,7 @@ def play(vec: GpuVectorEnv, score, first: int) -> None:
         a = vec.board.scene
         numbers = a.slots[0, : int(a.copies["shown"][0])]
         scores = np.full(slots, np.inf)
-        scores[: len(numbers)] = score(vec.board.stack.fate[0], numbers)
+        scores[: len(numbers)] = score(vec.board.stack.job_state[0], numbers)
         scores[a.mask[0, : slots * choices : choices] == 0] = np.inf
         over = bool(vec.step(np.array([int(np.argmin(scores)) * choices]))[2][0])
 
@@ -127,7 +127,7 @@ def wander(vec: GpuVectorEnv, seed: int = 0, **options):
 def same(one, other) -> bool:
     """Whether two logs are of the same segments on the same GPUs."""
     columns = ("job", "start_s", "end_s", "outcome", "group")
-    pieces = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s")
+    pieces = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns) and all(
         np.array_equal(getattr(one.pieces, name), getattr(other.pieces, name)) for name in pieces
     )

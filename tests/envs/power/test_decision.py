@@ -59,16 +59,16 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
     assert np.array_equal(play_rule(ordered, saf, 0, first), rule, equal_nan=True)
 
 
-@pytest.mark.parametrize("outlived", ["double", "steps", "later"])
-def test_so_it_does_where_planners_have_times_of_their_own(outlived):
+@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
+def test_so_it_does_where_planners_have_times_of_their_own(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
     vec = energy(
-        jobs, levers="sleep=predictive:60+levels=1.5", backfill="easy", outlived=outlived, hold_s=NEVER
+        jobs, levers="sleep=predictive:60+levels=1.5", backfill="easy", overrun=overrun, hold_s=NEVER
     )
     for level in {0, vec.seen.choices - 1}:
         own = window_levers(vec, 14, level)
-        rule = started(jobs[14:74], MACHINE, policy="saf", backfill="easy", outlived=outlived, levers=own)
+        rule = started(jobs[14:74], MACHINE, policy="saf", backfill="easy", overrun=overrun, levers=own)
         assert np.array_equal(play_rule(vec, saf, level, 14), rule, equal_nan=True)
 
 
@@ -121,7 +121,7 @@ def test_hold_waits_for_the_next_step_of_a_signal():
 
 
 def test_nobody_is_held_for_ever():
-    vec = waiting_for_green(patience_s=4 * 3600.0)
+    vec = waiting_for_green(max_wait_for_hold_s=4 * 3600.0)
     vec.reset()
     hold, steps = vec.seen.actions - 1, 0
     while vec.board.scene.mask[0, hold]:
@@ -129,7 +129,7 @@ def test_nobody_is_held_for_ever():
         steps += 1
     assert steps == 4  # an hour each
     assert vec.board.scene.mask[0, :hold].any()
-    assert vec.step(np.array([0]))[2][0] and vec.board.stack.fate["start_s"][0, 0] == 1800 + 4 * 3600
+    assert vec.step(np.array([0]))[2][0] and vec.board.stack.job_state["start_s"][0, 0] == 1800 + 4 * 3600
 
 
 def test_no_job_passes_one_that_has_waited_too_long():
@@ -187,7 +187,7 @@ def test_nodes_sleep_and_wake_when_told():
     vec.step(np.array([hold]))
     assert now() == pytest.approx(600 + 151.52)
     assert vec.step(np.array([0]))[2][0]
-    assert vec.board.stack.fate["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
+    assert vec.board.stack.job_state["start_s"][0].tolist() == pytest.approx([0.0, 751.52])
 
 
 def test_without_turns_nodes_are_the_levers_business():

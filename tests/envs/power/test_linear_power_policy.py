@@ -96,7 +96,9 @@ def test_jobs_are_held_while_the_signal_is_high_and_all_of_them_run():
 def test_jobs_given_in_another_order_are_steered_alike():
     jobs = untied(quiet(80, 6), 6)
     order = np.random.default_rng(0).permutation(80)
-    agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(PowerConfig("taurus", levers=FREE))
+    agent = from_controls(16, longer=0.5, always=True, timeout_s=100).bind_power(
+        PowerConfig("taurus", levers=FREE)
+    )
     first = kw.simulate(jobs, MACHINE, agent, "easy").jobs()["end_s"]
     again = kw.simulate(jobs[order], MACHINE, agent, "easy").jobs()["end_s"]
     assert np.array_equal(first[order], again)

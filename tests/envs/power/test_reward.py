@@ -58,7 +58,7 @@ def test_the_terms_are_those_of_the_accounts_and_metrics_of_the_log(seed, machin
     )
     ran = log.jobs()
     started = ~np.isnan(ran["start_s"])
-    assert np.array_equal(ran["start_s"][started], vec.board.stack.fate["start_s"][0][started])
+    assert np.array_equal(ran["start_s"][started], vec.board.stack.job_state["start_s"][0][started])
     spent, count = vec.powered.account(log), int(started.sum())
     full = np.maximum(window["runtime_s"], 10.0)
     slowdown = np.maximum(ran["turnaround_s"] / full, 1.0)
@@ -93,7 +93,9 @@ def test_at_full_speed_the_slowdown_is_that_of_the_metrics():
     vec = energy(jobs, episode_jobs=80, levers="none")
     actions, *_, episode = random_episode(vec, 0, 1)
     left = iter(actions)
-    log = play(jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=PowerConfig("taurus", levers="none"))
+    log = play(
+        jobs, MACHINE, lambda seen: np.array([next(left, 128)]), power=PowerConfig("taurus", levers="none")
+    )
     assert episode["terms"][0, 0] == pytest.approx(kw.metrics(log)["mean_bsld"] - 1, rel=1e-12)
 
 

@@ -109,7 +109,7 @@ def test_squeezed_arrivals_come_faster():
     vec = energy()
     vec.set_arrival_rate(4.0)
     vec.reset(options={"first": 0})
-    arrivals, given = vec.board.stack.fate["earliest_s"][0], quiet(200, 0)["submit_s"][:60]
+    arrivals, given = vec.board.stack.job_state["earliest_s"][0], quiet(200, 0)["submit_s"][:60]
     assert arrivals - arrivals[0] == pytest.approx((given - given[0]) / 4)
 
 
@@ -194,7 +194,9 @@ def test_power_may_be_named_or_handed_in(tmp_path):
     hour = int(jobs["submit_s"][0] // 3600)
     carbon = vec.board.scene.summary[0, vec.seen.summary.index("carbon")]
     assert carbon == pytest.approx((100 + hour) / CARBON_UNIT)
-    auto = energy(jobs, cluster=Cluster.preset("polaris"), power="auto", profile=ConstantUtilization(0.5, 0.5))
+    auto = energy(
+        jobs, cluster=Cluster.preset("polaris"), power="auto", profile=ConstantUtilization(0.5, 0.5)
+    )
     assert auto.powered.model.name == "polaris"
 
 

@@ -73,8 +73,8 @@ def play_rule(vec: EnergyVectorEnv, scores, level: int, first: int) -> np.ndarra
         action = slots * levels if np.isinf(slot[chosen]) else chosen * levels + level
         assert a.mask[0, action] == 1
         over = bool(vec.step(np.array([action]))[2][0])
-    fate = vec.board.stack.fate[0]
-    return np.where(fate["status"] == DONE, fate["start_s"], np.nan)
+    job_state = vec.board.stack.job_state[0]
+    return np.where(job_state["status"] == DONE, job_state["start_s"], np.nan)
 
 
 def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls:

@@ -16,7 +16,7 @@ def test_only_the_estimates_change():
 
 
 def test_what_planners_were_told_goes():
-    jobs = table((0, 60, 4), estimate_s=[9], planned_s=[7], limit_s=[8], later_s=[20])
+    jobs = table((0, 60, 4), estimate_s=[9], planned_s=[7], limit_s=[8], overrun_planned_s=[20])
     assert with_perfect_estimates(jobs).columns == table((0, 60, 4)).columns
 
 

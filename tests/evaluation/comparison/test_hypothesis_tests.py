@@ -9,8 +9,8 @@ from scipy import stats
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison.bootstrap import (
-    WindowBootstrap,
     Interval,
+    WindowBootstrap,
     iqm,
     iqm_interval,
     mean_interval,

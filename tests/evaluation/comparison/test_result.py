@@ -13,8 +13,8 @@ from kilowait.cluster import NodeGroup
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics, metrics
 from kilowait.evaluation.comparison import (
-    PolicyConfig,
     Comparison,
+    PolicyConfig,
     cut_windows,
     single_window,
 )
@@ -105,7 +105,7 @@ def test_a_whole_run_is_cut_into_batches(jobs):
 
 def test_batches_without_a_start_are_left_out():
     jobs = kw.JobTable(job_id=range(60), submit_s=range(60), runtime_s=[1] * 60, nodes=[1] * 4 + [9] * 56)
-    found = kw.compare(jobs, kw.Cluster.from_nodes(4), ["fcfs", "sjf"], oversized="reject")
+    found = kw.compare(jobs, kw.Cluster.from_nodes(4), ["fcfs", "sjf"], on_oversized="drop")
     assert found.scores("mean_wait_s").values.shape == (2, 2)
 
 
@@ -120,7 +120,9 @@ def test_own_rules_and_names(jobs):
 
 
 def test_labels():
-    assert [c.label for c in (PolicyConfig("a", "easy"), PolicyConfig("a", "none"), PolicyConfig("a", 3))] == [
+    assert [
+        c.label for c in (PolicyConfig("a", "easy"), PolicyConfig("a", "none"), PolicyConfig("a", 3))
+    ] == [
         "a",
         "a, no backfill",
         "a, 3 backfill",

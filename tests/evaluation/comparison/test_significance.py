@@ -305,7 +305,10 @@ def test_no_ratio_is_told_in_differences():
     assert math.isnan(pair.ratio) and pair.verdict == "worse"
     low, high = (
         f"{60 * end:.0f}"
-        for end in (test_pairs(scores(BASE), seed=0).means[0].low, test_pairs(scores(BASE), seed=0).means[0].high)
+        for end in (
+            test_pairs(scores(BASE), seed=0).means[0].low,
+            test_pairs(scores(BASE), seed=0).means[0].high,
+        )
     )
     assert pair.sentence() == (
         f"b has {60 * BASE.mean():.0f} s higher mean wait than a, 95 % interval {low}–{high} s, wins 0 of 60 windows."
@@ -407,7 +410,9 @@ def luck():
 
 def called_better(pairs):
     """How often, of many pairs of rows, one of the two was called better."""
-    found = [test_pairs(scores(*pair), seed=trial, draws=500).pairs[0].verdict for trial, pair in enumerate(pairs)]
+    found = [
+        test_pairs(scores(*pair), seed=trial, draws=500).pairs[0].verdict for trial, pair in enumerate(pairs)
+    ]
     return found.count("better") / len(found)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kilowait as kw
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison import cut_windows, split, single_window
+from kilowait.evaluation.comparison import cut_windows, single_window, split
 
 
 @pytest.fixture(scope="module")

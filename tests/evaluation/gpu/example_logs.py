@@ -11,8 +11,8 @@ from kilowait.cluster.gpu_speeds import constant_speeds, gpu_types
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.jobs import JobTable, ExecutionLog
-from kilowait.jobs.execution_log import Outcome, Allocations
+from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs.execution_log import Allocations, Outcome
 from kilowait.rng import stream
 
 C, P, M = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.MIGRATED
@@ -28,11 +28,11 @@ def placed_log(cluster, jobs, *segments, outcome=None):
     Jobs without segments have never started; `outcome` changes how single rows came out.
     """
     pieces = [
-        (number, node, bits, milli)
+        (number, node, bits, gpu_milli)
         for number, segment in enumerate(segments)
-        for node, bits, milli in segment[6]
+        for node, bits, gpu_milli in segment[6]
     ]
-    segment, node, gpus, milli = np.array(pieces, np.int64).reshape(-1, 4).T
+    segment, node, gpus, gpu_milli = np.array(pieces, np.int64).reshape(-1, 4).T
     row, start, end, how, work, lost = (
         np.array([s[column] for s in segments], float if column in (1, 2, 4, 5) else np.int64)
         for column in range(6)
@@ -56,7 +56,14 @@ def placed_log(cluster, jobs, *segments, outcome=None):
         capacity_nodes=np.array([cluster.nodes]),
         groups=tuple(group.name for group in cluster.groups),
         pieces=Allocations(
-            segment, node, gpus, milli, np.ones(len(node), np.int64), work, lost, np.asarray(layout, np.int64)
+            segment,
+            node,
+            gpus,
+            gpu_milli,
+            np.ones(len(node), np.int64),
+            work,
+            lost,
+            np.asarray(layout, np.int64),
         ),
     )
 
@@ -129,6 +136,10 @@ def random_run(seed):
         checkpoint_write_s=3.0,
         checkpoint_load_s=10.0,
         checkpoint_s=(0.0, 45.0, np.inf)[seed % 3],
-        oversized="reject",
+        on_oversized="drop",
     )
-    return run_gpu_simulation(jobs, cluster, PriorityPolicy("important", _most_important), settings, speeds), cluster, speeds
+    return (
+        run_gpu_simulation(jobs, cluster, PriorityPolicy("important", _most_important), settings, speeds),
+        cluster,
+        speeds,
+    )

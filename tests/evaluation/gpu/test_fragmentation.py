@@ -107,7 +107,7 @@ def test_no_gpus_and_no_time():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_targets_are_those_the_engine_places_by(seed):
     log, cluster, _ = random_run(seed)
-    settings = GpuSettings(placement="fgd", oversized="reject")
+    settings = GpuSettings(placement="fgd", on_oversized="drop")
     state = state_of(log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0))
     engine = [tuple(target) for target in state.targets.tolist()]
     found = targets_of(log, places_of(log, cluster))
@@ -120,12 +120,12 @@ def _fragments(free, cores, kind, targets, labels):
     """Fragments of a node, thousandths, word for word as docs/placing.md says."""
     total = sum(target[4] for target in targets)
     found = 0.0
-    for cpu, milli, gpus, label, count in targets:
+    for cpu, gpu_milli, gpus, label, count in targets:
         allowed = not labels[label] or kind in labels[label].split("|")
-        if milli == 0 or not allowed or cpu > cores or sum(g >= milli for g in free) < gpus:
+        if gpu_milli == 0 or not allowed or cpu > cores or sum(g >= gpu_milli for g in free) < gpus:
             lost = sum(free)
         else:
-            lost = sum(g for g in free if g < milli)
+            lost = sum(g for g in free if g < gpu_milli)
         found += count / total * lost
     return found
 

@@ -34,7 +34,7 @@ def contests():
     )
     return [
         kw.compare(cut_windows(odd, 3, window_jobs=40, warmup_jobs=20, seed=0), CLUSTER, ["fcfs", "sjf"]),
-        kw.compare(jobs, CLUSTER, {"saf": "saf"}, backfill=2, clairvoyant=True, walltime="kill", trace="two"),
+        kw.compare(jobs, CLUSTER, {"saf": "saf"}, backfill=2, clairvoyant=True, at_limit="kill", trace="two"),
     ]
 
 

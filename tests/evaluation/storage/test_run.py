@@ -40,7 +40,7 @@ def a_log(**settings: object) -> ExecutionLog:
         groups=(kw.NodeGroup("a", 6), kw.NodeGroup("b", 4)),
         outages=(kw.Outage("b", 2, 40.5, 80),),
     )
-    return kw.simulate(jobs, cluster, "sjf", "easy", walltime="kill", oversized="reject", **settings)  # type: ignore[arg-type]
+    return kw.simulate(jobs, cluster, "sjf", "easy", at_limit="kill", on_oversized="drop", **settings)  # type: ignore[arg-type]
 
 
 def saved(path, log=None, **settings):
@@ -85,7 +85,7 @@ def test_what_nodes_did_comes_back(tmp_path):
 
 def test_a_log_without_a_start(tmp_path):
     jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[5], nodes=[9])
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(4), oversized="reject")
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(4), on_oversized="drop")
     run = load_run(saved(tmp_path / "run", log))
     assert len(run.log) == 0 and run.results["metrics"]["mean_wait_s"] is None
 
@@ -174,7 +174,7 @@ def test_plain_json():
     assert json.loads(plain_json(data)) == {"a": None, "b": 1.5, "c": [2, None], "d": [True, None], "1": "é"}
 
 
-PIECES = ("segment", "node", "gpus", "milli", "count", "work_s", "lost_s", "node_group")
+PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group")
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from kilowait.evaluation.comparison import (
-    PolicyConfig,
     Comparison,
     EnergyResults,
+    PolicyConfig,
     cut_windows,
     single_window,
 )

@@ -161,14 +161,19 @@ class TestTraining:
         from kilowait.synth.dp.calendar import blank, plain_calendar
         from kilowait.synth.transformer import dataset as lessons
         from kilowait.synth.transformer.calendar import by_user
-        from kilowait.synth.transformer.dataset import make_batch, lesson_of, loss_of
-        from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
+        from kilowait.synth.transformer.dataset import lesson_of, loss_of, make_batch
+        from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
         monkeypatch.setattr(lessons, "DROPPED", 0.0)
         facts = facts_of(log(400))
         rows = rows_of(log(400), facts)
         shape = NetworkShape(
-            sizes=(3, 5), conditions=(1, 24, 7, 32, 12, 14, 48, 24), copied=(1,), width=8, layers=1, menu=1
+            sizes=(3, 5),
+            conditions=(1, 24, 7, 32, 12, 14, 48, 24),
+            copied=(1,),
+            width=8,
+            layers=1,
+            frequent_jobs=1,
         )
         calendar = blank(plain_calendar(rows, 0.0, 1800.0), shape.copied, shape.sizes)
         codes = np.random.default_rng(0).integers(0, 3, (400, 2))

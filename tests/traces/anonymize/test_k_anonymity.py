@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
 from kilowait.traces.anonymize import (
-    PseudonymKey,
     AnonymizationPlan,
+    PseudonymKey,
     anonymize,
     check_classes,
     make_plan,

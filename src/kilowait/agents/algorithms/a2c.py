@@ -16,8 +16,8 @@ from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
     DeviceTransfer,
     TorchRng,
-    use_device,
     lower_precision,
+    use_device,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -27,8 +27,8 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_state import (
-    TrainingState,
     Progress,
+    TrainingState,
     Validate,
     WarmStart,
 )
@@ -130,7 +130,7 @@ def train_a2c(
                 )
             returns = n_step_returns(
                 played["rewards"], rollout.next_values, played["terminated"], played["truncated"],
-                discount=settings.gamma, n=min(settings.n_step_return, settings.n_steps),
+                gamma=settings.gamma, n_steps=min(settings.n_step_return, settings.n_steps),
             )  # fmt: skip
             advantages = (returns - rollout.values).flatten()
             if settings.normalize_advantage:
@@ -150,5 +150,7 @@ def train_a2c(
 
             policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
             losses = {"policy": policy_loss_, "value": value_loss_}
-            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
+            keeper.end_update(
+                observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
+            )
         return keeper.trained()

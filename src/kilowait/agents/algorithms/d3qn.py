@@ -23,8 +23,8 @@ from kilowait.agents.rl.categorical_returns import projected
 from kilowait.agents.rl.device import (
     DeviceTransfer,
     TorchRng,
-    use_device,
     lower_precision,
+    use_device,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -33,8 +33,8 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBatch, ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.training_state import (
-    TrainingState,
     Progress,
+    TrainingState,
     Validate,
     WarmStart,
 )
@@ -132,7 +132,7 @@ def train_d3qn(
         episodes = Episodes(vec.num_envs)
         replay = ReplayBuffer(
             settings.buffer_size, vec.num_envs, DeviceTransfer(where),
-            n=settings.n_steps, discount=settings.gamma, priority=settings.per_alpha,
+            n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,
         )  # fmt: skip
         keeper = TrainingState(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
@@ -165,7 +165,7 @@ def train_d3qn(
                 learned = keeper.number * settings.gradient_steps
                 figures = []
                 for step in range(settings.gradient_steps):
-                    drawn = replay.draw(settings.batch_size, draws.generator, correction=correction)
+                    drawn = replay.draw(settings.batch_size, draws.generator, per_beta=correction)
                     agent.draw_noise(draws.generator)
                     target.draw_noise(draws.generator)
                     with lower_precision(where, settings.precision):

@@ -21,8 +21,8 @@ from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
     DeviceTransfer,
     TorchRng,
-    use_device,
     lower_precision,
+    use_device,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -33,8 +33,8 @@ from kilowait.agents.rl.lagrangian import LagrangeMultiplier
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
 from kilowait.agents.rl.training_state import (
-    TrainingState,
     Progress,
+    TrainingState,
     Validate,
     WarmStart,
 )
@@ -169,7 +169,7 @@ def train_ppo(
                 )
             advantages = generalised_advantages(
                 played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
-                discount=settings.gamma, trace=settings.gae_lambda,
+                gamma=settings.gamma, gae_lambda=settings.gae_lambda,
             )  # fmt: skip
             returns = (advantages + rollout.values).flatten()
             advantages = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
@@ -207,5 +207,7 @@ def train_ppo(
                 losses["price"] = dual.multiplier
                 if not math.isnan(ended["cost"]):
                     losses["cost"] = ended["cost"]
-            keeper.end_update(observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_)
+            keeper.end_update(
+                observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_
+            )
         return keeper.trained()

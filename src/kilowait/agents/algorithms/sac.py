@@ -22,8 +22,8 @@ from kilowait.agents.networks.spec import Sizes
 from kilowait.agents.rl.device import (
     DeviceTransfer,
     TorchRng,
-    use_device,
     lower_precision,
+    use_device,
 )
 from kilowait.agents.rl.distributions import MaskedCategorical
 from kilowait.agents.rl.env_protocol import VectorEnvProtocol
@@ -32,8 +32,8 @@ from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.replay_buffer import ReplayBuffer
 from kilowait.agents.rl.results import TrainingResult
 from kilowait.agents.rl.training_state import (
-    TrainingState,
     Progress,
+    TrainingState,
     Validate,
     WarmStart,
 )
@@ -146,7 +146,7 @@ def train_sac(
         draws = TorchRng(seed, "agents.sac", where)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(where), discount=settings.gamma)
+        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(where), gamma=settings.gamma)
         keeper = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
             parts={"twins": twins, "target": target, "actor_optimizer": actor_optimizer,
@@ -212,7 +212,9 @@ def train_sac(
                     figures.append(torch.stack([critic_loss, actor_loss, heat, entropy.mean()]).detach())
                 critic_, actor_, heat_, entropy_ = torch.stack(figures).mean(0).tolist()
                 losses = {"q": critic_, "policy": actor_, "temperature": heat_}
-            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_)
+            keeper.end_update(
+                observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
+            )
         return keeper.trained()
 
 

@@ -105,7 +105,9 @@ class WindowSampler:
         self._made = [LogPart(table.sorted(), cluster, window_jobs, max_wait_s) for table in made]
         self._learned = [jobs] if self._real is not None else [nobodys(table, until_s) for table in made]
 
-    def drawn(self, count: int, random: np.random.Generator, share: float | None = None) -> list[TrainingWindow]:
+    def drawn(
+        self, count: int, random: np.random.Generator, share: float | None = None
+    ) -> list[TrainingWindow]:
         """Windows, this share of them (None: as the mixture says) of generated jobs."""
         if self._mixture is None:
             assert self._real is not None

@@ -38,7 +38,7 @@ FORMAT = "kilowait linear agent"
 VERSION = 2
 
 OUTLIVED = "later"
-"""What planners believe of a job that outlived a prediction: the next one, then the limit. Without either: double."""
+"""What planners believe of a job that overrun a prediction: the next one, then the limit. Without either: double."""
 TRUST = 0.25
 """How much what is remembered of users counts, beside what a run teaches: they change their ways."""
 
@@ -104,7 +104,9 @@ class LinearAgent:
                 f"{', '.join(FEATURES)}"
             )
         if not 0.0 <= self.prior_weight <= 1.0:
-            raise InputError(f"the trust in what is remembered is {self.prior_weight}; give a number from 0 to 1")
+            raise InputError(
+                f"the trust in what is remembered is {self.prior_weight}; give a number from 0 to 1"
+            )
         if not self.max_wait_s >= 0:
             raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
         if self.fallback_rule is not None and self.fallback_rule not in POLICIES:
@@ -118,12 +120,19 @@ class LinearAgent:
         if self.fallback_rule is not None:
             return replace(resolve(self.fallback_rule), name=self.name)
         return PriorityPolicy(
-            self.name, compiled(), time_dependent=True, observes_jobs=True, overrun=OUTLIVED, prepare=self.parameters
+            self.name,
+            compiled(),
+            time_dependent=True,
+            observes_jobs=True,
+            overrun=OUTLIVED,
+            prepare=self.parameters,
         )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
         """What the rule begins a run of these jobs with."""
-        return parameters_for(self.weights, jobs, cluster.nodes, self.memory, self.prior_weight, self.max_wait_s)
+        return parameters_for(
+            self.weights, jobs, cluster.nodes, self.memory, self.prior_weight, self.max_wait_s
+        )
 
     def explain(self) -> list[tuple[str, float]]:
         """Features and weights, the weightiest first; a positive weight sends jobs back in the queue."""

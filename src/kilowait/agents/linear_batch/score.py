@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.jit_entry import FOUR_NUMBERS
-from kilowait.engine.kernels.jit import kernel, compile_entry
+from kilowait.engine.kernels.jit import compile_entry, kernel
 from kilowait.policies.compile import compiled_score
 
 __all__ = [
@@ -58,7 +58,9 @@ COUNT = len(FEATURES)
 BUCKETS = 64
 """Half octaves of seconds that estimates are sorted into; the last holds all above 97 years."""
 MOMENTS = 5
-"""Numbers kept of a class: weight, sum of ln(part used), sum of quickness, running jobs, sum of their starts."""
+"""Numbers kept of a class: weight, sum of ln(part used), sum of expected_inverse_runtime, running jobs, sum of their
+starts.
+"""
 NODES, USERS, BOUND, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
 """Places in the parameters: after the weights the machine's nodes, the number of users, the longest wait, memory."""
 
@@ -110,7 +112,7 @@ def remember(parameters: Any, user: int, estimate_s: float, ran_s: float) -> Non
 def recall(
     parameters: Any, user: int, estimate_s: float, now: float, foretold_s: float, foretold_quick: float
 ) -> tuple[float, float, float, float]:
-    """ln(part used) and quickness to be expected: of anybody's job with this estimate, and of this one.
+    """ln(part used) and expected_inverse_runtime to be expected: of anybody's job with this estimate, and of this one.
 
     `foretold_s` is a prediction of its run time, unless it is the estimate.
     """
@@ -171,7 +173,9 @@ def asked_of(job: Any) -> Any:
 
 def _recalled(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
     """What memory says of a job: see `recall`."""
-    return recall(parameters, user_of(job, parameters), asked_of(job), now, job.estimate_s, job.quickness)
+    return recall(
+        parameters, user_of(job, parameters), asked_of(job), now, job.estimate_s, job.expected_inverse_runtime
+    )
 
 
 def _score(job: Any, now: float, parameters: Any) -> Any:
@@ -188,7 +192,9 @@ def _score(job: Any, now: float, parameters: Any) -> Any:
     wait_s = max(now - job.submit_s, 0.0)
     if wait_s > parameters[BOUND]:
         return AHEAD_OF_ALL - wait_s
-    usual, used, quick_usual, quick = recall(parameters, user, asked_s, now, job.estimate_s, job.quickness)
+    usual, used, quick_usual, quick = recall(
+        parameters, user, asked_s, now, job.estimate_s, job.expected_inverse_runtime
+    )
     nodes = float(job.nodes)
     machine = parameters[NODES]
     length = log(asked_s / 3600.0) / 3.0
@@ -242,7 +248,8 @@ def features(
 ) -> Floats:
     """The same numbers by numpy, one job a row, for people who want to look at them.
 
-    `recalled` is what memory says of each job: ln(part of the request used) in general and of its user, quickness
+    `recalled` is what memory says of each job: ln(part of the request used) in general and of its user,
+    expected_inverse_runtime
     in general and of its user.
 
     >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]

@@ -21,10 +21,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
+from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.objectives import OBJECTIVES, Objective, objective_of
-from kilowait.agents.evolution.training_windows import WindowSampler, LogPart, TrainingWindow
+from kilowait.agents.evolution.training_windows import LogPart, TrainingWindow, WindowSampler
 from kilowait.agents.evolution.window_starts import spread_starts
 from kilowait.agents.linear_batch.agent import (
     LinearAgent,
@@ -196,7 +196,9 @@ def train(
         **({} if mixture is None else mixture.words),
     }
     memory = ground.and_later(validation)
-    agent = LinearAgent(ways[taken], provenance=provenance, memory=memory, fallback_rule=kept, max_wait_s=max_wait_s)
+    agent = LinearAgent(
+        ways[taken], provenance=provenance, memory=memory, fallback_rule=kept, max_wait_s=max_wait_s
+    )
     return agent, history
 
 

@@ -28,7 +28,7 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["FEATURES", "FORMAT", "RULES", "TYPE_FEATURES", "LinearGpuAgent", "agent_from", "rule_agent"]
 
@@ -65,14 +65,14 @@ TYPE_FEATURES: dict[str, str] = {
 COUNT = len(FEATURES)
 MOVING = COUNT - 2  # the last two are known before the clock starts
 SHORT_S, NARROW = 1.0, 1e-3
-WAY = ("preempt", "tick_s", "placement", "migrate")
+WAY = ("preempt", "round_interval_s", "placement", "migrate")
 
 RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "fcfs": ({"age": -1.0}, {}),
     "sjf": ({"length": 1.0}, {}),
     "srtf": ({"remaining": 1.0}, {"preempt": True}),
     "srsf": ({"remaining": 3.0, "width": 0.0}, {"preempt": True}),
-    "las": ({"attained": 1.0}, {"preempt": True, "tick_s": 300.0}),
+    "las": ({"attained": 1.0}, {"preempt": True, "round_interval_s": 300.0}),
 }
 """Rules that are points of the space: their weights (the width of srsf depends on the machine), and their way."""
 
@@ -106,7 +106,9 @@ class LinearGpuAgent:
     weights: Floats
     """One for each of FEATURES, then of TYPE_FEATURES; only their proportions matter."""
     gpu_settings: Mapping[str, Any] = field(default_factory=dict)
-    """preempt, tick_s, placement and migrate, where they are not the usual ones, as in `engine.gpu.Placing`."""
+    """preempt, round_interval_s, placement and migrate, where they are not the usual ones, as in
+    `engine.gpu.Placing`.
+    """
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: seed, training trace, objective, settings."""
@@ -142,7 +144,9 @@ class LinearGpuAgent:
         """The run under its orders; the whole run compiled. A preference that is handed in goes before its own."""
         if placing.types == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
-        rule = PriorityPolicy(self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, placed=True)
+        rule = PriorityPolicy(
+            self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, placed=True
+        )
         return run_gpu_simulation(jobs, cluster, rule, placing, speeds, preference)
 
     def _parameters(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
+from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.evolution.window_starts import drawn_starts, spread_starts
 from kilowait.agents.linear_gpu.agent import RULES, LinearGpuAgent, rule_agent
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
 from kilowait.rng import stream
 
@@ -226,7 +226,7 @@ def _trial(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, objecti
 
         def value(pair: tuple[LinearGpuAgent, int]) -> float:
             agent, place = pair
-            told: dict[str, Any] = {"speeds": tables[place], "oversized": "reject"}
+            told: dict[str, Any] = {"speeds": tables[place], "on_oversized": "drop"}
             return measure(simulate(on[place], cluster, agent, "skip", **told))
 
         return np.array(list(pool.map(value, pairs))).reshape(len(candidates), len(on))

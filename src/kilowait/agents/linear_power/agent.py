@@ -27,7 +27,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["WEIGHTS", "LinearPowerAgent", "from_controls", "steered_agent"]
 
@@ -104,9 +104,9 @@ class LinearPowerAgent:
             )
         asking = EnergyDecisionSettings(
             backfill=settings.backfill,
-            walltime=settings.walltime,
+            at_limit=settings.at_limit,
             placement=settings.placement,
-            outlived=settings.overrun,
+            overrun=settings.overrun,
         )
         return play(jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name)
 

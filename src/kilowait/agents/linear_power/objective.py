@@ -80,7 +80,9 @@ class EvaluationWindows:
         )
         self.count, self.backfill, self.column = windows, backfill, 3 + list(TERMS).index(spent)
 
-    def tried(self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int) -> Evaluation:
+    def tried(
+        self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int
+    ) -> Evaluation:
         """Each agent on the windows that begin at these rows."""
         board = self.vec.board
         arrays = (board.stack, board.scene, board.source)

@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.agents.evolution.checkpoint import SearchCheckpoint, Generation, CheckpointDir
+from kilowait.agents.evolution.checkpoint import CheckpointDir, Generation, SearchCheckpoint
 from kilowait.agents.evolution.cma_es import EvolutionStrategy
 from kilowait.agents.linear_power.agent import WEIGHTS, LinearPowerAgent, from_controls
-from kilowait.agents.linear_power.objective import SlowdownLimit, Evaluation, EvaluationWindows
+from kilowait.agents.linear_power.objective import Evaluation, EvaluationWindows, SlowdownLimit
 from kilowait.cluster import Cluster
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.errors import InputError, UnknownNameError
@@ -61,7 +61,9 @@ def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[Linear
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
                 found.append(
-                    from_controls(cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve)
+                    from_controls(
+                        cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve
+                    )
                 )
     return found
 

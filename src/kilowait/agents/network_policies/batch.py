@@ -27,7 +27,7 @@ from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.kernels.inline_network import NetworkWeights
 from kilowait.envs.rollout import run_policy
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["NetworkAgent", "exported", "network_agent"]
 
@@ -58,9 +58,9 @@ class NetworkAgent(PreferenceConditioned):
         asking = replace(
             self.asking,
             backfill=settings.backfill,
-            walltime=settings.walltime,
+            at_limit=settings.at_limit,
             placement=settings.placement,
-            outlived=settings.overrun,
+            overrun=settings.overrun,
         )
         layers = exported(self.network)
         with use_device("cpu", 1):

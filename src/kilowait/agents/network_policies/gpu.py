@@ -19,7 +19,7 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
 

@@ -18,7 +18,7 @@ from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_told"]
 
@@ -57,9 +57,9 @@ class EnergyNetworkAgent(PreferenceConditioned):
         asking = replace(
             self.asking,
             backfill=settings.backfill,
-            walltime=settings.walltime,
+            at_limit=settings.at_limit,
             placement=settings.placement,
-            outlived=settings.overrun,
+            overrun=settings.overrun,
         )
         shown = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
         wanted = described(self.network.spec)

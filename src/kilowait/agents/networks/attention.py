@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from kilowait.agents.networks.feature_extractor import (
-    FeatureExtractor,
     EncodedQueue,
+    FeatureExtractor,
     Observation,
     cropped,
     linear,

@@ -32,7 +32,9 @@ KINDS: dict[str, Callable[[ObservationSpecProtocol, Sizes], FeatureExtractor]] =
 """Bodies by name: every job by itself · all jobs at once · along the edges of the jobs' graph."""
 
 
-def network(spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int) -> ActorCritic:
+def network(
+    spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int
+) -> ActorCritic:
     """An actor with its critic.
 
     Args:
@@ -84,7 +86,9 @@ def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | Due
     return builders[made["head"]](seen_from(spec), made["kind"], **rest, **made["sizes"])
 
 
-def _body(spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]) -> tuple[FeatureExtractor, dict[str, Any]]:
+def _body(
+    spec: ObservationSpecProtocol, kind: str, sizes: dict[str, int]
+) -> tuple[FeatureExtractor, dict[str, Any]]:
     if kind not in KINDS:
         raise UnknownNameError("network", kind, KINDS)
     chosen = sizes_of(sizes)

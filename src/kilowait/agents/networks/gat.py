@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from kilowait.agents.networks.feature_extractor import (
-    FeatureExtractor,
     EncodedQueue,
+    FeatureExtractor,
     Observation,
     cropped,
     linear,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.feature_extractor import (
-    FeatureExtractor,
     EncodedQueue,
+    FeatureExtractor,
     Observation,
     linear,
     spread,
@@ -23,7 +23,9 @@ __all__ = ["ActorCritic", "DuelingQ"]
 class Outputs(nn.Module):
     """`numbers` for every action, and `numbers` for the state."""
 
-    def __init__(self, spec: ObservationSpecProtocol, width: int, numbers: int, gain: float, noisy: bool = False) -> None:
+    def __init__(
+        self, spec: ObservationSpecProtocol, width: int, numbers: int, gain: float, noisy: bool = False
+    ) -> None:
         super().__init__()
         self.slots, self.choices, self.extra, self.numbers = spec.slots, spec.choices, spec.extra, numbers
         last = NoisyLinear if noisy else linear

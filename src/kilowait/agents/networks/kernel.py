@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from kilowait.agents.networks.feature_extractor import (
-    FeatureExtractor,
     EncodedQueue,
+    FeatureExtractor,
     Observation,
     linear,
     mean_present,

@@ -15,8 +15,8 @@ import torch
 from kilowait.agents.networks.factory import from_config
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.spec import (
-    ObservationSpecProtocol,
     LoadedSpec,
+    ObservationSpecProtocol,
     described,
     seen_from,
 )

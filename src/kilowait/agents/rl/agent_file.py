@@ -39,7 +39,9 @@ def save_network(
     return write_state(Path(path), FORMAT, state)
 
 
-def load_network(path: str | PathLike[str], spec: ObservationSpecProtocol | None = None) -> ActorCritic | DuelingQ:
+def load_network(
+    path: str | PathLike[str], spec: ObservationSpecProtocol | None = None
+) -> ActorCritic | DuelingQ:
     """The network a file holds, on the CPU and ready to act; its provenance is ``network.provenance``.
 
     Args:

@@ -32,7 +32,7 @@ from kilowait.agents.rl.gae import generalised_advantages
 from kilowait.agents.rl.hyperparameter_checks import check_settings
 from kilowait.agents.rl.results import Update
 from kilowait.agents.rl.rollout_buffer import RolloutBuffer
-from kilowait.agents.rl.training_state import LAST, TrainingState, Progress
+from kilowait.agents.rl.training_state import LAST, Progress, TrainingState
 
 __all__ = ["FOLDER", "HISTORY", "ImitationSettings", "ExpertEnv", "BehaviorCloning", "imitate"]
 
@@ -181,7 +181,7 @@ def imitate(
             played = rollout.close(observation, judge, scale.divisor if settings.normalize_rewards else 1.0)
         returns = generalised_advantages(
             played["rewards"], rollout.values, rollout.next_values, played["terminated"], played["truncated"],
-            discount=settings.gamma, trace=settings.gae_lambda,
+            gamma=settings.gamma, gae_lambda=settings.gae_lambda,
         )  # fmt: skip
         returns = (returns + rollout.values).flatten()
         seen, taken = rollout.flat(), rollout.actions.flatten()

@@ -81,8 +81,8 @@ class ReturnScale:
     5.0
     """
 
-    def __init__(self, envs: int, discount: float) -> None:
-        self.discount = discount
+    def __init__(self, envs: int, gamma: float) -> None:
+        self.discount = gamma
         self.running = np.zeros(envs)
         self.count, self.mean, self.squares = 0.0, 0.0, 0.0
 

@@ -20,8 +20,8 @@ def generalised_advantages(
     terminated: Tensor,
     truncated: Tensor,
     *,
-    discount: float,
-    trace: float,
+    gamma: float,
+    gae_lambda: float,
 ) -> Tensor:
     """Schulman et al., "High-dimensional continuous control using generalized advantage estimation" (ICLR 2016).
 
@@ -39,8 +39,8 @@ def generalised_advantages(
     >>> generalised_advantages(one, 0 * one, 0 * one, no, no, discount=0.5, trace=1.0).flatten().tolist()
     [1.5, 1.0]
     """
-    surprise = rewards + discount * next_values.masked_fill(terminated, 0.0) - values
-    kept = discount * trace * (~(terminated | truncated)).to(rewards.dtype)
+    surprise = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values
+    kept = gamma * gae_lambda * (~(terminated | truncated)).to(rewards.dtype)
     found = torch.empty_like(surprise)
     following = torch.zeros_like(surprise[0])
     for step in range(len(rewards) - 1, -1, -1):
@@ -50,7 +50,7 @@ def generalised_advantages(
 
 
 def n_step_returns(
-    rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, discount: float, n: int
+    rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, n_steps: int
 ) -> Tensor:
     """Rewards of up to `n` steps and the value of the state after them.
 
@@ -63,9 +63,9 @@ def n_step_returns(
     steps = len(rewards)
     ended = terminated | truncated
     after = next_values.masked_fill(terminated, 0.0)
-    one = rewards + discount * after
+    one = rewards + gamma * after
     found = one.clone()  # returns of 1 step; each turn makes them a step longer where that is possible
-    for _ in range(n - 1):
-        longer = rewards[: steps - 1] + discount * found[1:]
+    for _ in range(n_steps - 1):
+        longer = rewards[: steps - 1] + gamma * found[1:]
         found = torch.cat([torch.where(ended[: steps - 1], one[: steps - 1], longer), one[steps - 1 :]])
     return found

@@ -8,17 +8,17 @@ from typing import Any
 from kilowait.agents.rl.device import PRECISIONS
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["check_settings"]
+__all__ = ["check_settings", "steps_per_update"]
 
 AT_LEAST_ONE = frozenset(
-    "total_steps rollout epochs minibatches n batch capacity gradient_steps target_every atoms patience "
-    "validate_every checkpoint_every".split()
+    "total_timesteps n_steps n_step_return train_freq n_epochs n_minibatches batch_size buffer_size gradient_steps "
+    "target_update_interval n_atoms patience validate_every checkpoint_every".split()
 )
-ABOVE_ZERO = frozenset("learning_rate clip max_gradient target_kl temperature".split())
+ABOVE_ZERO = frozenset("learning_rate clip_range max_grad_norm target_kl initial_ent_coef".split())
 SHARES = frozenset(
-    "discount trace priority correction exploration last_epsilon mixing target_entropy".split()
+    "gamma gae_lambda per_alpha per_beta exploration_fraction exploration_final_eps tau target_entropy".split()
 )
-AT_LEAST_ZERO = frozenset("entropy value cost_limit cost_rate learning_starts".split())
+AT_LEAST_ZERO = frozenset("ent_coef vf_coef cost_limit cost_rate learning_starts".split())
 
 
 def check_settings(settings: Any) -> None:
@@ -40,3 +40,8 @@ def check_settings(settings: Any) -> None:
             raise InputError(f"{name} is {value}; it must be 0 or more")
         if name == "precision" and value not in PRECISIONS:
             raise UnknownNameError("precision", value, PRECISIONS)
+
+
+def steps_per_update(settings: Any) -> int:
+    """Steps of each environment between two updates: `train_freq` off-policy (D3QN, SAC), else `n_steps`."""
+    return int(settings.train_freq if hasattr(settings, "train_freq") else settings.n_steps)

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from kilowait.agents.explanations import (
+    AgentExplanation,
     Attention,
     ExplainedDecision,
-    AgentExplanation,
-    Floats,
     FeatureContribution,
+    Floats,
     typical,
     usual_parts,
 )
@@ -30,7 +30,7 @@ from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.rl.device import use_device, with_an_action
 from kilowait.cluster import Cluster
 from kilowait.envs.gpu import observation_spec as gpu
-from kilowait.envs.observation_spec import FEATURES, SUMMARY, PREDICTION_FEATURES
+from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, SUMMARY
 
 __all__ = ["Attributions", "Decisions", "attributed", "explained", "record_decisions"]
 
@@ -167,7 +167,9 @@ def attributed(
     return Attributions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _piece(network: Network, found: Decisions, rows: npt.NDArray[np.int64], steps: int, spec: Any) -> Attributions:
+def _piece(
+    network: Network, found: Decisions, rows: npt.NDArray[np.int64], steps: int, spec: Any
+) -> Attributions:
     device = next(network.parameters()).device
     slot, every = found.slot(spec.choices)[rows], np.arange(len(rows))
     jobs, summary = found.seen["jobs"][rows], found.seen["summary"][rows]
@@ -225,7 +227,13 @@ def _other_rows(found: Decisions, spec: Any) -> npt.NDArray[np.float32]:
 
 
 def _case(
-    network: Network, found: Decisions, which: str, row: int, shares: Attributions, place: int, cluster: Cluster
+    network: Network,
+    found: Decisions,
+    which: str,
+    row: int,
+    shares: Attributions,
+    place: int,
+    cluster: Cluster,
 ) -> ExplainedDecision:
     spec = network.spec
     jobs, whole = found.seen["jobs"][row], found.seen["summary"][row]

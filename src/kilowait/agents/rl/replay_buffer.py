@@ -45,23 +45,23 @@ class ReplayBuffer:
 
     def __init__(
         self,
-        capacity: int,
+        buffer_size: int,
         envs: int,
         carrier: DeviceTransfer,
         *,
-        n: int = 1,
-        discount: float = 1.0,
-        priority: float = 0.0,
+        n_steps: int = 1,
+        gamma: float = 1.0,
+        per_alpha: float = 0.0,
     ) -> None:
-        self.slots, self.envs, self.n = capacity // envs, envs, n
-        if self.slots < n + 2:
+        self.slots, self.envs, self.n = buffer_size // envs, envs, n_steps
+        if self.slots < n_steps + 2:
             raise InputError(
-                f"a replay of {capacity:,} steps keeps {self.slots} of each of {envs:,} environments; "
-                f"looking {n} ahead needs {n + 2}: a capacity of {envs * (n + 2):,} or more"
+                f"a replay of {buffer_size:,} steps keeps {self.slots} of each of {envs:,} environments; "
+                f"looking {n_steps} ahead needs {n_steps + 2}: a capacity of {envs * (n_steps + 2):,} or more"
             )
-        self.carrier, self.priority = carrier, priority
+        self.carrier, self.priority = carrier, per_alpha
         self.device = carrier.device
-        self.powers = discount ** torch.arange(n + 1, device=self.device)
+        self.powers = gamma ** torch.arange(n_steps + 1, device=self.device)
         shape = (self.slots, envs)
         self.observations: dict[str, Tensor] = {}
         self.actions = torch.zeros(shape, dtype=torch.int64, device=self.device)
@@ -108,7 +108,7 @@ class ReplayBuffer:
             self.tree.put(self._leaves(ready), self.largest * ~self.truncated[ready])
         self.head += 1
 
-    def draw(self, count: int, random: torch.Generator, *, correction: float = 1.0) -> ReplayBatch:
+    def draw(self, count: int, random: torch.Generator, *, per_beta: float = 1.0) -> ReplayBatch:
         """Steps drawn with probability in proportion to priority, spread evenly over the sum of priorities.
 
         Args:
@@ -120,7 +120,7 @@ class ReplayBuffer:
         within = torch.rand(count, generator=random, device=self.device, dtype=torch.float64)
         places = self.tree.find((strata + within) / count * self.tree.total)
         share = self.tree.get(places)
-        weights = (share / share.min()) ** -correction
+        weights = (share / share.min()) ** -per_beta
         slot, env = places // self.envs, places % self.envs
 
         ahead = (slot[:, None] + torch.arange(self.n, device=self.device)) % self.slots

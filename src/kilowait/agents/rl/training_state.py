@@ -23,7 +23,7 @@ from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.agent_file import check_spec, save_network
 from kilowait.agents.rl.checkpoint import read_state, write_state
 from kilowait.agents.rl.env_protocol import Observed, VectorEnvProtocol, check_vector
-from kilowait.agents.rl.results import TrainingResult, TrainingError, Update
+from kilowait.agents.rl.results import TrainingError, TrainingResult, Update
 from kilowait.errors import InputError
 
 __all__ = ["AGENT", "LAST", "TrainingState", "Progress", "Validate", "WarmStart"]

@@ -46,9 +46,9 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
         f"types {done.scenario.placed.types or run['types']}",
     ]
     if run["rounds"]:
-        rules.append(f"rounds of {console.span(run['tick_s'])}")
-    elif run["tick_s"]:
-        rules.append(f"looked at every {console.span(run['tick_s'])} too")
+        rules.append(f"rounds of {console.span(run['round_interval_s'])}")
+    elif run["round_interval_s"]:
+        rules.append(f"looked at every {console.span(run['round_interval_s'])} too")
     rules += [word for word in ("preempt", "migrate") if run[word]]
     shown = [*rows, ("machine", f"{cluster.name}, {console.count(cluster.nodes, 'node')}, {gpus:,} GPUs")]
     console.facts(
@@ -64,9 +64,9 @@ def _checkpoints(run: Mapping[str, Any]) -> str:
         words = f"every {console.span(every)} of work" if every < float("inf") else "never"
     spans = {
         "grace_s": "grace",
-        "save_s": "saving",
-        "restore_s": "loading",
-        "keep_s": "left alone at first for",
+        "checkpoint_write_s": "saving",
+        "checkpoint_load_s": "loading",
+        "min_run_before_preempt_s": "left alone at first for",
     }
     return ", ".join(
         [words, *(f"{name} {console.span(run[key])}" for key, name in spans.items() if run[key])]

@@ -46,8 +46,8 @@ def show_run(done: ScenarioResult) -> None:
         backfill += f" in the order of {run['backfill_order']}"
     rules = [f"policy {run['policy']}", f"backfill {backfill}", f"walltime {run['walltime']}"]
     rules += [f"a pass per {run['passes']}"]
-    if run["outlived"] != "double":
-        rules.append(f"outlived plans go on by {run['outlived']}")
+    if run["overrun"] != "double":
+        rules.append(f"overrun plans go on by {run['overrun']}")
     if len(done.log.groups) > 1:
         rules.append(f"placement {run['placement']}")
     if not run["dependencies"]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.energy.accounting.intervals import Floats, TimeGrid, Ints
+from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
 from kilowait.energy.accounting.job_power import J_PER_KWH
 from kilowait.errors import UnknownNameError
-from kilowait.jobs import JobRecords, JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobRecords, JobTable
 from kilowait.jobs.columns import LABELLED
 
 __all__ = ["EnergyRow", "rows_by", "shares"]

@@ -71,7 +71,7 @@ def account_energy(
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2], power_w=[400])
     >>> one = np.zeros(1, np.int16)
-    >>> log = SegmentLog(
+    >>> log = ExecutionLog(
     ...     jobs, np.array([0]), np.zeros(1), np.array([3600.0]), one, one, one, np.zeros(1), one, one, one
     ... )
     >>> spent = account(
@@ -136,7 +136,8 @@ def _check_placed(
     if (log.pieces is not None) != cluster.node_level:
         raise InputError(
             f"the log says {'on which nodes' if log.pieces is not None else 'nothing of where'} its jobs lay, and the "
-            f"groups of the cluster {cluster.name!r} are {'' if cluster.node_level else 'not '}placed; give the cluster of "
+            f"groups of the cluster {cluster.name!r} are {'' if cluster.node_level else 'not '}"
+            f"node_level; give the cluster of "
             "the run"
         )
     if cluster.node_level and tables is not None:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting.intervals import (
     Floats,
-    TimeGrid,
     Ints,
+    TimeGrid,
     added_up,
 )
 from kilowait.energy.accounting.node_states import STATES, StatePower

@@ -14,9 +14,16 @@ from kilowait.energy.power import ConstantUtilization, LevelTable, PowerModel, U
 from kilowait.energy.power.gpu_type_energy import joules_by_group
 from kilowait.energy.power.utilization import unique_classes
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
-__all__ = ["ClassTable", "full_speed_w", "held_nodes", "lower_bound_kwh", "parents", "segment_nodes_and_watts"]
+__all__ = [
+    "ClassTable",
+    "full_speed_w",
+    "held_nodes",
+    "lower_bound_kwh",
+    "parents",
+    "segment_nodes_and_watts",
+]
 
 Tables = Mapping[str, LevelTable]
 J_PER_KWH = 3.6e6
@@ -143,7 +150,9 @@ def lower_bound_kwh(
     return float(np.dot(least, jobs["runtime_s"])) / J_PER_KWH
 
 
-def full_speed_w(jobs: JobTable, group: NodeGroup, model: PowerModel, profile: UtilizationProfile | None) -> Floats:
+def full_speed_w(
+    jobs: JobTable, group: NodeGroup, model: PowerModel, profile: UtilizationProfile | None
+) -> Floats:
     """Watts of each job at full speed; on shared nodes those of its share, unless they were measured."""
     use = ConstantUtilization() if profile is None else profile
     few, kind = unique_classes(jobs, use, by_cores=group.shared)

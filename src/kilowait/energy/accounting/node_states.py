@@ -11,8 +11,8 @@ import numpy as np
 from kilowait.cluster import Cluster
 from kilowait.energy.accounting.intervals import (
     Floats,
-    TimeGrid,
     Ints,
+    TimeGrid,
     added_up,
 )
 from kilowait.energy.power import GroupPower, PowerModel

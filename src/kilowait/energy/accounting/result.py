@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from kilowait.energy.accounting.attribution import EnergyRow, rows_by, shares
-from kilowait.energy.accounting.intervals import Floats, TimeGrid, Ints
+from kilowait.energy.accounting.intervals import Floats, Ints, TimeGrid
 from kilowait.energy.accounting.job_power import J_PER_KWH
 from kilowait.energy.accounting.node_states import STATES
 from kilowait.errors import InputError
-from kilowait.jobs import JobRecords, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobRecords
 from kilowait.series import Series
 
 __all__ = ["EnergyAccounts", "Hourly", "PowerBins"]

@@ -220,7 +220,9 @@ def _power(value: str) -> PowerBudget:
         raise InputError(
             f"budget={value} is no power; write watts, 500kW, 1.5MW or a share of full power such as 80%"
         )
-    return PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
+    return (
+        PowerBudget(share=number / 100) if unit == "%" else PowerBudget(watts=number * _UNITS.get(unit, 1.0))
+    )
 
 
 def _span(text: str, where: str) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster, PowerControls, SleepPolicy
 from kilowait.cluster.power_controls import StepFunction
 from kilowait.energy.accounting.job_power import ClassTable, full_speed_w, held_nodes
-from kilowait.energy.controls.parse import ShiftRule, ControlSpec, parse_levers
+from kilowait.energy.controls.parse import ControlSpec, ShiftRule, parse_levers
 from kilowait.energy.controls.sleep import sleep_words, sleeping
 from kilowait.energy.load_shifting import shift_jobs
 from kilowait.energy.power import (
@@ -72,7 +72,8 @@ def resolve_controls(
 
     `carbon` and `price` are on the log's clock. Jobs are held by what `foresight` tells of them; None: by the signal
     itself, as if it were known. Nothing of a job is looked at but what is known when it is submitted, and its power:
-    `planned_w` where the table has that, and then a budget is kept as far as that holds; else what it will draw.
+    `predicted_power_w` where the table has that, and then a budget is kept as far as that holds; else what it will
+    draw.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
     >>> found = pull("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
@@ -97,7 +98,7 @@ def resolve_controls(
     if tables is not None:
         few, kind = _alike(jobs, cluster, profile)
         planned = tables
-        if "planned_w" in jobs:
+        if "predicted_power_w" in jobs:
             planned = tables_of(text, with_planned_power(jobs), cluster, model, profile) or tables
         preferred = watts = None
         steps: StepFunction | None = None
@@ -121,7 +122,9 @@ def resolve_controls(
                 said += (
                     f", and {lower / 1e3:,.1f} kW from {asked.budget.hours[0]} to {asked.budget.hours[1]} h"
                 )
-            words.append(said + (", by watts that are expected of jobs" if "planned_w" in jobs else ""))
+            words.append(
+                said + (", by watts that are expected of jobs" if "predicted_power_w" in jobs else "")
+            )
         levers = PowerControls(
             sleep=sleep,
             factor=_each(np.stack([tables[group.name].factor for group in cluster.groups]), kind, 1),

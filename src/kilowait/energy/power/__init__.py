@@ -31,11 +31,11 @@ from kilowait.energy.power.gpu_type_energy import energy_by_type
 from kilowait.energy.power.model import GroupPower, PowerModel
 from kilowait.energy.power.sleep import SleepStates
 from kilowait.energy.power.utilization import (
-    UtilizationByClass,
     ConstantUtilization,
     MeasuredReport,
-    UtilizationProfile,
+    UtilizationByClass,
     UtilizationClass,
+    UtilizationProfile,
     job_power_w,
     power_sources,
     utilization,

@@ -67,7 +67,9 @@ def level_tables(
         raise InputError(f"power_w has the shape {watts.shape}; give one for each of the {len(jobs)} jobs")
     nodes = jobs["nodes"].astype(np.float64)
     above_idle = np.maximum(watts - nodes * group.idle_w, 0.0)
-    cpu_part, gpu_part = _parts(group, *utilization(jobs, profile if profile is not None else ConstantUtilization()))
+    cpu_part, gpu_part = _parts(
+        group, *utilization(jobs, profile if profile is not None else ConstantUtilization())
+    )
     cpu_w, gpu_w = above_idle * cpu_part, above_idle * gpu_part
     own = jobs.column("beta")
     betas = np.where(np.isnan(own), group.beta if beta is None else beta, own)

@@ -137,8 +137,8 @@ def _cores(jobs: JobTable, pieces: npt.NDArray[np.int64], gpus: Floats, nodes: N
     if "cores" not in jobs and not (own >= 0).any():
         return gpus / max(nodes.gpus, 1)
     cores = jobs["cores"] if "cores" in jobs else np.zeros(len(jobs), np.int64)
-    milli = -(-np.where(own >= 0, own, cores * _WHOLE) // pieces)
-    return np.asarray(milli / (nodes.cores * _WHOLE), np.float64)
+    gpu_milli = -(-np.where(own >= 0, own, cores * _WHOLE) // pieces)
+    return np.asarray(gpu_milli / (nodes.cores * _WHOLE), np.float64)
 
 
 def _loads(jobs: JobTable, part: Floats, profile: UtilizationProfile | None) -> tuple[Floats, Floats]:

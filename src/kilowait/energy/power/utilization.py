@@ -2,7 +2,7 @@
 
 For each job the first that is known counts: its measured `power_w`; its columns `cpu_utilization` and
 `gpu_utilization`; the profile. Jobs hold whole nodes. Nobody knows what was measured before a job has run: where a
-table has `planned_w`, levers decide by that and accounts by the rest.
+table has `predicted_power_w`, levers decide by that and accounts by the rest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 Mask = npt.NDArray[np.bool_]
 
-_OF_A_JOB = ("power_w", "planned_w", "cpu_utilization", "gpu_utilization", "beta")
+_OF_A_JOB = ("power_w", "predicted_power_w", "cpu_utilization", "gpu_utilization", "beta")
 """Columns by which jobs of one size differ in power or speed."""
 _LARGEST = 1 << 24  # nodes up to which sizes are counted rather than sorted
 
@@ -156,7 +156,9 @@ def unique_classes(
     return jobs[one], kind
 
 
-def job_power_w(jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None) -> Floats:
+def job_power_w(
+    jobs: JobTable, model: PowerModel, profile: UtilizationProfile, group: str | None = None
+) -> Floats:
     """Mean watts of each job at full speed, all its nodes together, on the nodes of `group` (None: the only one).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])
@@ -171,7 +173,8 @@ def job_power_w(jobs: JobTable, model: PowerModel, profile: UtilizationProfile, 
 
 
 def with_planned_power(jobs: JobTable) -> JobTable:
-    """The jobs as levers see them before they run: with `planned_w` instead of what was measured, where they have it.
+    """The jobs as levers see them before they run: with `predicted_power_w` instead of what was measured, where they
+    have it.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -179,15 +182,15 @@ def with_planned_power(jobs: JobTable) -> JobTable:
     ...     runtime_s=[9, 9],
     ...     nodes=[2, 2],
     ...     power_w=[400, 500],
-    ...     planned_w=[450, np.nan],
+    ...     predicted_power_w=[450, np.nan],
     ... )
     >>> as_planned(jobs)["power_w"].tolist()
     [450.0, nan]
     """
-    if "planned_w" not in jobs:
+    if "predicted_power_w" not in jobs:
         return jobs
-    measured = dict.fromkeys(("planned_w", "cpu_utilization", "gpu_utilization"))
-    return jobs.with_columns(power_w=jobs["planned_w"], **measured)
+    measured = dict.fromkeys(("predicted_power_w", "cpu_utilization", "gpu_utilization"))
+    return jobs.with_columns(power_w=jobs["predicted_power_w"], **measured)
 
 
 def power_sources(jobs: JobTable) -> dict[str, int]:

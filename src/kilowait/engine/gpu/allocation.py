@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.gpu.state import gpu_state_without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["WORST", "class_of", "fits", "free_allocation", "gpus_for", "shift", "reallocate"]
 
@@ -14,36 +14,36 @@ FIRST, BEST, WORST, CONSOLIDATE, RANDOM, DOT, PACK, CLUSTER, FGD, ROOM = range(1
 
 
 @kernel
-def fits(s: Any, fate: Any, node: int) -> bool:
+def fits(s: Any, job_state: Any, node: int) -> bool:
     """Whether the node can hold a piece of the job."""
     n = s.nodes[node]
-    if n.cpu < fate.cpu or n.memory < fate.memory:
+    if n.cpu < job_state.cpu or n.memory < job_state.memory:
         return False
-    if fate.gpus == 0:
+    if job_state.gpus == 0:
         return True
-    if fate.milli == 1000:
-        return n.whole >= fate.gpus
+    if job_state.gpu_milli == 1000:
+        return n.whole >= job_state.gpus
     for g in range(n.gpu_lo, n.gpu_lo + n.gpus):
-        if s.gpu_free[g] >= fate.milli:
+        if s.gpu_free[g] >= job_state.gpu_milli:
             return True
     return False
 
 
 @kernel
-def class_of(fate: Any) -> int:
+def class_of(job_state: Any) -> int:
     """Parts of a GPU are one class, whole ones a class for each number of them."""
-    return fate.gpus if fate.milli == 1000 else 0
+    return job_state.gpus if job_state.gpu_milli == 1000 else 0
 
 
 @kernel
-def gpus_for(s: Any, fate: Any, node: int) -> int:
+def gpus_for(s: Any, job_state: Any, node: int) -> int:
     """Bits of the GPUs a piece gets on a node that can hold it."""
     n = s.nodes[node]
     mask = 0
-    if fate.gpus == 0:
+    if job_state.gpus == 0:
         return mask
-    if fate.milli == 1000:
-        left = fate.gpus
+    if job_state.gpu_milli == 1000:
+        left = job_state.gpus
         for g in range(n.gpus):
             if left > 0 and s.gpu_free[n.gpu_lo + g] == 1000:
                 mask |= 1 << g
@@ -54,7 +54,7 @@ def gpus_for(s: Any, fate: Any, node: int) -> int:
     room = 0
     for g in range(n.gpus):
         free = s.gpu_free[n.gpu_lo + g]
-        if free >= fate.milli and (chosen < 0 or (free > room if widest else free < room)):
+        if free >= job_state.gpu_milli and (chosen < 0 or (free > room if widest else free < room)):
             chosen = g
             room = free
     return 1 << chosen
@@ -63,20 +63,20 @@ def gpus_for(s: Any, fate: Any, node: int) -> int:
 @noinline
 def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
     """Give a piece's share of a node back (sign 1) or take it (-1)."""
-    s = lend(t)
-    fate = s.fate[job]
+    s = gpu_state_without_refcount(t)
+    job_state = s.job_state[job]
     n = s.nodes[node]
-    n.cpu += sign * fate.cpu
-    n.memory += sign * fate.memory
+    n.cpu += sign * job_state.cpu
+    n.memory += sign * job_state.memory
     n.version += 1
-    if fate.gpus == 0:
+    if job_state.gpus == 0:
         return
-    s.classes[node, class_of(fate)] -= sign
-    n.milli += sign * fate.milli * fate.gpus
+    s.classes[node, class_of(job_state)] -= sign
+    n.gpu_milli += sign * job_state.gpu_milli * job_state.gpus
     for g in range(n.gpus):
         if (mask >> g) & 1:
             before = s.gpu_free[n.gpu_lo + g]
-            after = before + sign * fate.milli
+            after = before + sign * job_state.gpu_milli
             s.gpu_free[n.gpu_lo + g] = after
             if after == 1000:
                 n.whole += 1
@@ -87,14 +87,14 @@ def shift(t: Any, job: int, node: int, mask: int, sign: int) -> None:
 @kernel
 def free_allocation(s: Any, job: int) -> None:
     """What the job's place holds counts as free."""
-    fate = s.fate[job]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    job_state = s.job_state[job]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         shift(s, job, s.places[i, 0], s.places[i, 1], 1)
 
 
 @kernel
 def reallocate(s: Any, job: int) -> None:
     """What the job's place holds counts as taken."""
-    fate = s.fate[job]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    job_state = s.job_state[job]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         shift(s, job, s.places[i, 0], s.places[i, 1], -1)

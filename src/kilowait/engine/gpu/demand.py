@@ -28,7 +28,7 @@ class Demand:
     pieces: Ints
     gpus: Ints
     """Of a piece."""
-    milli: Ints
+    gpu_milli: Ints
     cpu: Ints
     """Thousandths of cores of a piece."""
     memory: Ints
@@ -88,11 +88,11 @@ def demand_of(
     kinds = types_of(cluster)
     names = tuple(kind.gpu for kind in kinds)
     gpus = jobs["gpus"] if "gpus" in jobs else np.zeros(n, np.int64)
-    milli = jobs.column("gpu_milli")
+    gpu_milli = jobs.column("gpu_milli")
     _refuse(
         jobs,
-        (milli < WHOLE) & (gpus != 1),
-        lambda i: f"gpu_milli {milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
+        (gpu_milli < WHOLE) & (gpus != 1),
+        lambda i: f"gpu_milli {gpu_milli[i]} with {gpus[i]} GPUs; part of a GPU is asked for with gpus 1",
     )
     spread = ((jobs.column("spread") == 1) & (gpus > 0)).astype(np.int64)
     pieces = np.where(spread == 1, gpus, jobs["nodes"])
@@ -114,7 +114,7 @@ def demand_of(
         )
     each = gpus // pieces
     used = jobs.column("gpu_utilization")
-    load = np.where(np.isnan(used), milli, np.rint(np.nan_to_num(used) * WHOLE)).astype(np.int64)
+    load = np.where(np.isnan(used), gpu_milli, np.rint(np.nan_to_num(used) * WHOLE)).astype(np.int64)
     label, labels, label_types = _labels(jobs, names)
     speed, factor = _speeds(jobs, names, speeds)
     may = label_types[label] & (np.array([name != "" for name in names]) | (gpus == 0)[:, None])
@@ -135,12 +135,12 @@ def demand_of(
             )
         wish = np.ascontiguousarray(preference.T)
     kind, first = _alike(np.hstack([speed, factor, wish]))
-    columns = [kind, pieces, each, milli, -(-cpu // pieces), -(-memory // pieces), spread]
+    columns = [kind, pieces, each, gpu_milli, -(-cpu // pieces), -(-memory // pieces), spread]
     like, likes = _alike(np.column_stack(columns))
     return Demand(
         pieces=pieces,
         gpus=each,
-        milli=np.where(gpus > 0, milli, WHOLE),
+        gpu_milli=np.where(gpus > 0, gpu_milli, WHOLE),
         cpu=columns[4],
         memory=columns[5],
         load=load,

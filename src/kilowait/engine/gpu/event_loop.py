@@ -9,8 +9,8 @@ import numpy as np
 from kilowait.engine.gpu.job_progress import (
     close,
     release,
-    update_rates,
     release_allocation,
+    update_rates,
 )
 from kilowait.engine.gpu.queue import enqueue, refresh_view, withdraw
 from kilowait.engine.gpu.scheduling_pass import schedule
@@ -26,10 +26,10 @@ from kilowait.engine.gpu.state import (
     RUNNING,
     WAITING,
     WITHDRAWN,
-    lend,
+    gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["END", "FULL", "MOVED", "advance", "due", "run"]
 
@@ -43,20 +43,22 @@ MOST_STARTS = 10_000
 @noinline
 def _forget_void(s: Any) -> None:
     """Drop events from the top that have no effect any more."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     while k.events > 0:
         code = s.events[0].job
         number = code % KIND
         if code < ARRIVAL:
-            fate = s.fate[s.segments[number].job]
-            here = fate.segment == number
+            job_state = s.job_state[s.segments[number].job]
+            here = job_state.segment == number
             if code < RELEASE:
-                valid = here and fate.status in (RUNNING, ENDING) and fate.finish_s == s.events[0].key
+                valid = (
+                    here and job_state.status in (RUNNING, ENDING) and job_state.finish_s == s.events[0].key
+                )
             else:
-                valid = here and fate.status == ENDING
+                valid = here and job_state.status == ENDING
         else:
-            valid = s.fate[number].status == WAITING and s.fate[number].starts == 0
+            valid = s.job_state[number].status == WAITING and s.job_state[number].starts == 0
         if valid:
             return
         pop(s.events, k.events)
@@ -72,11 +74,11 @@ def _active(s: Any) -> int:
 @noinline
 def _short(s: Any, time: float) -> bool:
     """Whether the arrays may be too small for what this instant can bring."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = _active(s) + 16
     at = k.next_arrival
-    while at < len(s.arrivals) and s.fate[s.arrivals[at]].arrival_s == time:
+    while at < len(s.arrivals) and s.job_state[s.arrivals[at]].arrival_s == time:
         at += 1
         many += 1
     return (
@@ -93,8 +95,8 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
     _forget_void(s)
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
-        time = min(time, s.fate[s.arrivals[k.next_arrival]].arrival_s)
-    if k.tick_s > 0:
+        time = min(time, s.job_state[s.arrivals[k.next_arrival]].arrival_s)
+    if k.round_interval_s > 0:
         time = _next_tick(s, time)
     if time == np.inf:
         return END
@@ -106,7 +108,7 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
         code = s.events[0].job if k.events > 0 and s.events[0].key == time else 4 * KIND
         if k.next_arrival < len(s.arrivals):
             job = s.arrivals[k.next_arrival]
-            if s.fate[job].arrival_s == time and ARRIVAL + job < code:
+            if s.job_state[job].arrival_s == time and ARRIVAL + job < code:
                 k.next_arrival += 1
                 _greet(s, job, score, parameters)
                 continue
@@ -120,14 +122,14 @@ def advance(s: Any, score: Any, parameters: Any) -> int:
             release(s, s.segments[code - RELEASE].job)
         else:
             withdraw(s, code - CANCEL, WITHDRAWN)
-    k.ticked = k.tick_s > 0 and k.next_tick_s == time
+    k.ticked = k.round_interval_s > 0 and k.next_tick_s == time
     return MOVED
 
 
 @noinline
 def _next_tick(s: Any, time: float) -> float:
     """The next instant, ticks included; with no job there, ticks go on with the next arrival."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     if _active(s) == 0:
         if time == np.inf:
@@ -135,43 +137,43 @@ def _next_tick(s: Any, time: float) -> float:
         if k.ticks < 0:
             k.origin_s = time
             k.ticks = 0
-        k.ticks = max(k.ticks, np.int64((time - k.origin_s) / k.tick_s) - 1)
-        while k.origin_s + k.ticks * k.tick_s < time:
+        k.ticks = max(k.ticks, np.int64((time - k.origin_s) / k.round_interval_s) - 1)
+        while k.origin_s + k.ticks * k.round_interval_s < time:
             k.ticks += 1
     else:
-        while k.origin_s + k.ticks * k.tick_s <= k.now:
+        while k.origin_s + k.ticks * k.round_interval_s <= k.now:
             k.ticks += 1
-    k.next_tick_s = k.origin_s + k.ticks * k.tick_s
+    k.next_tick_s = k.origin_s + k.ticks * k.round_interval_s
     return min(time, k.next_tick_s)
 
 
 @noinline
 def _finish(s: Any, job: int) -> None:
-    s = lend(s)
-    fate = s.fate[job]
-    close(s, job, COMPLETED, fate.run_s, 0.0)
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
+    close(s, job, COMPLETED, job_state.run_s, 0.0)
     release_allocation(s, job)
-    fate.done = fate.run_s
-    fate.status = GONE
+    job_state.done = job_state.run_s
+    job_state.status = GONE
 
 
 @kernel
 def _greet(s: Any, job: int, score: Any, parameters: Any) -> None:
     """A job arrives."""
     k = s.clock[0]
-    fate = s.fate[job]
-    if fate.status == REFUSED:
+    job_state = s.job_state[job]
+    if job_state.status == REFUSED:
         return
     seen = s.seen[job]
     seen.submit_s = k.now
     seen.since_first_s = k.now - k.first_submit_s
-    if not k.moving:
-        fate.key = score(refresh_view(s, job), k.now, parameters)
-        if fate.key != fate.key:
+    if not k.time_dependent:
+        job_state.key = score(refresh_view(s, job), k.now, parameters)
+        if job_state.key != job_state.key:
             k.bad_score = job + 1
     enqueue(s, job)
-    if fate.cancel_s < np.inf:
-        push(s.events, k.events, max(fate.cancel_s, k.now), CANCEL + job)
+    if job_state.cancel_s < np.inf:
+        push(s.events, k.events, max(job_state.cancel_s, k.now), CANCEL + job)
         k.events += 1
 
 
@@ -185,7 +187,7 @@ def due(s: Any) -> bool:
 
 def run(t: Any, score: Any, parameters: Any) -> int:
     """Events, then a pass, until nothing is left (END), or arrays must grow (FULL) before it goes on."""
-    s = lend(t)
+    s = gpu_state_without_refcount(t)
     k = s.clock[0]
     said = MOVED
     while said == MOVED and k.bad_score == 0 and k.most_starts <= MOST_STARTS:

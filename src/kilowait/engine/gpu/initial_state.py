@@ -21,7 +21,7 @@ from kilowait.engine.gpu.demand import (
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
     CLOCK,
-    FATE,
+    JOB_STATE,
     NODE,
     PIECE,
     RANKED,
@@ -37,14 +37,14 @@ from kilowait.engine.job_times import JobTimes, resolve_job_times
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
-__all__ = ["grown", "state_of"]
+__all__ = ["grown", "build_gpu_state"]
 
 Ints = npt.NDArray[np.int64]
 UNBOUNDED = 2**60
 MEMO_CELLS = 20_000_000
 
 
-def state_of(
+def build_gpu_state(
     jobs: JobTable,
     cluster: Cluster,
     settings: GpuSettings,
@@ -57,13 +57,13 @@ def state_of(
     kinds = types_of(cluster)
     want = demand_of(jobs, cluster, settings.types, speeds, preference)
     fits = _fits_empty(want, cluster, kinds)
-    if settings.oversized == "error" and not fits.all():
+    if settings.on_oversized == "error" and not fits.all():
         raise TableError(_too_large(jobs, want, int(np.argmin(fits))))
     nodes = _nodes(cluster, kinds)
     gpus = int(nodes["gpus"].sum())
-    times = resolve_job_times(jobs, settings.walltime)
-    fate = _fate(jobs, want, settings, times)
-    fate["status"] = np.where(fits, 0, REFUSED)
+    times = resolve_job_times(jobs, settings.at_limit)
+    job_state = _fate(jobs, want, settings, times)
+    job_state["status"] = np.where(fits, 0, REFUSED)
     tiers, rank = _tiers(want)
     by_type = np.lexsort((np.arange(len(nodes)), nodes["type"]))
     targets = _targets(want, fits, settings.placement)
@@ -88,9 +88,9 @@ def state_of(
         classes=np.zeros((len(nodes), int(want.gpus.max(initial=0)) + 1), np.int64),
         by_type=by_type,
         type_lo=np.searchsorted(nodes["type"][by_type], np.arange(len(kinds) + 1)),
-        fate=_records(fate),
+        job_state=_records(job_state),
         seen=_records(_seen(jobs, times)),
-        arrivals=np.lexsort((np.arange(n), fate["arrival_s"])),
+        arrivals=np.lexsort((np.arange(n), job_state["arrival_s"])),
         places=np.zeros((int(want.pieces.sum()), 2), np.int64),
         spare=np.zeros((most, 2), np.int64),
         speed=want.speed,
@@ -147,7 +147,7 @@ def _nodes(cluster: Cluster, kinds: tuple[NodeType, ...]) -> Any:
     nodes["gpus"] = np.array([group.gpus for group in groups])[of]
     nodes["type"] = np.array([kinds.index(kind) for kind in types_of_groups(cluster)])[of]
     nodes["whole"] = nodes["gpus"]
-    nodes["milli"] = nodes["gpus"] * WHOLE
+    nodes["gpu_milli"] = nodes["gpus"] * WHOLE
     nodes["gpu_lo"] = np.cumsum(nodes["gpus"]) - nodes["gpus"]
     return nodes
 
@@ -160,36 +160,46 @@ def _memory(group: NodeGroup) -> int:
 def _clock(jobs: JobTable, settings: GpuSettings, rule: PriorityPolicy, nodes: Any, likes: int) -> Any:
     clock = np.zeros(1, CLOCK)
     clock["first_submit_s"] = jobs["submit_s"].min(initial=np.inf)
-    for name in ("keep_s", "grace_s", "save_s", "tick_s", "blocking", "preempt", "migrate", "rounds", "seed"):
+    for name in (
+        "min_run_before_preempt_s",
+        "grace_s",
+        "checkpoint_write_s",
+        "round_interval_s",
+        "head_of_line_blocking",
+        "preempt",
+        "migrate",
+        "rounds",
+        "seed",
+    ):
         clock[name] = getattr(settings, name)
     clock["ticks"] = -1
     clock["next_tick_s"] = np.inf
-    clock["moving"] = rule.time_dependent
+    clock["time_dependent"] = rule.time_dependent
     clock["placement"] = settings.code
     clock["interference"] = settings.interference is not None
     clock["likes"] = likes
     clock["most_cpu"] = nodes["cpu"].max(initial=0)
-    clock["most_gpu"] = nodes["milli"].max(initial=0)
+    clock["most_gpu"] = nodes["gpu_milli"].max(initial=0)
     clock["now"] = -np.inf
     return _records(clock)
 
 
 def _fate(jobs: JobTable, want: Demand, settings: GpuSettings, times: JobTimes) -> Any:
-    fate = np.zeros(len(jobs), FATE)
-    fate["estimate_s"], fate["run_s"] = times.estimate_s, times.run_s
-    fate["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
-    fate["cancel_s"] = jobs.column("cancel_s")
-    for name in ("checkpoint_s", "restore_s"):
+    job_state = np.zeros(len(jobs), JOB_STATE)
+    job_state["estimate_s"], job_state["run_s"] = times.estimate_s, times.run_s
+    job_state["arrival_s"] = np.maximum(jobs["submit_s"], jobs.column("begin_s"))
+    job_state["cancel_s"] = jobs.column("cancel_s")
+    for name in ("checkpoint_s", "checkpoint_load_s"):
         own = jobs.column(name)
-        fate[name] = np.where(np.isnan(own), getattr(settings, name), own)
-    for name in ("pieces", "gpus", "milli", "cpu", "memory", "load", "spread", "kind", "like"):
-        fate[name] = getattr(want, name)
-    fate["place_lo"] = np.cumsum(want.pieces) - want.pieces
-    fate["stop_s"] = np.inf
-    fate["finish_s"] = np.inf
-    fate["segment"] = -1
-    fate["next"] = -1
-    return fate
+        job_state[name] = np.where(np.isnan(own), getattr(settings, name), own)
+    for name in ("pieces", "gpus", "gpu_milli", "cpu", "memory", "load", "spread", "kind", "like"):
+        job_state[name] = getattr(want, name)
+    job_state["place_lo"] = np.cumsum(want.pieces) - want.pieces
+    job_state["stop_s"] = np.inf
+    job_state["finish_s"] = np.inf
+    job_state["segment"] = -1
+    job_state["next"] = -1
+    return job_state
 
 
 def _seen(jobs: JobTable, times: JobTimes) -> Any:
@@ -199,7 +209,7 @@ def _seen(jobs: JobTable, times: JobTimes) -> Any:
             seen[name] = jobs[name]
         elif name in ("user", "account", "queue", "qos"):
             seen[name] = -1
-    for name in ("estimate_s", "planned_s", "limit_s", "later_s", "quickness"):
+    for name in ("estimate_s", "planned_s", "limit_s", "overrun_planned_s", "expected_inverse_runtime"):
         seen[name] = getattr(times, name)
     seen["number"] = np.arange(len(jobs))
     seen["gpu_share"] = seen["gpus"] * jobs.column("gpu_milli") / WHOLE
@@ -227,10 +237,10 @@ def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> 
                 group.cores * WHOLE // want.cpu[of].astype(float),
                 _memory(group) // want.memory[of].astype(float),
             )
-            parts = WHOLE // want.milli[of] * group.gpus
+            parts = WHOLE // want.gpu_milli[of] * group.gpus
             whole = group.gpus // want.gpus[of].astype(float)
         per_node = np.where(np.isnan(per_node), np.inf, per_node)
-        on_gpus = np.where(want.milli[of] < WHOLE, parts, whole)
+        on_gpus = np.where(want.gpu_milli[of] < WHOLE, parts, whole)
         per_node = np.where(want.gpus[of] > 0, np.minimum(per_node, on_gpus), per_node)
         per_node = np.where(want.spread[of] == 1, per_node, np.minimum(per_node, 1))
         room[:, kinds.index(its_type)] += np.where(per_node > 0, group.nodes * per_node, 0)
@@ -240,7 +250,7 @@ def _fits_empty(want: Demand, cluster: Cluster, kinds: tuple[NodeType, ...]) -> 
 
 
 def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
-    part = f"{want.milli[row]}/1000 of a GPU" if want.milli[row] < WHOLE else f"{want.gpus[row]} GPUs"
+    part = f"{want.gpu_milli[row]}/1000 of a GPU" if want.gpu_milli[row] < WHOLE else f"{want.gpus[row]} GPUs"
     label = want.labels[want.label[row]]
     return (
         f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "

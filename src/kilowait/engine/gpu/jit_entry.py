@@ -13,11 +13,11 @@ from numba.core.errors import NumbaError
 
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.engine.gpu import event_loop, job_progress, scheduling_pass
-from kilowait.engine.gpu.initial_state import state_of
+from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.engine.gpu.state import SEEN, lend
+from kilowait.engine.gpu.state import SEEN, gpu_state_without_refcount
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.kernels.jit import cache_folder, is_compiled, compile_entry
+from kilowait.engine.kernels.jit import cache_folder, compile_entry, is_compiled
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 
@@ -49,31 +49,31 @@ def placed_score(rule: PriorityPolicy) -> Any:
 
 
 def _advance(t: Any, score: Any, parameters: Any) -> int:
-    return event_loop.advance(lend(t), score, parameters)
+    return event_loop.advance(gpu_state_without_refcount(t), score, parameters)
 
 
 def _due(t: Any) -> bool:
-    return event_loop.due(lend(t))
+    return event_loop.due(gpu_state_without_refcount(t))
 
 
 def _walk(t: Any, score: Any, parameters: Any) -> None:
-    scheduling_pass.schedule(lend(t), score, parameters)
+    scheduling_pass.schedule(gpu_state_without_refcount(t), score, parameters)
 
 
 def _settle(t: Any) -> None:
-    job_progress.update_rates(lend(t))
+    job_progress.update_rates(gpu_state_without_refcount(t))
 
 
 def _start(t: Any, job: int, kind: int) -> bool:
-    return scheduling_pass.start_now(lend(t), job, kind)
+    return scheduling_pass.start_now(gpu_state_without_refcount(t), job, kind)
 
 
 def _preempt(t: Any, job: int) -> None:
-    job_progress.preempt(lend(t), job)
+    job_progress.preempt(gpu_state_without_refcount(t), job)
 
 
 def _migrate(t: Any, job: int, kind: int) -> bool:
-    return scheduling_pass.migrate(lend(t), job, kind, True)
+    return scheduling_pass.migrate(gpu_state_without_refcount(t), job, kind, True)
 
 
 @cache
@@ -105,7 +105,7 @@ def _state_type() -> Any:
         return types.int64  # signatures are not looked at then
     nobody = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], cores=[1])
     cluster = Cluster(groups=(NodeGroup("one", 1, node_level=True),))
-    return numba.typeof(state_of(nobody, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
+    return numba.typeof(build_gpu_state(nobody, cluster, GpuSettings(), PriorityPolicy("none", _nothing)))
 
 
 def _nothing(job: Any, now: float, parameters: Any) -> float:

@@ -15,25 +15,39 @@ from kilowait.engine.gpu.state import (
     PREEMPTED,
     RELEASE,
     RUNNING,
-    lend,
+    gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.kernels.jit import kernel, noinline
 
-__all__ = ["begin", "close", "done_at", "checkpointed_work", "preempt", "release", "update_rates", "speed_at", "release_allocation"]
+__all__ = [
+    "begin",
+    "close",
+    "done_at",
+    "checkpointed_work",
+    "preempt",
+    "release",
+    "update_rates",
+    "speed_at",
+    "release_allocation",
+]
 
 
 @kernel
-def done_at(fate: Any, time: float) -> float:
+def done_at(job_state: Any, time: float) -> float:
     """Work done by then; none is done after its stop."""
-    until = min(time, fate.stop_s)
-    return fate.done + (until - fate.since) * fate.rate if until > fate.since else fate.done
+    until = min(time, job_state.stop_s)
+    return (
+        job_state.done + (until - job_state.since) * job_state.rate
+        if until > job_state.since
+        else job_state.done
+    )
 
 
 @kernel
-def checkpointed_work(fate: Any, done: float) -> float:
+def checkpointed_work(job_state: Any, done: float) -> float:
     """What a checkpoint keeps of the work done."""
-    every = fate.checkpoint_s
+    every = job_state.checkpoint_s
     if every == 0:
         return done
     return 0.0 if every == np.inf else floor(done / every) * every
@@ -42,104 +56,104 @@ def checkpointed_work(fate: Any, done: float) -> float:
 @noinline
 def speed_at(s: Any, job: int) -> float:
     """The rate at the job's place, without interference."""
-    s = lend(s)
-    fate = s.fate[job]
-    lo = fate.place_lo
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
+    lo = job_state.place_lo
     kind = s.nodes[s.places[lo, 0]].type
-    rate = s.speed[fate.kind, kind]
-    if fate.spread == 1 and fate.pieces > 1:
+    rate = s.speed[job_state.kind, kind]
+    if job_state.spread == 1 and job_state.pieces > 1:
         nodes = 0
-        for i in range(lo, lo + fate.pieces):
+        for i in range(lo, lo + job_state.pieces):
             seen = False
             for j in range(lo, i):
                 seen = seen or s.places[j, 0] == s.places[i, 0]
             if not seen:
                 nodes += 1
-        if nodes > -(-fate.pieces // s.least[kind]):
-            rate = rate * s.factor[fate.kind, kind]
+        if nodes > -(-job_state.pieces // s.least[kind]):
+            rate = rate * s.factor[job_state.kind, kind]
     return rate
 
 
 @noinline
 def begin(s: Any, job: int, delay: float) -> None:
     """The job has its place, and works after the delay."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    fate.status = RUNNING
-    fate.start_s = k.now
-    fate.since = k.now + delay
-    fate.began = fate.done
-    fate.stop_s = np.inf
-    fate.starts += 1
-    k.most_starts = max(k.most_starts, fate.starts)
-    fate.segment = k.segments
-    fate.plain_rate = speed_at(s, job)
-    fate.rate = fate.plain_rate
-    fate.slot = k.running
+    job_state = s.job_state[job]
+    job_state.status = RUNNING
+    job_state.start_s = k.now
+    job_state.since = k.now + delay
+    job_state.began = job_state.done
+    job_state.stop_s = np.inf
+    job_state.starts += 1
+    k.most_starts = max(k.most_starts, job_state.starts)
+    job_state.segment = k.segments
+    job_state.plain_rate = speed_at(s, job)
+    job_state.rate = job_state.plain_rate
+    job_state.slot = k.running
     s.runners[k.running] = job
     k.running += 1
-    k.held += fate.pieces
+    k.held += job_state.pieces
     segment = s.segments[k.segments]
     segment.job = job
     segment.start_s = k.now
-    segment.group = s.nodes[s.places[fate.place_lo, 0]].group
+    segment.group = s.nodes[s.places[job_state.place_lo, 0]].group
     segment.outcome = 0
     k.segments += 1
-    if k.interference and fate.gpus > 0:
+    if k.interference and job_state.gpus > 0:
         _join(s, job)
-    if fate.milli == 1000 or not k.interference:
+    if job_state.gpu_milli == 1000 or not k.interference:
         _set_finish(s, job)
 
 
 @noinline
 def _set_finish(s: Any, job: int) -> None:
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    fate.finish_s = fate.since + max(fate.run_s - fate.done, 0.0) / fate.rate
-    if fate.finish_s > fate.stop_s:
-        fate.finish_s = np.inf
+    job_state = s.job_state[job]
+    job_state.finish_s = job_state.since + max(job_state.run_s - job_state.done, 0.0) / job_state.rate
+    if job_state.finish_s > job_state.stop_s:
+        job_state.finish_s = np.inf
     else:
-        push(s.events, k.events, fate.finish_s, FINISH + fate.segment)
+        push(s.events, k.events, job_state.finish_s, FINISH + job_state.segment)
         k.events += 1
 
 
 @noinline
 def _join(s: Any, job: int) -> None:
     """The job loads its GPUs; those with a part of one are listed there."""
-    s = lend(s)
-    fate = s.fate[job]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         n = s.nodes[s.places[i, 0]]
         for g in range(n.gpus):
             if (s.places[i, 1] >> g) & 1:
-                s.gpu_load[n.gpu_lo + g] += fate.load
+                s.gpu_load[n.gpu_lo + g] += job_state.load
                 s.gpu_jobs[n.gpu_lo + g] += 1
-                if fate.milli < 1000:
-                    fate.next = s.gpu_first[n.gpu_lo + g]
+                if job_state.gpu_milli < 1000:
+                    job_state.next = s.gpu_first[n.gpu_lo + g]
                     s.gpu_first[n.gpu_lo + g] = job
                     _freshen(s, n.gpu_lo + g)
 
 
 @noinline
 def _part(s: Any, job: int) -> None:
-    s = lend(s)
-    fate = s.fate[job]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         n = s.nodes[s.places[i, 0]]
         for g in range(n.gpus):
             if (s.places[i, 1] >> g) & 1:
-                s.gpu_load[n.gpu_lo + g] -= fate.load
+                s.gpu_load[n.gpu_lo + g] -= job_state.load
                 s.gpu_jobs[n.gpu_lo + g] -= 1
-                if fate.milli < 1000:
+                if job_state.gpu_milli < 1000:
                     if s.gpu_first[n.gpu_lo + g] == job:
-                        s.gpu_first[n.gpu_lo + g] = fate.next
+                        s.gpu_first[n.gpu_lo + g] = job_state.next
                     else:
                         before = s.gpu_first[n.gpu_lo + g]
-                        while s.fate[before].next != job:
-                            before = s.fate[before].next
-                        s.fate[before].next = fate.next
+                        while s.job_state[before].next != job:
+                            before = s.job_state[before].next
+                        s.job_state[before].next = job_state.next
                     _freshen(s, n.gpu_lo + g)
 
 
@@ -154,7 +168,7 @@ def _freshen(s: Any, gpu: int) -> None:
 @noinline
 def update_rates(s: Any) -> None:
     """At the end of an instant: jobs on GPUs whose jobs changed get the rate of how things lie now."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     for i in range(k.fresh):
         gpu = s.fresh[i]
@@ -167,16 +181,16 @@ def update_rates(s: Any) -> None:
             value = s.interference[row].key
         job = s.gpu_first[gpu]
         while job >= 0:
-            fate = s.fate[job]
-            rate = fate.plain_rate * value
-            new = fate.segment >= k.first_new
-            if new or (rate != fate.rate and k.now < fate.stop_s):
-                if not new and k.now > fate.since:
-                    fate.done = done_at(fate, k.now)
-                    fate.since = k.now
-                fate.rate = rate
+            job_state = s.job_state[job]
+            rate = job_state.plain_rate * value
+            new = job_state.segment >= k.first_new
+            if new or (rate != job_state.rate and k.now < job_state.stop_s):
+                if not new and k.now > job_state.since:
+                    job_state.done = done_at(job_state, k.now)
+                    job_state.since = k.now
+                job_state.rate = rate
                 _set_finish(s, job)
-            job = fate.next
+            job = job_state.next
     k.fresh = 0
     k.first_new = k.segments
 
@@ -184,39 +198,39 @@ def update_rates(s: Any) -> None:
 @noinline
 def release_allocation(s: Any, job: int) -> None:
     """The job leaves its place."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    if k.interference and fate.gpus > 0:
+    job_state = s.job_state[job]
+    if k.interference and job_state.gpus > 0:
         _part(s, job)
     free_allocation(s, job)
     k.gives += 1
-    k.held -= fate.pieces
-    listed = s.enders if fate.status == ENDING else s.runners
-    if fate.status == ENDING:
+    k.held -= job_state.pieces
+    listed = s.enders if job_state.status == ENDING else s.runners
+    if job_state.status == ENDING:
         k.ending -= 1
         last = k.ending
     else:
         k.running -= 1
         last = k.running
-    listed[fate.slot] = listed[last]
-    s.fate[listed[last]].slot = fate.slot
+    listed[job_state.slot] = listed[last]
+    s.job_state[listed[last]].slot = job_state.slot
 
 
 @noinline
 def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
     """The segment ends now: it is written down with its pieces, those on one node together."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    fate.attained_s += k.now - fate.start_s
-    segment = s.segments[fate.segment]
+    job_state = s.job_state[job]
+    job_state.attained_s += k.now - job_state.start_s
+    segment = s.segments[job_state.segment]
     segment.end_s = k.now
     segment.outcome = outcome
-    segment.work_s = done - fate.began
+    segment.work_s = done - job_state.began
     segment.lost_s = lost
     segment.piece_lo = k.pieces
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         at = segment.piece_lo
         while at < k.pieces and s.log[at].node != s.places[i, 0]:
             at += 1
@@ -224,11 +238,11 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
         if at == k.pieces:
             row.node = s.places[i, 0]
             row.gpus = 0
-            row.milli = 0
+            row.gpu_milli = 0
             row.count = 0
             k.pieces += 1
         row.gpus |= s.places[i, 1]
-        row.milli += fate.gpus * fate.milli
+        row.gpu_milli += job_state.gpus * job_state.gpu_milli
         row.count += 1
     segment.piece_hi = k.pieces
 
@@ -236,35 +250,35 @@ def close(s: Any, job: int, outcome: int, done: float, lost: float) -> None:
 @noinline
 def preempt(s: Any, job: int) -> None:
     """The job has notice to leave; where there is neither grace nor a checkpoint to write it leaves at once."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    fate.stop_s = k.now + k.grace_s
-    until = fate.stop_s + k.save_s if fate.checkpoint_s == 0 else fate.stop_s
-    if fate.finish_s > fate.stop_s:
-        fate.finish_s = np.inf
+    job_state = s.job_state[job]
+    job_state.stop_s = k.now + k.grace_s
+    until = job_state.stop_s + k.checkpoint_write_s if job_state.checkpoint_s == 0 else job_state.stop_s
+    if job_state.finish_s > job_state.stop_s:
+        job_state.finish_s = np.inf
     k.running -= 1
-    s.runners[fate.slot] = s.runners[k.running]
-    s.fate[s.runners[k.running]].slot = fate.slot
-    fate.status = ENDING
-    fate.slot = k.ending
+    s.runners[job_state.slot] = s.runners[k.running]
+    s.job_state[s.runners[k.running]].slot = job_state.slot
+    job_state.status = ENDING
+    job_state.slot = k.ending
     s.enders[k.ending] = job
     k.ending += 1
-    if until == k.now and fate.finish_s > k.now:
+    if until == k.now and job_state.finish_s > k.now:
         release(s, job)
     else:
-        push(s.events, k.events, until, RELEASE + fate.segment)
+        push(s.events, k.events, until, RELEASE + job_state.segment)
         k.events += 1
 
 
 @noinline
 def release(s: Any, job: int) -> None:
     """A preempted job gives its place back and waits again, with what it keeps."""
-    s = lend(s)
-    fate = s.fate[job]
-    done = done_at(fate, fate.stop_s)
-    kept = checkpointed_work(fate, done)
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
+    done = done_at(job_state, job_state.stop_s)
+    kept = checkpointed_work(job_state, done)
     close(s, job, PREEMPTED, done, done - kept)
     release_allocation(s, job)
-    fate.done = kept
+    job_state.done = kept
     enqueue(s, job)

@@ -13,8 +13,8 @@ from kilowait.engine.gpu.allocation import (
     shift,
 )
 from kilowait.engine.gpu.placement_scores import score_of
-from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.gpu.state import gpu_state_without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["place_job"]
 
@@ -22,18 +22,18 @@ __all__ = ["place_job"]
 @noinline
 def place_job(s: Any, job: int, only: int) -> bool:
     """Place the job on what is free, on type `only` (-1: on any it may use), and take it; `places` says where."""
-    s = lend(s)
-    fate = s.fate[job]
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
     types = s.tiers.shape[1]
     at = 0
-    while at < types and s.tiers[fate.kind, at] >= 0:
-        first = s.tiers[fate.kind, at]
+    while at < types and s.tiers[job_state.kind, at] >= 0:
+        first = s.tiers[job_state.kind, at]
         last = at
-        if fate.pieces == 1 and only < 0:
+        if job_state.pieces == 1 and only < 0:
             while (
                 last + 1 < types
-                and s.tiers[fate.kind, last + 1] >= 0
-                and s.rank[fate.kind, s.tiers[fate.kind, last + 1]] == s.rank[fate.kind, first]
+                and s.tiers[job_state.kind, last + 1] >= 0
+                and s.rank[job_state.kind, s.tiers[job_state.kind, last + 1]] == s.rank[job_state.kind, first]
             ):
                 last += 1
         if (only < 0 or only == first) and _put_all(s, job, first, last > at):
@@ -45,21 +45,21 @@ def place_job(s: Any, job: int, only: int) -> bool:
 @noinline
 def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
     """Place all pieces on nodes of type `first`, or of all types of its rank; nothing is taken where one fails."""
-    s = lend(t)
-    fate = s.fate[job]
+    s = gpu_state_without_refcount(t)
+    job_state = s.job_state[job]
     s.clock[0].attempt += 1
-    for piece in range(fate.pieces):
+    for piece in range(job_state.pieces):
         node = _best(s, job, piece, first, several)
         if node < 0:
-            for i in range(fate.place_lo, fate.place_lo + piece):
+            for i in range(job_state.place_lo, job_state.place_lo + piece):
                 shift(s, job, s.places[i, 0], s.places[i, 1], 1)
             return False
         if s.clock[0].placement in (FGD, ROOM):
-            mask = s.memo_gpu[fate.like % s.memo.shape[0], node]
+            mask = s.memo_gpu[job_state.like % s.memo.shape[0], node]
         else:
-            mask = gpus_for(s, fate, node)
-        s.places[fate.place_lo + piece, 0] = node
-        s.places[fate.place_lo + piece, 1] = mask
+            mask = gpus_for(s, job_state, node)
+        s.places[job_state.place_lo + piece, 0] = node
+        s.places[job_state.place_lo + piece, 1] = mask
         s.nodes[node].attempt = s.clock[0].attempt
         shift(s, job, node, mask, -1)
     return True
@@ -69,7 +69,7 @@ def _put_all(t: Any, job: int, first: int, several: bool) -> bool:
 def _best(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     """The node with the highest score that can hold the piece, the smallest number of several; -1: none can."""
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     chosen = -1
     highest = 0.0
     lo = 0 if several else s.type_lo[first]
@@ -77,11 +77,11 @@ def _best(s: Any, job: int, piece: int, first: int, several: bool) -> int:
     for i in range(lo, hi):
         node = i if several else s.by_type[i]
         n = s.nodes[node]
-        if several and not _same_tier(s, fate.kind, first, n.type):
+        if several and not _same_tier(s, job_state.kind, first, n.type):
             continue
-        if fate.spread == 0 and n.attempt == k.attempt and piece > 0:
+        if job_state.spread == 0 and n.attempt == k.attempt and piece > 0:
             continue
-        if not fits(s, fate, node):
+        if not fits(s, job_state, node):
             continue
         if k.placement == FIRST:
             return node

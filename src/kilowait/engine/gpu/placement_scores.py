@@ -18,8 +18,8 @@ from kilowait.engine.gpu.allocation import (
     class_of,
     gpus_for,
 )
-from kilowait.engine.gpu.state import lend
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.gpu.state import gpu_state_without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["fragments", "least_harm", "capacity_score", "score_of"]
 
@@ -30,17 +30,17 @@ PRIME = 2**31 - 1
 def score_of(s: Any, job: int, piece: int, node: int) -> float:
     """The node's score for this piece of the job."""
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     n = s.nodes[node]
     score = 0.0
     if k.placement in (BEST, WORST):
-        score = -_filled(k, n.cpu - fate.cpu, n.milli - fate.gpus * fate.milli)
+        score = -_filled(k, n.cpu - job_state.cpu, n.gpu_milli - job_state.gpus * job_state.gpu_milli)
         if k.placement == WORST:
             score = -score
     elif k.placement == CONSOLIDATE:
         if n.attempt == k.attempt:
             score = 3000000.0
-        elif n.whole >= fate.gpus * (fate.pieces - piece):
+        elif n.whole >= job_state.gpus * (job_state.pieces - piece):
             score = 2000000.0 - n.whole
         else:
             score = 0.0 + n.whole
@@ -48,14 +48,14 @@ def score_of(s: Any, job: int, piece: int, node: int) -> float:
         score = _drawn(k.seed, job, piece, node)
     elif k.placement == DOT:
         if k.most_cpu > 0:
-            score += (n.cpu / k.most_cpu) * (fate.cpu / k.most_cpu)
+            score += (n.cpu / k.most_cpu) * (job_state.cpu / k.most_cpu)
         if k.most_gpu > 0:
-            score += (n.milli / k.most_gpu) * (fate.gpus * fate.milli / k.most_gpu)
+            score += (n.gpu_milli / k.most_gpu) * (job_state.gpus * job_state.gpu_milli / k.most_gpu)
         score = -score / 2
-    elif k.placement == PACK and fate.gpus > 0:
-        score = 0.0 + _packed(s, fate, node)
-    elif k.placement == CLUSTER and fate.gpus > 0:
-        score = 0.0 + _clustered(s, fate, node)
+    elif k.placement == PACK and job_state.gpus > 0:
+        score = 0.0 + _packed(s, job_state, node)
+    elif k.placement == CLUSTER and job_state.gpus > 0:
+        score = 0.0 + _clustered(s, job_state, node)
     elif k.placement in (FGD, ROOM):
         score = least_harm(s, job, node)
     return score
@@ -81,14 +81,14 @@ def _drawn(seed: int, job: int, piece: int, node: int) -> float:
 
 
 @noinline
-def _packed(t: Any, fate: Any, node: int) -> int:
-    s = lend(t)
+def _packed(t: Any, job_state: Any, node: int) -> int:
+    s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     if n.whole == n.gpus:
         return max(33 - n.whole, n.whole)
-    if fate.milli == 1000:
-        return max(50 - fate.gpus, 33)
-    mask = gpus_for(s, fate, node)
+    if job_state.gpu_milli == 1000:
+        return max(50 - job_state.gpus, 33)
+    mask = gpus_for(s, job_state, node)
     free = 0
     for g in range(n.gpus):
         if (mask >> g) & 1:
@@ -99,16 +99,16 @@ def _packed(t: Any, fate: Any, node: int) -> int:
 
 
 @noinline
-def _clustered(t: Any, fate: Any, node: int) -> int:
-    s = lend(t)
+def _clustered(t: Any, job_state: Any, node: int) -> int:
+    s = gpu_state_without_refcount(t)
     k = s.clock[0]
     n = s.nodes[node]
-    own = s.classes[node, class_of(fate)] > 0
+    own = s.classes[node, class_of(job_state)] > 0
     others = False
     for c in range(s.classes.shape[1]):
-        if c != class_of(fate) and s.classes[node, c] > 0:
+        if c != class_of(job_state) and s.classes[node, c] > 0:
             others = True
-    used = 25 * (k.most_gpu - n.milli) // k.most_gpu
+    used = 25 * (k.most_gpu - n.gpu_milli) // k.most_gpu
     if own:
         return (50 if others else 75) + used
     return used if others else 25 + used
@@ -117,19 +117,19 @@ def _clustered(t: Any, fate: Any, node: int) -> int:
 @noinline
 def fragments(t: Any, node: int) -> float:
     """Thousandths of GPUs of the node that the targets cannot use, on average over them."""
-    s = lend(t)
+    s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
     hi = lo + n.gpus
     total = 0.0
     for place in range(len(s.targets)):
         target = s.targets[place]
-        lost = n.milli
+        lost = n.gpu_milli
         if target.gpus > 0 and n.cpu >= target.cpu and s.target_types[target.label, n.type]:
             room = 0
             short = 0
             for g in range(lo, hi):
-                if s.gpu_free[g] >= target.milli:
+                if s.gpu_free[g] >= target.gpu_milli:
                     room += 1
                 else:
                     short += s.gpu_free[g]
@@ -142,7 +142,7 @@ def fragments(t: Any, node: int) -> float:
 @noinline
 def capacity_score(t: Any, node: int) -> float:
     """How many jobs like those of the table the node could still take, on average over their kinds."""
-    s = lend(t)
+    s = gpu_state_without_refcount(t)
     n = s.nodes[node]
     lo = n.gpu_lo
     hi = lo + n.gpus
@@ -156,16 +156,16 @@ def capacity_score(t: Any, node: int) -> float:
         copies = 0
         for g in range(lo, hi):
             free = s.gpu_free[g]
-            if free >= kind.milli:
+            if free >= kind.gpu_milli:
                 suited += 1
                 usable += free
-                copies += free // kind.milli
+                copies += free // kind.gpu_milli
         if suited < kind.gpus:
             continue
         copies //= kind.gpus
         if kind.cpu > 0:
             copies = min(copies, n.cpu // kind.cpu)
-        total += kind.share * (0.8 * (usable / (kind.gpus * kind.milli)) + 0.2 * copies)
+        total += kind.share * (0.8 * (usable / (kind.gpus * kind.gpu_milli)) + 0.2 * copies)
     return total
 
 
@@ -173,29 +173,29 @@ def capacity_score(t: Any, node: int) -> float:
 def least_harm(t: Any, job: int, node: int) -> float:
     """Score of the node by what a piece does to it, kept until the node changes; `memo_gpu` has the bits of the GPUs
     to take."""
-    s = lend(t)
-    fate = s.fate[job]
+    s = gpu_state_without_refcount(t)
+    job_state = s.job_state[job]
     n = s.nodes[node]
-    row = fate.like % s.memo.shape[0]
-    stamp = n.version * s.clock[0].likes + fate.like
+    row = job_state.like % s.memo.shape[0]
+    stamp = n.version * s.clock[0].likes + job_state.like
     if s.memo_stamp[row, node] == stamp:
         return s.memo[row, node]
     before = _worth(s, node)
-    n.cpu -= fate.cpu
-    n.milli -= fate.gpus * fate.milli
+    n.cpu -= job_state.cpu
+    n.gpu_milli -= job_state.gpus * job_state.gpu_milli
     best = -inf
     chosen = 0
-    if fate.gpus > 0 and fate.milli < 1000:
+    if job_state.gpus > 0 and job_state.gpu_milli < 1000:
         for g in range(n.gpus):
-            if s.gpu_free[n.gpu_lo + g] >= fate.milli and not _like_an_earlier(s, n.gpu_lo, g):
-                s.gpu_free[n.gpu_lo + g] -= fate.milli
+            if s.gpu_free[n.gpu_lo + g] >= job_state.gpu_milli and not _like_an_earlier(s, n.gpu_lo, g):
+                s.gpu_free[n.gpu_lo + g] -= job_state.gpu_milli
                 score = _scored(s, _worth(s, node) - before)
-                s.gpu_free[n.gpu_lo + g] += fate.milli
+                s.gpu_free[n.gpu_lo + g] += job_state.gpu_milli
                 if score > best:
                     best = score
                     chosen = 1 << g
     else:
-        chosen = gpus_for(s, fate, node)
+        chosen = gpus_for(s, job_state, node)
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] -= 1000
@@ -203,8 +203,8 @@ def least_harm(t: Any, job: int, node: int) -> float:
         for g in range(n.gpus):
             if (chosen >> g) & 1:
                 s.gpu_free[n.gpu_lo + g] += 1000
-    n.cpu += fate.cpu
-    n.milli += fate.gpus * fate.milli
+    n.cpu += job_state.cpu
+    n.gpu_milli += job_state.gpus * job_state.gpu_milli
     s.memo[row, node] = best
     s.memo_gpu[row, node] = chosen
     s.memo_stamp[row, node] = stamp

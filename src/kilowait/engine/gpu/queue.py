@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.state import RUNNING, WAITING, lend
+from kilowait.engine.gpu.state import RUNNING, WAITING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import noinline, kernel, memmove
+from kilowait.engine.kernels.jit import kernel, memmove, noinline
 
 __all__ = ["compact", "enqueue", "rank_jobs", "refresh_view", "withdraw"]
 
@@ -14,15 +14,15 @@ __all__ = ["compact", "enqueue", "rank_jobs", "refresh_view", "withdraw"]
 @noinline
 def enqueue(s: Any, job: int) -> None:
     """A job waits: in order of (key, number) where the rule is fixed, of number where it moves."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    fate.status = WAITING
+    job_state = s.job_state[job]
+    job_state.status = WAITING
     if k.queue_hi == len(s.queue):
         memmove(s.queue, 0, k.queue_lo, k.queue_hi - k.queue_lo)
         k.queue_hi -= k.queue_lo
         k.queue_lo = 0
-    key = 0.0 if k.moving else fate.key
+    key = 0.0 if k.time_dependent else job_state.key
     lo = k.queue_lo
     hi = k.queue_hi
     while lo < hi:
@@ -42,13 +42,13 @@ def enqueue(s: Any, job: int) -> None:
 @noinline
 def compact(s: Any) -> None:
     """Drop from the queue those that wait no more."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    while k.queue_lo < k.queue_hi and s.fate[s.queue[k.queue_lo].job].status != WAITING:
+    while k.queue_lo < k.queue_hi and s.job_state[s.queue[k.queue_lo].job].status != WAITING:
         k.queue_lo += 1
     to = k.queue_lo
     for i in range(k.queue_lo, k.queue_hi):
-        if s.fate[s.queue[i].job].status == WAITING:
+        if s.job_state[s.queue[i].job].status == WAITING:
             if to < i:
                 s.queue[to] = s.queue[i]
             to += 1
@@ -58,8 +58,8 @@ def compact(s: Any) -> None:
 @noinline
 def withdraw(s: Any, job: int, status: int) -> None:
     """A waiting job leaves."""
-    s = lend(s)
-    s.fate[job].status = status
+    s = gpu_state_without_refcount(s)
+    s.job_state[job].status = status
     compact(s)
 
 
@@ -67,18 +67,18 @@ def withdraw(s: Any, job: int, status: int) -> None:
 def refresh_view(s: Any, job: int) -> Any:
     """What a decider may know of the job now."""
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     seen = s.seen[job]
-    seen.attained_s = fate.attained_s
-    seen.done_s = fate.done
+    seen.attained_s = job_state.attained_s
+    seen.done_s = job_state.done
     seen.running = 0
-    if fate.status == RUNNING:
+    if job_state.status == RUNNING:
         seen.running = 1
-        seen.attained_s += k.now - fate.start_s
-        if k.now > fate.since:
-            seen.done_s = fate.done + (k.now - fate.since) * fate.rate
-    seen.remaining_s = max(fate.estimate_s - seen.done_s, 1.0)
-    seen.waited_s = k.now - fate.arrival_s - seen.attained_s
+        seen.attained_s += k.now - job_state.start_s
+        if k.now > job_state.since:
+            seen.done_s = job_state.done + (k.now - job_state.since) * job_state.rate
+    seen.remaining_s = max(job_state.estimate_s - seen.done_s, 1.0)
+    seen.waited_s = k.now - job_state.arrival_s - seen.attained_s
     return seen
 
 
@@ -96,12 +96,12 @@ def rank_jobs(s: Any, score: Any, parameters: Any) -> int:
             many += 1
     for i in range(many):
         entry = s.order[i]
-        fate = s.fate[entry.job]
-        if k.moving:
-            fate.key = score(refresh_view(s, entry.job), k.now, parameters)
-            if fate.key != fate.key:
+        job_state = s.job_state[entry.job]
+        if k.time_dependent:
+            job_state.key = score(refresh_view(s, entry.job), k.now, parameters)
+            if job_state.key != job_state.key:
                 k.bad_score = entry.job + 1
-        entry.key = fate.key
+        entry.key = job_state.key
     heapify(s.order, many)
     for left in range(many, 1, -1):
         key = s.order[0].key

@@ -7,12 +7,12 @@ from typing import Any
 from kilowait.engine.gpu.allocation import free_allocation, reallocate
 from kilowait.engine.gpu.job_progress import (
     begin,
+    checkpointed_work,
     close,
     done_at,
-    checkpointed_work,
     preempt,
-    speed_at,
     release_allocation,
+    speed_at,
 )
 from kilowait.engine.gpu.placement import place_job
 from kilowait.engine.gpu.queue import compact, rank_jobs
@@ -20,10 +20,10 @@ from kilowait.engine.gpu.state import (
     MIGRATED,
     RUNNING,
     WAITING,
-    lend,
+    gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import noinline, kernel
+from kilowait.engine.kernels.jit import kernel, noinline
 
 __all__ = ["migrate", "migrate_running", "start", "start_now", "schedule"]
 
@@ -37,18 +37,18 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
     k = s.clock[0]
     k.walks += 1
     k.claims = 0
-    if k.moving or k.preempt:
+    if k.time_dependent or k.preempt:
         many = rank_jobs(s, score, parameters)
         at = many - 1
         while at >= 0 and k.bad_score == 0:
             job = s.order[at].job
-            if s.fate[job].status == WAITING and not _serve(s, job, at) and k.blocking:
+            if s.job_state[job].status == WAITING and not _serve(s, job, at) and k.head_of_line_blocking:
                 break
             at -= 1
     else:
         at = k.queue_lo
         while at < k.queue_hi:
-            if not start(s, s.queue[at].job, -1) and k.blocking:
+            if not start(s, s.queue[at].job, -1) and k.head_of_line_blocking:
                 break
             at += 1
     compact(s)
@@ -62,14 +62,14 @@ def schedule(s: Any, score: Any, parameters: Any) -> None:
 @noinline
 def start(s: Any, job: int, only: int) -> bool:
     """Start the job if it can be placed (on type `only`, unless that is -1)."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    if only < 0 and s.failed[fate.like, 0] == k.gives:
+    job_state = s.job_state[job]
+    if only < 0 and s.failed[job_state.like, 0] == k.gives:
         return False
     if not place_job(s, job, only):
         if only < 0:
-            s.failed[fate.like, 0] = k.gives
+            s.failed[job_state.like, 0] = k.gives
         return False
     _begin_here(s, job)
     return True
@@ -78,7 +78,7 @@ def start(s: Any, job: int, only: int) -> bool:
 @noinline
 def start_now(s: Any, job: int, only: int) -> bool:
     """The same from outside a walk."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     started = start(s, job, only)
     if started:
         compact(s)
@@ -87,19 +87,19 @@ def start_now(s: Any, job: int, only: int) -> bool:
 
 @kernel
 def _begin_here(s: Any, job: int) -> None:
-    fate = s.fate[job]
-    begin(s, job, 0.0 if fate.starts == 0 else fate.restore_s)
+    job_state = s.job_state[job]
+    begin(s, job, 0.0 if job_state.starts == 0 else job_state.checkpoint_load_s)
 
 
 @noinline
 def _serve(s: Any, job: int, at: int) -> bool:
     """Start the job, or see that it can be later: by a claim on what ending jobs hold, by preempting others."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     if start(s, job, -1):
         return True
-    if s.failed[fate.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
+    if s.failed[job_state.like, 1] == k.walks or (k.ending == 0 and not k.preempt):
         return False
     _give_back_enders(s)
     if k.ending > 0 and place_job(s, job, -1):
@@ -109,7 +109,7 @@ def _serve(s: Any, job: int, at: int) -> bool:
     victims = _find_victims(s, job, at) if k.preempt else 0
     if victims == 0:
         _take_enders(s)
-        s.failed[fate.like, 1] = k.walks
+        s.failed[job_state.like, 1] = k.walks
         return False
     _put_aside(s, job)
     free_allocation(s, job)
@@ -130,17 +130,21 @@ def _serve(s: Any, job: int, at: int) -> bool:
 @noinline
 def _find_victims(s: Any, job: int, at: int) -> int:
     """Give back places of running jobs behind this one until it can be placed; 0, and all as it was: it cannot."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     found = 0
     for i in range(at):
         other = s.order[i].job
-        fate = s.fate[other]
+        job_state = s.job_state[other]
         if not s.order[i].key > s.order[at].key:
             break
-        if fate.status != RUNNING or fate.segment >= k.first_new or not fate.start_s + k.keep_s <= k.now:
+        if (
+            job_state.status != RUNNING
+            or job_state.segment >= k.first_new
+            or not job_state.start_s + k.min_run_before_preempt_s <= k.now
+        ):
             continue
-        if not _useful(s, other, s.fate[job].kind):
+        if not _useful(s, other, s.job_state[job].kind):
             continue
         free_allocation(s, other)
         s.victims[found] = other
@@ -163,8 +167,8 @@ def _find_victims(s: Any, job: int, at: int) -> int:
 @kernel
 def _useful(s: Any, victim: int, kind: int) -> bool:
     """Whether it lies on a node of a type that a job of this kind may use."""
-    fate = s.fate[victim]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    job_state = s.job_state[victim]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.speed[kind, s.nodes[s.places[i, 0]].type] > 0:
             return True
     return False
@@ -173,8 +177,8 @@ def _useful(s: Any, victim: int, kind: int) -> bool:
 @kernel
 def _in_the_way(s: Any, victim: int) -> bool:
     """Whether it lies on a node where the last attempt put a piece."""
-    fate = s.fate[victim]
-    for i in range(fate.place_lo, fate.place_lo + fate.pieces):
+    job_state = s.job_state[victim]
+    for i in range(job_state.place_lo, job_state.place_lo + job_state.pieces):
         if s.nodes[s.places[i, 0]].attempt == s.clock[0].attempt:
             return True
     return False
@@ -201,32 +205,36 @@ def _take_enders(s: Any) -> None:
 
 @kernel
 def _put_aside(s: Any, job: int) -> None:
-    fate = s.fate[job]
-    for i in range(fate.pieces):
-        s.spare[i, 0] = s.places[fate.place_lo + i, 0]
-        s.spare[i, 1] = s.places[fate.place_lo + i, 1]
+    job_state = s.job_state[job]
+    for i in range(job_state.pieces):
+        s.spare[i, 0] = s.places[job_state.place_lo + i, 0]
+        s.spare[i, 1] = s.places[job_state.place_lo + i, 1]
 
 
 @kernel
 def _bring_back(s: Any, job: int) -> None:
     """Exchange the job's place with the one put aside."""
-    fate = s.fate[job]
-    for i in range(fate.pieces):
+    job_state = s.job_state[job]
+    for i in range(job_state.pieces):
         for side in range(2):
-            there = s.places[fate.place_lo + i, side]
-            s.places[fate.place_lo + i, side] = s.spare[i, side]
+            there = s.places[job_state.place_lo + i, side]
+            s.places[job_state.place_lo + i, side] = s.spare[i, side]
             s.spare[i, side] = there
 
 
 @noinline
 def migrate_running(s: Any, starts: int) -> None:
     """Move running jobs that have not started so often, by number, to where they are believed to end sooner."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     many = 0
     for i in range(k.running):
-        fate = s.fate[s.runners[i]]
-        if fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now and fate.starts < starts:
+        job_state = s.job_state[s.runners[i]]
+        if (
+            job_state.segment < k.first_new
+            and job_state.start_s + k.min_run_before_preempt_s <= k.now
+            and job_state.starts < starts
+        ):
             s.order[many].key = 0.0 + s.runners[i]
             s.order[many].job = s.runners[i]
             many += 1
@@ -240,19 +248,19 @@ def migrate_running(s: Any, starts: int) -> None:
 @noinline
 def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     """Move the job to another place (on type `only`), if it is believed to end sooner there, or `anyway`."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
-    fate = s.fate[job]
-    done = done_at(fate, k.now)
-    kept = checkpointed_work(fate, done)
-    delay = (k.save_s if fate.checkpoint_s == 0 else 0.0) + fate.restore_s
+    job_state = s.job_state[job]
+    done = done_at(job_state, k.now)
+    kept = checkpointed_work(job_state, done)
+    delay = (k.checkpoint_write_s if job_state.checkpoint_s == 0 else 0.0) + job_state.checkpoint_load_s
     _put_aside(s, job)
     free_allocation(s, job)
     placed = place_job(s, job, only)
     better = False
     if placed:
-        believed = max(fate.estimate_s - done, 1.0) / fate.plain_rate
-        better = anyway or delay + max(fate.estimate_s - kept, 1.0) / speed_at(s, job) < believed
+        believed = max(job_state.estimate_s - done, 1.0) / job_state.plain_rate
+        better = anyway or delay + max(job_state.estimate_s - kept, 1.0) / speed_at(s, job) < believed
         free_allocation(s, job)
     _bring_back(s, job)
     reallocate(s, job)
@@ -262,6 +270,6 @@ def migrate(s: Any, job: int, only: int, anyway: bool) -> bool:
     release_allocation(s, job)
     _bring_back(s, job)
     reallocate(s, job)
-    fate.done = kept
+    job_state.done = kept
     begin(s, job, delay)
     return True

@@ -65,8 +65,8 @@ class GpuSettings:
     """Passes are made at ticks only."""
     interference: tuple[tuple[float, float], ...] | None = INTERFERENCE
     """Rows of (load up to, speed) for jobs that share a GPU; None: they do not slow each other down."""
-    walltime: str = "extend"
-    oversized: str = "error"
+    at_limit: str = "extend"
+    on_oversized: str = "error"
     seed: int = 0
     """Of random placement."""
 
@@ -74,12 +74,18 @@ class GpuSettings:
         for name, known in (
             ("placement", tuple(PLACEMENTS)),
             ("types", ("any", "fastest", "given")),
-            ("walltime", ("extend", "kill")),
-            ("oversized", ("error", "reject")),
+            ("at_limit", ("extend", "kill")),
+            ("on_oversized", ("error", "drop")),
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)
-        for name in ("keep_s", "grace_s", "save_s", "restore_s", "tick_s"):
+        for name in (
+            "min_run_before_preempt_s",
+            "grace_s",
+            "checkpoint_write_s",
+            "checkpoint_load_s",
+            "round_interval_s",
+        ):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(
                     f"{name} is {getattr(self, name)}; it must be a number of seconds, 0 or more"
@@ -87,7 +93,7 @@ class GpuSettings:
         if not self.checkpoint_s >= 0:
             raise InputError(f"checkpoint_s is {self.checkpoint_s}; it must be 0 or more seconds of work")
         if self.rounds and self.round_interval_s == 0:
-            raise InputError("rounds need a length; give tick_s, for instance 360")
+            raise InputError("rounds need a length; give round_interval_s, for instance 360")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"the seed of random placement is {self.seed}; it must be 0 to 2^31 - 1")
         if self.interference is not None:

@@ -13,7 +13,7 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.demand import types_of
 from kilowait.engine.gpu.event_loop import END, FULL, MOST_STARTS
-from kilowait.engine.gpu.initial_state import grown, state_of
+from kilowait.engine.gpu.initial_state import build_gpu_state, grown
 from kilowait.engine.gpu.jit_entry import compiled, placed_score
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.state import (
@@ -25,8 +25,8 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import ChoiceError, InputError
-from kilowait.jobs import JobTable, ExecutionLog
-from kilowait.jobs.execution_log import Outcome, Allocations
+from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs.execution_log import Allocations, Outcome
 
 __all__ = ["GpuSimulator", "GpuView", "run_gpu_simulation"]
 
@@ -103,7 +103,7 @@ class GpuSimulator:
         if order is not None:
             speeds = speeds if speeds is None else _taken(speeds, order)
             preference = None if preference is None else preference[:, order]
-        self._state: Any = state_of(self.table, cluster, self.settings, self.rule, speeds, preference)
+        self._state: Any = build_gpu_state(self.table, cluster, self.settings, self.rule, speeds, preference)
         prepare = self.rule.prepare
         values = self.rule.parameters if prepare is None else prepare(self.table, cluster)
         self._parameters = np.ascontiguousarray(values, np.float64)
@@ -125,10 +125,10 @@ class GpuSimulator:
             job = self.table["job_id"][clock.bad_score - 1]
             raise InputError(f"policy {self.rule.name!r} gave job {job} a score that is not a number")
         if clock.most_starts > MOST_STARTS:
-            job = self.table["job_id"][int(np.argmax(self._state.fate["starts"]))]
+            job = self.table["job_id"][int(np.argmax(self._state.job_state["starts"]))]
             raise InputError(
                 f"job {job} has been started more than {MOST_STARTS} times by {clock.now:g} s: jobs put each other out "
-                "and lose their work; give keep_s, tick_s, or checkpoints that keep it"
+                "and lose their work; give min_run_before_preempt_s, round_interval_s, or checkpoints that keep it"
             )
 
     # -- step by step ----------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class GpuSimulator:
             due=bool(compiled("due")(s)),
             waiting=self._seen(waiting),
             running=self._seen(running),
-            running_type=s.nodes["type"][s.places[s.fate["place_lo"][running], 0]],
+            running_type=s.nodes["type"][s.places[s.job_state["place_lo"][running], 0]],
             free=self._free(),
             capacity=self._capacity,
             types=self.types,
@@ -184,30 +184,32 @@ class GpuSimulator:
 
     def speeds(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """(jobs, types): how fast these jobs run on each type; 0: they may not run there."""
-        return np.asarray(self._state.speed[self._state.fate["kind"][numbers]])
+        return np.asarray(self._state.speed[self._state.job_state["kind"][numbers]])
 
     def _must_be(self, job: int, status: int, verb: str, word: str) -> None:
-        if not (0 <= job < len(self.table) and self._state.fate["status"][job] == status):
+        if not (0 <= job < len(self.table) and self._state.job_state["status"][job] == status):
             raise ChoiceError(f"cannot {verb} job {job} at {self._state.clock[0].now:g} s: it is not {word}")
 
     def _seen(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Records of these jobs as of now."""
         s = self._state
         seen = s.seen[numbers].copy()
-        fate = s.fate[numbers]
+        job_state = s.job_state[numbers]
         now = s.clock[0].now
-        runs = fate["status"] == RUNNING
+        runs = job_state["status"] == RUNNING
         seen["running"] = runs
-        seen["attained_s"] = fate["attained_s"] + np.where(runs, now - fate["start_s"], 0.0)
-        work = np.where(runs & (now > fate["since"]), (now - fate["since"]) * fate["rate"], 0.0)
-        seen["done_s"] = fate["done"] + work
-        seen["remaining_s"] = np.maximum(fate["estimate_s"] - seen["done_s"], 1.0)
-        seen["waited_s"] = now - fate["arrival_s"] - seen["attained_s"]
+        seen["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
+        work = np.where(
+            runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
+        )
+        seen["done_s"] = job_state["done"] + work
+        seen["remaining_s"] = np.maximum(job_state["estimate_s"] - seen["done_s"], 1.0)
+        seen["waited_s"] = now - job_state["arrival_s"] - seen["attained_s"]
         return np.asarray(seen)
 
     def _free(self) -> npt.NDArray[np.int64]:
         nodes = self._state.nodes
-        return np.bincount(nodes["type"], nodes["milli"], len(self.types)).astype(np.int64)
+        return np.bincount(nodes["type"], nodes["gpu_milli"], len(self.types)).astype(np.int64)
 
     # -- what happened ---------------------------------------------------------------------------
 
@@ -217,17 +219,17 @@ class GpuSimulator:
         segments = s.segments[: int(s.clock[0].segments)]
         segments = segments[segments["outcome"] > 0]
         outcome = segments["outcome"].astype(np.int8)
-        fate = s.fate
-        job_outcome = _OUTCOME[fate["status"]]
-        if self.settings.walltime == "kill":
-            killed = (self.table["runtime_s"] > fate["run_s"]) & (job_outcome == Outcome.COMPLETED)
+        job_state = s.job_state
+        job_outcome = _OUTCOME[job_state["status"]]
+        if self.settings.at_limit == "kill":
+            killed = (self.table["runtime_s"] > job_state["run_s"]) & (job_outcome == Outcome.COMPLETED)
             job_outcome[killed] = Outcome.KILLED
             outcome[(outcome == Outcome.COMPLETED) & killed[segments["job"]]] = Outcome.KILLED
         lengths = segments["piece_hi"] - segments["piece_lo"]
         rows = _ranges(segments["piece_lo"], lengths)
         order = self._given.order
-        back = np.arange(len(fate)) if order is None else order
-        eligible = np.where(fate["arrival_s"] <= s.clock[0].now, fate["arrival_s"], np.nan)
+        back = np.arange(len(job_state)) if order is None else order
+        eligible = np.where(job_state["arrival_s"] <= s.clock[0].now, job_state["arrival_s"], np.nan)
         return ExecutionLog(
             jobs_table=self._given,
             job=back[segments["job"]],
@@ -246,7 +248,7 @@ class GpuSimulator:
                 segment=np.repeat(np.arange(len(segments)), lengths),
                 node=s.log["node"][rows],
                 gpus=s.log["gpus"][rows],
-                milli=s.log["milli"][rows],
+                gpu_milli=s.log["gpu_milli"][rows],
                 count=s.log["count"][rows],
                 work_s=segments["work_s"].copy(),
                 lost_s=segments["lost_s"].copy(),
@@ -281,17 +283,17 @@ def _words(settings: GpuSettings) -> dict[str, Any]:
     names: Iterable[str] = (
         "placement",
         "types",
-        "blocking",
+        "head_of_line_blocking",
         "preempt",
         "migrate",
-        "keep_s",
+        "min_run_before_preempt_s",
         "grace_s",
-        "save_s",
-        "restore_s",
+        "checkpoint_write_s",
+        "checkpoint_load_s",
         "checkpoint_s",
-        "tick_s",
+        "round_interval_s",
         "rounds",
-        "walltime",
+        "at_limit",
         "seed",
     )
     return {

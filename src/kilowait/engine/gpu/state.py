@@ -17,7 +17,7 @@ __all__ = [
     "COMING",
     "COMPLETED",
     "ENDING",
-    "FATE",
+    "JOB_STATE",
     "FINISH",
     "GONE",
     "KIND",
@@ -35,7 +35,7 @@ __all__ = [
     "WAITING",
     "WITHDRAWN",
     "GpuState",
-    "lend",
+    "gpu_state_without_refcount",
 ]
 
 KIND = 1 << 60
@@ -51,14 +51,14 @@ CLOCK = np.dtype(
     [
         ("now", np.float64),
         ("origin_s", np.float64),
-        ("tick_s", np.float64),
+        ("round_interval_s", np.float64),
         ("next_tick_s", np.float64),
         ("ticks", np.int64),  # number of the next tick
         ("ticked", np.int64),  # whether this instant has one
         ("first_submit_s", np.float64),
-        ("keep_s", np.float64),
+        ("min_run_before_preempt_s", np.float64),
         ("grace_s", np.float64),
-        ("save_s", np.float64),
+        ("checkpoint_write_s", np.float64),
         ("next_arrival", np.int64),
         ("events", np.int64),
         ("queue_lo", np.int64),
@@ -81,8 +81,8 @@ CLOCK = np.dtype(
         ("bad_score", np.int64),
         ("placement", np.int64),
         ("seed", np.int64),
-        ("moving", np.int64),
-        ("blocking", np.int64),
+        ("time_dependent", np.int64),
+        ("head_of_line_blocking", np.int64),
         ("preempt", np.int64),
         ("migrate", np.int64),
         ("rounds", np.int64),
@@ -99,7 +99,7 @@ NODE = np.dtype(
     [
         ("cpu", np.int64),  # free thousandths of cores
         ("memory", np.int64),  # free bytes
-        ("milli", np.int64),  # free thousandths of GPUs
+        ("gpu_milli", np.int64),  # free thousandths of GPUs
         ("whole", np.int64),  # GPUs wholly free
         ("gpus", np.int64),
         ("gpu_lo", np.int64),  # its GPUs in `gpu_free`
@@ -112,14 +112,14 @@ NODE = np.dtype(
 )
 """A node: what is free on it."""
 
-FATE = np.dtype(
+JOB_STATE = np.dtype(
     [
         ("run_s", np.float64),
         ("estimate_s", np.float64),
         ("arrival_s", np.float64),
         ("cancel_s", np.float64),
         ("checkpoint_s", np.float64),
-        ("restore_s", np.float64),
+        ("checkpoint_load_s", np.float64),
         ("done", np.float64),
         ("since", np.float64),
         ("rate", np.float64),
@@ -132,7 +132,7 @@ FATE = np.dtype(
         ("key", np.float64),
         ("pieces", np.int64),
         ("gpus", np.int64),  # of a piece
-        ("milli", np.int64),
+        ("gpu_milli", np.int64),
         ("cpu", np.int64),
         ("memory", np.int64),
         ("load", np.int64),
@@ -157,8 +157,8 @@ SEEN = np.dtype(
         ("estimate_s", np.float64),
         ("planned_s", np.float64),
         ("limit_s", np.float64),
-        ("later_s", np.float64),
-        ("quickness", np.float64),
+        ("overrun_planned_s", np.float64),
+        ("expected_inverse_runtime", np.float64),
         ("nodes", np.int64),
         ("cores", np.int64),
         ("memory_mb", np.float64),
@@ -196,12 +196,18 @@ SEGMENT = np.dtype(
     align=True,
 )
 PIECE = np.dtype(
-    [("node", np.int64), ("gpus", np.int64), ("milli", np.int64), ("count", np.int64)], align=True
+    [("node", np.int64), ("gpus", np.int64), ("gpu_milli", np.int64), ("count", np.int64)], align=True
 )
 """Pieces of a segment on one node: how many, and their GPUs as bits."""
 
 TARGET = np.dtype(
-    [("cpu", np.int64), ("milli", np.int64), ("gpus", np.int64), ("label", np.int64), ("share", np.float64)],
+    [
+        ("cpu", np.int64),
+        ("gpu_milli", np.int64),
+        ("gpus", np.int64),
+        ("label", np.int64),
+        ("share", np.float64),
+    ],
     align=True,
 )
 """What fragments are measured against."""
@@ -223,7 +229,7 @@ class GpuState(NamedTuple):
     classes: Ints  # (N, most k + 1) pieces of each class
     by_type: Ints  # (N,) nodes by (type, number)
     type_lo: Ints  # (T + 1,)
-    fate: Records  # (n,) FATE
+    job_state: Records  # (n,) FATE
     seen: Records  # (n,) SEEN
     arrivals: Ints  # (n,) by (arrival, number)
     places: Ints  # (pieces of all jobs, 2): node and bits of GPUs
@@ -254,7 +260,7 @@ class GpuState(NamedTuple):
 
 
 @kernel
-def lend(s: Any) -> GpuState:
+def gpu_state_without_refcount(s: Any) -> GpuState:
     """The state with references that are not counted; the first thing a kernel called from Python does."""
     return GpuState(
         without_refcount(s.clock),
@@ -266,7 +272,7 @@ def lend(s: Any) -> GpuState:
         without_refcount(s.classes),
         without_refcount(s.by_type),
         without_refcount(s.type_lo),
-        without_refcount(s.fate),
+        without_refcount(s.job_state),
         without_refcount(s.seen),
         without_refcount(s.arrivals),
         without_refcount(s.places),

@@ -31,7 +31,7 @@ def typical_shapes(want: Demand, counted: npt.NDArray[np.bool_], likely: float =
     >>> usual_pieces(want, np.ones(3, bool), likely=0.5)
     [(0, 1000, 1, 0, 2)]
     """
-    columns = (want.cpu, np.where(want.gpus > 0, want.milli, 0), want.gpus, want.label)
+    columns = (want.cpu, np.where(want.gpus > 0, want.gpu_milli, 0), want.gpus, want.label)
     rows, counts = np.unique(np.column_stack(columns)[counted], axis=0, return_counts=True)
     found: list[Target] = [(*row, count) for row, count in zip(rows.tolist(), counts.tolist(), strict=True)]
     found.sort(key=lambda target: (target[4], *target[:3], want.labels[target[3]]), reverse=True)

@@ -19,7 +19,7 @@ from kilowait.engine.kernels.reservations import (
     reserve_among,
     start,
 )
-from kilowait.engine.kernels.timeline import build, advance, occupy
+from kilowait.engine.kernels.timeline import advance, build, occupy
 
 __all__ = ["conservative_pass", "rebuild_plan", "remove_reservation", "open_plan"]
 
@@ -34,7 +34,7 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
     k = s.clock[0]
     # Between the events of one instant a known capacity change may be due but not applied: look at all then.
     freed = open_plan(s, all_applied)
-    every = freed and (k.tight == 0 or k.per_event != 0)
+    every = freed and (k.reservations_tight == 0 or k.per_event != 0)
     if every or k.line_hi == 0:
         rebuild_plan(s)
     else:
@@ -42,18 +42,18 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
     moved = False
     started = False
     at = k.queue_lo
-    left = rank_waiting(s) if k.moving else k.queue_hi - k.queue_lo
+    left = rank_waiting(s) if k.time_dependent else k.queue_hi - k.queue_lo
     while left > 0:
-        if k.moving:
-            job = s.picks[0].job
-            pop(s.picks, left)
+        if k.time_dependent:
+            job = s.candidates[0].job
+            pop(s.candidates, left)
         else:
             job = s.queue[at].job
             at += 1
         left -= 1
-        rare = s.rare[job]
-        group_before = rare.reserved_on
-        time_before = rare.reserved_s
+        job_extra = s.job_extra[job]
+        group_before = job_extra.reserved_on
+        time_before = job_extra.reserved_s
         if group_before > 0 and time_before > k.now and not every:
             continue
         remove_reservation(s, job)
@@ -64,16 +64,16 @@ def conservative_pass(s: Any, all_applied: bool) -> None:
             same = g + 1 == group_before and time_before == k.now
         else:
             reserve_among(s, job)
-            same = rare.reserved_on == group_before and rare.reserved_s == time_before
+            same = job_extra.reserved_on == group_before and job_extra.reserved_s == time_before
         if group_before > 0 and not same:
             moved = True  # its old place may serve those behind it
             every = freed
     if started:
         compact(s, k.queue_lo)
     if moved:
-        k.tight = 0
+        k.reservations_tight = 0
     elif every:
-        k.tight = 1
+        k.reservations_tight = 1
     end_pass(s)
 
 
@@ -101,9 +101,9 @@ def rebuild_plan(s: Any) -> None:
     build(s)
     for i in range(k.queue_lo, k.queue_hi):
         job = s.queue[i].job
-        rare = s.rare[job]
-        if rare.reserved_on > 0:
-            apply_reservation(s, job, rare.reserved_on - 1, rare.reserved_s, 1)
+        job_extra = s.job_extra[job]
+        if job_extra.reserved_on > 0:
+            apply_reservation(s, job, job_extra.reserved_on - 1, job_extra.reserved_s, 1)
 
 
 @kernel
@@ -111,9 +111,9 @@ def void_plan(s: Any) -> None:
     """Beliefs or capacity are no longer what they were: every reservation is dropped."""
     k = s.clock[0]
     for i in range(k.queue_lo, k.queue_hi):
-        s.rare[s.queue[i].job].reserved_on = 0
+        s.job_extra[s.queue[i].job].reserved_on = 0
     k.freed = 1
-    k.tight = 0
+    k.reservations_tight = 0
 
 
 @kernel
@@ -125,7 +125,7 @@ def apply_reservation(s: Any, job: int, g: int, start: float, times: int) -> Non
 @kernel
 def remove_reservation(s: Any, job: int) -> None:
     """Take the job's reservation, if it has one, off the timeline."""
-    rare = s.rare[job]
-    if rare.reserved_on > 0:
-        apply_reservation(s, job, rare.reserved_on - 1, rare.reserved_s, -1)
-        rare.reserved_on = 0
+    job_extra = s.job_extra[job]
+    if job_extra.reserved_on > 0:
+        apply_reservation(s, job, job_extra.reserved_on - 1, job_extra.reserved_s, -1)
+        job_extra.reserved_on = 0

@@ -8,9 +8,9 @@ import numpy as np
 
 from kilowait.engine.kernels.conservative import conservative_pass
 from kilowait.engine.kernels.heap import pop, push
-from kilowait.engine.kernels.jit import kernel, assume_nonnegative, maybe_inline
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
 from kilowait.engine.kernels.predictions import apply_prediction
-from kilowait.engine.kernels.queue import enqueue, remove_expected_end, remove
+from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
 from kilowait.engine.kernels.reservations import charge, share_of, show_usage
 from kilowait.engine.kernels.scheduling_pass import anything_free, schedule, score_waiting
 from kilowait.engine.kernels.state import (
@@ -39,7 +39,9 @@ def next_event_s(s: Any) -> float:
     k = s.clock[0]
     time = s.events[0].key if k.events > 0 else np.inf
     if k.next_arrival < len(s.arrivals):
-        time = min(time, s.fate[assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])].earliest_s)
+        time = min(
+            time, s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])].earliest_s
+        )
     if k.next_change < len(s.changes):
         time = min(time, s.changes[k.next_change].time_s)
     return time
@@ -62,7 +64,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             source = HEAP
         if k.next_arrival < len(s.arrivals):
             job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
-            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+            if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
                 source = STREAM
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
@@ -86,15 +88,15 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
             on_arrival(s, job, score, parameters, own_score, own_parameters)
-            fate = s.fate[job]
-            if fate.allowed != 0:
+            job_state = s.job_state[job]
+            if job_state.allowed != 0:
                 comes = job
             else:
-                fate.status = REJECTED
+                job_state.status = REJECTED
                 left = job
         else:
             job = (code - TIMER) >> 1
-            status = s.fate[job].status
+            status = s.job_state[job].status
             if (code - TIMER) & 1:
                 comes = job if status == HELD else NOBODY
             elif status in (QUEUED, HELD):
@@ -116,21 +118,21 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
 def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free."""
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     if k.one_pool:
-        s.pools[0].free += fate.least_need
+        s.pools[0].free += job_state.least_need
     else:
-        g = fate.group
+        g = job_state.group
         for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
             pool = s.pools[p]
             pool.free += s.need[job, pool.need]
-    fate.status = DONE
-    k.settled = 0
-    if k.believing:
+    job_state.status = DONE
+    k.unchanged = 0
+    if k.track_expected_ends:
         remove_expected_end(s, job)
         k.freed = 1
-        if fate.believed_end_s != k.now:
-            k.tight = 0
+        if job_state.believed_end_s != k.now:
+            k.reservations_tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
 
@@ -140,7 +142,7 @@ def notify_finish(s: Any, job: int, score: Any, parameters: Any) -> None:
     """Let a policy that remembers know that a job has just ended, and how long it ran."""
     k = s.clock[0]
     seen = s.jobs[job]
-    seen.ran_s = max(k.now - s.fate[job].start_s, 1e-9)
+    seen.ran_s = max(k.now - s.job_state[job].start_s, 1e-9)
     score(seen, k.now, parameters)
 
 
@@ -162,7 +164,7 @@ def apply_change(s: Any) -> None:
     while k.next_change < len(s.changes) and s.changes[k.next_change].number == number:
         s.pools[s.changes[k.next_change].pool].free += s.changes[k.next_change].by
         k.next_change += 1
-    k.settled = 0
+    k.unchanged = 0
     k.void = 1
 
 
@@ -170,25 +172,25 @@ def apply_change(s: Any) -> None:
 def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """A job arrives: it is scored where orders are fixed or times predicted, and its cancellation is set."""
     k = s.clock[0]
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     seen = s.jobs[job]
     seen.submit_s = k.now
     seen.since_first_s = k.now - k.first_submit_s
     seen.number = job
     if k.half_life_s > 0:
         seen.usage_share = share_of(s, job)
-    if not k.moving or k.predicting:
-        fate.key = score(seen, k.now, parameters)
-        if fate.key != fate.key:
+    if not k.time_dependent or k.predicting:
+        job_state.key = score(seen, k.now, parameters)
+        if job_state.key != job_state.key:
             k.bad_score = job + 1
     if k.predicting:
         apply_prediction(s, job)
-    if k.own_order == 1:
-        s.rare[job].own_key = own_score(seen, k.now, own_parameters)
-        if s.rare[job].own_key != s.rare[job].own_key:
+    if k.backfill_order == 1:
+        s.job_extra[job].own_key = own_score(seen, k.now, own_parameters)
+        if s.job_extra[job].own_key != s.job_extra[job].own_key:
             k.bad_score = -(job + 1)
-    if k.cancels and fate.allowed != 0 and s.rare[job].cancel_s < np.inf:
-        push(s.events, k.events, max(s.rare[job].cancel_s, k.now), TIMER + 2 * job)
+    if k.cancels and job_state.allowed != 0 and s.job_extra[job].cancel_s < np.inf:
+        push(s.events, k.events, max(s.job_extra[job].cancel_s, k.now), TIMER + 2 * job)
         k.events += 1
 
 
@@ -196,12 +198,12 @@ def on_arrival(s: Any, job: int, score: Any, parameters: Any, own_score: Any, ow
 def release_dependents(s: Any, job: int) -> None:
     """A job has left: those that were to come after it come when they have thought."""
     k = s.clock[0]
-    other = s.rare[job].first_dependent - 1
+    other = s.job_extra[job].first_dependent - 1
     while other >= 0:
-        time = max(s.fate[other].earliest_s, k.now + s.rare[other].think_s)
+        time = max(s.job_state[other].earliest_s, k.now + s.job_extra[other].think_s)
         push(s.events, k.events, time, ARRIVAL + other)
         k.events += 1
-        other = s.rare[other].next_dependent - 1
+        other = s.job_extra[other].next_dependent - 1
 
 
 def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
@@ -210,7 +212,7 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving and (k.predicting or anything_free(s)):
+            if k.time_dependent and (k.predicting or anything_free(s)):
                 score_waiting(s, score, parameters)
             all_applied = not k.per_event or next_event_s(s) > k.now
             before = k.segments
@@ -225,7 +227,7 @@ def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_pa
     k = s.clock[0]
     while k.bad_score == 0 and advance(s, score, parameters, own_score, own_parameters):
         if k.queue_hi > k.queue_lo:
-            if k.moving:
+            if k.time_dependent:
                 score_waiting(s, score, parameters)
             before = k.segments
             conservative_pass(s, not k.per_event or next_event_s(s) > k.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import kernel, assume_nonnegative
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 
 __all__ = ["heapify", "pop", "push"]
 

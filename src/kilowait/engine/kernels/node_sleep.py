@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.kernels.jit import kernel, memmove, maybe_inline
+from kilowait.engine.kernels.jit import kernel, maybe_inline, memmove
 
 __all__ = ["append", "allocate_nodes", "release_nodes", "fall_asleep", "note", "ready_s", "remove_nodes"]
 
@@ -46,8 +46,8 @@ def fall_asleep(s: Any, g: int) -> None:
     """Those whose time has come are asleep."""
     k = s.clock[0]
     group = s.sleepers[g]
-    while group.fall_lo < group.fall_hi and s.fallers[g, group.fall_lo].time_s <= k.now:
-        batch = s.fallers[g, group.fall_lo]
+    while group.fall_lo < group.fall_hi and s.shutting_down[g, group.fall_lo].time_s <= k.now:
+        batch = s.shutting_down[g, group.fall_lo]
         group.falling -= batch.nodes
         group.asleep += batch.nodes
         note(s, batch.time_s, g, -batch.nodes, batch.nodes, 0)
@@ -72,8 +72,8 @@ def woken_s(s: Any, g: int, nodes: int) -> float:
     ready = k.now
     i = group.wake_lo
     while nodes > 0 and i < group.wake_hi:
-        ready = max(ready, s.wakers[g, i].time_s)
-        nodes -= s.wakers[g, i].nodes
+        ready = max(ready, s.booting[g, i].time_s)
+        nodes -= s.booting[g, i].nodes
         i += 1
     if nodes <= 0:
         return ready
@@ -83,8 +83,8 @@ def woken_s(s: Any, g: int, nodes: int) -> float:
         nodes -= group.asleep
     i = group.fall_lo
     while nodes > 0 and i < group.fall_hi:
-        ready = max(ready, s.fallers[g, i].time_s + group.wake_s)
-        nodes -= s.fallers[g, i].nodes
+        ready = max(ready, s.shutting_down[g, i].time_s + group.wake_s)
+        nodes -= s.shutting_down[g, i].nodes
         i += 1
     return ready
 
@@ -118,7 +118,7 @@ def claim_woken(s: Any, g: int, nodes: int) -> float:
     group.awake = 0
     group.idle_hi = group.idle_lo
     while left > 0 and group.wake_lo < group.wake_hi:
-        batch = s.wakers[g, group.wake_lo]
+        batch = s.booting[g, group.wake_lo]
         taken = min(left, batch.nodes)
         batch.nodes -= taken
         group.waking -= taken
@@ -135,7 +135,7 @@ def claim_woken(s: Any, g: int, nodes: int) -> float:
             note(s, k.now, g, 0, -taken, taken)
             note(s, k.now + group.wake_s, g, 0, 0, -taken)
     while left > 0 and group.fall_lo < group.fall_hi:
-        batch = s.fallers[g, group.fall_lo]
+        batch = s.shutting_down[g, group.fall_lo]
         taken = min(left, batch.nodes)
         batch.nodes -= taken
         group.falling -= taken
@@ -186,7 +186,7 @@ def remove_nodes(s: Any, g: int, nodes: int) -> None:
         nodes -= taken
         note(s, k.now, g, 0, -taken, 0)
     while nodes > 0 and group.fall_lo < group.fall_hi:
-        batch = s.fallers[g, group.fall_lo]
+        batch = s.shutting_down[g, group.fall_lo]
         taken = min(nodes, batch.nodes)
         batch.nodes -= taken
         group.falling -= taken
@@ -195,7 +195,7 @@ def remove_nodes(s: Any, g: int, nodes: int) -> None:
         if batch.nodes == 0:
             group.fall_lo += 1
     while nodes > 0 and group.wake_lo < group.wake_hi:
-        batch = s.wakers[g, group.wake_lo]
+        batch = s.booting[g, group.wake_lo]
         taken = min(nodes, batch.nodes)
         batch.nodes -= taken
         group.waking -= taken

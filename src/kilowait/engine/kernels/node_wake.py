@@ -18,8 +18,8 @@ def wake_up(s: Any, g: int) -> None:
     """Those that nobody holds and that are awake by now are idle from now on."""
     k = s.clock[0]
     group = s.sleepers[g]
-    while group.wake_lo < group.wake_hi and s.wakers[g, group.wake_lo].time_s <= k.now:
-        batch = s.wakers[g, group.wake_lo]
+    while group.wake_lo < group.wake_hi and s.booting[g, group.wake_lo].time_s <= k.now:
+        batch = s.booting[g, group.wake_lo]
         note(s, k.now, g, 0, 0, -batch.nodes)
         group.waking -= batch.nodes
         group.awake += batch.nodes
@@ -44,11 +44,11 @@ def look_ahead(s: Any, g: int) -> tuple[float, int]:
         first = -1
         for i in range(k.queue_lo, k.queue_hi):
             job = s.queue[i].job
-            rare = s.rare[job]
-            if rare.reserved_on == g + 1 and (
-                rare.reserved_s < time or (rare.reserved_s == time and job < first)
+            job_extra = s.job_extra[job]
+            if job_extra.reserved_on == g + 1 and (
+                job_extra.reserved_s < time or (job_extra.reserved_s == time and job < first)
             ):
-                time = rare.reserved_s
+                time = job_extra.reserved_s
                 first = job
                 need = s.need[job, pool.need]
     if time == np.inf:
@@ -70,7 +70,7 @@ def update_node_power(s: Any, g: int) -> None:
     change_s = s.reserve[step].time_s if step < group.reserve_end else np.inf
     kept = s.reserve[group.reserve_at].nodes + group.spare
     expires = s.idle[g, group.idle_lo].time_s + group.timeout_s if group.awake > kept else np.inf
-    if group.ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
+    if group.wake_ahead or change_s <= k.now or expires <= k.now or group.awake + group.waking < kept:
         wake_and_fall(s, g)
     else:
         group.check_s = min(change_s, expires)
@@ -87,7 +87,7 @@ def wake_and_fall(s: Any, g: int) -> None:
     want = kept
     due_s = np.inf
     needed = 0
-    if group.ahead:
+    if group.wake_ahead:
         due_s, needed = look_ahead(s, g)
     if due_s - group.wake_s <= k.now:
         want = max(want, needed)
@@ -121,7 +121,7 @@ def wake_nodes(s: Any, g: int, nodes: int) -> None:
     group.asleep -= nodes
     note(s, k.now, g, 0, -nodes, nodes)
     group.waking += nodes
-    lo, hi = append(s.wakers[g], group.wake_lo, group.wake_hi, k.now + group.wake_s, nodes)
+    lo, hi = append(s.booting[g], group.wake_lo, group.wake_hi, k.now + group.wake_s, nodes)
     group.wake_lo = lo
     group.wake_hi = hi
     if group.wake_s == 0:
@@ -140,7 +140,7 @@ def put_to_sleep(s: Any, g: int, nodes: int) -> None:
         group.idle_lo += 1
     note(s, k.now, g, nodes, 0, 0)
     group.falling += nodes
-    lo, hi = append(s.fallers[g], group.fall_lo, group.fall_hi, k.now + group.fall_s, nodes)
+    lo, hi = append(s.shutting_down[g], group.fall_lo, group.fall_hi, k.now + group.shutdown_s, nodes)
     group.fall_lo = lo
     group.fall_hi = hi
     fall_asleep(s, g)
@@ -155,5 +155,5 @@ def next_check_s(s: Any) -> float:
         if group.sleeps:
             time = min(time, group.check_s)
             if group.wake_lo < group.wake_hi:
-                time = min(time, s.wakers[g, group.wake_lo].time_s)
+                time = min(time, s.booting[g, group.wake_lo].time_s)
     return time

@@ -15,7 +15,7 @@ DOUBLE, STEPS, LATER = 0, 1, 2
 STEPS_S = (
     60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0,
 )  # fmt: skip
-"""Tsafrir, Etsion, Feitelson (TPDS 2007): what is added to a prediction each time it is outlived; the last for ever."""
+"""Tsafrir, Etsion, Feitelson (TPDS 2007): what is added to a prediction each time it is overrun; the last for ever."""
 
 
 @kernel
@@ -40,22 +40,22 @@ def stepped(span: float, start_s: float, now: float) -> float:
 
 @maybe_inline
 def renewed_end_s(s: Any, job: int) -> float:
-    """When a running job that has outlived what was believed of it is now believed to end."""
+    """When a running job that has overrun what was believed of it is now believed to end."""
     k = s.clock[0]
     now = k.now
     seen = s.jobs[job]
-    start_s = s.fate[job].start_s
+    start_s = s.job_state[job].start_s
     limit = seen.limit_s
     if start_s + limit <= now:
         return start_s + doubled(limit, start_s, now)
-    if k.outlived == STEPS:
+    if k.overrun == STEPS:
         span = stepped(seen.planned_s, start_s, now)
-    elif k.outlived == LATER and start_s + seen.later_s > now:
-        span = seen.later_s
-    elif k.outlived == LATER and limit < np.inf:
+    elif k.overrun == LATER and start_s + seen.overrun_planned_s > now:
+        span = seen.overrun_planned_s
+    elif k.overrun == LATER and limit < np.inf:
         span = limit
-    elif k.outlived == LATER:
-        span = doubled(max(seen.planned_s, seen.later_s), start_s, now)
+    elif k.overrun == LATER:
+        span = doubled(max(seen.planned_s, seen.overrun_planned_s), start_s, now)
     else:
         span = doubled(seen.planned_s, start_s, now)
     return start_s + min(span, limit)

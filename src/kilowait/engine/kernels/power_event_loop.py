@@ -10,24 +10,24 @@ from kilowait.engine.kernels import event_loop, scheduling_pass
 from kilowait.engine.kernels.event_loop import (
     NOBODY,
     next_event_s,
-    release_dependents,
     notify_finish,
     notify_starts,
+    release_dependents,
 )
 from kilowait.engine.kernels.heap import pop, push
 from kilowait.engine.kernels.jit import (
-    kernel,
     assume_nonnegative,
+    kernel,
     maybe_inline,
     specialize,
 )
-from kilowait.engine.kernels.node_sleep import release_nodes, fall_asleep, remove_nodes
+from kilowait.engine.kernels.node_sleep import fall_asleep, release_nodes, remove_nodes
 from kilowait.engine.kernels.node_wake import next_check_s, update_node_power, wake_up
-from kilowait.engine.kernels.power_pass import conserve, open_pass, schedule
+from kilowait.engine.kernels.power_pass import conservative_pass, open_pass, schedule
 from kilowait.engine.kernels.power_start import take
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.predictions import apply_prediction_at_full_speed
-from kilowait.engine.kernels.queue import enqueue, remove_expected_end, remove
+from kilowait.engine.kernels.queue import enqueue, remove, remove_expected_end
 from kilowait.engine.kernels.reservations import charge, show_usage
 from kilowait.engine.kernels.state import (
     ARRIVAL,
@@ -45,8 +45,8 @@ __all__ = ["advance", "next_event_or_check_s", "has_buffer_space", "run", "run_c
 
 HEAP, STREAM, CHANGES, NODES, LOOK = 0, 1, 2, 3, 4
 
-greet = specialize(event_loop.on_arrival, heed=apply_prediction_at_full_speed)
-score_waiting = specialize(scheduling_pass.score_waiting, heed=apply_prediction_at_full_speed)
+on_arrival = specialize(event_loop.on_arrival, apply_prediction=apply_prediction_at_full_speed)
+score_waiting = specialize(scheduling_pass.score_waiting, apply_prediction=apply_prediction_at_full_speed)
 
 
 @kernel
@@ -59,18 +59,18 @@ def next_event_or_check_s(s: Any) -> float:
 def finish(s: Any, job: int) -> None:
     """A job ends: what it held falls free, and its nodes are idle."""
     k = s.clock[0]
-    fate = s.fate[job]
-    g = assume_nonnegative(fate.group)
+    job_state = s.job_state[job]
+    g = assume_nonnegative(job_state.group)
     take(s, job, g, -1)
     if s.sleepers[g].sleeps:
         release_nodes(s, g, s.need[job, s.pools[s.groups[g].pool_lo].need])
-    fate.status = DONE
-    k.settled = 0
-    if k.believing:
+    job_state.status = DONE
+    k.unchanged = 0
+    if k.track_expected_ends:
         remove_expected_end(s, job)
         k.freed = 1
-        if fate.believed_end_s != k.now:
-            k.tight = 0
+        if job_state.believed_end_s != k.now:
+            k.reservations_tight = 0
     if k.half_life_s > 0:
         charge(s, job, -1)
 
@@ -90,7 +90,7 @@ def apply_change(s: Any) -> None:
                 else:
                     release_nodes(s, g, change.by)
         k.next_change += 1
-    k.settled = 0
+    k.unchanged = 0
     k.void = 1
 
 
@@ -98,7 +98,7 @@ def apply_change(s: Any) -> None:
 def join(s: Any, job: int) -> None:
     """A job joins the queue."""
     enqueue(s, job)
-    s.lever[0].asked += s.fate[job].least_need
+    s.lever[0].asked += s.job_state[job].least_need
 
 
 @kernel
@@ -106,7 +106,7 @@ def arrive(s: Any, job: int) -> None:
     """A job that was greeted joins the queue, or is held until its time."""
     k = s.clock[0]
     if s.lever[0].holds and s.hold_s[job] > k.now:
-        s.fate[job].status = HELD
+        s.job_state[job].status = HELD
         push(s.events, k.events, s.hold_s[job], TIMER + 2 * job + 1)
         k.events += 1
     else:
@@ -116,11 +116,11 @@ def arrive(s: Any, job: int) -> None:
 @maybe_inline
 def leave(s: Any, job: int) -> None:
     """A job that waits or is held is withdrawn; one that is held was in nobody's way."""
-    if s.fate[job].status == QUEUED:
-        s.lever[0].asked -= s.fate[job].least_need
+    if s.job_state[job].status == QUEUED:
+        s.lever[0].asked -= s.job_state[job].least_need
         remove(s, job, CANCELLED)
     else:
-        s.fate[job].status = CANCELLED
+        s.job_state[job].status = CANCELLED
 
 
 @kernel
@@ -176,7 +176,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             source = HEAP
         if k.next_arrival < len(s.arrivals):
             job = assume_nonnegative(s.arrivals[assume_nonnegative(k.next_arrival)])
-            if s.fate[job].earliest_s == time and ARRIVAL + job < code:
+            if s.job_state[job].earliest_s == time and ARRIVAL + job < code:
                 code = ARRIVAL + job
                 source = STREAM
         if k.next_change < len(s.changes) and s.changes[k.next_change].time_s == time and code > CHANGE:
@@ -186,7 +186,7 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             sleeper = s.sleepers[g]
             if (
                 sleeper.wake_lo < sleeper.wake_hi
-                and s.wakers[g, sleeper.wake_lo].time_s == time
+                and s.booting[g, sleeper.wake_lo].time_s == time
                 and CHANGE + 1 + g < code
             ):
                 code = CHANGE + 1 + g
@@ -218,16 +218,16 @@ def advance(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters:
             apply_change(s)
         elif code < TIMER:
             job = assume_nonnegative(code - ARRIVAL)
-            greet(s, job, score, parameters, own_score, own_parameters)
-            fate = s.fate[job]
-            if fate.allowed != 0:
+            on_arrival(s, job, score, parameters, own_score, own_parameters)
+            job_state = s.job_state[job]
+            if job_state.allowed != 0:
                 arrive(s, job)
             else:
-                fate.status = REJECTED
+                job_state.status = REJECTED
                 left = job
         else:
             job = (code - TIMER) >> 1
-            status = s.fate[job].status
+            status = s.job_state[job].status
             if (code - TIMER) & 1:
                 if status == HELD:
                     join(s, job)
@@ -259,7 +259,10 @@ def has_buffer_space(s: Any) -> bool:
     coming = k.events + (len(s.jobs) if k.dependents else 0)  # ends of holds, and all who may follow others
     time = next_event_s(s)
     at = k.next_arrival
-    while at < len(s.arrivals) and s.fate[assume_nonnegative(s.arrivals[assume_nonnegative(at)])].earliest_s <= time:
+    while (
+        at < len(s.arrivals)
+        and s.job_state[assume_nonnegative(s.arrivals[assume_nonnegative(at)])].earliest_s <= time
+    ):
         coming += 1
         at += 1
     rows = 16 + 4 * (k.queue_hi - k.queue_lo + coming)
@@ -275,11 +278,13 @@ def has_buffer_space(s: Any) -> bool:
 
 def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The whole run, natively; it stops early where there is no room for steps, and can be taken up again."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters):
+    while (
+        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters)
+    ):
         if k.queue_hi > k.queue_lo:
-            if k.moving and (k.predicting or scheduling_pass.anything_free(s)):
+            if k.time_dependent and (k.predicting or scheduling_pass.anything_free(s)):
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
@@ -290,14 +295,16 @@ def run(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any
 
 def run_conservative(s: Any, score: Any, parameters: Any, own_score: Any, own_parameters: Any) -> None:
     """The same with conservative backfilling."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     k = s.clock[0]
-    while k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters):
+    while (
+        k.bad_score == 0 and has_buffer_space(s) and advance(s, score, parameters, own_score, own_parameters)
+    ):
         if k.queue_hi > k.queue_lo:
-            if k.moving:
+            if k.time_dependent:
                 score_waiting(s, score, parameters)
             before = k.segments
             open_pass(s)
-            conserve(s, not k.per_event or next_event_or_check_s(s) > k.now)
+            conservative_pass(s, not k.per_event or next_event_or_check_s(s) > k.now)
             if k.remembering:
                 notify_starts(s, before, score, parameters)

@@ -6,8 +6,8 @@ from typing import Any
 
 from kilowait.engine.kernels import conservative, reservations, scheduling_pass
 from kilowait.engine.kernels.jit import (
-    kernel,
     assume_nonnegative,
+    kernel,
     maybe_inline,
     specialize,
 )
@@ -18,9 +18,17 @@ from kilowait.engine.kernels.power_start import (
     reserve,
     start,
 )
-from kilowait.engine.kernels.power_trial_start import set_trial_level, reset_trial
+from kilowait.engine.kernels.power_trial_start import reset_trial, set_trial_level
 
-__all__ = ["begin_pass", "conserve", "keep_place", "lay_out_plan", "lift", "open_pass", "schedule"]
+__all__ = [
+    "begin_pass",
+    "conservative_pass",
+    "apply_reservation",
+    "rebuild_plan",
+    "remove_reservation",
+    "open_pass",
+    "schedule",
+]
 
 
 @kernel
@@ -30,25 +38,25 @@ def open_pass(s: Any) -> None:
     lever = s.lever[0]
     lever.passed = 1
     crowded = 0
-    if lever.crowd >= 0:
+    if lever.full_speed_backlog_nodes >= 0:
         free = 0
         for g in range(len(s.groups)):
             free += s.pools[s.groups[g].pool_lo].free
-        crowded = 1 if lever.asked - free > lever.crowd else 0
+        crowded = 1 if lever.asked - free > lever.full_speed_backlog_nodes else 0
     if crowded != lever.crowded:
-        k.settled = 0
-        k.tight = 0
+        k.unchanged = 0
+        k.reservations_tight = 0
     lever.crowded = crowded
     for g in range(len(s.groups)):
         if s.groups[g].shadow_s <= k.now:
-            k.settled = 0  # its time has come, but its nodes must wake: it is reserved anew
+            k.unchanged = 0  # its time has come, but its nodes must wake: it is reserved anew
     if lever.budget and lever.levels > 1:
-        k.tight = 0  # at another level a job may fit though its reservation cannot move
+        k.reservations_tight = 0  # at another level a job may fit though its reservation cannot move
 
 
 @maybe_inline
-def keep_place(s: Any, job: int, g: int, start_s: float, times: int) -> None:
-    """As `conserving.keep_place`, at the level the place was reserved with."""
+def apply_reservation(s: Any, job: int, g: int, start_s: float, times: int) -> None:
+    """As `conserving.apply_reservation`, at the level the place was reserved with."""
     set_trial_level(s, job, g, s.reserved_level[job])
     occupy(s, job, g, start_s, start_s + s.jobs[job].planned_s, times)
     reset_trial(s, job)
@@ -85,13 +93,13 @@ reserve_or_start = specialize(
 schedule = specialize(
     scheduling_pass.schedule, begin_pass=begin_pass, reserve_or_start=reserve_or_start, backfill=backfill
 )
-lift = specialize(conservative.remove_reservation, keep_place=keep_place)
-lay_out_plan = specialize(conservative.rebuild_plan, build=build, keep_place=keep_place)
-conserve = specialize(
+remove_reservation = specialize(conservative.remove_reservation, apply_reservation=apply_reservation)
+rebuild_plan = specialize(conservative.rebuild_plan, build=build, apply_reservation=apply_reservation)
+conservative_pass = specialize(
     conservative.conservative_pass,
     place_among=place,
     reserve_among=reserve,
     start=start,
-    lift=lift,
-    lay_out_plan=lay_out_plan,
+    remove_reservation=remove_reservation,
+    rebuild_plan=rebuild_plan,
 )

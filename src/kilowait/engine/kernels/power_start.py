@@ -12,8 +12,8 @@ import numpy as np
 from kilowait.engine.kernels import timeline
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import (
-    kernel,
     assume_nonnegative,
+    kernel,
     maybe_inline,
     specialize,
 )
@@ -22,9 +22,9 @@ from kilowait.engine.kernels.power_trial_start import (
     factor_of,
     first_level,
     place_on_one,
-    set_trial_level,
     reserve_on_one,
     reset_trial,
+    set_trial_level,
 )
 from kilowait.engine.kernels.queue import add_expected_end
 from kilowait.engine.kernels.reservations import charge, shadow
@@ -64,10 +64,10 @@ def place_at(s: Any, job: int, groups: int, level: int) -> int:
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.fate[job].choice, i]
+        g = s.preference[s.job_state[job].choice, i]
         if g < 0:
             break
-        if groups >> g & 1 and s.fate[job].allowed >> g & 1:
+        if groups >> g & 1 and s.job_state[job].allowed >> g & 1:
             set_trial_level(s, job, g, level)
             if fits_now(s, job, g):
                 first = s.pools[s.groups[g].pool_lo]
@@ -126,14 +126,14 @@ def take(s: Any, job: int, g: int, times: int) -> None:
     if not s.lever[0].one:
         take_among(s, job, g, times)
         return
-    s.pools[0].free -= s.fate[job].least_need * times
+    s.pools[0].free -= s.job_state[job].least_need * times
     if s.lever[0].budget:
         s.pools[1].free -= s.need[job, 1] * times
 
 
 @maybe_inline
-def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
-    """As `timeline.take_off`; watts go off for every group."""
+def subtract(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None:
+    """As `timeline.subtract`; watts go off for every group."""
     for p in range(s.groups[g].pool_lo, s.groups[g].pool_hi):
         need = s.need[job, s.pools[p].need] * times
         for i in range(begin, end):
@@ -146,8 +146,8 @@ def take_off(s: Any, job: int, g: int, begin: int, end: int, times: int) -> None
                     s.line_free[i, s.groups[other].pool_hi - 1] -= watts
 
 
-occupy = specialize(timeline.occupy, inlined=False, take_off=take_off)
-build = specialize(timeline.build, inlined=False, take_off=take_off)
+occupy = specialize(timeline.occupy, inlined=False, subtract=subtract)
+build = specialize(timeline.build, inlined=False, subtract=subtract)
 
 
 @kernel
@@ -155,15 +155,15 @@ def start(s: Any, job: int, g: int) -> None:
     """Start the job, as it was put, on the group now; it begins when its nodes are ready. The caller dequeues it."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     group = s.groups[g]
     nodes = s.need[job, s.pools[group.pool_lo].need]
     begins = allocate_nodes(s, g, nodes)
     seen = s.jobs[job]
-    factor = factor_of(s, job, g, fate.level)
+    factor = factor_of(s, job, g, job_state.level)
     seen.estimate_s *= factor
     seen.limit_s *= factor
-    seen.later_s *= factor
+    seen.overrun_planned_s *= factor
     end = begins + seen.planned_s
     take(s, job, g, 1)
     if k.timeline:
@@ -171,13 +171,13 @@ def start(s: Any, job: int, g: int) -> None:
     elif end > group.shadow_s:
         for p in range(group.pool_lo, group.pool_hi):
             s.pools[p].extra -= s.need[job, s.pools[p].need]
-    s.lever[0].asked -= fate.least_need
-    fate.status = RUNNING
-    fate.start_s = begins
-    fate.group = g
-    if k.believing:
+    s.lever[0].asked -= job_state.least_need
+    job_state.status = RUNNING
+    job_state.start_s = begins
+    job_state.group = g
+    if k.track_expected_ends:
         add_expected_end(s, job, end)
-    push(s.events, k.events, begins + fate.run_s, FINISH + k.segments)
+    push(s.events, k.events, begins + job_state.run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
     k.segments += 1
@@ -215,10 +215,10 @@ def reserve_among(s: Any, job: int) -> float:
     best_s = np.inf
     for level in range(first, lever.levels if lever.budget else first + 1):
         for i in range(len(s.groups)):
-            g = s.preference[s.fate[job].choice, i]
+            g = s.preference[s.job_state[job].choice, i]
             if g < 0:
                 break
-            if s.fate[job].allowed & k.open_groups & (1 << g):
+            if s.job_state[job].allowed & k.open_groups & (1 << g):
                 set_trial_level(s, job, g, level)
                 time = earliest_on(s, job, g)
                 if time < best_s:
@@ -237,9 +237,9 @@ def reserve_among(s: Any, job: int) -> float:
             group.first_need = s.need[job, s.pools[group.pool_lo].need]
             group.first_job = job
         if k.depth == UNLIMITED:
-            rare = s.rare[job]
-            rare.reserved_s = best_s
-            rare.reserved_on = best + 1
+            job_extra = s.job_extra[job]
+            job_extra.reserved_s = best_s
+            job_extra.reserved_on = best + 1
             s.reserved_level[job] = best_level
         group.reserved += 1
         if group.reserved >= k.depth:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kilowait.engine.kernels.jit import kernel, without_refcount
 from kilowait.engine.kernels.state import Ints, Records
 
-__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "PowerState", "lend"]
+__all__ = ["BATCH", "LEVER", "SLEEPER", "STEP", "PowerState", "power_state_without_refcount"]
 
 LEVER = np.dtype(
     [
@@ -21,7 +21,7 @@ LEVER = np.dtype(
         ("alike", np.int64),  # all jobs have the factors of the first
         ("budget", np.int64),  # the last pool of every group is the one of watts
         ("watts_column", np.int64),  # of need
-        ("crowd", np.int64),  # nodes beyond the free ones; below 0: no pass is crowded
+        ("full_speed_backlog_nodes", np.int64),  # nodes beyond the free ones; below 0: no pass is crowded
         ("crowded", np.int64),  # this pass is
         ("asked", np.int64),  # nodes that waiting jobs ask for, at least
         ("steps", np.int64),  # rows of node states written
@@ -37,9 +37,9 @@ LEVER = np.dtype(
 SLEEPER = np.dtype(
     [
         ("sleeps", np.int64),  # whether the group can
-        ("ahead", np.int64),  # whether it wakes nodes in time for reservations
+        ("wake_ahead", np.int64),  # whether it wakes nodes in time for reservations
         ("timeout_s", np.float64),
-        ("fall_s", np.float64),
+        ("shutdown_s", np.float64),
         ("wake_s", np.float64),
         ("awake", np.int64),  # nodes that no job holds: idle,
         ("falling", np.int64),
@@ -82,8 +82,8 @@ class PowerState(NamedTuple):
 
     clock: Records
     jobs: Records
-    fate: Records
-    rare: Records
+    job_state: Records
+    job_extra: Records
     need: Ints
     arrivals: Ints
     groups: Records
@@ -95,8 +95,8 @@ class PowerState(NamedTuple):
     events: Records
     queue: Records
     fresh: Ints
-    beliefs: Records
-    picks: Records
+    expected_ends: Records
+    candidates: Records
     line_s: npt.NDArray[np.float64]
     line_free: Ints
     usage: Records
@@ -104,7 +104,7 @@ class PowerState(NamedTuple):
     factor: npt.NDArray[np.float64]  # (G, n, L), or (G, 1, L) where jobs are alike
     watts: Ints  # (G, n, L), or (0, 0, 0) without a budget
     least_watts: Ints  # (n,) over groups and levels, or (0,)
-    preferred: Ints  # (n,)
+    preferred_level: Ints  # (n,)
     run_s: npt.NDArray[np.float64]  # (n,) at factor 1
     planned_s: npt.NDArray[np.float64]  # (n,) at factor 1
     hold_s: npt.NDArray[np.float64]  # (n,), or (0,) where no job is held
@@ -118,13 +118,13 @@ class PowerState(NamedTuple):
 
 
 @kernel
-def lend(s: Any) -> PowerState:
+def power_state_without_refcount(s: Any) -> PowerState:
     """The state with references that are not counted; see `state.lend`."""
     return PowerState(
         without_refcount(s.clock),
         without_refcount(s.jobs),
-        without_refcount(s.fate),
-        without_refcount(s.rare),
+        without_refcount(s.job_state),
+        without_refcount(s.job_extra),
         without_refcount(s.need),
         without_refcount(s.arrivals),
         without_refcount(s.groups),
@@ -136,8 +136,8 @@ def lend(s: Any) -> PowerState:
         without_refcount(s.events),
         without_refcount(s.queue),
         without_refcount(s.fresh),
-        without_refcount(s.beliefs),
-        without_refcount(s.picks),
+        without_refcount(s.expected_ends),
+        without_refcount(s.candidates),
         without_refcount(s.line_s),
         without_refcount(s.line_free),
         without_refcount(s.usage),
@@ -145,15 +145,15 @@ def lend(s: Any) -> PowerState:
         without_refcount(s.factor),
         without_refcount(s.watts),
         without_refcount(s.least_watts),
-        without_refcount(s.preferred),
+        without_refcount(s.preferred_level),
         without_refcount(s.run_s),
         without_refcount(s.planned_s),
         without_refcount(s.hold_s),
         without_refcount(s.reserved_level),
         without_refcount(s.sleepers),
         without_refcount(s.idle),
-        without_refcount(s.fallers),
-        without_refcount(s.wakers),
+        without_refcount(s.shutting_down),
+        without_refcount(s.booting),
         without_refcount(s.reserve),
         without_refcount(s.steps),
     )

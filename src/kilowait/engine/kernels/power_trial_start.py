@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.engine.kernels.jit import kernel, assume_nonnegative
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 from kilowait.engine.kernels.node_sleep import ready_s
 from kilowait.engine.kernels.reservations import shadow_time_single_pool
 
@@ -20,16 +20,18 @@ __all__ = ["factor_of", "first_level", "place_on_one", "set_trial_level", "reser
 @kernel
 def factor_of(s: Any, job: int, g: int, level: int) -> float:
     """How many times as long the job runs on the group at the level."""
-    return s.factor[assume_nonnegative(g), 0 if s.lever[0].alike else assume_nonnegative(job), assume_nonnegative(level)]
+    return s.factor[
+        assume_nonnegative(g), 0 if s.lever[0].alike else assume_nonnegative(job), assume_nonnegative(level)
+    ]
 
 
 @kernel
 def set_trial_level(s: Any, job: int, g: int, level: int) -> None:
     """As if the job ran on the group at the level."""
     factor = factor_of(s, job, g, level)
-    fate = s.fate[job]
-    fate.run_s = s.run_s[job] * factor
-    fate.level = level
+    job_state = s.job_state[job]
+    job_state.run_s = s.run_s[job] * factor
+    job_state.level = level
     s.jobs[job].planned_s = s.planned_s[job] * factor
     if s.lever[0].budget:
         s.need[job, s.lever[0].watts_column] = s.watts[g, job, level]
@@ -39,13 +41,13 @@ def set_trial_level(s: Any, job: int, g: int, level: int) -> None:
 def reset_trial(s: Any, job: int) -> None:
     """As policies see a waiting job."""
     s.jobs[job].planned_s = s.planned_s[job]
-    s.fate[job].level = 0
+    s.job_state[job].level = 0
 
 
 @kernel
 def first_level(s: Any, job: int) -> int:
     """The level a job is tried at first."""
-    return 0 if s.lever[0].crowded else s.preferred[job]
+    return 0 if s.lever[0].crowded else s.preferred_level[job]
 
 
 @kernel
@@ -53,7 +55,7 @@ def place_on_one(s: Any, job: int) -> int:
     """`place` on the only group."""
     lever = s.lever[0]
     nodes = s.pools[0]
-    need = s.fate[job].least_need
+    need = s.job_state[job].least_need
     if need > nodes.free:
         return -1
     ready = ready_s(s, 0, need)
@@ -85,18 +87,18 @@ def shadow_under_budget(s: Any, job: int) -> float:
     least = s.watts[0, job, first]
     for level in range(first + 1, s.lever[0].levels):
         least = min(least, s.watts[0, job, level])
-    nodes = s.pools[0].free - s.fate[job].least_need
+    nodes = s.pools[0].free - s.job_state[job].least_need
     watts = s.pools[1].free
     time = k.now
     i = 0
     running = assume_nonnegative(k.running)
     while i < running:
-        belief = s.beliefs[i]
+        belief = s.expected_ends[i]
         if nodes >= 0 and watts >= least and belief.key > time:
             break
         time = max(time, belief.key)
         other = assume_nonnegative(belief.job)
-        nodes += s.fate[other].least_need
+        nodes += s.job_state[other].least_need
         watts += s.need[other, 1]
         i += 1
     if nodes < 0 or watts < least:
@@ -115,7 +117,7 @@ def reserve_on_one(s: Any, job: int) -> float:
     k = s.clock[0]
     group = s.groups[0]
     group.shadow_s = shadow_under_budget(s, job) if s.lever[0].budget else shadow_time_single_pool(s, job)
-    group.first_need = s.fate[job].least_need
+    group.first_need = s.job_state[job].least_need
     group.reserved = 1
     k.open_groups = 0
     return group.shadow_s

@@ -6,10 +6,10 @@ from typing import Any
 
 from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.jit import (
-    kernel,
-    memmove,
     assume_nonnegative,
+    kernel,
     maybe_inline,
+    memmove,
 )
 from kilowait.engine.kernels.overrun import renewed_end_s
 from kilowait.engine.kernels.state import QUEUED
@@ -45,10 +45,10 @@ def enqueue(s: Any, job: int) -> None:
     """Put a job into the queue; note whether the plan of the last pass outlives it."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    fate = s.fate[job]
-    key = fate.key
+    job_state = s.job_state[job]
+    key = job_state.key
     at = assume_nonnegative(k.queue_hi)
-    if k.moving:  # scores change, so such a queue stands by number
+    if k.time_dependent:  # scores change, so such a queue stands by number
         while at > k.queue_lo and s.queue[at - 1].job > job:
             at -= 1
     elif at > k.queue_lo and (
@@ -60,12 +60,12 @@ def enqueue(s: Any, job: int) -> None:
     place = s.queue[at]
     place.key = key
     place.job = job
-    place.need = fate.least_need
+    place.need = job_state.least_need
     place.planned_s = s.jobs[job].planned_s
     if at < k.closed_at:
-        k.settled = 0
+        k.unchanged = 0
     k.queue_hi += 1
-    fate.status = QUEUED
+    job_state.status = QUEUED
     s.fresh[k.fresh] = job
     k.fresh += 1
 
@@ -74,7 +74,7 @@ def enqueue(s: Any, job: int) -> None:
 def close_gaps(s: Any, start: int, gaps: int) -> None:
     """Close the gaps that started jobs left in the queue; the first is at `start` or, if there are several, behind."""
     k = s.clock[0]
-    if gaps == 1 and s.fate[s.queue[start].job].status != QUEUED:
+    if gaps == 1 and s.job_state[s.queue[start].job].status != QUEUED:
         k.queue_hi -= 1
         memmove(s.queue, start, start + 1, k.queue_hi - start)
     elif gaps > 0:
@@ -89,7 +89,7 @@ def end_pass(s: Any) -> None:
     if k.queue_lo == k.queue_hi:
         k.queue_lo = 0
         k.queue_hi = 0
-        k.settled = 0
+        k.unchanged = 0
 
 
 @maybe_inline
@@ -98,7 +98,7 @@ def compact(s: Any, start: int) -> None:
     k = s.clock[0]
     at = start
     for i in range(start, k.queue_hi):
-        if s.fate[s.queue[i].job].status == QUEUED:
+        if s.job_state[s.queue[i].job].status == QUEUED:
             if at < i:
                 s.queue[at] = s.queue[i]
             at += 1
@@ -109,11 +109,11 @@ def compact(s: Any, start: int) -> None:
 def remove(s: Any, job: int, status: int) -> None:
     """Take a waiting job out of the queue (cancelled or held); the plan is void."""
     k = s.clock[0]
-    s.fate[job].status = status
+    s.job_state[job].status = status
     compact(s, k.queue_lo)
-    k.settled = 0
+    k.unchanged = 0
     k.freed = 1
-    k.tight = 0
+    k.reservations_tight = 0
 
 
 @kernel
@@ -121,13 +121,13 @@ def add_expected_end(s: Any, job: int, end: float) -> None:
     """Enter a running job in the list by believed end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.beliefs, 0, k.running, end, job)
+    at = place_in(s.expected_ends, 0, k.running, end, job)
     if at < k.running:
-        memmove(s.beliefs, at + 1, at, k.running - at)
-    belief = s.beliefs[at]
+        memmove(s.expected_ends, at + 1, at, k.running - at)
+    belief = s.expected_ends[at]
     belief.key = end
     belief.job = job
-    s.fate[job].believed_end_s = end
+    s.job_state[job].believed_end_s = end
     k.running += 1
 
 
@@ -136,10 +136,10 @@ def remove_expected_end(s: Any, job: int) -> None:
     """Take a job out of the list by believed end."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    at = place_in(s.beliefs, 0, k.running, s.fate[job].believed_end_s, job)
+    at = place_in(s.expected_ends, 0, k.running, s.job_state[job].believed_end_s, job)
     k.running -= 1
     if at < k.running:
-        memmove(s.beliefs, at, at + 1, k.running - at)
+        memmove(s.expected_ends, at, at + 1, k.running - at)
 
 
 @maybe_inline
@@ -148,28 +148,28 @@ def rank_waiting(s: Any) -> int:
     k = s.clock[0]
     count = k.queue_hi - k.queue_lo
     for i in range(count):
-        s.picks[i].key = s.queue[k.queue_lo + i].key
-        s.picks[i].job = s.queue[k.queue_lo + i].job
-    heapify(s.picks, count)
+        s.candidates[i].key = s.queue[k.queue_lo + i].key
+        s.candidates[i].job = s.queue[k.queue_lo + i].job
+    heapify(s.candidates, count)
     return count
 
 
 @maybe_inline
 def renew_beliefs(s: Any) -> None:
-    """Jobs that outlived their believed end are believed to end later, by the rule of the run."""
+    """Jobs that overrun their believed end are believed to end later, by the rule of the run."""
     k = s.clock[0]
-    while k.running > 0 and s.beliefs[0].key <= k.now:
-        job = s.beliefs[0].job
+    while k.running > 0 and s.expected_ends[0].key <= k.now:
+        job = s.expected_ends[0].job
         remove_expected_end(s, job)
         add_expected_end(s, job, renewed_end_s(s, job))
-        k.settled = 0
+        k.unchanged = 0
 
 
 @kernel
 def update_overrun_ends(s: Any) -> bool:
     """Renew the beliefs that time has overtaken; whether there were any."""
     k = s.clock[0]
-    stale = k.running > 0 and s.beliefs[0].key <= k.now
+    stale = k.running > 0 and s.expected_ends[0].key <= k.now
     if stale:
         renew_beliefs(s)
     return stale

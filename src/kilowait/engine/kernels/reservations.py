@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.heap import push
-from kilowait.engine.kernels.jit import kernel, assume_nonnegative, maybe_inline
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel, maybe_inline
 from kilowait.engine.kernels.queue import add_expected_end, update_overrun_ends
 from kilowait.engine.kernels.state import FINISH, RUNNING, UNLIMITED
 from kilowait.engine.kernels.timeline import build, earliest, fits_until, occupy
@@ -67,7 +67,7 @@ def fits_now(s: Any, job: int, g: int) -> bool:
     """Whether the job can start on the group at this moment and disturb no reservation."""
     k = s.clock[0]
     group = s.groups[g]
-    if s.fate[job].allowed >> g & 1 == 0:
+    if s.job_state[job].allowed >> g & 1 == 0:
         return False
     for p in range(group.pool_lo, group.pool_hi):
         pool = s.pools[p]
@@ -91,7 +91,7 @@ def place_among(s: Any, job: int, groups: int) -> int:
     best = -1
     best_share = -np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.fate[job].choice, i]
+        g = s.preference[s.job_state[job].choice, i]
         if g < 0:
             break
         if groups >> g & 1 and fits_now(s, job, g):
@@ -112,7 +112,7 @@ def place(s: Any, job: int, groups: int) -> int:
     job = assume_nonnegative(job)
     if not k.one_pool or k.timeline:
         return place_among(s, job, groups)
-    need = s.fate[job].least_need
+    need = s.job_state[job].least_need
     pool = s.pools[0]
     if need > pool.free or groups & 1 == 0:
         return -1
@@ -134,7 +134,7 @@ def usage_now(s: Any, who: int) -> float:
 def share_of(s: Any, job: int) -> float:
     """The share of all recent use that is the job's user's, 0 to 1."""
     everybody = usage_now(s, len(s.usage) - 1)
-    return usage_now(s, s.rare[job].user) / everybody if everybody > 0 else 0.0
+    return usage_now(s, s.job_extra[job].user) / everybody if everybody > 0 else 0.0
 
 
 @maybe_inline
@@ -150,7 +150,7 @@ def show_usage(s: Any) -> None:
 def charge(s: Any, job: int, by: int) -> None:
     """From now on the job's user, and so the machine, uses `by` times the job's nodes more."""
     k = s.clock[0]
-    for who in (s.rare[job].user, len(s.usage) - 1):
+    for who in (s.job_extra[job].user, len(s.usage) - 1):
         used = s.usage[who]
         used.amount = usage_now(s, who)
         used.as_of_s = k.now
@@ -173,24 +173,24 @@ def start(s: Any, job: int, g: int) -> None:
     """Start the job on the group now. The caller takes it out of the queue."""
     k = s.clock[0]
     job = assume_nonnegative(job)
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     end = k.now + s.jobs[job].planned_s
     late = end > s.groups[g].shadow_s
     if k.one_pool:
         pool = s.pools[0]
-        pool.free -= fate.least_need
+        pool.free -= job_state.least_need
         if late:
-            pool.extra -= fate.least_need
+            pool.extra -= job_state.least_need
     else:
         take_from_pools(s, job, g, late)
     if k.timeline:
         occupy(s, job, g, k.now, end, 1)
-    fate.status = RUNNING
-    fate.start_s = k.now
-    fate.group = g
-    if k.believing:
+    job_state.status = RUNNING
+    job_state.start_s = k.now
+    job_state.group = g
+    if k.track_expected_ends:
         add_expected_end(s, job, end)
-    push(s.events, k.events, k.now + fate.run_s, FINISH + k.segments)
+    push(s.events, k.events, k.now + job_state.run_s, FINISH + k.segments)
     k.events += 1
     s.segments[k.segments] = job
     k.segments += 1
@@ -203,16 +203,16 @@ def shadow_time_single_pool(s: Any, job: int) -> float:
     """`shadow` where there is one pool."""
     k = s.clock[0]
     pool = s.pools[0]
-    extra = pool.free - s.fate[job].least_need
+    extra = pool.free - s.job_state[job].least_need
     time = k.now
     i = 0
     running = assume_nonnegative(k.running)
     while i < running:
-        belief = s.beliefs[i]
+        belief = s.expected_ends[i]
         if extra >= 0 and belief.key > time:
             break
         time = max(time, belief.key)
-        extra += s.fate[assume_nonnegative(belief.job)].least_need
+        extra += s.job_state[assume_nonnegative(belief.job)].least_need
         i += 1
     pool.extra = extra
     return time if extra >= 0 else np.inf
@@ -230,9 +230,9 @@ def shadow(s: Any, job: int, g: int) -> float:
     i = 0
     while True:
         # Everything released by the same moment counts.
-        while i < k.running and s.beliefs[i].key <= time:
-            other = s.beliefs[i].job
-            if s.fate[other].group == g:
+        while i < k.running and s.expected_ends[i].key <= time:
+            other = s.expected_ends[i].job
+            if s.job_state[other].group == g:
                 for p in range(lo, hi):
                     s.pools[p].extra += s.need[other, s.pools[p].need]
             i += 1
@@ -244,7 +244,7 @@ def shadow(s: Any, job: int, g: int) -> float:
             return time
         if i >= k.running:
             return np.inf
-        time = s.beliefs[i].key
+        time = s.expected_ends[i].key
 
 
 @maybe_inline
@@ -254,10 +254,10 @@ def reserve_among(s: Any, job: int) -> float:
     best = -1
     best_s = np.inf
     for i in range(len(s.groups)):
-        g = s.preference[s.fate[job].choice, i]
+        g = s.preference[s.job_state[job].choice, i]
         if g < 0:
             break
-        if s.fate[job].allowed & k.open_groups & (1 << g):
+        if s.job_state[job].allowed & k.open_groups & (1 << g):
             time = earliest(s, job, g) if k.timeline else shadow(s, job, g)
             if time < best_s:
                 best = g
@@ -268,9 +268,9 @@ def reserve_among(s: Any, job: int) -> float:
         else:
             s.groups[best].shadow_s = best_s
         if k.depth == UNLIMITED:
-            rare = s.rare[job]
-            rare.reserved_s = best_s
-            rare.reserved_on = best + 1
+            job_extra = s.job_extra[job]
+            job_extra.reserved_s = best_s
+            job_extra.reserved_on = best + 1
         group = s.groups[best]
         group.reserved += 1
         if group.reserved >= k.depth:
@@ -296,4 +296,4 @@ def reserve(s: Any, job: int) -> float:
 def block_groups(s: Any, job: int) -> None:
     """Without backfilling, a job that does not fit closes all its groups to those behind it."""
     k = s.clock[0]
-    k.open_groups &= ~s.fate[job].allowed
+    k.open_groups &= ~s.job_state[job].allowed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.kernels.heap import heapify, pop
-from kilowait.engine.kernels.jit import kernel, assume_nonnegative
+from kilowait.engine.kernels.jit import assume_nonnegative, kernel
 from kilowait.engine.kernels.predictions import apply_prediction
 from kilowait.engine.kernels.queue import (
     close_gaps,
@@ -17,9 +17,9 @@ from kilowait.engine.kernels.queue import (
 )
 from kilowait.engine.kernels.reservations import (
     EVERY_GROUP,
+    apply_announcements,
     begin_pass,
     block_groups,
-    apply_announcements,
     place,
     reserve,
     start,
@@ -55,14 +55,14 @@ def schedule(s: Any, all_applied: bool, own_score: Any, own_parameters: Any) -> 
     part of the queue, so nobody else's chances have grown.
     """
     k = s.clock[0]
-    stale = k.running > 0 and s.beliefs[0].key <= k.now
+    stale = k.running > 0 and s.expected_ends[0].key <= k.now
     if k.next_announcement < len(s.announcements):
         stale = apply_announcements(s) or stale
-    if k.settled and not stale:
+    if k.unchanged and not stale:
         if k.depth > 0:
             backfill(s, k.closed_at, True, -1, 0, own_score, own_parameters)
     elif not anything_free(s):
-        k.settled = 0  # nobody can start, and reservations last for a pass only
+        k.unchanged = 0  # nobody can start, and reservations last for a pass only
         if all_applied:
             update_overrun_ends(s)
     else:
@@ -85,39 +85,39 @@ def reserve_or_start(s: Any, own_score: Any, own_parameters: Any) -> None:
     """Phase 1: in the policy's order, start, reserve or block, until every group is closed; then phase 2."""
     k = s.clock[0]
     at = k.queue_lo
-    left = rank_waiting(s) if k.moving else 0
+    left = rank_waiting(s) if k.time_dependent else 0
     gaps = 0
     first_gap = -1
     first_aside = -1
-    while k.open_groups != 0 and (left > 0 if k.moving else at < k.queue_hi):
+    while k.open_groups != 0 and (left > 0 if k.time_dependent else at < k.queue_hi):
         job = s.queue[at].job
-        if k.moving:
-            job = s.picks[0].job
-            pop(s.picks, left)
+        if k.time_dependent:
+            job = s.candidates[0].job
+            pop(s.candidates, left)
             left -= 1
-        if s.fate[job].allowed & k.open_groups == 0 and k.depth > 0:
+        if s.job_state[job].allowed & k.open_groups == 0 and k.depth > 0:
             if first_aside < 0:
                 first_aside = at
         else:
             g = place(s, job, EVERY_GROUP if k.depth > 0 else k.open_groups)
             if g >= 0:
                 start(s, job, g)
-                if not k.moving and at == k.queue_lo:
+                if not k.time_dependent and at == k.queue_lo:
                     k.queue_lo += 1
                 else:
                     gaps += 1
                     if first_gap < 0:
-                        first_gap = k.queue_lo if k.moving else at
+                        first_gap = k.queue_lo if k.time_dependent else at
             elif k.depth == 0:
                 block_groups(s, job)
             else:
                 reserve(s, job)
-        if not k.moving:
+        if not k.time_dependent:
             at += 1
     k.closed_at = at - gaps
-    k.settled = 1 if k.open_groups == 0 and not k.moving else 0
+    k.unchanged = 1 if k.open_groups == 0 and not k.time_dependent else 0
     if k.depth > 0:
-        candidates = k.queue_lo if k.moving else (at if first_aside < 0 else first_aside)
+        candidates = k.queue_lo if k.time_dependent else (at if first_aside < 0 else first_aside)
         backfill(s, candidates, False, first_gap, gaps, own_score, own_parameters)
     else:
         close_gaps(s, first_gap, gaps)
@@ -166,42 +166,42 @@ def backfill(
     """
     k = s.clock[0]
     free, latest, extra = bounds(s)
-    ranked = k.own_order != 0 or k.moving != 0 or fresh_only
+    ranked = k.backfill_order != 0 or k.time_dependent != 0 or fresh_only
     count = 0
     if fresh_only:
         count = k.fresh
         for i in range(count):
-            pick = s.picks[i]
+            pick = s.candidates[i]
             pick.job = s.fresh[i]
-            pick.key = s.fate[s.fresh[i]].key
+            pick.key = s.job_state[s.fresh[i]].key
         if k.timeline:
             advance(s)
     elif ranked and free > 0:
         i = next_candidate(s, at, free, latest, extra)
         while i < k.queue_hi:
-            pick = s.picks[count]
+            pick = s.candidates[count]
             pick.key = s.queue[i].key
             pick.job = s.queue[i].job
             count += 1
             i = next_candidate(s, i + 1, free, latest, extra)
-    if k.own_order != 0:
+    if k.backfill_order != 0:
         for i in range(count):
-            pick = s.picks[i]
+            pick = s.candidates[i]
             job = pick.job
-            if k.own_order == 1:
-                pick.key = s.rare[job].own_key
+            if k.backfill_order == 1:
+                pick.key = s.job_extra[job].own_key
             else:
                 pick.key = own_score(s.jobs[job], k.now, own_parameters)
                 if pick.key != pick.key:
                     k.bad_score = -(job + 1)
     if count > 1:
-        heapify(s.picks, count)
+        heapify(s.candidates, count)
     while free > 0:
         if ranked:
             if count == 0:
                 break
-            job = s.picks[0].job
-            pop(s.picks, count)
+            job = s.candidates[0].job
+            pop(s.candidates, count)
             count -= 1
         else:
             at = next_candidate(s, at, free, latest, extra)
@@ -209,7 +209,7 @@ def backfill(
                 break
             job = s.queue[at].job
             at += 1
-        if s.fate[job].status == QUEUED:
+        if s.job_state[job].status == QUEUED:
             g = place(s, job, EVERY_GROUP)
             if g >= 0:
                 start(s, job, g)

@@ -25,17 +25,17 @@ CLOCK = np.dtype(
     [
         # settings, fixed for a run
         ("depth", np.int64),  # reservations per group: 0 none, 1 EASY, UNLIMITED conservative
-        ("moving", np.int64),  # the policy is scored at every pass, not once on arrival
+        ("time_dependent", np.int64),  # the policy is scored at every pass, not once on arrival
         (
-            "own_order",
+            "backfill_order",
             np.int64,
         ),  # backfill candidates: 0 in the policy's order, 1 own fixed order, 2 own moving order
         ("per_event", np.int64),  # a pass after every single event
-        ("outlived", np.int64),  # what is believed of a job that outlived its belief; see outliving
+        ("overrun", np.int64),  # what is believed of a job that overrun its belief; see overrun
         ("balance", np.int64),  # placement: 0 first group that fits, 1 the emptiest
         ("one_pool", np.int64),  # one group of whole nodes: least_need is the need and pool 0 is all there is
         ("timeline", np.int64),  # plan with the whole timeline, not with shadow and extra
-        ("believing", np.int64),  # believed ends are kept (a run without backfilling needs none)
+        ("track_expected_ends", np.int64),  # believed ends are kept (a run without backfilling needs none)
         ("dependents", np.int64),  # some job waits for another's end
         ("cancels", np.int64),  # some job is withdrawn at a set time
         ("remembering", np.int64),  # the policy is told of every start and end
@@ -58,12 +58,12 @@ CLOCK = np.dtype(
         ),  # 1 + number of a job whose score was NaN; negative: in the own order of backfilling
         # the plan of the last pass, and what has come since
         ("open_groups", np.int64),  # bits: groups that may take another reservation
-        ("settled", np.int64),  # nothing but arrivals behind closed_at since the last pass
+        ("unchanged", np.int64),  # nothing but arrivals behind closed_at since the last pass
         ("closed_at", np.int64),  # jobs from here on in the queue are candidates for backfilling
         ("fresh", np.int64),  # arrivals since the last pass
         ("void", np.int64),  # capacity changed since the last pass: no reservation stands
         ("freed", np.int64),  # conservative: something fell free since the last pass
-        ("tight", np.int64),  # and no reservation could be earlier with all others in place
+        ("reservations_tight", np.int64),  # and no reservation could be earlier with all others in place
         ("line_lo", np.int64),  # the timeline lies in [line_lo, line_hi)
         ("line_hi", np.int64),
     ],
@@ -155,8 +155,8 @@ class State(NamedTuple):
 
     clock: Records  # (1,) CLOCK
     jobs: Records  # (n,) ports.JOB: what policies may see
-    fate: Records  # (n,) FATE
-    rare: Records  # (n,) or (0,) RARE
+    job_state: Records  # (n,) FATE
+    job_extra: Records  # (n,) or (0,) RARE
     need: Ints  # (n, K)
     arrivals: Ints  # (m,) jobs that depend on none, by (earliest, number)
     groups: Records  # (G,) GROUP
@@ -181,8 +181,8 @@ def state_without_refcount(s: Any) -> State:
     return State(
         without_refcount(s.clock),
         without_refcount(s.jobs),
-        without_refcount(s.fate),
-        without_refcount(s.rare),
+        without_refcount(s.job_state),
+        without_refcount(s.job_extra),
         without_refcount(s.need),
         without_refcount(s.arrivals),
         without_refcount(s.groups),
@@ -194,8 +194,8 @@ def state_without_refcount(s: Any) -> State:
         without_refcount(s.events),
         without_refcount(s.queue),
         without_refcount(s.fresh),
-        without_refcount(s.beliefs),
-        without_refcount(s.picks),
+        without_refcount(s.expected_ends),
+        without_refcount(s.candidates),
         without_refcount(s.line_s),
         without_refcount(s.line_free),
         without_refcount(s.usage),

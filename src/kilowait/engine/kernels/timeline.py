@@ -29,7 +29,7 @@ def build(s: Any) -> None:
     while True:
         while c < changes and (s.changes[c].announced_s > k.now or s.changes[c].time_s <= k.now):
             c += 1
-        release = s.beliefs[i].key if i < k.running else np.inf
+        release = s.expected_ends[i].key if i < k.running else np.inf
         change = s.changes[c].time_s if c < changes else np.inf
         time = min(release, change)
         if time == np.inf:
@@ -40,8 +40,8 @@ def build(s: Any) -> None:
             for p in range(pools):
                 s.line_free[last, p] = s.line_free[last - 1, p]
         if release <= change:
-            job = s.beliefs[i].job
-            subtract(s, job, s.fate[job].group, last, last + 1, -1)
+            job = s.expected_ends[i].job
+            subtract(s, job, s.job_state[job].group, last, last + 1, -1)
             i += 1
         else:
             s.line_free[last, s.changes[c].pool] += s.changes[c].by

@@ -108,7 +108,9 @@ class GpuDecisionSettings:
         types = type_names(cluster)
         choices = max(len(self.placements), 1) * (1 + len(types) if self.by_type else 1)
         extra = int(self.hold or self.preempt)
-        return ObservationSpec(feature_names(types), summary_names(types), self.rows, choices, extra, self.graph)
+        return ObservationSpec(
+            feature_names(types), summary_names(types), self.rows, choices, extra, self.graph
+        )
 
 
 class GpuBatchedSimulator(BatchedSimulatorBase):
@@ -144,7 +146,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         how["choices"], how["by_type"], how["hold"] = seen.choices, asking.by_type, seen.extra
         how["victims"], how["starts"] = seen.slots - asking.slots, asking.starts(placing)
         how["autoreset"] = autoreset
-        n = stack.fate.shape[1]
+        n = stack.job_state.shape[1]
         shape = (copies, seen.slots, len(seen.features))
         kept = copies if np.isfinite(horizon_s) else 0
         edges = seen.slots if seen.graph else 0

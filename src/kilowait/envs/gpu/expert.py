@@ -60,12 +60,12 @@ class GpuRuleExpert:
         choices, rows = self.vec.seen.choices, self.vec.asking.rows
         numbers = a.slots[:, :rows]
         copies = np.arange(len(numbers))[:, None]
-        fate = s.fate[copies, numbers]
-        seen: Any = self._seen(fate, s.seen[copies, numbers], s.clock["now"])
+        job_state = s.job_state[copies, numbers]
+        seen: Any = self._seen(job_state, s.seen[copies, numbers], s.clock["now"])
         keys: npt.NDArray[np.float64] = np.asarray(self._score(seen, 0.0, np.zeros(0)))
-        kinds = s.nodes[copies, s.places[copies, np.minimum(fate["place_lo"], s.places.shape[1] - 1), 0]][
-            "type"
-        ]
+        kinds = s.nodes[
+            copies, s.places[copies, np.minimum(job_state["place_lo"], s.places.shape[1] - 1), 0]
+        ]["type"]
         actions = np.where(a.mask[:, -1] == 1, a.mask.shape[1] - 1, a.mask.argmax(axis=1))
         for b in range(len(numbers)):
             shown, victims = int(a.copies["shown"][b]), slots + np.arange(int(a.copies["victims"][b]))
@@ -74,10 +74,10 @@ class GpuRuleExpert:
                 if may.any():
                     actions[b] = slot * choices + may.argmax()
                     break
-                mine, others = fate[b, slot], fate[b, victims]
+                mine, others = job_state[b, slot], job_state[b, victims]
                 enough = keys[b, victims] > keys[b, slot]
                 enough &= s.speed[0, mine["kind"], kinds[b, victims]] > 0
-                for need in ("pieces", "gpus", "milli", "cpu", "memory"):
+                for need in ("pieces", "gpus", "gpu_milli", "cpu", "memory"):
                     enough &= others[need] >= mine[need]
                 if enough.any():
                     last = victims[np.where(enough, keys[b, victims], -np.inf).argmax()]
@@ -86,14 +86,16 @@ class GpuRuleExpert:
         return actions.astype(np.int64)
 
     def _seen(
-        self, fate: npt.NDArray[Any], seen: npt.NDArray[Any], now: npt.NDArray[np.float64]
+        self, job_state: npt.NDArray[Any], seen: npt.NDArray[Any], now: npt.NDArray[np.float64]
     ) -> npt.NDArray[Any]:
         """The records a rule looks at, as of now."""
-        runs = fate["status"] == RUNNING
+        runs = job_state["status"] == RUNNING
         found = seen.copy()
-        found["attained_s"] = fate["attained_s"] + np.where(runs, now - fate["start_s"], 0.0)
-        work = np.where(runs & (now > fate["since"]), (now - fate["since"]) * fate["rate"], 0.0)
-        found["remaining_s"] = np.maximum(fate["estimate_s"] - fate["done"] - work, 1.0)
+        found["attained_s"] = job_state["attained_s"] + np.where(runs, now - job_state["start_s"], 0.0)
+        work = np.where(
+            runs & (now > job_state["since"]), (now - job_state["since"]) * job_state["rate"], 0.0
+        )
+        found["remaining_s"] = np.maximum(job_state["estimate_s"] - job_state["done"] - work, 1.0)
         return found.view(np.recarray)
 
     def close(self) -> None:
@@ -116,9 +118,9 @@ def standing_order(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.fl
     jobs["remaining_s"] = np.maximum(jobs["estimate_s"], 1.0)
     orders = []
     last_s = float(jobs["submit_s"].max(initial=0.0))
-    for later_s in (0.0, 3600.0, 10 * 86400.0):
-        jobs["waited_s"] = last_s + later_s - jobs["submit_s"]
-        scores = np.array([score(job, last_s + later_s, parameters) for job in jobs], np.float64)
+    for overrun_planned_s in (0.0, 3600.0, 10 * 86400.0):
+        jobs["waited_s"] = last_s + overrun_planned_s - jobs["submit_s"]
+        scores = np.array([score(job, last_s + overrun_planned_s, parameters) for job in jobs], np.float64)
         orders.append(np.argsort(scores, kind="stable"))
     if any(not np.array_equal(orders[0], order) for order in orders[1:]):
         raise InputError(

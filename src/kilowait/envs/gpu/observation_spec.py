@@ -110,18 +110,18 @@ def summary_names(types: tuple[str, ...]) -> tuple[str, ...]:
 
 def fixed_features(state: Any) -> npt.NDArray[np.float32]:
     """FIXED and the speeds, one job of the state a row."""
-    fate, seen, nodes = state.fate, state.seen, state.nodes
+    job_state, seen, nodes = state.job_state, state.seen, state.nodes
     gpus = max(int(nodes["gpus"].sum()), 1)
     share = seen["gpu_share"]
     priority = np.maximum(seen["priority"], 0.0)
-    speed = state.speed[fate["kind"]]
+    speed = state.speed[job_state["kind"]]
     columns = (
-        np.log(fate["estimate_s"] / 3600.0) / 3.0,
+        np.log(job_state["estimate_s"] / 3600.0) / 3.0,
         np.log1p(share) / np.log1p(gpus),
         share / gpus,
-        np.where(fate["gpus"] > 0, fate["milli"] / 1000.0, 0.0),
-        np.log1p(fate["pieces"]) / np.log1p(len(nodes)),
-        fate["cpu"] * fate["pieces"] / max(int(nodes["cpu"].sum()), 1),
+        np.where(job_state["gpus"] > 0, job_state["gpu_milli"] / 1000.0, 0.0),
+        np.log1p(job_state["pieces"]) / np.log1p(len(nodes)),
+        job_state["cpu"] * job_state["pieces"] / max(int(nodes["cpu"].sum()), 1),
         priority / (1.0 + priority),
         *(speed / (1.0 + speed)).T,
     )

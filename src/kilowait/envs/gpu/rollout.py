@@ -13,13 +13,13 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REFUSED
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, GpuBatchedSimulator, asker
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.gpu.vector_env import check_placing
 from kilowait.envs.kernels.state_stack_gpu import roomy
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 
 __all__ = ["play"]
 
@@ -74,9 +74,9 @@ def play(
         own=True,
     )
     a: Any = board.scene
-    a.copies["jobs"] = np.count_nonzero(state.fate["status"] != REFUSED)
+    a.copies["jobs"] = np.count_nonzero(state.job_state["status"] != REFUSED)
     a.copies["weight"] = board.source.weight.sum()
-    a.copies["first_s"] = state.fate["arrival_s"].min(initial=np.inf)
+    a.copies["first_s"] = state.job_state["arrival_s"].min(initial=np.inf)
     board.step(np.array([START_PREPARED]))
     while not a.over[0]:
         board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))

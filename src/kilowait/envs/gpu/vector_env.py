@@ -11,9 +11,9 @@ from gymnasium.vector import AutoresetMode
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.initial_state import state_of
+from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, GpuBatchedSimulator, asker
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.vector_env import (
@@ -110,8 +110,13 @@ class GpuVectorEnv(EngineVectorEnv):
             speeds = None if speeds is None else _taken(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
-        whole = state_of(
-            table, cluster, GpuSettings(**{**vars(settings), "oversized": "reject"}), asker(), speeds, preference
+        whole = build_gpu_state(
+            table,
+            cluster,
+            GpuSettings(**{**vars(settings), "on_oversized": "drop"}),
+            asker(),
+            speeds,
+            preference,
         )
         board = GpuBatchedSimulator(
             whole,

@@ -14,12 +14,12 @@ import numpy as np
 
 from kilowait.engine.kernels.event_loop import advance, next_event_s
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
-    memmove,
     assume_nonnegative,
+    kernel,
     maybe_inline,
+    memmove,
+    noinline,
+    without_refcount,
 )
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.reservations import (
@@ -75,7 +75,9 @@ def eligible(s: Any, phase: int, at: int) -> bool:
     k = s.clock[0]
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
-        return waiting.key != HAD and s.fate[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
+        return (
+            waiting.key != HAD and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
+        )
     return place(s, waiting.job, EVERY_GROUP) >= 0
 
 
@@ -132,7 +134,9 @@ def finish_pass(s: Any, copy: Any) -> None:
 
 
 @noinline
-def advance_to_decision(s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float) -> int:
+def advance_to_decision(
+    s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float
+) -> int:
     """Go on until there is something to choose (ASK) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)

@@ -33,10 +33,10 @@ from kilowait.engine.gpu.state import (
     RELEASE,
     RUNNING,
     WAITING,
-    lend,
+    gpu_state_without_refcount,
 )
 from kilowait.engine.kernels.heap import heapify
-from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.envs.kernels.state_stack_gpu import lend_source
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "preemptible",
     "take",
     "type_of",
-    "until_asked",
+    "advance_to_decision",
     "waited",
     "wanted_types",
 ]
@@ -73,7 +73,7 @@ def nobodys(job: Any, now: float, parameters: Any) -> float:
 @kernel
 def on_types(s: Any, found: Any, moment: int, job: int) -> int:
     """Types, as bits, on which the job can be placed now. `found` remembers it for jobs that take the same."""
-    like = s.fate[job].like
+    like = s.job_state[job].like
     if found[like, 0] != moment:
         found[like, 0] = moment
         found[like, 1] = _search(s, job)
@@ -83,40 +83,44 @@ def on_types(s: Any, found: Any, moment: int, job: int) -> int:
 @noinline
 def _search(s: Any, job: int) -> int:
     """The same, by looking at the nodes. Which pieces fit does not depend on how nodes are chosen."""
-    s = lend(s)
-    fate = s.fate[job]
+    s = gpu_state_without_refcount(s)
+    job_state = s.job_state[job]
     bits = 0
     for kind in range(s.speed.shape[1]):
-        if s.speed[fate.kind, kind] > 0:
+        if s.speed[job_state.kind, kind] > 0:
             room = 0
             i = s.type_lo[kind]
-            while i < s.type_lo[kind + 1] and room < fate.pieces:
+            while i < s.type_lo[kind + 1] and room < job_state.pieces:
                 node = s.by_type[i]
-                if fits_node(s, fate, node):
-                    room += _pieces_on(s, fate, node) if fate.spread == 1 and fate.pieces > 1 else 1
+                if fits_node(s, job_state, node):
+                    room += (
+                        _pieces_on(s, job_state, node)
+                        if job_state.spread == 1 and job_state.pieces > 1
+                        else 1
+                    )
                 i += 1
-            if room >= fate.pieces:
+            if room >= job_state.pieces:
                 bits |= 1 << kind
     return bits
 
 
 @kernel
-def _pieces_on(s: Any, fate: Any, node: int) -> int:
+def _pieces_on(s: Any, job_state: Any, node: int) -> int:
     """Pieces of one whole GPU each that the node can hold."""
     n = s.nodes[node]
-    room = n.whole // fate.gpus
-    if fate.cpu > 0:
-        room = min(room, n.cpu // fate.cpu)
-    if fate.memory > 0:
-        room = min(room, n.memory // fate.memory)
+    room = n.whole // job_state.gpus
+    if job_state.cpu > 0:
+        room = min(room, n.cpu // job_state.cpu)
+    if job_state.memory > 0:
+        room = min(room, n.memory // job_state.memory)
     return room
 
 
 @kernel
 def waited(s: Any, job: int) -> float:
     """How long a waiting job has been without a place."""
-    fate = s.fate[job]
-    return s.clock[0].now - fate.arrival_s - fate.attained_s
+    job_state = s.job_state[job]
+    return s.clock[0].now - job_state.arrival_s - job_state.attained_s
 
 
 @kernel
@@ -135,7 +139,7 @@ def allowed(s: Any, may: Any, late: int, job: int, bits: int) -> int:
     """Of the types on which the job fits, those it may start on now."""
     if late < 0 or late == job:
         return bits
-    return bits & ~may[s.fate[late].kind]
+    return bits & ~may[s.job_state[late].kind]
 
 
 @kernel
@@ -143,7 +147,7 @@ def coming(s: Any) -> bool:
     """Whether some job is still to come."""
     at = s.clock[0].next_arrival
     while at < len(s.arrivals):
-        if s.fate[s.arrivals[at]].status != REFUSED:
+        if s.job_state[s.arrivals[at]].status != REFUSED:
             return True
         at += 1
     return False
@@ -158,10 +162,16 @@ def may_hold(s: Any, late_fits: bool) -> bool:
 
 @kernel
 def preemptible(s: Any, job: int, starts: int) -> bool:
-    """Whether a running job may be put out: not in the instant it started, nor before `keep_s`, nor for ever."""
+    """Whether a running job may be put out: not in the instant it started, nor before `min_run_before_preempt_s`,
+    nor for ever.
+    """
     k = s.clock[0]
-    fate = s.fate[job]
-    return fate.segment < k.first_new and fate.start_s + k.keep_s <= k.now and fate.starts < starts
+    job_state = s.job_state[job]
+    return (
+        job_state.segment < k.first_new
+        and job_state.start_s + k.min_run_before_preempt_s <= k.now
+        and job_state.starts < starts
+    )
 
 
 @kernel
@@ -170,14 +180,14 @@ def wanted_types(s: Any, may: Any) -> int:
     k = s.clock[0]
     bits = 0
     for i in range(k.queue_lo, k.queue_hi):
-        bits |= may[s.fate[s.queue[i].job].kind]
+        bits |= may[s.job_state[s.queue[i].job].kind]
     return bits
 
 
 @kernel
 def type_of(s: Any, job: int) -> int:
     """The type a running job lies on."""
-    return s.nodes[s.places[s.fate[job].place_lo, 0]].type
+    return s.nodes[s.places[s.job_state[job].place_lo, 0]].type
 
 
 @kernel
@@ -192,7 +202,7 @@ def take(s: Any, copy: Any, job: int, only: int) -> None:
 def preempt_job(s: Any, copy: Any, owed: Any, job: int) -> None:
     """Put a running job out; what it loses is known when it leaves."""
     copy.moment += 1
-    owed[job] = s.fate[job].segment
+    owed[job] = s.job_state[job].segment
     preempt(s, job)
 
 
@@ -205,21 +215,21 @@ def hold_on(s: Any, copy: Any) -> None:
 @noinline
 def _sweep(s: Any) -> None:
     """Drop events that have no effect any more, wherever they stand in the heap."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     k = s.clock[0]
     kept = 0
     for i in range(k.events):
         code = s.events[i].job
         number = code % KIND
         if code < ARRIVAL:
-            fate = s.fate[s.segments[number].job]
-            valid = fate.segment == number and (
-                fate.status in (RUNNING, ENDING) and fate.finish_s == s.events[i].key
+            job_state = s.job_state[s.segments[number].job]
+            valid = job_state.segment == number and (
+                job_state.status in (RUNNING, ENDING) and job_state.finish_s == s.events[i].key
                 if code < RELEASE
-                else fate.status == ENDING
+                else job_state.status == ENDING
             )
         else:
-            valid = s.fate[number].status == WAITING and s.fate[number].starts == 0
+            valid = s.job_state[number].status == WAITING and s.job_state[number].starts == 0
         if valid:
             s.events[kept] = s.events[i]
             kept += 1
@@ -230,7 +240,7 @@ def _sweep(s: Any) -> None:
 @noinline
 def _go_on(s: Any) -> int:
     """The rest of this instant, then the next."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     update_rates(s)
     said = advance(s, nobodys, s.memo[0])
     if said == FULL:
@@ -239,12 +249,12 @@ def _go_on(s: Any) -> int:
 
 
 @noinline
-def until_asked(
+def advance_to_decision(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, hold: bool, victims: bool, starts: int,
     max_wait_s: float,
 ) -> int:  # fmt: skip
     """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
     found = without_refcount(found)
     k = s.clock[0]

@@ -11,17 +11,17 @@ from typing import Any
 
 from kilowait.engine.kernels.heap import push
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
     maybe_inline,
+    noinline,
     specialize,
+    without_refcount,
 )
 from kilowait.engine.kernels.power_event_loop import advance
 from kilowait.engine.kernels.power_pass import backfill, begin_pass, open_pass
 from kilowait.engine.kernels.power_start import place, reserve, start
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.engine.kernels.power_trial_start import reset_trial
 from kilowait.engine.kernels.reservations import EVERY_GROUP
 from kilowait.engine.kernels.scheduling_pass import anything_free
@@ -34,15 +34,15 @@ from kilowait.envs.kernels.decision import (
     HAD,
     HEAD,
     OVER,
-    zero_score,
-    finish_pass,
     any_fits,
+    finish_pass,
+    zero_score,
 )
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import can_sleep, can_wake
 from kilowait.envs.kernels.state_stack_power import integrals, lend_source
 
-__all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "until_asked"]
+__all__ = ["FULL", "NODES", "apply", "eligible", "fits", "hold", "may_hold", "overdue", "advance_to_decision"]
 
 NODES = 3
 """Phase: nobody can be chosen, but nodes can be put to sleep or woken."""
@@ -53,12 +53,12 @@ FULL = 2
 @kernel
 def fits(s: Any, job: int, level: int) -> bool:
     """Whether the job could start now at the level (or, under a budget, a later one) and disturb no reservation."""
-    before = s.preferred[assume_nonnegative(job)]
-    s.preferred[assume_nonnegative(job)] = level
+    before = s.preferred_level[assume_nonnegative(job)]
+    s.preferred_level[assume_nonnegative(job)] = level
     g = place(s, job, EVERY_GROUP)
     if g >= 0:
         reset_trial(s, assume_nonnegative(job))
-    s.preferred[assume_nonnegative(job)] = before
+    s.preferred_level[assume_nonnegative(job)] = before
     return g >= 0
 
 
@@ -67,7 +67,10 @@ def eligible(s: Any, phase: int, at: int) -> bool:
     """As `deciding.eligible`; who fits at no level does not at full speed. Shown where nobody can be chosen: all."""
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
-        return waiting.key != HAD and s.fate[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
+        return (
+            waiting.key != HAD
+            and s.job_state[assume_nonnegative(waiting.job)].allowed & s.clock[0].open_groups != 0
+        )
     return phase != BEHIND or fits(s, waiting.job, 0)
 
 
@@ -86,21 +89,21 @@ apply = specialize(decision.apply, place=place, start=start, reserve=reserve)
 
 
 @kernel
-def may_hold(s: Any, patience_s: float) -> bool:
+def may_hold(s: Any, max_wait_for_hold_s: float) -> bool:
     """Whether something will happen, or the job waiting longest may be made to wait for a better time."""
     k = s.clock[0]
     if k.running > 0 or k.next_arrival < len(s.arrivals) or k.next_change < len(s.changes):
         return True
-    return k.queue_hi > k.queue_lo and k.now - s.jobs[s.queue[k.queue_lo].job].submit_s < patience_s
+    return k.queue_hi > k.queue_lo and k.now - s.jobs[s.queue[k.queue_lo].job].submit_s < max_wait_for_hold_s
 
 
 @maybe_inline
-def hold(s: Any, copy: Any, source: Any, hold_s: float, patience_s: float) -> None:
+def hold(s: Any, copy: Any, source: Any, hold_s: float, max_wait_for_hold_s: float) -> None:
     """Nobody until the next event, or until the next step of a signal if that comes first; `hold_s` at most."""
     k = s.clock[0]
     if copy.phase != NODES and copy.look_s <= k.now:
         first = assume_nonnegative(s.queue[k.queue_lo].job)
-        if k.now - s.jobs[first].submit_s < patience_s:
+        if k.now - s.jobs[first].submit_s < max_wait_for_hold_s:
             until = k.now + hold_s
             _, _, step = integrals(source, k.now)
             if step + 1 < len(source.edge_s):
@@ -129,17 +132,17 @@ def forget_look(s: Any, copy: Any) -> None:
 
 
 @kernel
-def worth_choosing(s: Any, ahead: bool) -> bool:
+def worth_choosing(s: Any, wake_ahead: bool) -> bool:
     """Whether who is first matters: someone fits, or nodes are woken in time for who is reserved for."""
-    return any_fits(s) or (ahead and s.clock[0].depth > 0 and anything_free(s))
+    return any_fits(s) or (wake_ahead and s.clock[0].depth > 0 and anything_free(s))
 
 
 @noinline
-def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
+def advance_to_decision(s: Any, copy: Any, source: Any, how: Any) -> int:
     """Go on until there is something to choose (ASK) or every job has ended (OVER); where what nodes do is kept for a
     log, also until there is no room for it (FULL).
     """
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     order = without_refcount(source.order)
     nothing = s.line_s  # stands where parameters of a rule would
@@ -159,13 +162,13 @@ def until_asked(s: Any, copy: Any, source: Any, how: Any) -> int:
             copy.phase = NODES
             if k.queue_hi > k.queue_lo:
                 open_pass(s)
-                if worth_choosing(s, how.ahead != 0):
+                if worth_choosing(s, how.wake_ahead != 0):
                     begin_pass(s, True)
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = 0.0
                     copy.phase = HEAD
         if copy.phase == HEAD:
-            if k.open_groups != 0 and worth_choosing(s, how.ahead != 0) and anyone(s, HEAD):
+            if k.open_groups != 0 and worth_choosing(s, how.wake_ahead != 0) and anyone(s, HEAD):
                 return ASK
             copy.phase = NODES
             if k.depth > 0 and any_fits(s):

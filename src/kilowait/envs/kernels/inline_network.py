@@ -17,12 +17,12 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     compile_entry,
+    kernel,
+    noinline,
+    without_refcount,
 )
-from kilowait.envs.kernels.decision import OVER, apply, advance_to_decision
+from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply
 from kilowait.envs.kernels.reward import compute_reward
 from kilowait.envs.kernels.state_stack import lend_source, nth_state
 from kilowait.envs.kernels.step import lend_scene, observe
@@ -47,7 +47,12 @@ class NetworkWeights(NamedTuple):
 def lend_layers(a: Any) -> NetworkWeights:
     """The layers with references that are not counted."""
     return NetworkWeights(
-        without_refcount(a.job), without_refcount(a.summary), without_refcount(a.bias), without_refcount(a.hidden), without_refcount(a.hidden_bias), without_refcount(a.out)
+        without_refcount(a.job),
+        without_refcount(a.summary),
+        without_refcount(a.bias),
+        without_refcount(a.hidden),
+        without_refcount(a.hidden_bias),
+        without_refcount(a.out),
     )
 
 
@@ -113,7 +118,9 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
             if slot >= 0:  # else an episode without a choice: it only has to be ended
                 apply(s, copy, a.slots[b, slot])
             copy.steps += 1
-            on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+            on = advance_to_decision(
+                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+            )
             copy.over = on == OVER
             a.over[b] = on == OVER
             observe(s, a, source, b, a.summary)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kilowait.engine.gpu.state import RUNNING, lend
+from kilowait.engine.gpu.state import RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
+    noinline,
+    without_refcount,
 )
 from kilowait.envs.kernels.decision_gpu import type_of
 from kilowait.envs.kernels.state_stack_gpu import lend_source
@@ -22,7 +22,7 @@ NEAR_S = 600.0
 @noinline
 def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
     """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
     free = without_refcount(free)
     slots = without_refcount(slots)
@@ -31,7 +31,7 @@ def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, ed
         free[kind, 0] = 0
         free[kind, 1] = 0
         for i in range(s.type_lo[kind], s.type_lo[kind + 1]):
-            free[kind, 0] += s.nodes[s.by_type[i]].milli
+            free[kind, 0] += s.nodes[s.by_type[i]].gpu_milli
             free[kind, 1] += s.nodes[s.by_type[i]].cpu
     for i in range(len(slots)):
         for j in range(len(slots)):
@@ -61,7 +61,7 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
         bits |= 1
     if _rivals(s, source, free, one, other):
         bits |= 2
-    if abs(s.fate[one].arrival_s - s.fate[other].arrival_s) <= NEAR_S:
+    if abs(s.job_state[one].arrival_s - s.job_state[other].arrival_s) <= NEAR_S:
         bits |= 4
     return bits
 
@@ -72,29 +72,29 @@ def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
     common = _types(s, source, one) & _types(s, source, other)
     if common == 0:
         return False
-    milli = 0
+    gpu_milli = 0
     cpu = 0
     for kind in range(len(free)):
         if (common >> kind) & 1:
-            milli += free[kind, 0]
+            gpu_milli += free[kind, 0]
             cpu += free[kind, 1]
     gpus = _wanted(s, one, 1000.0 * s.seen[one].gpu_share) + _wanted(
         s, other, 1000.0 * s.seen[other].gpu_share
     )
-    cores = _wanted(s, one, float(s.fate[one].cpu * s.fate[one].pieces)) + _wanted(
-        s, other, float(s.fate[other].cpu * s.fate[other].pieces)
+    cores = _wanted(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _wanted(
+        s, other, float(s.job_state[other].cpu * s.job_state[other].pieces)
     )
-    return gpus > milli + 0.5 or cores > cpu + 0.5
+    return gpus > gpu_milli + 0.5 or cores > cpu + 0.5
 
 
 @kernel
 def _types(s: Any, source: Any, job: int) -> int:
     """Types, as bits, that a waiting job may use, or on which a running one lies."""
-    fate = s.fate[job]
-    return 1 << type_of(s, job) if fate.status == RUNNING else source.may[fate.kind]
+    job_state = s.job_state[job]
+    return 1 << type_of(s, job) if job_state.status == RUNNING else source.may[job_state.kind]
 
 
 @kernel
 def _wanted(s: Any, job: int, amount: float) -> float:
     """A running job has what it wants."""
-    return 0.0 if s.fate[job].status == RUNNING else amount
+    return 0.0 if s.job_state[job].status == RUNNING else amount

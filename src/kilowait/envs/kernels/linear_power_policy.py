@@ -18,15 +18,15 @@ import numpy.typing as npt
 from numba import types
 
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
-    maybe_inline,
-    specialize,
     compile_entry,
+    kernel,
+    maybe_inline,
+    noinline,
+    specialize,
+    without_refcount,
 )
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import decision_power
 from kilowait.envs.kernels.decision import (
     BEHIND,
@@ -127,7 +127,14 @@ def steering_of(
 @kernel
 def lend_steering(a: Any) -> PowerPolicyWeights:
     """The numbers with references that are not counted."""
-    return PowerPolicyWeights(without_refcount(a.first), without_refcount(a.longer), without_refcount(a.slow), without_refcount(a.spent), without_refcount(a.weights), a.signal)
+    return PowerPolicyWeights(
+        without_refcount(a.first),
+        without_refcount(a.longer),
+        without_refcount(a.slow),
+        without_refcount(a.spent),
+        without_refcount(a.weights),
+        a.signal,
+    )
 
 
 @kernel
@@ -136,7 +143,7 @@ def always(s: Any) -> bool:
     return True
 
 
-_until_asked = specialize(decision_power.until_asked, inlined=False, can_sleep=always)
+_until_asked = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
 
 
 @maybe_inline
@@ -159,7 +166,7 @@ def node_hours(s: Any, nodes: float) -> float:
     total = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
-        total += s.fate[job].least_need * s.jobs[job].estimate_s
+        total += s.job_state[job].least_need * s.jobs[job].estimate_s
     return log1p(total / HOUR_S / nodes)
 
 
@@ -201,7 +208,7 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
     if w[SPARE_DEMAND] != 0.0:
         at = k.next_arrival - 1
         while at >= 0 and s.jobs[s.arrivals[assume_nonnegative(at)]].submit_s > k.now - HOUR_S:
-            demand += s.fate[s.arrivals[assume_nonnegative(at)]].least_need
+            demand += s.job_state[s.arrivals[assume_nonnegative(at)]].least_need
             at -= 1
     seconds = w[TIMEOUT] + w[TIMEOUT_WAITING] * waiting + w[TIMEOUT_BUSY] * (1.0 - free / nodes)
     seconds = exp(min(max(seconds, LEAST_LN_S), MOST_LN_S))
@@ -217,7 +224,7 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
 @noinline
 def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> None:
     """Go on until the run is over; or, where a log is kept, until there is no room for what nodes do."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     net = lend_steering(net)
     score = without_refcount(score)
@@ -269,11 +276,11 @@ def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: 
                 best = job
                 level = wanted
             if best >= 0:
-                s.preferred[best] = level
+                s.preferred_level[best] = level
                 apply(s, copy, best)
-            elif waits and may_hold(s, how.patience_s):
+            elif waits and may_hold(s, how.max_wait_for_hold_s):
                 set_sleep_policy(s, net, how.nodes)
-                hold(s, copy, source, how.hold_s, how.patience_s)
+                hold(s, copy, source, how.hold_s, how.max_wait_for_hold_s)
             elif waits:
                 held_s = 0.0  # nothing else will ever happen: whoever is first goes
                 continue

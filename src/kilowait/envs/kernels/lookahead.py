@@ -14,11 +14,11 @@ import numpy.typing as npt
 from kilowait.engine.kernels.event_loop import advance
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
+    noinline,
     specialize,
+    without_refcount,
 )
 from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.scheduling_pass import backfill, schedule, score_waiting
@@ -38,7 +38,7 @@ PLAN = np.dtype(
         ("width", np.int64),  # choices that are tried
         ("depth", np.int64),  # starts after which a rehearsal ends
         ("waits", np.int64),  # the objective: 0 bounded slowdown, 1 wait
-        ("moving", np.int64),  # the base rule is scored at every pass
+        ("time_dependent", np.int64),  # the base rule is scored at every pass
         ("decisions", np.int64),  # counted: choices among several jobs
         ("rehearsals", np.int64),  # counted: futures tried out for them
         ("starts", np.int64),  # counted: starts in these
@@ -57,10 +57,10 @@ class LookaheadState(NamedTuple):
     play: State  # the same, run on
 
 
-def stage_of(state: State, width: int, depth: int, waits: bool, moving: bool) -> LookaheadState:
+def stage_of(state: State, width: int, depth: int, waits: bool, time_dependent: bool) -> LookaheadState:
     """A stage for decisions in this state, whose arrays are as those of a run (or of one row of a stack)."""
     plan = np.zeros(1, PLAN).view(np.recarray)
-    plan["width"], plan["depth"], plan["waits"], plan["moving"] = width, depth, waits, moving
+    plan["width"], plan["depth"], plan["waits"], plan["time_dependent"] = width, depth, waits, time_dependent
     opening = _blank(state)
     # What a rehearsal only reads is not copied for it.
     play = _blank(state)._replace(jobs=opening.jobs, need=opening.need, preference=opening.preference)
@@ -69,7 +69,7 @@ def stage_of(state: State, width: int, depth: int, waits: bool, moving: bool) ->
 
 def _blank(state: State) -> State:
     """Arrays for as many jobs. Nobody touches more of them than there are jobs waiting and running."""
-    none = {"rare", "arrivals", "changes", "announcements", "usage"}
+    none = {"job_extra", "arrivals", "changes", "announcements", "usage"}
     kept = {"groups", "pools", "preference"}
     made = {}
     for name, array in state._asdict().items():
@@ -85,15 +85,20 @@ def _blank(state: State) -> State:
 @kernel
 def lend_stage(a: Any) -> LookaheadState:
     """The stage with references that are not counted."""
-    return LookaheadState(without_refcount(a.plan), without_refcount(a.slot), state_without_refcount(a.opening), state_without_refcount(a.play))
+    return LookaheadState(
+        without_refcount(a.plan),
+        without_refcount(a.slot),
+        state_without_refcount(a.opening),
+        state_without_refcount(a.play),
+    )
 
 
 @kernel
-def score_of(s: Any, job: int, moving: int, score: Any, parameters: Any) -> float:
+def score_of(s: Any, job: int, time_dependent: int, score: Any, parameters: Any) -> float:
     """The base rule's score of a waiting job: as of now, or as of its arrival if its order stays."""
     k = s.clock[0]
     seen = s.jobs[job]
-    value = score(seen, k.now if moving != 0 else seen.submit_s, parameters)
+    value = score(seen, k.now if time_dependent != 0 else seen.submit_s, parameters)
     if value != value:
         k.bad_score = job + 1
     return value
@@ -103,8 +108,8 @@ def score_of(s: Any, job: int, moving: int, score: Any, parameters: Any) -> floa
 def copy_job(s: Any, job: int, t: Any, to: int) -> None:
     """Copy a job to the stage; there it runs for what planners plan with."""
     t.jobs[to] = s.jobs[job]
-    t.fate[to] = s.fate[job]
-    t.fate[to].run_s = s.jobs[job].planned_s
+    t.job_state[to] = s.job_state[job]
+    t.job_state[to].run_s = s.jobs[job].planned_s
     for column in range(s.need.shape[1]):
         t.need[to, column] = s.need[job, column]
 
@@ -131,28 +136,28 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     s = state_without_refcount(s)
     a = lend_stage(a)
     t = a.opening
-    moving = a.plan[0].moving
+    time_dependent = a.plan[0].time_dependent
     copy_resources(s, t)
     k = s.clock[0]
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
     for i in range(running):
-        end_s = s.beliefs[i].key
-        copy_job(s, assume_nonnegative(s.beliefs[i].job), t, i)
-        t.beliefs[i].key = end_s
-        t.beliefs[i].job = i
+        end_s = s.expected_ends[i].key
+        copy_job(s, assume_nonnegative(s.expected_ends[i].job), t, i)
+        t.expected_ends[i].key = end_s
+        t.expected_ends[i].job = i
         t.events[i].key = end_s  # in the order of time: a heap as it stands
         t.events[i].job = FINISH + i
         t.segments[i] = i
     for i in range(waiting):
         job = assume_nonnegative(s.queue[assume_nonnegative(k.queue_lo + i)].job)
         copy_job(s, job, t, running + i)
-        t.picks[i].key = score_of(s, job, moving, score, parameters)
-        t.picks[i].job = running + i
-    heapify(t.picks, waiting)
+        t.candidates[i].key = score_of(s, job, time_dependent, score, parameters)
+        t.candidates[i].job = running + i
+    heapify(t.candidates, waiting)
     for i in range(waiting):
-        job = assume_nonnegative(t.picks[0].job)
-        pop(t.picks, waiting - i)
+        job = assume_nonnegative(t.candidates[0].job)
+        pop(t.candidates, waiting - i)
         there = s.queue[assume_nonnegative(k.queue_lo + job - running)]
         here = t.queue[i]
         here.key = there.key  # whether it had its turn in this pass
@@ -167,10 +172,10 @@ def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     c.next_announcement = 0
     c.queue_lo = 0
     c.queue_hi = waiting
-    c.moving = 0  # until this pass is over the order stays
+    c.time_dependent = 0  # until this pass is over the order stays
     c.dependents = 0
     c.cancels = 0
-    c.settled = 0
+    c.unchanged = 0
     c.fresh = 0
 
 
@@ -205,11 +210,11 @@ def reset_to_copy(t: Any, w: Any) -> None:
     running = assume_nonnegative(k.running)
     waiting = assume_nonnegative(k.queue_hi)
     for i in range(running):
-        w.beliefs[i] = t.beliefs[i]
+        w.expected_ends[i] = t.expected_ends[i]
         w.events[i] = t.events[i]
         w.segments[i] = t.segments[i]
     for i in range(running + waiting):
-        w.fate[i] = t.fate[i]
+        w.job_state[i] = t.job_state[i]
     for i in range(waiting):
         w.queue[i] = t.queue[i]
 
@@ -239,10 +244,12 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     if k.depth > 0:
         backfill(w, k.queue_lo, False, -1, 0, zero_score, nothing)
     end_pass(w)
-    k.moving = plan.moving
+    k.time_dependent = plan.time_dependent
     last = running + plan.depth
-    while k.segments < last and k.queue_hi > k.queue_lo and advance(w, zero_score, nothing, zero_score, nothing):
-        if k.moving:
+    while (
+        k.segments < last and k.queue_hi > k.queue_lo and advance(w, zero_score, nothing, zero_score, nothing)
+    ):
+        if k.time_dependent:
             score_waiting(w, score, parameters)
         schedule(w, True, zero_score, nothing)
     plan.rehearsals += 1
@@ -250,8 +257,8 @@ def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     # In the order of numbers, so that equal futures cost the same to the last bit.
     cost = 0.0
     for i in range(running, running + waiting):
-        fate = w.fate[i]
-        cost += start_cost(w, i, fate.start_s if fate.status != QUEUED else k.now, plan.waits)
+        job_state = w.job_state[i]
+        cost += start_cost(w, i, job_state.start_s if job_state.status != QUEUED else k.now, plan.waits)
     return cost
 
 

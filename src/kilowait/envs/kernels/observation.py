@@ -14,10 +14,10 @@ import numpy as np
 from kilowait.engine.kernels.event_loop import next_event_s
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    noinline,
-    without_refcount,
     assume_nonnegative,
     maybe_inline,
+    noinline,
+    without_refcount,
 )
 from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.kernels.decision import (
@@ -53,14 +53,14 @@ def most_relevant(s: Any, copy: Any, slots: Any) -> int:
     while at < k.queue_hi:
         place = s.queue[at]
         if eligible(s, copy.phase, at):
-            s.picks[count].key = place.need * s.jobs[assume_nonnegative(place.job)].estimate_s
-            s.picks[count].job = place.job
+            s.candidates[count].key = place.need * s.jobs[assume_nonnegative(place.job)].estimate_s
+            s.candidates[count].job = place.job
             count += 1
         at += 1
-    heapify(s.picks, count)
+    heapify(s.candidates, count)
     while count > 0 and shown < room:
-        slots[shown] = s.picks[0].job
-        pop(s.picks, count)
+        slots[shown] = s.candidates[0].job
+        pop(s.candidates, count)
         count -= 1
         shown += 1
     return shown
@@ -96,7 +96,7 @@ def write_observation(
         job = assume_nonnegative(slots[i])
         seen = s.jobs[job]
         estimate = seen.estimate_s
-        need = float(s.fate[job].least_need)
+        need = float(s.job_state[job].least_need)
         wait = now - seen.submit_s
         row = jobs[i]
         fixed = source.features[assume_nonnegative(copy.first + job)]
@@ -126,7 +126,7 @@ def write_observation(
     work = 0.0
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         work += s.queue[i].need * s.jobs[assume_nonnegative(s.queue[i].job)].estimate_s
-    release = max(s.beliefs[0].key - now, 0.0) if k.running > 0 else 0.0
+    release = max(s.expected_ends[0].key - now, 0.0) if k.running > 0 else 0.0
     summary[0] = free / nodes
     summary[1] = log1p(float(waiting)) / 5.0
     summary[2] = log1p(work / (3600.0 * nodes)) / 3.0
@@ -161,7 +161,7 @@ def write_edges(
                     source.account[here] >= 0 and source.account[here] == source.account[there]
                 ):
                     bits |= 1
-                if s.fate[one].least_need + s.fate[other].least_need > free:
+                if s.job_state[one].least_need + s.job_state[other].least_need > free:
                     bits |= 2
                 if abs(s.jobs[one].submit_s - s.jobs[other].submit_s) <= NEAR_S:
                     bits |= 4

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from kilowait.engine.gpu.job_progress import done_at
-from kilowait.engine.gpu.state import RUNNING, lend
+from kilowait.engine.gpu.state import RUNNING, gpu_state_without_refcount
 from kilowait.engine.kernels.heap import heapify, pop
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
+    noinline,
+    without_refcount,
 )
 from kilowait.envs.gpu.observation_spec import FIXED, MOVING
 from kilowait.envs.kernels.decision_gpu import (
@@ -45,9 +45,9 @@ AFTER = len(MOVING)
 @kernel
 def _left(s: Any, job: int) -> float:
     """Seconds of work left, by the estimate."""
-    fate = s.fate[job]
-    done = done_at(fate, s.clock[0].now) if fate.status == RUNNING else fate.done
-    return max(fate.estimate_s - done, 1.0)
+    job_state = s.job_state[job]
+    done = done_at(job_state, s.clock[0].now) if job_state.status == RUNNING else job_state.done
+    return max(job_state.estimate_s - done, 1.0)
 
 
 @kernel
@@ -66,7 +66,7 @@ def _most_relevant(
     s: Any, copy: Any, source: Any, found: Any, by_type: bool, late: int, only: bool, room: int, slots: Any
 ) -> int:
     """Fill the slots where more jobs wait than there are slots; how many are filled."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
     found = without_refcount(found)
     slots = without_refcount(slots)
@@ -104,7 +104,7 @@ def _most_relevant(
 @noinline
 def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
     """Fill the last slots with running jobs that may be put out; how many there are."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
     slots = without_refcount(slots)
     k = s.clock[0]
@@ -147,12 +147,12 @@ def _describe(
     s: Any, copy: Any, source: Any, gpus: float, job: int, wait: float, held: float, row: Any
 ) -> None:
     """The numbers of a job but for its place in the queue, whether it runs, and where it fits."""
-    fate = s.fate[job]
+    job_state = s.job_state[job]
     fixed = source.features[assume_nonnegative(copy.first + job)]
     many = assume_nonnegative(len(fixed))
     for f in range(many):
         row[f] = fixed[f]
-    if fate.starts == 0:
+    if job_state.starts == 0:
         row[many] = fixed[0]
         row[many + 1] = source.area[assume_nonnegative(copy.first + job)]
     else:
@@ -162,7 +162,7 @@ def _describe(
     row[many + 2] = held / (held + 3600.0)
     row[many + 3] = wait / (wait + 3600.0)
     row[many + 4] = wait / (wait + 86400.0)
-    row[many + 5] = wait / (wait + fate.estimate_s)
+    row[many + 5] = wait / (wait + job_state.estimate_s)
 
 
 @noinline
@@ -170,7 +170,7 @@ def look(
     s: Any, copy: Any, source: Any, how: Any, found: Any, jobs: Any, mask: Any, summary: Any, slots: Any
 ) -> None:
     """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
     found = without_refcount(found)
     jobs = without_refcount(jobs)
@@ -200,7 +200,7 @@ def look(
     for i in range(shown):
         job = assume_nonnegative(slots[i])
         row = jobs[i]
-        _describe(s, copy, source, how.gpus, job, waited(s, job), s.fate[job].attained_s, row)
+        _describe(s, copy, source, how.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
         row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
         row[many + 7] = 0.0
         bits = on_types(s, found, copy.moment, job)
@@ -225,8 +225,8 @@ def look(
         for i in range(room, room + copy.victims):
             job = assume_nonnegative(slots[i])
             row = jobs[assume_nonnegative(i)]
-            held = now - s.fate[job].start_s + s.fate[job].attained_s
-            _describe(s, copy, source, how.gpus, job, now - s.fate[job].arrival_s - held, held, row)
+            held = now - s.job_state[job].start_s + s.job_state[job].attained_s
+            _describe(s, copy, source, how.gpus, job, now - s.job_state[job].arrival_s - held, held, row)
             row[many + 6] = 0.0
             row[many + 7] = 1.0
             for kind in range(types):
@@ -258,17 +258,17 @@ def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: An
     whole = 0
     widest = 0
     for kind in range(types):
-        milli = 0
+        gpu_milli = 0
         cpu = 0
         for i in range(s.type_lo[kind], s.type_lo[kind + 1]):
             n = s.nodes[s.by_type[i]]
-            milli += n.milli
+            gpu_milli += n.gpu_milli
             cpu += n.cpu
             whole += n.whole
             widest = max(widest, n.whole)
-        free += milli
+        free += gpu_milli
         summary[14 + kind] = (
-            milli / source.type_milli[kind]
+            gpu_milli / source.type_milli[kind]
             if source.type_milli[kind] > 0
             else (cpu / max(source.type_cpu[kind], 1))
         )
@@ -282,7 +282,7 @@ def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: An
         job = assume_nonnegative(s.runners[i])
         left = _left(s, job)
         ahead += s.seen[job].gpu_share * left
-        release = min(release, left / s.fate[job].rate)
+        release = min(release, left / s.job_state[job].rate)
     release = release if k.running > 0 else 0.0
     summary[0] = free / (1000.0 * gpus)
     summary[1] = whole / gpus

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    noinline,
-    without_refcount,
     assume_nonnegative,
     maybe_inline,
+    noinline,
     specialize,
+    without_refcount,
 )
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels import observation
 from kilowait.envs.kernels.decision import BEHIND, HEAD
 from kilowait.envs.kernels.decision_power import (
@@ -34,7 +34,7 @@ UNITS = (CARBON_UNIT, PRICE_UNIT)
 
 _look = specialize(
     observation.write_observation,
-    lend=lend,
+    power_state_without_refcount=power_state_without_refcount,
     lend_source=lend_source,
     eligible=eligible,
     overdue=overdue,
@@ -48,10 +48,12 @@ def running_w(s: Any, copy: Any, source: Any) -> float:
     k = s.clock[0]
     watts = 0.0
     for i in range(assume_nonnegative(k.running)):
-        job = assume_nonnegative(s.beliefs[i].job)
-        fate = s.fate[job]
-        if fate.start_s <= k.now:
-            watts += source.above_w[fate.group, source.kind[assume_nonnegative(copy.first + job)], fate.level]
+        job = assume_nonnegative(s.expected_ends[i].job)
+        job_state = s.job_state[job]
+        if job_state.start_s <= k.now:
+            watts += source.above_w[
+                job_state.group, source.kind[assume_nonnegative(copy.first + job)], job_state.level
+            ]
     return watts
 
 
@@ -99,7 +101,7 @@ def look(
     jobs: Any, mask: Any, summary: Any, slots: Any, edges: Any, choosable: Any,
 ) -> None:  # fmt: skip
     """Write the observation of one copy."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
@@ -124,7 +126,7 @@ def look(
     for i in range(copy.shown * levels, before * levels):
         mask[i] = 0
     extra = len(slots) * levels
-    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, how.patience_s))
+    mask[extra] = copy.phase == NODES or (chooses and late < 0 and may_hold(s, how.max_wait_for_hold_s))
     if how.turns != 0:
         turns = copy.phase > 0 and copy.turned == 0
         mask[extra + 1] = turns and can_sleep(s)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
+    noinline,
+    without_refcount,
 )
 from kilowait.engine.kernels.state import state_without_refcount
 
@@ -38,8 +38,8 @@ def compute_reward(
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
         job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])
-        wait = s.fate[job].start_s - s.jobs[job].submit_s
-        slow = slowdown(wait, s.fate[job].run_s)
+        wait = s.job_state[job].start_s - s.jobs[job].submit_s
+        slow = slowdown(wait, s.job_state[job].run_s)
         settled[0] += share * slow
         settled[1] += share * wait / 3600.0
         settled[2] += share if wait > sla_s else 0.0
@@ -52,7 +52,7 @@ def compute_reward(
     for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
         job = assume_nonnegative(s.queue[i].job)
         wait = k.now - s.jobs[job].submit_s
-        slow = slowdown(wait, s.fate[job].run_s)
+        slow = slowdown(wait, s.job_state[job].run_s)
         slowly += slow
         waited += wait
         violations += 1 if wait > sla_s else 0

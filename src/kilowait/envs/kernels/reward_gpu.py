@@ -10,9 +10,9 @@ from kilowait.engine.gpu.state import (
     PREEMPTED,
     REFUSED,
     RUNNING,
-    lend,
+    gpu_state_without_refcount,
 )
-from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 
 __all__ = ["pay"]
 
@@ -26,7 +26,7 @@ def _notice(s: Any, copy: Any, alive: Any) -> None:
     k = s.clock[0]
     while copy.known < k.next_arrival:
         job = s.arrivals[copy.known]
-        if s.fate[job].status != REFUSED:
+        if s.job_state[job].status != REFUSED:
             alive[copy.alive] = job
             copy.alive += 1
         copy.known += 1
@@ -43,7 +43,7 @@ def _lost(s: Any, owed: Any, job: int) -> float:
     if segment.outcome != PREEMPTED:
         return 0.0
     there = s.nodes[s.log[segment.piece_lo].node].type
-    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.fate[job].kind, there] / HOUR_S
+    return s.seen[job].gpu_share * segment.lost_s / s.speed[s.job_state[job].kind, there] / HOUR_S
 
 
 @noinline
@@ -56,7 +56,7 @@ def pay(
     `settled` is what the jobs that have gone have cost: their completion times, times without a place, slowdowns,
     violations, weighted completion times, GPU-hours lost, and GPU-seconds held.
     """
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     weight = without_refcount(weight)
     weights = without_refcount(weights)
     alive = without_refcount(alive)
@@ -75,17 +75,17 @@ def pay(
     i = 0
     while i < copy.alive:
         job = alive[i]
-        fate = s.fate[job]
+        job_state = s.job_state[job]
         if len(owed) > 0:
             settled[5] += _lost(s, owed, job)
-        gone = fate.status >= GONE
-        end = s.segments[fate.segment].end_s if gone and fate.segment >= 0 else k.now
-        age = end - fate.arrival_s
-        held = fate.attained_s
-        if fate.status in (RUNNING, ENDING):
-            held += k.now - fate.start_s
+        gone = job_state.status >= GONE
+        end = s.segments[job_state.segment].end_s if gone and job_state.segment >= 0 else k.now
+        age = end - job_state.arrival_s
+        held = job_state.attained_s
+        if job_state.status in (RUNNING, ENDING):
+            held += k.now - job_state.start_s
         wait = age - held
-        worse = max(age / max(fate.run_s, LEAST_RUN_S), 1.0) - 1.0
+        worse = max(age / max(job_state.run_s, LEAST_RUN_S), 1.0) - 1.0
         violated = 1.0 if wait > sla_s else 0.0
         own = weight[copy.first + job] * age
         used = s.seen[job].gpu_share * held

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     assume_nonnegative,
+    kernel,
+    noinline,
+    without_refcount,
 )
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.reward import LEAST_RUN_S
 from kilowait.envs.kernels.state_stack_power import integrals, lend_source
@@ -32,7 +32,7 @@ def pay(
     s: Any, copy: Any, source: Any, user_weight: Any, how: Any, weights: Any, settled: Any, paid: Any, terms: Any
 ) -> float:  # fmt: skip
     """The reward since the last time, and each term's part in `terms` (costs, not weighted)."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     user_weight = without_refcount(user_weight)
     weights = without_refcount(weights)
@@ -45,18 +45,18 @@ def pay(
     share = 1.0 / max(copy.jobs, 1)
     while copy.counted < k.segments:
         job = assume_nonnegative(s.segments[assume_nonnegative(copy.counted)])
-        fate = s.fate[job]
-        run = fate.run_s
-        wait = fate.start_s - s.jobs[job].submit_s
+        job_state = s.job_state[job]
+        run = job_state.run_s
+        wait = job_state.start_s - s.jobs[job].submit_s
         slow = slowdown(wait + run, s.run_s[job])
         settled[0] += share * slow
         settled[1] += share * wait / 3600.0
         settled[2] += share if wait > sla_s else 0.0
         settled[3] += user_weight[job] * slow
         settled[4] += share * (wait + run) / 3600.0
-        watts = source.above_w[fate.group, source.kind[copy.first + job], fate.level]
-        carbon, price, _ = integrals(source, fate.start_s)
-        carbon_then, price_then, _ = integrals(source, fate.start_s + run)
+        watts = source.above_w[job_state.group, source.kind[copy.first + job], job_state.level]
+        carbon, price, _ = integrals(source, job_state.start_s)
+        carbon_then, price_then, _ = integrals(source, job_state.start_s + run)
         settled[5] += watts * run
         settled[6] += watts * (carbon_then - carbon)
         settled[7] += watts * (price_then - price)

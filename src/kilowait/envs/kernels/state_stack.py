@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.engine.kernels.state import State, state_without_refcount
 
 __all__ = ["COPY", "LogArrays", "nth_state", "reset", "source_of", "stack_of"]
@@ -39,7 +39,7 @@ class LogArrays(NamedTuple):
     """The whole log, ready to be copied from."""
 
     jobs: npt.NDArray[Any]  # (N,) ports.JOB
-    fate: npt.NDArray[Any]  # (N,) FATE
+    job_state: npt.NDArray[Any]  # (N,) FATE
     need: npt.NDArray[np.int64]  # (N, K)
     features: npt.NDArray[np.float32]  # (N, FIXED), or more: see looking.COLUMNS
     user: npt.NDArray[np.int64]  # (N,) without gaps
@@ -64,7 +64,7 @@ def source_of(
     users = int(user.max()) + 1 if len(user) else 1
     return LogArrays(
         jobs=state.jobs,
-        fate=state.fate,
+        job_state=state.job_state,
         need=state.need.copy(),
         features=features,
         user=user,
@@ -81,9 +81,18 @@ def source_of(
 def lend_source(a: Any) -> LogArrays:
     """The source with references that are not counted."""
     return LogArrays(
-        without_refcount(a.jobs), without_refcount(a.fate), without_refcount(a.need), without_refcount(a.features), without_refcount(a.user), without_refcount(a.account), without_refcount(a.order),
-        without_refcount(a.clock), without_refcount(a.pools), without_refcount(a.by_user), without_refcount(a.user_weight),
-    )  # fmt: skip
+        without_refcount(a.jobs),
+        without_refcount(a.job_state),
+        without_refcount(a.need),
+        without_refcount(a.features),
+        without_refcount(a.user),
+        without_refcount(a.account),
+        without_refcount(a.order),
+        without_refcount(a.clock),
+        without_refcount(a.pools),
+        without_refcount(a.by_user),
+        without_refcount(a.user_weight),
+    )
 
 
 @kernel
@@ -91,11 +100,27 @@ def nth_state(t: Any, copy: int) -> State:
     """The state of one copy, as all kernels of the engine take it."""
     s = state_without_refcount(t)
     return State(
-        s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
-        s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
-        s.events[copy], s.queue[copy], s.fresh[copy], s.expected_ends[copy], s.candidates[copy], s.line_s[copy],
-        s.line_free[copy], s.usage[copy],
-    )  # fmt: skip
+        s.clock[copy],
+        s.jobs[copy],
+        s.job_state[copy],
+        s.job_extra[copy],
+        s.need[copy],
+        s.arrivals[copy],
+        s.groups[copy],
+        s.pools[copy],
+        s.preference[copy],
+        s.changes[copy],
+        s.announcements[copy],
+        s.segments[copy],
+        s.events[copy],
+        s.queue[copy],
+        s.fresh[copy],
+        s.expected_ends[copy],
+        s.candidates[copy],
+        s.line_s[copy],
+        s.line_free[copy],
+        s.usage[copy],
+    )
 
 
 @noinline
@@ -108,7 +133,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     copy.first = lo
     s.clock[0] = source.clock[0]
     k = s.clock[0]
-    first_s = source.fate[lo].earliest_s
+    first_s = source.job_state[lo].earliest_s
     k.first_submit_s = first_s
     k.now = first_s
     for p in range(len(s.pools)):
@@ -118,19 +143,19 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     users = 0
     for job in range(n):
         s.jobs[job] = source.jobs[lo + job]
-        s.fate[job] = source.fate[lo + job]
-        fate = s.fate[job]
-        fate.earliest_s = first_s + (fate.earliest_s - first_s) / copy.pace
+        s.job_state[job] = source.job_state[lo + job]
+        job_state = s.job_state[job]
+        job_state.earliest_s = first_s + (job_state.earliest_s - first_s) / copy.pace
         for column in range(s.need.shape[1]):
             s.need[job, column] = source.need[lo + job, column]
         s.arrivals[job] = job
-        if fate.allowed != 0:
+        if job_state.allowed != 0:
             copy.jobs += 1
             user = source.user[lo + job]
             users += 1 if counts[user] == 0 else 0
             counts[user] += 1
     for job in range(n):
-        if s.fate[job].allowed != 0:
+        if s.job_state[job].allowed != 0:
             source.user_weight[row, job] = 1.0 / (users * counts[source.user[lo + job]])
     for job in range(n):
         counts[source.user[lo + job]] = 0

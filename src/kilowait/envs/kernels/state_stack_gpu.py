@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.engine.gpu.state import REFUSED, GpuState, lend
-from kilowait.engine.kernels.jit import noinline, kernel, without_refcount
+from kilowait.engine.gpu.state import REFUSED, GpuState, gpu_state_without_refcount
+from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority_weights
 
 __all__ = [
@@ -52,9 +52,7 @@ COPY = np.dtype(
 )
 """What is kept of a copy beside the state."""
 
-SHARED = frozenset(
-    "by_type type_lo speed factor least tiers rank interference targets target_types".split()
-)  # fmt: skip
+SHARED = frozenset("by_type type_lo speed factor least tiers rank interference targets target_types".split())
 """Arrays of the state that all copies read and none writes."""
 
 MEMO_BYTES = 1 << 28
@@ -64,7 +62,7 @@ MEMO_BYTES = 1 << 28
 class GpuLogArrays(NamedTuple):
     """The whole log, ready to be copied from."""
 
-    fate: npt.NDArray[Any]  # (N,) FATE
+    job_state: npt.NDArray[Any]  # (N,) FATE
     seen: npt.NDArray[Any]  # (N,) SEEN
     features: npt.NDArray[np.float32]  # (N, FIXED and speeds)
     area: npt.NDArray[np.float32]  # (N,) `work` of MOVING before it has started
@@ -81,9 +79,9 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
     """What episodes are copied from: the state of the whole log before its first event."""
     nodes, types = whole.nodes, whole.speed.shape[1]
     gpus = max(int(nodes["gpus"].sum()), 1)
-    area = whole.fate["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
+    area = whole.job_state["estimate_s"] * whole.seen["gpu_share"] / (gpus * 3600.0)
     return GpuLogArrays(
-        fate=whole.fate.copy(),
+        job_state=whole.job_state.copy(),
         seen=whole.seen.copy(),
         features=fixed_features(whole),
         area=np.ascontiguousarray(np.log1p(area) / 3.0, np.float32),
@@ -92,7 +90,7 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
         clock=whole.clock.copy(),
         nodes=nodes.copy(),
         codes=codes,
-        type_milli=np.bincount(nodes["type"], nodes["milli"], types).astype(np.float64),
+        type_milli=np.bincount(nodes["type"], nodes["gpu_milli"], types).astype(np.float64),
         type_cpu=np.bincount(nodes["type"], nodes["cpu"], types).astype(np.float64),
     )
 
@@ -101,14 +99,23 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
 def lend_source(a: Any) -> GpuLogArrays:
     """The source with references that are not counted."""
     return GpuLogArrays(
-        without_refcount(a.fate), without_refcount(a.seen), without_refcount(a.features), without_refcount(a.area), without_refcount(a.weight), without_refcount(a.may), without_refcount(a.clock),
-        without_refcount(a.nodes), without_refcount(a.codes), without_refcount(a.type_milli), without_refcount(a.type_cpu),
-    )  # fmt: skip
+        without_refcount(a.job_state),
+        without_refcount(a.seen),
+        without_refcount(a.features),
+        without_refcount(a.area),
+        without_refcount(a.weight),
+        without_refcount(a.may),
+        without_refcount(a.clock),
+        without_refcount(a.nodes),
+        without_refcount(a.codes),
+        without_refcount(a.type_milli),
+        without_refcount(a.type_cpu),
+    )
 
 
 def roomy(state: GpuState, starts: int) -> GpuState:
     """The state with room for all that can happen if no job starts more than so often."""
-    n, pieces = len(state.fate), len(state.places)
+    n, pieces = len(state.job_state), len(state.places)
     room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
     bigger = {
         name: np.zeros(size, getattr(state, name).dtype).view(np.recarray) for name, size in room.items()
@@ -118,7 +125,7 @@ def roomy(state: GpuState, starts: int) -> GpuState:
 
 def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     """An empty state for any window of so many jobs of the log, and nobody after them."""
-    pieces = np.concatenate(([0], np.cumsum(whole.fate["pieces"])))
+    pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
     rows = len(whole.memo)
     if len(whole.targets):
@@ -129,7 +136,7 @@ def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
         made: Any = np.zeros((size, *array.shape[1:]), array.dtype)
         return made.view(np.recarray) if made.dtype.names else made
 
-    sizes = dict.fromkeys(("fate", "seen", "arrivals", "queue", "order", "victims", "claimed"), n)
+    sizes = dict.fromkeys(("job_state", "seen", "arrivals", "queue", "order", "victims", "claimed"), n)
     sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
     made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     memo = {name: getattr(whole, name)[:rows].copy() for name in ("memo", "memo_gpu", "memo_stamp")}
@@ -148,54 +155,85 @@ def stack_of(state: GpuState, copies: int) -> GpuState:
 @kernel
 def one(t: Any, copy: int) -> GpuState:
     """The state of one copy, as all kernels of placed nodes take it."""
-    s = lend(t)
+    s = gpu_state_without_refcount(t)
     return GpuState(
-        s.clock[copy], s.nodes[copy], s.gpu_free[copy], s.gpu_load[copy], s.gpu_first[copy], s.gpu_jobs[copy],
-        s.classes[copy], s.by_type[0], s.type_lo[0], s.fate[copy], s.seen[copy], s.arrivals[copy], s.places[copy],
-        s.spare[copy], s.speed[0], s.factor[0], s.least[0], s.tiers[0], s.rank[0], s.interference[0], s.targets[0],
-        s.target_types[0], s.memo[copy], s.memo_gpu[copy], s.memo_stamp[copy], s.failed[copy], s.queue[copy],
-        s.runners[copy], s.enders[copy], s.order[copy], s.victims[copy], s.claimed[copy], s.fresh[copy],
-        s.fresh_mark[copy], s.events[copy], s.segments[copy], s.log[copy],
-    )  # fmt: skip
+        s.clock[copy],
+        s.nodes[copy],
+        s.gpu_free[copy],
+        s.gpu_load[copy],
+        s.gpu_first[copy],
+        s.gpu_jobs[copy],
+        s.classes[copy],
+        s.by_type[0],
+        s.type_lo[0],
+        s.job_state[copy],
+        s.seen[copy],
+        s.arrivals[copy],
+        s.places[copy],
+        s.spare[copy],
+        s.speed[0],
+        s.factor[0],
+        s.least[0],
+        s.tiers[0],
+        s.rank[0],
+        s.interference[0],
+        s.targets[0],
+        s.target_types[0],
+        s.memo[copy],
+        s.memo_gpu[copy],
+        s.memo_stamp[copy],
+        s.failed[copy],
+        s.queue[copy],
+        s.runners[copy],
+        s.enders[copy],
+        s.order[copy],
+        s.victims[copy],
+        s.claimed[copy],
+        s.fresh[copy],
+        s.fresh_mark[copy],
+        s.events[copy],
+        s.segments[copy],
+        s.log[copy],
+    )
 
 
 @noinline
 def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     source = lend_source(source)
-    n = len(s.fate) - 1
+    n = len(s.job_state) - 1
     lo = copy.next_first
     copy.first = lo
     _empty_machine(s, source)
     k = s.clock[0]
-    first_s = source.fate[lo].arrival_s
-    piece_lo = source.fate[lo].place_lo
+    first_s = source.job_state[lo].arrival_s
+    piece_lo = source.job_state[lo].place_lo
     k.first_submit_s = first_s
     copy.first_s = first_s
     copy.until_s = first_s + horizon_s
     copy.weight = 0.0
     refused = 0
     for job in range(n):
-        s.fate[job] = source.fate[lo + job]
+        s.job_state[job] = source.job_state[lo + job]
         s.seen[job] = source.seen[lo + job]
-        fate = s.fate[job]
-        fate.arrival_s = first_s + (fate.arrival_s - first_s) / copy.pace
-        fate.place_lo -= piece_lo
-        if fate.status == REFUSED:
+        job_state = s.job_state[job]
+        job_state.arrival_s = first_s + (job_state.arrival_s - first_s) / copy.pace
+        job_state.place_lo -= piece_lo
+        if job_state.status == REFUSED:
             s.arrivals[refused] = job
             refused += 1
         else:
             copy.weight += source.weight[lo + job]
-    s.fate[n] = source.fate[lo]
-    nobody = s.fate[n]
+    s.job_state[n] = source.job_state[lo]
+    nobody = s.job_state[n]
     nobody.arrival_s = copy.until_s
     nobody.status = REFUSED
     at = refused
     come = False
     for job in range(n):
-        if s.fate[job].status != REFUSED:
-            if not come and s.fate[job].arrival_s > copy.until_s:
+        if s.job_state[job].status != REFUSED:
+            if not come and s.job_state[job].arrival_s > copy.until_s:
                 s.arrivals[at] = n
                 at += 1
                 come = True

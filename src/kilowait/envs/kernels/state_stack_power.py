@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.kernels.jit import (
-    noinline,
     kernel,
-    without_refcount,
+    noinline,
     specialize,
+    without_refcount,
 )
-from kilowait.engine.kernels.power_state import STEP, PowerState, lend
+from kilowait.engine.kernels.power_state import STEP, PowerState, power_state_without_refcount
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.power.power_setup import PowerSetup
 
@@ -50,7 +50,7 @@ COPY = np.dtype(
 
 SPARE = 4096
 _SHARED = ("reserve",)
-_EMPTY = ("idle", "fallers", "wakers", "steps")
+_EMPTY = ("idle", "shutting_down", "booting", "steps")
 """Written before they are read: pages nobody touches take no memory."""
 
 
@@ -58,7 +58,7 @@ class PowerLogArrays(NamedTuple):
     """The whole log, ready to be copied from; what it draws; and the signals."""
 
     jobs: npt.NDArray[Any]  # as in stacking.Source
-    fate: npt.NDArray[Any]
+    job_state: npt.NDArray[Any]
     need: npt.NDArray[np.int64]
     features: npt.NDArray[np.float32]  # (N, FIXED + 3), with predictions three more
     user: npt.NDArray[np.int64]
@@ -157,26 +157,78 @@ def source_of(
 def lend_source(a: Any) -> PowerLogArrays:
     """The source with references that are not counted."""
     return PowerLogArrays(
-        without_refcount(a.jobs), without_refcount(a.fate), without_refcount(a.need), without_refcount(a.features), without_refcount(a.user), without_refcount(a.account), without_refcount(a.order),
-        without_refcount(a.clock), without_refcount(a.pools), without_refcount(a.by_user), without_refcount(a.user_weight), without_refcount(a.lever), without_refcount(a.factor),
-        without_refcount(a.watts), without_refcount(a.least_watts), without_refcount(a.run_s), without_refcount(a.planned_s), without_refcount(a.sleepers), without_refcount(a.above_w),
-        without_refcount(a.kind), without_refcount(a.may), without_refcount(a.state_w), without_refcount(a.building), without_refcount(a.edge_s), without_refcount(a.value), without_refcount(a.area),
-        without_refcount(a.told), without_refcount(a.choosable),
-    )  # fmt: skip
+        without_refcount(a.jobs),
+        without_refcount(a.job_state),
+        without_refcount(a.need),
+        without_refcount(a.features),
+        without_refcount(a.user),
+        without_refcount(a.account),
+        without_refcount(a.order),
+        without_refcount(a.clock),
+        without_refcount(a.pools),
+        without_refcount(a.by_user),
+        without_refcount(a.user_weight),
+        without_refcount(a.lever),
+        without_refcount(a.factor),
+        without_refcount(a.watts),
+        without_refcount(a.least_watts),
+        without_refcount(a.run_s),
+        without_refcount(a.planned_s),
+        without_refcount(a.sleepers),
+        without_refcount(a.above_w),
+        without_refcount(a.kind),
+        without_refcount(a.may),
+        without_refcount(a.state_w),
+        without_refcount(a.building),
+        without_refcount(a.edge_s),
+        without_refcount(a.value),
+        without_refcount(a.area),
+        without_refcount(a.told),
+        without_refcount(a.choosable),
+    )
 
 
 @kernel
 def one(t: Any, copy: int) -> PowerState:
     """The state of one copy, as all kernels of the engine take it."""
-    s = lend(t)
+    s = power_state_without_refcount(t)
     return PowerState(
-        s.clock[copy], s.jobs[copy], s.fate[copy], s.rare[copy], s.need[copy], s.arrivals[copy], s.groups[copy],
-        s.pools[copy], s.preference[copy], s.changes[copy], s.announcements[copy], s.segments[copy],
-        s.events[copy], s.queue[copy], s.fresh[copy], s.beliefs[copy], s.picks[copy], s.line_s[copy],
-        s.line_free[copy], s.usage[copy], s.lever[copy], s.factor[copy], s.watts[copy], s.least_watts[copy],
-        s.preferred[copy], s.run_s[copy], s.planned_s[copy], s.hold_s[copy], s.reserved_level[copy],
-        s.sleepers[copy], s.idle[copy], s.shutting_down[copy], s.booting[copy], s.reserve, s.steps[copy],
-    )  # fmt: skip
+        s.clock[copy],
+        s.jobs[copy],
+        s.job_state[copy],
+        s.job_extra[copy],
+        s.need[copy],
+        s.arrivals[copy],
+        s.groups[copy],
+        s.pools[copy],
+        s.preference[copy],
+        s.changes[copy],
+        s.announcements[copy],
+        s.segments[copy],
+        s.events[copy],
+        s.queue[copy],
+        s.fresh[copy],
+        s.expected_ends[copy],
+        s.candidates[copy],
+        s.line_s[copy],
+        s.line_free[copy],
+        s.usage[copy],
+        s.lever[copy],
+        s.factor[copy],
+        s.watts[copy],
+        s.least_watts[copy],
+        s.preferred_level[copy],
+        s.run_s[copy],
+        s.planned_s[copy],
+        s.hold_s[copy],
+        s.reserved_level[copy],
+        s.sleepers[copy],
+        s.idle[copy],
+        s.shutting_down[copy],
+        s.booting[copy],
+        s.reserve,
+        s.steps[copy],
+    )
 
 
 @kernel
@@ -196,13 +248,15 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
     return carbon, price, lo
 
 
-_reset = specialize(state_stack.reset, lend=lend, lend_source=lend_source)
+_reset = specialize(
+    state_stack.reset, power_state_without_refcount=power_state_without_refcount, lend_source=lend_source
+)
 
 
 @noinline
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine, all awake."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     _reset(s, copy, source, row)
     lo = copy.first
@@ -213,7 +267,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     for job in range(len(s.jobs)):
         s.run_s[job] = source.run_s[lo + job]
         s.planned_s[job] = source.planned_s[lo + job]
-        s.preferred[job] = 0
+        s.preferred_level[job] = 0
         if len(s.least_watts) > 0:
             s.least_watts[job] = source.least_watts[lo + job]
         for g in range(s.watts.shape[0]):

@@ -14,10 +14,10 @@ from numba import types
 from kilowait.engine.interface import JOB
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     compile_entry,
+    kernel,
+    noinline,
+    without_refcount,
 )
 from kilowait.engine.kernels.state import state_without_refcount
 from kilowait.envs.batched_sim_base import (
@@ -30,9 +30,9 @@ from kilowait.envs.batched_sim_base import (
 )
 from kilowait.envs.kernels.decision import (
     OVER,
+    advance_to_decision,
     apply,
     finish_pass,
-    advance_to_decision,
 )
 from kilowait.envs.kernels.observation import write_observation
 from kilowait.envs.kernels.reward import compute_reward
@@ -93,10 +93,22 @@ class StepBuffers(NamedTuple):
 def lend_scene(a: Any) -> StepBuffers:
     """The scene with references that are not counted."""
     return StepBuffers(
-        without_refcount(a.how), without_refcount(a.weights), without_refcount(a.copies), without_refcount(a.jobs), without_refcount(a.mask), without_refcount(a.summary), without_refcount(a.slots),
-        without_refcount(a.edges), without_refcount(a.reward), without_refcount(a.terms), without_refcount(a.settled), without_refcount(a.paid),
-        without_refcount(a.over), without_refcount(a.last_summary), without_refcount(a.finished),
-    )  # fmt: skip
+        without_refcount(a.how),
+        without_refcount(a.weights),
+        without_refcount(a.copies),
+        without_refcount(a.jobs),
+        without_refcount(a.mask),
+        without_refcount(a.summary),
+        without_refcount(a.slots),
+        without_refcount(a.edges),
+        without_refcount(a.reward),
+        without_refcount(a.terms),
+        without_refcount(a.settled),
+        without_refcount(a.paid),
+        without_refcount(a.over),
+        without_refcount(a.last_summary),
+        without_refcount(a.finished),
+    )
 
 
 @noinline
@@ -123,9 +135,18 @@ def observe(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
     summary = without_refcount(summary)
     how = a.how[0]
     write_observation(
-        s, a.copies[b], source, how.nodes, how.max_wait_s, how.hold != 0,
-        a.jobs[b], a.mask[b], summary[b], a.slots[b], a.edges[b],
-    )  # fmt: skip
+        s,
+        a.copies[b],
+        source,
+        how.nodes,
+        how.max_wait_s,
+        how.hold != 0,
+        a.jobs[b],
+        a.mask[b],
+        summary[b],
+        a.slots[b],
+        a.edges[b],
+    )
 
 
 @noinline
@@ -158,7 +179,9 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if actions[b] == NOTHING:
             continue
         if actions[b] == START_PREPARED:
-            on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+            on = advance_to_decision(
+                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+            )
             copy.over = on == OVER
             a.over[b] = on == OVER
             observe(s, a, source, b, a.summary)

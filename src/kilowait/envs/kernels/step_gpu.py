@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from kilowait.engine.gpu.state import lend
+from kilowait.engine.gpu.state import gpu_state_without_refcount
 from kilowait.engine.kernels.jit import (
-    noinline,
-    kernel,
-    without_refcount,
     compile_entry,
+    kernel,
+    noinline,
+    without_refcount,
 )
 from kilowait.envs.batched_sim_base import (
     BEGIN,
@@ -27,10 +27,10 @@ from kilowait.envs.batched_sim_base import (
 from kilowait.envs.kernels.decision_gpu import (
     ASK,
     CUT,
-    preempt_job,
+    advance_to_decision,
     hold_on,
+    preempt_job,
     take,
-    until_asked,
 )
 from kilowait.envs.kernels.job_graph import join
 from kilowait.envs.kernels.observation_gpu import look
@@ -94,30 +94,56 @@ class GpuStepBuffers(NamedTuple):
 def lend_scene(a: Any) -> GpuStepBuffers:
     """The scene with references that are not counted."""
     return GpuStepBuffers(
-        without_refcount(a.how), without_refcount(a.weights), without_refcount(a.copies), without_refcount(a.jobs), without_refcount(a.mask), without_refcount(a.summary), without_refcount(a.slots),
-        without_refcount(a.edges), without_refcount(a.free), without_refcount(a.found), without_refcount(a.alive), without_refcount(a.owed), without_refcount(a.reward), without_refcount(a.terms),
-        without_refcount(a.settled), without_refcount(a.paid), without_refcount(a.over), without_refcount(a.cut), without_refcount(a.last_jobs), without_refcount(a.last_mask),
-        without_refcount(a.last_edges), without_refcount(a.last_summary), without_refcount(a.finished),
-    )  # fmt: skip
+        without_refcount(a.how),
+        without_refcount(a.weights),
+        without_refcount(a.copies),
+        without_refcount(a.jobs),
+        without_refcount(a.mask),
+        without_refcount(a.summary),
+        without_refcount(a.slots),
+        without_refcount(a.edges),
+        without_refcount(a.free),
+        without_refcount(a.found),
+        without_refcount(a.alive),
+        without_refcount(a.owed),
+        without_refcount(a.reward),
+        without_refcount(a.terms),
+        without_refcount(a.settled),
+        without_refcount(a.paid),
+        without_refcount(a.over),
+        without_refcount(a.cut),
+        without_refcount(a.last_jobs),
+        without_refcount(a.last_mask),
+        without_refcount(a.last_edges),
+        without_refcount(a.last_summary),
+        without_refcount(a.finished),
+    )
 
 
 @noinline
 def go(s: Any, a: Any, source: Any, b: int) -> int:
     """On to the next choice."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
     how = a.how[0]
-    return until_asked(
-        s, a.copies[b], source, a.found[b], how.by_type != 0, how.hold != 0, how.victims > 0, how.starts,
+    return advance_to_decision(
+        s,
+        a.copies[b],
+        source,
+        a.found[b],
+        how.by_type != 0,
+        how.hold != 0,
+        how.victims > 0,
+        how.starts,
         how.max_wait_s,
-    )  # fmt: skip
+    )
 
 
 @noinline
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
     """A new episode, up to its first choice."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
     reset(s, a.copies[b], source, a.how[0].horizon_s)
@@ -135,7 +161,7 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
 @noinline
 def see(s: Any, a: Any, source: Any, b: int) -> None:
     """The observation of one copy."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
     look(s, a.copies[b], source, a.how[0], a.found[b], a.jobs[b], a.mask[b], a.summary[b], a.slots[b])
@@ -146,7 +172,7 @@ def see(s: Any, a: Any, source: Any, b: int) -> None:
 @noinline
 def act(s: Any, a: Any, source: Any, b: int, action: int) -> None:
     """Take the action, or, if it may not be taken, the first that may."""
-    s = lend(s)
+    s = gpu_state_without_refcount(s)
     a = lend_scene(a)
     source = lend_source(source)
     copy = a.copies[b]
@@ -222,9 +248,18 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         act(s, a, source, b, actions[b])
         on = go(s, a, source, b)
         a.reward[b] = pay(
-            s, copy, source.weight, how.gpus, how.sla_s, a.weights, a.alive[b], a.owed[b],
-            a.settled[b], a.paid[b], a.terms[b],
-        )  # fmt: skip
+            s,
+            copy,
+            source.weight,
+            how.gpus,
+            how.sla_s,
+            a.weights,
+            a.alive[b],
+            a.owed[b],
+            a.settled[b],
+            a.paid[b],
+            a.terms[b],
+        )
         copy.steps += 1
         see(s, a, source, b)
         over = on != ASK

@@ -10,8 +10,8 @@ import numba
 import numpy as np
 from numba import types
 
-from kilowait.engine.kernels.jit import noinline, without_refcount, compile_entry
-from kilowait.engine.kernels.power_state import lend
+from kilowait.engine.kernels.jit import compile_entry, noinline, without_refcount
+from kilowait.engine.kernels.power_state import power_state_without_refcount
 from kilowait.envs.batched_sim_base import (
     BEGIN,
     NOTHING,
@@ -19,7 +19,7 @@ from kilowait.envs.batched_sim_base import (
     START_PREPARED,
 )
 from kilowait.envs.kernels.decision import OVER
-from kilowait.envs.kernels.decision_power import apply, hold, until_asked
+from kilowait.envs.kernels.decision_power import advance_to_decision, apply, hold
 from kilowait.envs.kernels.energy_integral import integrate_node_energy
 from kilowait.envs.kernels.node_power_actions import put_all_to_sleep, wake_for_waiting
 from kilowait.envs.kernels.observation_power import look
@@ -35,12 +35,12 @@ HOW = np.dtype(
     + [
         ("levels", np.int64),  # to choose from
         ("turns", np.int64),  # there are actions that put nodes to sleep and wake them
-        ("ahead", np.int64),  # nodes are woken in time for reservations
+        ("wake_ahead", np.int64),  # nodes are woken in time for reservations
         ("signals", np.int64),  # bits: carbon, price
         ("keep", np.int64),  # what nodes do is kept for a log
         ("rows", np.int64),  # of it that one instant can take
         ("hold_s", np.float64),  # how long nobody is chosen, at most
-        ("patience_s", np.float64),  # a job that has waited longer is held for no better time
+        ("max_wait_for_hold_s", np.float64),  # a job that has waited longer is held for no better time
     ],
     align=True,
 )
@@ -50,7 +50,7 @@ HOW = np.dtype(
 @noinline
 def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action: int) -> None:
     """Take the action, or, if it may not be taken, the first that may."""
-    s = lend(s)
+    s = power_state_without_refcount(s)
     source = lend_source(source)
     mask = without_refcount(mask)
     slots = without_refcount(slots)
@@ -64,10 +64,10 @@ def act(s: Any, copy: Any, source: Any, how: Any, mask: Any, slots: Any, action:
     extra = action - len(slots) * how.levels
     if extra < 0:
         job = slots[action // how.levels]
-        s.preferred[job] = action % how.levels
+        s.preferred_level[job] = action % how.levels
         apply(s, copy, job)
     elif extra == 0:
-        hold(s, copy, source, how.hold_s, how.patience_s)
+        hold(s, copy, source, how.hold_s, how.max_wait_for_hold_s)
     else:
         copy.turned = 1
         if extra == 1:
@@ -94,7 +94,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
         if not begins:
             if actions[b] != START_PREPARED:
                 act(s, copy, source, how, a.mask[b], a.slots[b], actions[b])
-            over = until_asked(s, copy, source, how) == OVER
+            over = advance_to_decision(s, copy, source, how) == OVER
             if actions[b] != START_PREPARED:
                 a.reward[b] = pay(
                     s,
@@ -128,7 +128,7 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
                 begins = True
         if begins:
             reset(s, copy, source, b)
-            until_asked(s, copy, source, how)
+            advance_to_decision(s, copy, source, how)
             integrate_node_energy(s, copy, source, False)
             for term in range(len(a.weights)):
                 a.settled[b, term] = 0.0

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import PowerState
 from kilowait.engine.pools import machine_of
-from kilowait.engine.power_initial_state import levered_state_of, add_power_pool
-from kilowait.envs.batched_sim import DecisionSettings, scores_of, external_policy
+from kilowait.engine.power_initial_state import add_power_pool, levered_state_of
+from kilowait.envs.batched_sim import DecisionSettings, external_policy, scores_of
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.kernels.state_stack_power import (
@@ -58,7 +58,8 @@ class EnergyDecisionSettings(DecisionSettings):
         super().__post_init__()
         if not (self.hold_s > 0 and 0 <= self.max_wait_for_hold_s < np.inf):
             raise InputError(
-                f"holds of {self.hold_s} s while nobody has waited {self.max_wait_for_hold_s} s; give a hold above 0 s and a "
+                f"holds of {self.hold_s} s while nobody has waited {self.max_wait_for_hold_s} s; "
+                f"give a hold above 0 s and a "
                 "finite patience of 0 s or more"
             )
         if not self.hold:
@@ -79,7 +80,7 @@ class EnergyDecisionSettings(DecisionSettings):
         )
 
 
-_LISTS = {"idle": "idle_hi", "fallers": "fall_hi", "wakers": "wake_hi"}
+_LISTS = {"idle": "idle_hi", "shutting_down": "fall_hi", "booting": "wake_hi"}
 """Batches of nodes, and up to where they lie."""
 
 
@@ -137,9 +138,9 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
         how["autoreset"], how["keep"] = autoreset, own
         how["rows"] = most_steps(state)
         how["levels"], how["turns"] = seen.choices, seen.extra > 1
-        how["ahead"] = any(way.wake_ahead for way in levers.sleep.values())
+        how["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
         how["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
-        how["hold_s"], how["patience_s"] = asking.hold_s, asking.max_wait_for_hold_s
+        how["hold_s"], how["max_wait_for_hold_s"] = asking.hold_s, asking.max_wait_for_hold_s
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
             how=how,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kilowait.envs.observation_spec import FEATURES as OF_JOBS
-from kilowait.envs.observation_spec import SUMMARY as OF_MACHINE
 from kilowait.envs.observation_spec import PREDICTION_FEATURES
+from kilowait.envs.observation_spec import SUMMARY as OF_MACHINE
 
 __all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "features_of", "of_signals"]
 
@@ -16,7 +16,9 @@ FEATURES: dict[str, str] = {
     "stretch": "run time at the slowest level it may be given / at full speed, less 1",
     "saving": "1 - least energy of those levels / energy at full speed",
 }
-"""Of a waiting job. Its power is what levers plan with: `planned_w` where jobs have that, else taken for known."""
+"""Of a waiting job. Its power is what levers plan with: `predicted_power_w` where jobs have that, else taken for
+known.
+"""
 
 SUMMARY: dict[str, str] = {
     **OF_MACHINE,
@@ -32,7 +34,7 @@ def features_of(told: bool) -> tuple[str, ...]:
     """Names of the columns of a job; what predictions know stands before its power.
 
     >>> features_of(True)[9:]
-    ('place', 'bound', 'quickness', 'cut', 'draw', 'stretch', 'saving')
+    ('place', 'bound', 'expected_inverse_runtime', 'cut', 'draw', 'stretch', 'saving')
     """
     own = tuple(name for name in FEATURES if name not in OF_JOBS)
     return (*OF_JOBS, *(PREDICTION_FEATURES if told else ()), *own)

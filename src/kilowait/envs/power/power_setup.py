@@ -27,7 +27,7 @@ from kilowait.envs.power.signal_features import (
     outlook_of,
 )
 from kilowait.errors import InputError
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.series import Series
 
 __all__ = ["POWER", "PowerTables", "PowerConfig", "PowerSetup", "model_of"]
@@ -91,9 +91,9 @@ class PowerConfig:
                 f"levers {self.levers!r}: in kilowait/Energy-v0 jobs are held by whoever is asked; leave hold out"
             )
         pulled = resolve_controls(self.levers, jobs, cluster, model, profile=self.profile)
-        levers = replace(pulled.levers or PowerControls(), preferred=None, crowd=-1)
+        levers = replace(pulled.levers or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1)
         drawing = _drawing(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
-        if "planned_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
+        if "predicted_power_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
             seen = with_planned_power(jobs)
             expected = resolve_controls(self.levers, seen, cluster, model, profile=self.profile).tables
             looks = _drawing(seen, cluster, model, self.profile, expected, asked.slowdown)
@@ -223,7 +223,9 @@ def _drawing(
     slowdown: float | None,
 ) -> PowerTables:
     few, kind = unique_classes(
-        jobs, ConstantUtilization() if profile is None else profile, by_cores=any(g.shared for g in cluster.groups)
+        jobs,
+        ConstantUtilization() if profile is None else profile,
+        by_cores=any(g.shared for g in cluster.groups),
     )
     watts, factors, held = [], [], []
     for group in cluster.groups:

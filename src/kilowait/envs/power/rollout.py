@@ -16,12 +16,12 @@ from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.decision import BETWEEN
 from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, steered_for
 from kilowait.envs.kernels.state_stack_power import roomy
-from kilowait.envs.power.batched_sim import EnergyDecisionSettings, EnergyBatchedSimulator
+from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.reward_terms import TERMS, USUAL
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import node_states
 
 __all__ = ["PowerPolicy", "play"]
@@ -80,7 +80,9 @@ def play(
             factor=None if levers.factor is None else levers.factor[:, back],
             watts=None if levers.watts is None else levers.watts[:, back],
         )
-    simulator = _PowerRolloutSimulator(jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers)
+    simulator = _PowerRolloutSimulator(
+        jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers
+    )
     state = simulator.handed()
     board = EnergyBatchedSimulator(
         table,

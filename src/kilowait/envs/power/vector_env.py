@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.energy.controls import ForecastFactory
 from kilowait.energy.power import PowerModel, UtilizationProfile
-from kilowait.envs.power.batched_sim import EnergyDecisionSettings, EnergyBatchedSimulator
+from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import TERMS, USUAL
 from kilowait.envs.reward_terms import Reward
@@ -19,8 +19,8 @@ from kilowait.envs.vector_env import (
     MODES,
     EngineVectorEnv,
     check_sizes,
-    plain_jobs,
     default_reward,
+    plain_jobs,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -110,7 +110,7 @@ class EnergyVectorEnv(EngineVectorEnv):
             threads: of the engine; None: one a core.
             copy: whether observations are new arrays every step, or the same ones, overwritten.
             seed: of the windows, until `reset` is given one.
-            asking: fields of `energy.board.EnergyAsking`: slots, backfill, hold_s, patience_s, turns ...
+            asking: fields of `energy.board.EnergyAsking`: slots, backfill, hold_s, max_wait_for_hold_s, turns ...
         """
         check_sizes(num_envs, jobs, episode_jobs, threads)
         if cluster.node_level or cluster.outages or cluster.reservations:

@@ -10,7 +10,7 @@ __all__ = ["with_perfect_estimates"]
 def with_perfect_estimates(jobs: JobTable) -> JobTable:
     """The same jobs with their true run times as estimates: what a rule could do if it knew them.
 
-    What planners plan with (`planned_s`, `later_s`) and limits go: nobody runs longer than was foreseen. The
+    What planners plan with (`planned_s`, `overrun_planned_s`) and limits go: nobody runs longer than was foreseen. The
     difference a policy makes on the two tables is what better estimates could be worth to it.
 
     >>> jobs = JobTable(
@@ -20,5 +20,9 @@ def with_perfect_estimates(jobs: JobTable) -> JobTable:
     [60.0, 30.0]
     """
     return jobs.with_columns(
-        estimate_s=jobs["runtime_s"], planned_s=None, limit_s=None, later_s=None, quickness=None
+        estimate_s=jobs["runtime_s"],
+        planned_s=None,
+        limit_s=None,
+        overrun_planned_s=None,
+        expected_inverse_runtime=None,
     )

@@ -3,10 +3,10 @@
 from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
 from kilowait.evaluation.comparison.result import (
     METRIC_DIRECTION,
-    PolicyConfig,
     Comparison,
-    PowerCurve,
     EnergyResults,
+    PolicyConfig,
+    PowerCurve,
     SignalCurve,
 )
 from kilowait.evaluation.comparison.significance import (
@@ -20,8 +20,8 @@ from kilowait.evaluation.comparison.windows import (
     Window,
     Windows,
     cut_windows,
-    split,
     single_window,
+    split,
 )
 
 __all__ = [

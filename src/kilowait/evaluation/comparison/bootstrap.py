@@ -197,7 +197,9 @@ def ratio_interval(
     Interval(low=0.5, high=0.5)
     """
     above, below = paired(ours, theirs)
-    return WindowBootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(above, below)
+    return WindowBootstrap(len(above), random=random, level=level, block=block, draws=draws).ratio(
+        above, below
+    )
 
 
 def _bca(

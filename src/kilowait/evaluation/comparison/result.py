@@ -20,7 +20,16 @@ from kilowait.evaluation.job_measures import started
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["BATCHES", "METRIC_DIRECTION", "KINDS", "PolicyConfig", "Comparison", "PowerCurve", "EnergyResults", "SignalCurve"]
+__all__ = [
+    "BATCHES",
+    "METRIC_DIRECTION",
+    "KINDS",
+    "PolicyConfig",
+    "Comparison",
+    "PowerCurve",
+    "EnergyResults",
+    "SignalCurve",
+]
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")

@@ -116,7 +116,7 @@ class ComparisonResult:
     """Every two of them, the one with the better mean as ours; where the means are equal, the first given."""
     unit: str = "window"
     notes: tuple[str, ...] = ()
-    """What a reader should know before believing it."""
+    """What a reader should know before track_expected_ends it."""
 
     @property
     def best(self) -> str:
@@ -151,7 +151,9 @@ class ComparisonResult:
         }
 
 
-def test_pairs(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS) -> ComparisonResult:
+def test_pairs(
+    scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS
+) -> ComparisonResult:
     """Every contender's mean, and every two contenders against one another.
 
     Args:
@@ -210,7 +212,9 @@ def test_pairs(scores: PolicyScores, *, seed: int, level: float = 0.95, draws: i
         )
         pairs.append(replace(pair, verdict=_verdict(pair)))
     notes = _notes(scores, len(pairs), level)
-    return ComparisonResult(scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes)
+    return ComparisonResult(
+        scores.metric, scores.better, windows, level, means, tuple(pairs), scores.unit, notes
+    )
 
 
 def _sign(better: str) -> float:

@@ -15,7 +15,7 @@ from kilowait.engine.gpu.demand import Demand, demand_of
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.job_measures import Floats, Ints, left_queue_s
 from kilowait.jobs import ExecutionLog
-from kilowait.jobs.execution_log import Outcome, Allocations
+from kilowait.jobs.execution_log import Allocations, Outcome
 
 __all__ = ["NodeAllocations", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
 
@@ -52,7 +52,7 @@ class NodeAllocations:
     @property
     def job_gpus(self) -> Floats:
         """Per job: GPUs it asks for, parts as parts."""
-        return self.want.pieces * self.want.gpus * self.want.milli / WHOLE
+        return self.want.pieces * self.want.gpus * self.want.gpu_milli / WHOLE
 
     def speed_there(self, log: ExecutionLog) -> Floats:
         """Per segment: the speed of its job on the type it ran on, undisturbed."""
@@ -90,7 +90,7 @@ def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None)
         node_gpus=np.array([g.gpus for g in groups], np.int64)[of],
         node_cpu=np.array([g.cores * WHOLE for g in groups], np.int64)[of],
         pieces=pieces,
-        gpus=np.bincount(pieces.segment, pieces.milli, len(log)) / WHOLE,
+        gpus=np.bincount(pieces.segment, pieces.gpu_milli, len(log)) / WHOLE,
         type=kind,
         want=want,
         speed=want.speed[want.kind],

@@ -26,7 +26,9 @@ __all__ = ["by_priority", "by_type"]
 Row = dict[str, Any]
 
 
-def by_type(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> list[Row]:
+def by_type(
+    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
+) -> list[Row]:
     """A row for each GPU type of the cluster, in the order in which its groups name them; all jobs count.
 
     - `type`: nodes without GPUs are called ``-``; `nodes`, `gpus`: how many there are;
@@ -118,7 +120,7 @@ def by_priority(log: ExecutionLog, *, counted: npt.ArrayLike | None = None) -> l
     priority = log.jobs_table.column("priority")
     finished = np.zeros(len(mask), np.bool_)
     finished[ended(log)] = True
-    gpu_s = np.bincount(pieces.segment, pieces.milli, len(log)) / 1000 * (log.end_s - log.start_s)
+    gpu_s = np.bincount(pieces.segment, pieces.gpu_milli, len(log)) / 1000 * (log.end_s - log.start_s)
     records = log.jobs()
     rows = []
     for value in np.unique(priority[mask])[::-1].tolist():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kilowait.cluster import Cluster, NodeGroup
-from kilowait.jobs import JobTable, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.jobs.execution_log import Allocations
 
 __all__ = ["two_jobs"]
@@ -25,7 +25,7 @@ def two_jobs() -> tuple[ExecutionLog, Cluster]:
         segment=np.array([0, 1]),
         node=np.array([0, 0]),
         gpus=np.array([0b11, 0b01]),
-        milli=np.array([2000, 500]),
+        gpu_milli=np.array([2000, 500]),
         count=np.array([1, 1]),
         work_s=np.array([10.0, 10.0]),
         lost_s=np.zeros(2),

@@ -97,7 +97,7 @@ def _states(log: ExecutionLog, places: NodeAllocations) -> tuple[Floats, Ints, I
 def _each(places: NodeAllocations) -> Ints:
     """Thousandths that each piece takes of every GPU it has."""
     many = np.bitwise_count(places.pieces.gpus).astype(np.int64)
-    return places.pieces.milli // np.maximum(many, 1)
+    return places.pieces.gpu_milli // np.maximum(many, 1)
 
 
 def _empty(places: NodeAllocations) -> tuple[Small, Ints]:
@@ -112,11 +112,11 @@ def _fragments(places: NodeAllocations, targets: list[Target], node: Ints, free:
     count: Ints = idle * sum(target[4] for target in targets)
     kind = places.node_type[node]
     sizes: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = {}
-    for cores, milli, gpus, label, jobs in targets:
-        if milli > 0:
-            sizes.setdefault(milli, {}).setdefault((gpus, label), []).append((cores, jobs))
-    for milli, alike in sizes.items():
-        room = free >= milli
+    for cores, gpu_milli, gpus, label, jobs in targets:
+        if gpu_milli > 0:
+            sizes.setdefault(gpu_milli, {}).setdefault((gpus, label), []).append((cores, jobs))
+    for gpu_milli, alike in sizes.items():
+        room = free >= gpu_milli
         many = room.sum(0, dtype=np.int32)
         usable = np.where(room, free, 0).sum(0, dtype=np.int64)
         for (gpus, label), by_cores in alike.items():

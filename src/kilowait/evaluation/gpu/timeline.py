@@ -34,18 +34,20 @@ def gpu_timeline(
     """
     places = places_of(log, cluster)
     horizon = shown(log, horizon_s)
-    milli = np.rint(places.gpus * WHOLE).astype(np.int64)
+    gpu_milli = np.rint(places.gpus * WHOLE).astype(np.int64)
     lines = {}
     for place, name in enumerate(places.types):
         if name:
             own = places.type == place
             time = np.concatenate((log.start_s[own], log.end_s[own]))
-            used = steps(time, np.concatenate((milli[own], -milli[own])), 0, horizon)
+            used = steps(time, np.concatenate((gpu_milli[own], -gpu_milli[own])), 0, horizon)
             lines[name] = Series(used.edge_s, used.value / WHOLE, "GPUs")
     return lines
 
 
-def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None) -> Series:
+def gpu_backlog(
+    log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
+) -> Series:
     """GPUs that waiting jobs ask for over time, parts as parts; jobs that were preempted wait again.
 
     It goes from the first submission to the last end, or over the horizon asked for.
@@ -56,10 +58,10 @@ def gpu_backlog(log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, 
     ([0.0, 10.0, 20.0], [0.5, 0.0])
     """
     places, held = places_of(log, cluster), waits(log)
-    milli = np.rint(places.job_gpus * WHOLE).astype(np.int64)[held.row]
+    gpu_milli = np.rint(places.job_gpus * WHOLE).astype(np.int64)[held.row]
     leaves = np.isfinite(held.to_s)
     time = np.concatenate((held.from_s, held.to_s[leaves]))
-    asked = steps(time, np.concatenate((milli, -milli[leaves])), 0, shown(log, horizon_s))
+    asked = steps(time, np.concatenate((gpu_milli, -gpu_milli[leaves])), 0, shown(log, horizon_s))
     return Series(asked.edge_s, asked.value / WHOLE, "GPUs")
 
 

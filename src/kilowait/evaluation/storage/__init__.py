@@ -80,7 +80,9 @@ _OF_RESULTS: dict[str, type[AgentFolder] | type[PredictionFolder] | type[Synthet
 """Kinds that are a scenario and results, no logs."""
 
 
-def open_folder(path: str | PathLike[str]) -> RunFolder | ComparisonFolder | AgentFolder | PredictionFolder | SyntheticScoreFolder:
+def open_folder(
+    path: str | PathLike[str],
+) -> RunFolder | ComparisonFolder | AgentFolder | PredictionFolder | SyntheticScoreFolder:
     """Whatever kilowait wrote there.
 
     A folder of something else, half there or changed is an InputError that says what is wrong.

@@ -19,7 +19,7 @@ from kilowait.jobs.execution_log import Allocations
 __all__ = ["WORKED", "pieces_from", "read_pieces", "worked_columns", "write_pieces"]
 
 _META_KEY = b"kilowait"
-_COLUMNS = ("segment", "node", "gpus", "milli", "count")
+_COLUMNS = ("segment", "node", "gpus", "gpu_milli", "count")
 WORKED = ("work_s", "lost_s")
 """Columns of the segments that only placed ones have; 0 for others among them."""
 

@@ -29,10 +29,10 @@ import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.comparison.result import (
-    PolicyConfig,
     Comparison,
-    PowerCurve,
     EnergyResults,
+    PolicyConfig,
+    PowerCurve,
     SignalCurve,
 )
 from kilowait.evaluation.comparison.windows import Windows
@@ -57,7 +57,7 @@ from kilowait.evaluation.storage.run import (
     write_states,
 )
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.jobs import JobTable, NodeStates, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]
 

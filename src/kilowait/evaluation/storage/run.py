@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from kilowait.errors import InputError, KilowaitError
-from kilowait.evaluation.comparison.result import PolicyConfig, Comparison
+from kilowait.evaluation.comparison.result import Comparison, PolicyConfig
 from kilowait.evaluation.comparison.windows import single_window
 from kilowait.evaluation.gpu.cluster import is_placed
 from kilowait.evaluation.storage.allocations import (
@@ -46,7 +46,7 @@ from kilowait.evaluation.storage.folder import (
     save_folder,
 )
 from kilowait.evaluation.storage.toml import to_toml
-from kilowait.jobs import JobTable, NodeStates, ExecutionLog
+from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 
 __all__ = [
     "RunFolder", "contest_of_runs", "load_run", "machine_from", "machine_of", "read_states", "save_run", "write_states",
@@ -248,7 +248,7 @@ def machine_of(log: ExecutionLog) -> dict[str, Any]:
 
 
 def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `machine_of` wrote, as arguments of a SegmentLog."""
+    """What `machine_of` wrote, as arguments of a ExecutionLog."""
     return {
         "groups": tuple(data["groups"]),
         "capacity_s": np.array([-math.inf if step is None else step for step in data["capacity_s"]]),

@@ -14,16 +14,26 @@ import numpy as np
 
 from kilowait.errors import InputError
 from kilowait.evaluation.comparison import (
-    PolicyConfig,
-    EnergyResults,
     ComparisonResult,
+    EnergyResults,
+    PolicyConfig,
     SignalCurve,
 )
 from kilowait.report.comparison_data import ComparisonData, Floats
 from kilowait.report.format import share
 from kilowait.units import format_span
 
-__all__ = ["STATES", "ControlSavings", "EnergyData", "UnitScale", "called", "change", "levers_of", "scaled", "sentences"]
+__all__ = [
+    "STATES",
+    "ControlSavings",
+    "EnergyData",
+    "UnitScale",
+    "called",
+    "change",
+    "levers_of",
+    "scaled",
+    "sentences",
+]
 
 STATES = {
     "jobs": "jobs",
@@ -196,7 +206,9 @@ class EnergyData:
             if without and single and len(single) + len(together) > 1:
                 kinds_of = {pulled[who][0].partition("=")[0] for who in single}
                 found.append(
-                    ControlSavings(without[0], single, together, len(single) > 1 and len(kinds_of) == len(single))
+                    ControlSavings(
+                        without[0], single, together, len(single) > 1 and len(kinds_of) == len(single)
+                    )
                 )
         return tuple(found)
 

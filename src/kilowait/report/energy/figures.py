@@ -24,10 +24,10 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
-    new_figure,
     legend_columns,
     line_numbers,
     line_style,
+    new_figure,
     plain,
     span_unit,
 )

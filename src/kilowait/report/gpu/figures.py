@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kilowait.report.figures import ReportFigure, new_figure, legend_columns, line_numbers, line_style, plain
+from kilowait.report.figures import ReportFigure, legend_columns, line_numbers, line_style, new_figure, plain
 from kilowait.report.format import share
 from kilowait.report.gpu.data import GpuData
 
@@ -15,7 +15,9 @@ def gpus_over_time(held: GpuData, *, bins: int = 300) -> ReportFigure:
     """A panel for each type of GPU and one for fragments, a line a contender, in the typical window."""
     numbers = line_numbers(held.found)
     types = list(held.sizes)
-    with new_figure(height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1) as (
+    with new_figure(
+        height_in=0.8 + 1.25 * (len(types) + 1), rows=len(types) + 1, share_x=True, columns=1
+    ) as (
         figure,
         panels,
     ):

@@ -15,9 +15,9 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
-    new_figure,
     line_style,
     need_matplotlib,
+    new_figure,
     plain,
 )
 from kilowait.report.format import share

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, ReportFigure, new_figure, log_axis, plain
+from kilowait.report.figures import AGENT, INK, LINES, WIDTH_IN, ReportFigure, log_axis, new_figure, plain
 from kilowait.report.format import capital
 from kilowait.report.job_figures import slowdown_axis, wait_axis
 from kilowait.report.synthetic.data import SyntheticScoreData

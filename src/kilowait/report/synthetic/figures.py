@@ -14,9 +14,9 @@ from kilowait.report.figures import (
     LINES,
     WIDTH_IN,
     ReportFigure,
-    new_figure,
     line_style,
     need_matplotlib,
+    new_figure,
     plain,
 )
 from kilowait.report.format import number, share

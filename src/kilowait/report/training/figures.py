@@ -14,9 +14,9 @@ from kilowait.report.figures import (
     INK,
     LINES,
     ReportFigure,
-    new_figure,
     log_axis,
     need_matplotlib,
+    new_figure,
     plain,
 )
 from kilowait.report.format import capital, number

@@ -112,7 +112,7 @@ def calendar_from(
 def plain_calendar(rows: Columns, zero_s: float, session_s: float) -> Calendar:
     """The calendar of rows, with nothing in it of what was submitted."""
     nothing = np.zeros((len(rows["submit_s"]), 1), np.int64)
-    return calendar_of(rows, nothing, (0,), (1,), zero_s=zero_s, session_s=session_s, menu=1)
+    return calendar_of(rows, nothing, (0,), (1,), zero_s=zero_s, session_s=session_s, frequent_jobs=1)
 
 
 def blank(calendar: Calendar, copied: tuple[int, ...], sizes: tuple[int, ...]) -> Calendar:
@@ -120,11 +120,11 @@ def blank(calendar: Calendar, copied: tuple[int, ...], sizes: tuple[int, ...]) -
     conditions = calendar.conditions.copy()
     conditions[:, [list(CONDITIONS).index(name) for name in HIDDEN]] = 0
     places = calendar.share.shape
-    menu = np.tile(np.array([sizes[column] for column in copied]), (*places, 1))
+    frequent_jobs = np.tile(np.array([sizes[column] for column in copied]), (*places, 1))
     return replace(
         calendar,
         conditions=conditions,
-        menu=menu,
+        frequent_jobs=frequent_jobs,
         share=np.zeros(places, np.int64),
         level=np.zeros(places, np.int64),
         daily_work=np.zeros_like(calendar.daily_work),

@@ -32,7 +32,7 @@ from kilowait.synth.dp.train import PrivateDataset, private_train
 from kilowait.synth.log_schema import Columns, LogSchema
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar, by_user
-from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
+from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["PrivateFit", "private_fit"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.synth.log_schema import WEEK_S, Columns, LogSchema
-from kilowait.synth.transformer.tokenizer import Tokenizer, RuntimeTokenizer
+from kilowait.synth.transformer.tokenizer import RuntimeTokenizer, Tokenizer
 
 __all__ = ["grid_codes", "grid_facts", "grid_runs", "on_grid"]
 

@@ -23,12 +23,12 @@ from kilowait.synth.dp.accountant import PrivacyBudget, accountant
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
-    SequenceBatch,
     DatasetTensors,
+    SequenceBatch,
     lesson_of,
     loss_of,
 )
-from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
+from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 from kilowait.synth.transformer.train import begin_with
 
 __all__ = ["PrivateDataset", "private_train"]
@@ -186,7 +186,7 @@ def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, peop
         "counted": torch.as_tensor(counted, device=device),
         "home": torch.zeros_like(at),
     }
-    shared = {name: getattr(lesson, name)[:1] for name in ("menu", "offer", "share", "level")}
+    shared = {name: getattr(lesson, name)[:1] for name in ("frequent_jobs", "offer", "share", "level")}
     order = [item.name for item in fields(SequenceBatch)]
     buffers = {name: one for name, one in module.named_parameters() if not one.requires_grad}
 
@@ -204,7 +204,13 @@ def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, peop
 
 
 def _state(
-    secret: list[int], step: int, network: TransformerNetwork, optimizer: Any, book: Any, choice: Any, noises: Any
+    secret: list[int],
+    step: int,
+    network: TransformerNetwork,
+    optimizer: Any,
+    book: Any,
+    choice: Any,
+    noises: Any,
 ) -> dict[str, Any]:
     state = {
         "secret": secret,

@@ -6,11 +6,11 @@ runs it, `layout` turns a log into the table it reads and its table into jobs, a
 """
 
 from kilowait.synth.external.generator import (
-    SdvCTGAN,
-    SdvTVAE,
-    SdvCopulaGAN,
-    SdvGaussianCopula,
     RealTabFormer,
+    SdvCopulaGAN,
+    SdvCTGAN,
+    SdvGaussianCopula,
+    SdvTVAE,
 )
 
 __all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "RealTabFormer"]

@@ -24,7 +24,7 @@ from kilowait.rng import stream
 from kilowait.synth.device import check_device
 from kilowait.synth.external.layout import Layout
 from kilowait.synth.external.worker_process import run_worker
-from kilowait.synth.generator import State, SampleProgress
+from kilowait.synth.generator import SampleProgress, State
 from kilowait.synth.log_schema import Columns
 from kilowait.synth.row_generator import RowGenerator
 
@@ -69,7 +69,9 @@ class ExternalGenerator(RowGenerator):
         table = {name: made[name].to_numpy() for name in self._layout.varied}
         return self._layout.rows(table, self.facts, first_s)
 
-    def _run(self, task: str, place: Path, rng: np.random.Generator, told: SampleProgress, **more: Any) -> None:
+    def _run(
+        self, task: str, place: Path, rng: np.random.Generator, told: SampleProgress, **more: Any
+    ) -> None:
         check_device(self.device)
         words = {
             "library": self.library,

@@ -43,7 +43,14 @@ def interpreter(python: str) -> str:
 
 
 def run_worker(
-    python: str, task: str, folder: Path, *, cards: bool = False, install: str, what: str, told: SampleProgress
+    python: str,
+    task: str,
+    folder: Path,
+    *,
+    cards: bool = False,
+    install: str,
+    what: str,
+    told: SampleProgress,
 ) -> None:
     """Have a task done in a folder.
 

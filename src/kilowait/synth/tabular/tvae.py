@@ -91,7 +91,9 @@ def train(
     optimizer = torch.optim.Adam(weights, settings.rate, weight_decay=1e-5)
     rates = rates_of(optimizer, settings.rate, steps)
     batch = min(settings.batch, len(kinds))
-    for step in checkpointed_steps(steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates):
+    for step in checkpointed_steps(
+        steps, keep, device, reader=reader, maker=maker, optimizer=optimizer, rates=rates
+    ):
         some = torch.randint(len(kinds), (batch,), device=device)
         mean, log_spread = reader(dense[some])
         numbers = mean + log_spread.exp() * torch.randn_like(mean)

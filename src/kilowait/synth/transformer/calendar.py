@@ -166,7 +166,7 @@ def calendar_of(
     *,
     zero_s: float,
     session_s: float,
-    menu: int,
+    frequent_jobs: int,
 ) -> Calendar:
     """The calendar of a log.
 
@@ -216,7 +216,7 @@ def calendar_of(
     kinds = (len(limits[0]) + 1) * (len(limits[1]) + 1)
     cell = (week * 7 + weekday) * kinds + _kind(request, rows["nodes"][order], *limits)
     daily = np.bincount(cell, work, 7 * kinds * (int(week.max()) + 1)).reshape(-1, 7, kinds)
-    menus = _menus(block, codes, copied, sizes, rows["runtime_s"][order], menu)
+    menus = _menus(block, codes, copied, sizes, rows["runtime_s"][order], frequent_jobs)
     return Calendar(
         first,
         start,
@@ -290,11 +290,11 @@ def _menus(
     place = np.arange(len(order)) - np.searchsorted(home[order], home[order])
     order, place = order[place < places], place[place < places]
     blocks = int(block[-1]) + 1
-    menu = np.tile(np.array([sizes[column] for column in copied]), (blocks, places, 1))
+    frequent_jobs = np.tile(np.array([sizes[column] for column in copied]), (blocks, places, 1))
     share, level = np.zeros((2, blocks, places), np.int64)
     at = home[order], place
-    menu[at] = kinds[order, 1:-1]
+    frequent_jobs[at] = kinds[order, 1:-1]
     rarity = np.bincount(block)[home[order]] / jobs[order]
     share[at] = 1 + _steps(rarity, SHARES - 1, per_octave=2)
     level[at] = 1 + _steps(took_s[order], LEVELS - 1, per_octave=4)
-    return menu, share, level
+    return frequent_jobs, share, level

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kilowait.synth.transformer.calendar import Calendar
-from kilowait.synth.transformer.network import NEVER, TransformerNetwork, NetworkShape
+from kilowait.synth.transformer.network import NEVER, NetworkShape, TransformerNetwork
 
 __all__ = ["SequenceBatch", "DatasetTensors", "make_batch", "lesson_of", "loss_of"]
 
@@ -34,7 +34,7 @@ class DatasetTensors:
     """Not the first of a session, so that there is a gap to foretell."""
     user: Tensor
     block: Tensor
-    menu: Tensor
+    frequent_jobs: Tensor
     offer: Tensor
     """Of each block and place of its menu the code of every column; -1 where a menu has no such column."""
     share: Tensor
@@ -47,9 +47,9 @@ def lesson_of(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torc
     before = made.roll(1, 0)
     first = torch.as_tensor(calendar.first)
     before[first] = torch.tensor(shape.sizes)
-    menu = torch.as_tensor(calendar.frequent_jobs)
-    offer = torch.full((*menu.shape[:2], len(shape.sizes)), -1)
-    offer[..., list(shape.copied)] = menu
+    frequent_jobs = torch.as_tensor(calendar.frequent_jobs)
+    offer = torch.full((*frequent_jobs.shape[:2], len(shape.sizes)), -1)
+    offer[..., list(shape.copied)] = frequent_jobs
     lesson = DatasetTensors(
         made,
         before,
@@ -58,7 +58,7 @@ def lesson_of(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torc
         torch.as_tensor(~calendar.start),
         torch.as_tensor(calendar.conditions[:, 0]),
         torch.as_tensor(calendar.block),
-        menu,
+        frequent_jobs,
         offer,
         torch.as_tensor(calendar.share),
         torch.as_tensor(calendar.level),
@@ -80,7 +80,7 @@ class SequenceBatch:
     """Jobs whose foretelling counts."""
     home: Tensor
     """Which of the menus is each job's."""
-    menu: Tensor
+    frequent_jobs: Tensor
     offer: Tensor
     share: Tensor
     level: Tensor
@@ -98,7 +98,7 @@ def make_batch(lesson: DatasetTensors, rows: Tensor, user: Tensor, counted: Tens
         user,
         counted,
         home,
-        lesson.menu[block],
+        lesson.frequent_jobs[block],
         lesson.offer[block],
         lesson.share[block],
         lesson.level[block],
@@ -119,9 +119,11 @@ def loss_of(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
     far = torch.arange(shape.recent, device=user.device)
     slot = (place[:, None] - far).clamp(min=0)
     there = (place[:, None] >= far) & (user[:, slot] == user[:, :, None]) & ~batch.first[:, slot]
-    menu = network.menu_vector(batch.menu, batch.share, batch.level)
-    keys = torch.cat([network.key(earlier)[:, slot], network.key(menu)[batch.home]], 2).flatten(0, 1)
-    values = torch.cat([network.value(earlier)[:, slot], network.value(menu)[batch.home]], 2).flatten(0, 1)
+    frequent_jobs = network.menu_vector(batch.frequent_jobs, batch.share, batch.level)
+    keys = torch.cat([network.key(earlier)[:, slot], network.key(frequent_jobs)[batch.home]], 2).flatten(0, 1)
+    values = torch.cat(
+        [network.value(earlier)[:, slot], network.value(frequent_jobs)[batch.home]], 2
+    ).flatten(0, 1)
     there = torch.cat([there, (batch.share > 0)[batch.home]], 2).flatten(0, 1)
     offered = torch.cat([batch.before[:, slot], batch.offer[batch.home]], 2).flatten(0, 1)
 

@@ -11,22 +11,22 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.rng import stream
 from kilowait.synth.device import check_torch, device_of, one_thread
-from kilowait.synth.generator import Generator, Part, State, SampleProgress
+from kilowait.synth.generator import Generator, Part, SampleProgress, State
 from kilowait.synth.log_schema import DAY_S, WEEK_S, Columns
 from kilowait.synth.transformer.calendar import CONDITIONS, Calendar, by_user, calendar_of, session_starts
 from kilowait.synth.transformer.load_matching import select_draws
 from kilowait.synth.transformer.settings import TransformerSettings
 from kilowait.synth.transformer.submit_times import JITTER_S, moments
 from kilowait.synth.transformer.tokenizer import (
-    Tokenizer,
     RuntimeTokenizer,
+    Tokenizer,
     codes_of,
     run_codes_of,
 )
-from kilowait.synth.transformer.week_order import WeekPiece, DayRange, weeks_of
+from kilowait.synth.transformer.week_order import DayRange, WeekPiece, weeks_of
 
 if TYPE_CHECKING:
-    from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
+    from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["TransformerGenerator"]
 
@@ -89,7 +89,7 @@ class TransformerGenerator(Generator):
             shape.sizes,
             zero_s=self.facts.zero_s,
             session_s=settings.session_s,
-            menu=settings.menu,
+            frequent_jobs=settings.frequent_jobs,
         )
         passes = settings.passes or min(40.0, max(4.0, 1.2e6 / len(codes)))
         with one_thread():
@@ -168,7 +168,7 @@ class TransformerGenerator(Generator):
             copied=tuple(order.index(name) for name in COPIED if name in order),
             width=settings.width or width,
             layers=settings.layers or layers,
-            menu=1 if settings.private else settings.menu,
+            frequent_jobs=1 if settings.private else settings.frequent_jobs,
         )
 
     # -- drawing -----------------------------------------------------------------------------------
@@ -216,7 +216,9 @@ class TransformerGenerator(Generator):
         there = calendar.week[calendar.block] == piece.week
         return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
 
-    def _jobs(self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress) -> Columns:
+    def _jobs(
+        self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress
+    ) -> Columns:
         """Jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is taken."""
         calendar = self._calendar
         moved = np.concatenate(

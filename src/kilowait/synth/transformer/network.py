@@ -44,7 +44,7 @@ class NetworkShape:
     """Jobs the transformer looks back on."""
     recent: int = 8
     """Jobs that can be pointed at."""
-    menu: int = 6
+    frequent_jobs: int = 6
     """Places of a menu."""
 
 
@@ -84,7 +84,7 @@ class TransformerNetwork(nn.Module):
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape = shape
-        width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.menu
+        width, columns, slots = shape.width, len(shape.sizes), shape.recent + shape.frequent_jobs
         rows = torch.tensor([0, *(size + 1 for size in shape.sizes)]).cumsum(0)
         self.register_buffer("firsts", rows[:-1], persistent=False)
         asked = torch.tensor([0, *shape.conditions]).cumsum(0)
@@ -120,9 +120,9 @@ class TransformerNetwork(nn.Module):
         """What is known of jobs beforehand."""
         return self.condition(codes + self.condition_firsts).sum(-2)  # type: ignore[no-any-return]
 
-    def menu_vector(self, menu: Tensor, share: Tensor, level: Tensor) -> Tensor:
+    def menu_vector(self, frequent_jobs: Tensor, share: Tensor, level: Tensor) -> Tensor:
         """Places of menus."""
-        jobs = self.job(menu + self.firsts[list(self.shape.copied)]).sum(-2)
+        jobs = self.job(frequent_jobs + self.firsts[list(self.shape.copied)]).sum(-2)
         return jobs + self.share(share) + self.level(level)  # type: ignore[no-any-return]
 
     def read(self, x: Tensor, seen: Tensor, distance: Tensor) -> Tensor:

@@ -86,7 +86,12 @@ def draw_codes(
     with torch.inference_mode():
         for low in range(0, len(order), TOGETHER):
             some = order[low : low + TOGETHER]
-            _fill(world, drawn, JobSequences(chains.begin[some], chains.length[some], chains.out[some]), generator)
+            _fill(
+                world,
+                drawn,
+                JobSequences(chains.begin[some], chains.length[some], chains.out[some]),
+                generator,
+            )
             done += int(chains.length[some].sum())
             told("drawing jobs", done / total)
     return drawn.numpy().astype(np.int64)
@@ -96,15 +101,19 @@ class _World:
     """What does not change while drawing."""
 
     def __init__(
-        self, network: TransformerNetwork, calendar: Calendar, request: tuple[int, Floats], runtime: tuple[int, Floats]
+        self,
+        network: TransformerNetwork,
+        calendar: Calendar,
+        request: tuple[int, Floats],
+        runtime: tuple[int, Floats],
     ) -> None:
         shape = network.shape
         self.network = network
         self.conditions = torch.as_tensor(calendar.conditions)
         self.inside = torch.as_tensor(~calendar.start)
         self.block = torch.as_tensor(calendar.block)
-        self.menu = torch.full((*calendar.share.shape, len(shape.sizes)), 0)
-        self.menu[..., list(shape.copied)] = torch.as_tensor(calendar.frequent_jobs)
+        self.frequent_jobs = torch.full((*calendar.share.shape, len(shape.sizes)), 0)
+        self.frequent_jobs[..., list(shape.copied)] = torch.as_tensor(calendar.frequent_jobs)
         self.on_menu = torch.as_tensor(calendar.share) > 0
         self.request, self.runtime = request[0], runtime[0]
         # The request a code stands for may be any of a bin's: the least of them is sure.
@@ -145,7 +154,7 @@ def _fill(world: _World, drawn: Tensor, chains: JobSequences, generator: torch.G
         key = torch.cat([recent_key[:n, newest], world.menu_key[block]], 1)
         value = torch.cat([recent_value[:n, newest], world.menu_value[block]], 1)
         there = torch.cat([(torch.arange(shape.recent) < turn).expand(n, -1), world.on_menu[block]], 1)
-        offered = torch.cat([recent_code[:n, newest], world.menu[block]], 1)
+        offered = torch.cat([recent_code[:n, newest], world.frequent_jobs[block]], 1)
         for column in range(columns):
             hidden, pointed = network.answers(state[None], key, value, there, slice(column, column + 1))
             logits = torch.cat([network.answer[column](hidden[0]), pointed[:, 0]], 1)

@@ -19,7 +19,7 @@ class TransformerSettings:
     """Of the network, a multiple of 8; None: 64, or 16 for a private one, as noise drowns a large one."""
     layers: int | None = None
     """Of the network; None: 2, or 1 for a private one."""
-    menu: int = 6
+    frequent_jobs: int = 6
     """Kinds of job that the calendar keeps of each user's week. Fewer copy less of the log, and miss its weeks
     more."""
     session_s: float = 1800.0
@@ -38,7 +38,7 @@ class TransformerSettings:
     """Probability with which a user takes part in a step."""
 
     def __post_init__(self) -> None:
-        least = {"width": 8, "layers": 1, "menu": 1, "session_s": 1.0, "draws": 1, "dp_steps": 1}
+        least = {"width": 8, "layers": 1, "frequent_jobs": 1, "session_s": 1.0, "draws": 1, "dp_steps": 1}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and not value >= low:

@@ -17,13 +17,13 @@ from kilowait.synth.lr_schedule import rates_of
 from kilowait.synth.sampler import SampleProgress
 from kilowait.synth.transformer.calendar import Calendar
 from kilowait.synth.transformer.dataset import (
-    SequenceBatch,
     DatasetTensors,
-    make_batch,
+    SequenceBatch,
     lesson_of,
     loss_of,
+    make_batch,
 )
-from kilowait.synth.transformer.network import TransformerNetwork, NetworkShape
+from kilowait.synth.transformer.network import NetworkShape, TransformerNetwork
 
 __all__ = ["begin_with", "train"]
 

@@ -127,7 +127,9 @@ def _unix_s(text: str) -> float:
         raise InputError(str(problem).removeprefix("line 1: ")) from None
 
 
-def _found(service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool) -> list[Row]:
+def _found(
+    service: Service, asking: HttpClient, span_s: tuple[float, float] | None, latest: bool
+) -> list[Row]:
     if span_s is None:
         url = service.latest() if latest else service.recent(asking.now())
         return service.rows(asking.answer(url))

@@ -34,8 +34,8 @@ class LabelledJobs:
     measured_j: Floats
     """Each job's part of the joules that were measured, labelled or not."""
     node_j: float
-    """Measured in all: the sum of `measured_j`, and `nobody_j`."""
-    nobody_j: float
+    """Measured in all: the sum of `measured_j`, and `unattributed_j`."""
+    unattributed_j: float
     """Measured while no job held what drew it."""
     unlabelled: dict[str, int] = field(default_factory=dict)
     """Jobs without a label, by reason."""
@@ -56,7 +56,7 @@ class LabelledJobs:
             "node_j": self.node_j,
             "labelled_j": float(self.measured_j[got].sum()),
             "unlabelled_j": float(self.measured_j[~got].sum()),
-            "nobody_j": self.nobody_j,
+            "unattributed_j": self.unattributed_j,
             "extrapolated_j": float((self.jobs["energy_j"] - self.measured_j)[got].sum()),
             "notes": list(self.notes),
         }
@@ -94,7 +94,7 @@ def label_energy(
     per_node = _per_node(jobs, counts, sharing)
     measured, known_s, alone_s = np.zeros((3, len(jobs)))
     trouble: Counter[str] = Counter()
-    node_j = nobody_j = 0.0
+    node_j = unattributed_j = 0.0
     by_host = np.argsort(places.host, kind="stable")
     bounds = np.searchsorted(places.host[by_host], np.arange(len(samples.hosts) + 1))
     for number, host in enumerate(samples.hosts):
@@ -106,7 +106,7 @@ def label_energy(
         measured[here] += shares.job_j
         known_s[here] += shares.known_s
         alone_s[here] += shares.alone_s
-        node_j, nobody_j = node_j + shares.node_j, nobody_j + shares.unattributed_j
+        node_j, unattributed_j = node_j + shares.node_j, unattributed_j + shares.unattributed_j
     whole = np.where(usable, jobs["runtime_s"] * np.maximum(counts, 1), 1.0)
     seen = known_s / whole
     covered = seen if sharing.nodes == "shared" else alone_s / whole
@@ -122,7 +122,7 @@ def label_energy(
     if "energy_j" in jobs and not np.isnan(jobs["energy_j"]).all():
         notes.append("the log's own energy_j was replaced")
     made = jobs.with_columns(energy_j=energy, power_w=power)
-    return LabelledJobs(made, covered, measured, node_j, nobody_j, reasons, tuple(notes))
+    return LabelledJobs(made, covered, measured, node_j, unattributed_j, reasons, tuple(notes))
 
 
 # -- one node ------------------------------------------------------------------------------------

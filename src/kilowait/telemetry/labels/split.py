@@ -45,7 +45,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class NodeShares:
-    """What became of one node's joules: ``sum(job_j) + nobody_j == node_j``."""
+    """What became of one node's joules: ``sum(job_j) + unattributed_j == node_j``."""
 
     job_j: Floats
     known_s: Floats
@@ -71,7 +71,7 @@ def divided(
     >>> course = Course("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
     >>> start, end, cores = np.array([10.0, 20]), np.array([40.0, 50]), np.array([1.0, 3])
     >>> shares = divided([course], start, end, {"node": cores}, {"node": None})
-    >>> shares.job_j.tolist(), shares.nobody_j
+    >>> shares.job_j.tolist(), shares.unattributed_j
     ([750.0, 1250.0], 3000.0)
     """
     spans = known_spans(courses)
@@ -85,7 +85,7 @@ def divided(
     length = np.where(known, np.diff(edges), 0.0)
     running = _held(first, last, np.ones(len(first)), len(edges))
     job_j = np.zeros(len(start_s))
-    node_j = nobody_j = 0.0
+    node_j = unattributed_j = 0.0
     for kind in sorted({course.kind for course in courses}):
         total = np.sum([course.at(edges) for course in courses if course.kind == kind], axis=0)
         joules = np.where(known, np.diff(total), 0.0)
@@ -96,10 +96,10 @@ def divided(
         rate = np.divide(joules, there, out=np.zeros(len(joules)), where=anyone)
         job_j += weight * _summed(rate, first, last)
         node_j += float(joules.sum())
-        nobody_j += float((joules - rate * np.where(anyone, taken, 0.0)).sum())
+        unattributed_j += float((joules - rate * np.where(anyone, taken, 0.0)).sum())
     known_s = _summed(length, first, last)
     alone_s = _summed(np.where(running == 1, length, 0.0), first, last)
-    return NodeShares(job_j, known_s, alone_s, node_j, nobody_j)
+    return NodeShares(job_j, known_s, alone_s, node_j, unattributed_j)
 
 
 def _held(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], weight: Floats, edges: int) -> Floats:

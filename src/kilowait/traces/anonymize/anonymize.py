@@ -92,7 +92,9 @@ def anonymize(
     columns, labels = _renamed(_renumbered(made), key, plan, numbers)
     left_out = check.jobs_below if enforce else 0
     meta = _meta(made, plan, check, enforce)
-    return AnonymizedLog(JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed)
+    return AnonymizedLog(
+        JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed
+    )
 
 
 def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None:

@@ -33,8 +33,8 @@ RULES: dict[str, ColumnRule] = {
     "estimate_s": ColumnRule("keep", "up"),
     "planned_s": ColumnRule("drop"),  # predictions are made of users' histories
     "limit_s": ColumnRule("keep", "up"),
-    "later_s": ColumnRule("drop"),
-    "quickness": ColumnRule("drop"),
+    "overrun_planned_s": ColumnRule("drop"),
+    "expected_inverse_runtime": ColumnRule("drop"),
     "nodes": ColumnRule("keep", "some"),
     "cores": ColumnRule("keep", "some"),
     "memory_mb": ColumnRule("keep", "some"),
@@ -46,7 +46,7 @@ RULES: dict[str, ColumnRule] = {
     "spread": ColumnRule("keep"),
     "priority": ColumnRule("keep", "near"),
     "checkpoint_s": ColumnRule("keep", "near"),
-    "restore_s": ColumnRule("keep", "near"),
+    "checkpoint_load_s": ColumnRule("keep", "near"),
     "user": ColumnRule("hash"),
     "account": ColumnRule("hash"),
     "queue": ColumnRule("keep"),  # names that a site publishes anyway; the plan shows them
@@ -61,7 +61,7 @@ RULES: dict[str, ColumnRule] = {
     "cancel_s": ColumnRule("keep", clock=True),
     "energy_j": ColumnRule("keep", "some"),
     "power_w": ColumnRule("keep", "some"),
-    "planned_w": ColumnRule("keep", "some"),
+    "predicted_power_w": ColumnRule("keep", "some"),
     "beta": ColumnRule("keep", "near"),
     "cpu_utilization": ColumnRule("keep", "near"),
     "gpu_utilization": ColumnRule("keep", "near"),

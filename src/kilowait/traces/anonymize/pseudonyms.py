@@ -104,7 +104,9 @@ class PseudonymKey:
         return weeks * 7 * 86400.0
 
 
-def key_for(path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False) -> PseudonymKey:
+def key_for(
+    path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False
+) -> PseudonymKey:
     """The key to publish `out` with: of the file, or a new one that is not written yet (see `Key.save`).
 
     Without `out` nothing is published, and any key will do.

@@ -43,7 +43,9 @@ class SuggestedRule:
     users_below: int
 
 
-def find_remedies(jobs: JobTable, users: ColumnArray, check: AnonymityCheck, plan: AnonymizationPlan) -> tuple[SuggestedRule, ...]:
+def find_remedies(
+    jobs: JobTable, users: ColumnArray, check: AnonymityCheck, plan: AnonymizationPlan
+) -> tuple[SuggestedRule, ...]:
     """Coarsenings of the quasi-identifiers, each time the one that leaves the fewest jobs below k, until none are.
 
     Of two that leave as many the one with fewer classes is taken: it goes further.
@@ -97,7 +99,9 @@ def _ladder(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Itera
         yield None
 
 
-def _changed(jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None) -> dict[str, Coded]:
+def _changed(
+    jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None
+) -> dict[str, Coded]:
     """What is known of the jobs once the column is coarser, or gone."""
     if step is None:
         return {name: codes for name, codes in known.items() if name != column}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import TraceError
-from kilowait.traces.cleaning_report import Kind, CleaningReport
+from kilowait.traces.cleaning_report import CleaningReport, Kind
 from kilowait.traces.parse import (
     Words,
     coded,

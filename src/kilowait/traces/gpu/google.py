@@ -13,9 +13,9 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus
 from kilowait.traces.gpu.csv import (
+    CsvRows,
     Floats,
     TracePart,
-    CsvRows,
     first_line,
     mark,
     read_rows,
@@ -129,7 +129,9 @@ def _drafted(
     lives.first = sound[lives.first]
     line = rows.line[lives.first]
     ledger.folded += len(sound) - len(line)
-    draft = RawColumns(line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s})
+    draft = RawColumns(
+        line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s}
+    )
     draft.numbers["nodes"] = np.ones(len(line))
     draft.numbers["status"] = np.array([status.get(code, -1.0) for code in lives.last.tolist()], np.float64)
     draft.numbers["cancel_s"] = np.where(lives.never & ~lives.waiting, lives.ended_s, np.nan)
@@ -160,7 +162,9 @@ def _events(rows: CsvRows) -> Floats:
     return np.array([codes.get(kind.upper(), number(kind)) for kind in kinds], np.float64)[places]
 
 
-def _requests(draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport) -> None:
+def _requests(
+    draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
+) -> None:
     """Requests at the first event, fractions of the largest machine."""
     if cpus in rows:
         set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))

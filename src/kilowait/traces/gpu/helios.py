@@ -11,8 +11,8 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import share_out
 from kilowait.traces.gpu.csv import (
-    TracePart,
     CsvRows,
+    TracePart,
     one_part,
     read_rows,
 )

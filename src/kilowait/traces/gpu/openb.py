@@ -12,9 +12,9 @@ from kilowait.traces.clean import LONGEST_S, RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus
 from kilowait.traces.gpu.csv import (
+    CsvRows,
     Floats,
     TracePart,
-    CsvRows,
     mark,
     one_part,
     read_rows,

@@ -14,9 +14,9 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import MIB_MB, set_cpus, set_workers
 from kilowait.traces.gpu.csv import (
+    CsvRows,
     Floats,
     TracePart,
-    CsvRows,
     first_line,
     mark,
     read_rows,
@@ -123,7 +123,9 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -
     return draft
 
 
-def _joined(draft: RawColumns, tasks: CsvRows, tables: dict[str, CsvRows], start: Floats, ledger: CleaningReport) -> None:
+def _joined(
+    draft: RawColumns, tasks: CsvRows, tables: dict[str, CsvRows], start: Floats, ledger: CleaningReport
+) -> None:
     jobs = tables["job"]
     place = _found(tasks.columns["job_name"], jobs.columns["job_name"])
     known = place >= 0
@@ -162,7 +164,9 @@ def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
 
 def _gaia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     cpus = rows.numbers("cpus")
-    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus})
+    draft = RawColumns(
+        rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus}
+    )
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
     ledger.add("note", "arrival_time and length are in hours; cpus taken as nodes")
     ledger.add("note", "arrivals were drawn anew over a year by those who made this sample of two months")

@@ -14,8 +14,8 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import scatter, share_out
 from kilowait.traces.gpu.csv import (
-    TracePart,
     CsvRows,
+    TracePart,
     mark,
     one_part,
     read_rows,
@@ -41,7 +41,9 @@ def read_philly(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[Raw
 
 def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("timestamp", "duration", "num_gpus")
-    draft = RawColumns(rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")})
+    draft = RawColumns(
+        rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")}
+    )
     scatter(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
@@ -51,7 +53,9 @@ def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
 
 def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("run_time", "wait_time", "submit_time", "gpu_num")
-    draft = RawColumns(rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")})
+    draft = RawColumns(
+        rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")}
+    )
     draft.numbers["wait_s"] = rows.numbers("wait_time")
     scatter(draft, rows.numbers("gpu_num"))
     ledger.add(

@@ -11,8 +11,8 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.counts import set_cpus, set_workers
 from kilowait.traces.gpu.csv import (
-    TracePart,
     CsvRows,
+    TracePart,
     mark,
     one_part,
     read_rows,
@@ -30,7 +30,9 @@ def read_spot(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawCo
 def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("arrival_time", "runtime", "gpus", "priority")
     gpus = rows.numbers("gpus")
-    draft = RawColumns(rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")})
+    draft = RawColumns(
+        rows.line, {"submit_s": rows.numbers("arrival_time"), "runtime_s": rows.numbers("runtime")}
+    )
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
         ledger, "mended", "gpus is 0, a part of a GPU that the file does not give: one whole GPU taken",
@@ -45,7 +47,9 @@ def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
 def _published(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     rows.need("job_name", "gpu_request", "worker_num", "cpu_request", "submit_time", "duration")
     workers = rows.numbers("worker_num")
-    draft = RawColumns(rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")})
+    draft = RawColumns(
+        rows.line, {"job_id": rows.numbers("job_name"), "submit_s": rows.numbers("submit_time")}
+    )
     draft.numbers["runtime_s"] = rows.numbers("duration")
     set_workers(draft, rows.numbers("gpu_request"), workers, ledger)
     set_cpus(draft, rows.numbers("cpu_request") * 1000 * workers)

@@ -34,7 +34,7 @@ __all__ = ["draft_of", "source"]
 
 Floats = npt.NDArray[np.float64]
 _NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
-_NUMBERS += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "restore_s")
+_NUMBERS += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "checkpoint_load_s")
 UNIX_S = 5e8
 """Times beyond this are on the Unix clock: logs are not sixteen years long."""
 
@@ -120,7 +120,15 @@ def draft_of(
     for target in ("submit_s", "start_s", "end_s", "begin_s", "cancel_s"):
         if target in found:
             draft.numbers[target] = _times(cells, *found[target][0], target, draft, ledger)
-    for target in ("runtime_s", "estimate_s", "planned_s", "limit_s", "later_s", "wait_s", "think_s"):
+    for target in (
+        "runtime_s",
+        "estimate_s",
+        "planned_s",
+        "limit_s",
+        "overrun_planned_s",
+        "wait_s",
+        "think_s",
+    ):
         if target in found:
             name, factor = found[target][0]
             draft.numbers[target] = _spans(cells[name], factor)
@@ -209,7 +217,12 @@ def _without_unit(draft: RawColumns, texts: list[str], ledger: CleaningReport) -
 
 
 def _times(
-    cells: Mapping[str, list[str]], name: str, factor: float, target: str, draft: RawColumns, ledger: CleaningReport
+    cells: Mapping[str, list[str]],
+    name: str,
+    factor: float,
+    target: str,
+    draft: RawColumns,
+    ledger: CleaningReport,
 ) -> Floats:
     """Times of a column, either all numbers or all dates: the fewer of a mixture are on another clock."""
     texts = cells[name]

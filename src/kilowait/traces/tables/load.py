@@ -18,7 +18,9 @@ from kilowait.traces.tables.columns import draft_of, source
 __all__ = ["own_parquet", "read_csv", "read_parquet"]
 
 
-def read_csv(text: str, columns: Mapping[str, Any] | None, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
+def read_csv(
+    text: str, columns: Mapping[str, Any] | None, ledger: CleaningReport
+) -> tuple[RawColumns, dict[str, Any]]:
     """Rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
     lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
     top, delimiter = _header(lines, columns)
