@@ -196,7 +196,7 @@ def test_pods_that_are_never_deleted(kilowait, tmp_path):
         (("simulate", "lublin:50:8", "--policy", "las"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--policy", "gavel"), "gpu-mixed"),
         (("simulate", "lublin:50:8", "--migrate"), "--migrate is for clusters of placed nodes"),
-        (("simulate", TRACE, "--passes", "event"), "passes"),
+        (("simulate", TRACE, "--passes", "event"), "schedule_per"),
         (
             ("simulate", TRACE, "--overrun", "steps"),
             "overrun is 'steps'; a cluster of placed nodes has no such",

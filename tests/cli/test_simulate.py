@@ -45,7 +45,7 @@ def test_every_rule_of_the_run_arrives(kilowait):
     scenario = said["scenario"]
     assert scenario["policy"] == "multifactor:age=500:size=0"
     assert (scenario["backfill"], scenario["backfill_order"], scenario["at_limit"]) == (2, "sjf", "kill")
-    assert (scenario["passes"], scenario["placement"], scenario["dependencies"]) == (
+    assert (scenario["schedule_per"], scenario["placement"], scenario["dependencies"]) == (
         "event",
         "balance",
         False,

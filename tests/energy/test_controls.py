@@ -50,7 +50,7 @@ def test_none_pulls_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "timeout_s", "reserve", "ahead"),
+    ("text", "timeout_s", "reserve", "wake_ahead"),
     [
         ("sleep=timeout:90", 90, 0, False),
         ("sleep=timeout:10m:reserve=3", 600, 3, False),
@@ -60,9 +60,9 @@ def test_none_pulls_nothing():
         ("sleep=predictive:5m", 300, 0, True),
     ],
 )
-def test_sleep(text, timeout_s, reserve, ahead):
+def test_sleep(text, timeout_s, reserve, wake_ahead):
     (how,) = resolve_controls(text, APART, NODES, TAURUS).levers.sleep.values()
-    assert (how.timeout_s, how.wake_ahead, how.reserve[0]) == (timeout_s, ahead, (-math.inf, reserve))
+    assert (how.timeout_s, how.wake_ahead, how.reserve[0]) == (timeout_s, wake_ahead, (-math.inf, reserve))
     assert (how.shutdown_s, how.wake_s) == (6.1, 151.52)
 
 

@@ -77,7 +77,7 @@ def stepper(case: Case) -> Simulator:
     settings = Settings(
         backfill=conversion.DEPTHS.get(case.depth, case.depth),  # type: ignore[arg-type]
         at_limit=case.at_limit,
-        schedule_per=case.passes,
+        schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun or "double",
         on_oversized="drop",
@@ -93,7 +93,7 @@ class Decider:
         self.case, self.simulator = case, stepper(case)
         self.rules = (rule, own or rule)
         self.remembered: dict[tuple[int, int], float] = {}
-        self.passes = 0
+        self.pass_number = 0
         self.promises: list[Promise] = []
         ids = self.simulator.table["job_id"]
         by_id = {job.job_id: job for job in case.jobs}
@@ -101,7 +101,7 @@ class Decider:
 
     def run(self) -> ExecutionLog:
         while (view := self.simulator.advance()) is not None:
-            self.passes += 1
+            self.pass_number += 1
             order = self.ordered(view.waiting, view.now_s, 0)
             if self.case.depth == 0:
                 self.in_turn(order)
@@ -156,7 +156,7 @@ class Decider:
         assert start is not None
         if start < np.inf:
             job_id = int(self.simulator.table["job_id"][job])
-            self.promises.append(Promise(self.passes, now, job_id, -1, start, head))
+            self.promises.append(Promise(self.pass_number, now, job_id, -1, start, head))
         return start < np.inf
 
     def reserving(self, order: list[int], own: list[int], now: float) -> None:
@@ -169,7 +169,7 @@ class Decider:
                 self.simulator.apply(Choice.start(job))
             else:
                 head = not self.reserve(job, now, head) and head
-        if self.passes % 2:  # the two ways of backfilling
+        if self.pass_number % 2:  # the two ways of backfilling
             for job in own:
                 if job in aside and self.simulator.can_start(job):
                     self.simulator.apply(Choice.start(job))

@@ -68,7 +68,7 @@ def test_an_oversized_job_is_an_error_that_names_it() -> None:
         simulate(table((0, 1, 9), (0, 9, 9), (0, 10, 9)), TWO)
     assert str(caught.value) == (
         "2 job(s) are larger than any group they may use, first job 2 with 9 nodes; the machine has a 4, b 8: "
-        "use a larger cluster, or oversized='reject' to leave such jobs out"
+        "use a larger cluster, or on_oversized='drop' to leave such jobs out"
     )
 
 

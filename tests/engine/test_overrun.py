@@ -30,12 +30,12 @@ CASES = [
     ("steps", 100, None, None, [(100 * HOUR, 6760 + 187 * HOUR), (187 * HOUR, 6760 + 187 * HOUR)]),
     ("steps", 100, None, None, [(200 * HOUR, 6760 + 287 * HOUR), (300 * HOUR, 6760 + 387 * HOUR)]),
     ("steps", 100, 400, None, [(100, 160), (160, 400), (400, 800)]),
-    ("later", 100, None, 250, [(100, 250), (249, 250), (250, 500), (500, 1000)]),
-    ("later", 100, None, None, [(100, 200)]),
-    ("later", 100, None, 40, [(100, 200)]),
-    ("later", 100, 600, 250, [(100, 250), (250, 600), (600, 1200)]),
-    ("later", 100, 600, None, [(100, 600), (600, 1200)]),
-    ("later", 100, 200, 250, [(100, 200), (200, 400)]),
+    ("quantile", 100, None, 250, [(100, 250), (249, 250), (250, 500), (500, 1000)]),
+    ("quantile", 100, None, None, [(100, 200)]),
+    ("quantile", 100, None, 40, [(100, 200)]),
+    ("quantile", 100, 600, 250, [(100, 250), (250, 600), (600, 1200)]),
+    ("quantile", 100, 600, None, [(100, 600), (600, 1200)]),
+    ("quantile", 100, 200, 250, [(100, 200), (200, 400)]),
 ]
 """By hand. Before it is overrun the planned time itself is believed."""
 
@@ -101,7 +101,7 @@ def test_the_twin_believes_the_same(
     [
         ("double", [(150, 300), (300, 450), (450, 900)]),
         ("steps", [(150, 210), (510, 450 * 2)]),
-        ("later", [(150, 375)]),
+        ("quantile", [(150, 375)]),
     ],
 )
 def test_levels_stretch_what_is_planned_the_limit_and_what_is_believed_later(

@@ -61,7 +61,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             policy,
             conversion.DEPTHS.get(depth, depth),  # type: ignore[arg-type]
             at_limit=case.at_limit,
-            passes=case.passes,
+            schedule_per=case.schedule_per,
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",

@@ -82,7 +82,7 @@ def test_one_pass_per_instant_or_per_event() -> None:
     """At 10 the first ends and a short one comes; per event the long one is started before it is known."""
     jobs = table((0, 8, 10), (5, 8, 20), (10, 8, 5))
     assert starts(simulate(jobs, EIGHT, "sjf")) == [0, 15, 10]
-    assert starts(simulate(jobs, EIGHT, "sjf", passes="event")) == [0, 10, 30]
+    assert starts(simulate(jobs, EIGHT, "sjf", schedule_per="event")) == [0, 10, 30]
 
 
 def test_an_outlived_estimate_is_believed_to_double() -> None:
@@ -132,7 +132,12 @@ def test_beliefs_are_renewed_at_every_pass_when_nothing_is_free_too() -> None:
     the fourth (5 s) may go before it, and it does before its cancellation is looked at.
     """
     jobs = table((0, 1, 100, 1), (5, 1, 45), (40, 2, 10), (50, 1, 5), cancel_s=[float("inf")] * 3 + [50.0])
-    assert starts(simulate(jobs, Cluster.from_nodes(2), backfill="easy", passes="event")) == [0, 5, 100, 50]
+    assert starts(simulate(jobs, Cluster.from_nodes(2), backfill="easy", schedule_per="event")) == [
+        0,
+        5,
+        100,
+        50,
+    ]
 
 
 @pytest.mark.parametrize("seed", [2436, 7827, 15254, 17118, 18441])

@@ -35,21 +35,24 @@ def test_depth(backfill: Any, depth: int) -> None:
             {"backfill": "esay"},
             "unknown backfill mode 'esay'; did you mean 'easy'? known: conservative, easy, none",
         ),
-        ({"at_limit": "kil"}, "unknown walltime rule 'kil'; did you mean 'kill'? known: extend, kill"),
-        ({"passes": "events"}, "unknown passes rule 'events'; did you mean 'event'? known: event, instant"),
+        ({"at_limit": "kil"}, "unknown at_limit rule 'kil'; did you mean 'kill'? known: extend, kill"),
+        (
+            {"schedule_per": "events"},
+            "unknown schedule_per rule 'events'; did you mean 'event'? known: event, instant",
+        ),
         (
             {"placement": "frist"},
             "unknown placement rule 'frist'; did you mean 'first'? known: balance, first",
         ),
         (
-            {"on_oversized": "rejct"},
-            "unknown oversized rule 'rejct'; did you mean 'reject'? known: error, reject",
+            {"on_oversized": "drp"},
+            "unknown on_oversized rule 'drp'; did you mean 'drop'? known: drop, error",
         ),
         (
             {"overrun": "step"},
             "unknown overrun rule 'step'; did you mean 'steps'? known: double, later, steps",
         ),
-        ({"at_limit": None}, "unknown walltime rule 'None'; known: extend, kill"),
+        ({"at_limit": None}, "unknown at_limit rule 'None'; known: extend, kill"),
     ],
 )
 def test_an_unknown_word_is_refused_with_the_nearest_known(wrong: dict[str, Any], message: str) -> None:

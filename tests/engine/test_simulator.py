@@ -246,14 +246,14 @@ def test_a_log_of_a_run_half_way() -> None:
 
 
 def test_a_log_says_how_it_came_about() -> None:
-    log = simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf", at_limit="kill", passes="event")
+    log = simulate(JOBS, FOUR, "sjf", "easy", backfill_order="saf", at_limit="kill", schedule_per="event")
     assert dict(log.run) == {
         "policy": "sjf",
         "backfill": "easy",
         "backfill_order": "saf",
         "at_limit": "kill",
         "overrun": "double",
-        "passes": "event",
+        "schedule_per": "event",
         "placement": "first",
         "dependencies": True,
     }

@@ -56,7 +56,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
 
 
 @pytest.mark.parametrize("at_limit", ["extend", "kill"])
-@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
+@pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
 @pytest.mark.parametrize("backfill", ["easy", 2])
 def test_so_it_does_where_planners_have_times_of_their_own(at_limit, overrun, backfill):
     jobs = planned(crowded(90, 5), 5)

@@ -33,7 +33,7 @@ def test_of_width_one_it_is_the_base_rule(seed, cluster, backfill, base):
         assert not np.array_equal(looked, starts(jobs, cluster, LookAhead(base, width=8), backfill))
 
 
-@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
+@pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
 def test_so_it_is_where_planners_have_times_of_their_own(overrun):
     jobs = planned(crowded(120, 3), 3)
     rule = starts(jobs, MACHINE, "saf", overrun=overrun)
@@ -164,7 +164,7 @@ def test_bad_input_is_told():
     with pytest.raises(InputError, match="conservative"):
         kw.simulate(jobs, MACHINE, LookAhead(), "conservative")
     with pytest.raises(InputError, match="once an instant"):
-        kw.simulate(jobs, MACHINE, LookAhead(), "easy", passes="event")
+        kw.simulate(jobs, MACHINE, LookAhead(), "easy", schedule_per="event")
     with pytest.raises(InputError, match="no levers"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=PowerControls())
     with pytest.raises(InputError, match="no levers"):

@@ -42,7 +42,7 @@ TELLING = {
 
 
 def test_the_numbers_are_what_they_say():
-    vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, told=True)
+    vec = batch(jobs(**TELLING), episode_jobs=3, slots=4, prediction_features=True)
     seen, _ = vec.reset()
     assert vec.seen.features == (*FEATURES, *PREDICTION_FEATURES)
     rows = [dict(zip(vec.seen.features, row.tolist(), strict=True)) for row in seen["jobs"][0]]
@@ -73,7 +73,7 @@ def test_unless_asked_for_nothing_is_shown():
 
 def test_jobs_without_predictions_are_refused():
     with pytest.raises(InputError, match="these jobs bring none .planned_s.; predict run times"):
-        batch(jobs(), episode_jobs=3, told=True)
+        batch(jobs(), episode_jobs=3, prediction_features=True)
 
 
 def test_with_power_too():
@@ -83,7 +83,7 @@ def test_with_power_too():
         limit_s=log["estimate_s"] * 4,
         expected_inverse_runtime=np.full(60, 0.5),
     )
-    plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, told=True)
+    plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True)
     assert told.seen.features == features_of(True)
     seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
     looked = 0

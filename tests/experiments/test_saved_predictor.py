@@ -93,7 +93,7 @@ def test_runs_and_comparisons_say_so(kept, place):
     done = run_scenario(Scenario(trace, cluster="nodes:4", predict=kept))
     assert any("500 of the judged jobs" in note for note in done.notes)
     assert done.workload.provenance(trace, [], "")["predictors"][0]["judged_jobs_seen"] == 500
-    assert done.log.run["overrun"] == "later"
+    assert done.log.run["overrun"] == "quantile"
     later = run_scenario(Scenario(trace, cluster="nodes:4", predict=kept, jobs="500:"))
     assert not any("judged jobs" in note for note in later.notes)
     who = contenders_of("saf", "easy", clairvoyant=False, users=True)

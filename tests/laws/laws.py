@@ -126,7 +126,7 @@ def _most_nodes(case: Case, whole: int, changes: Sequence[Change], time: float) 
         if change.time == time:
             nodes += change.nodes
             seen.append(nodes)
-    return max(seen) if case.passes == "event" else nodes
+    return max(seen) if case.schedule_per == "event" else nodes
 
 
 GENERAL = (
@@ -184,7 +184,11 @@ def exact(case: Case) -> Case:
         run = max(job.runtime, 1.0)
         jobs.append(replace(job, runtime=run, estimate=run, planned=None, limit=None, begin=None))
     return replace(
-        honest(case, depth=None), jobs=tuple(jobs), backfill_order=None, passes="instant", placement="first"
+        honest(case, depth=None),
+        jobs=tuple(jobs),
+        backfill_order=None,
+        schedule_per="instant",
+        placement="first",
     )
 
 

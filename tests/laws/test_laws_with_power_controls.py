@@ -16,7 +16,7 @@ def honest(case: Case) -> Case:
     """As `laws.honest`: nobody is held, and a slower level never draws more."""
     assert case.levers is not None
     jobs = tuple(replace(job, begin=None, hold=None) for job in case.jobs)
-    return laws.honest(replace(case, jobs=jobs, passes="instant", levers=falling(case.levers)))
+    return laws.honest(replace(case, jobs=jobs, schedule_per="instant", levers=falling(case.levers)))
 
 
 def falling(levers: TwinLevers) -> TwinLevers:

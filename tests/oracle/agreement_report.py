@@ -63,7 +63,7 @@ def main() -> int:
             print(row(data, run, run.run, start))
             differences.append(f"{run.log} {run.run}: {first_difference(data, run, start)}")
             if run.run in ("EASY", "EASY-SJBF", "conservative"):
-                per_event = replace(run, settings={**run.settings, "passes": "event"})
+                per_event = replace(run, settings={**run.settings, "schedule_per": "event"})
                 start = recorded_starts.ours(data, per_event)
                 print(row(data, run, f"{run.run}, a pass per event", start))
                 differences.append(

@@ -47,10 +47,10 @@ def job_table(jobs: tuple[TwinJob, ...]) -> JobTable:
         columns["begin_s"] = [-math.inf if job.begin is None else job.begin for job in jobs]
     if any(job.cancel is not None for job in jobs):
         columns["cancel_s"] = [math.inf if job.cancel is None else job.cancel for job in jobs]
-    for name in ("planned", "limit", "later"):
+    for name, column in (("planned", "planned_s"), ("limit", "limit_s"), ("later", "overrun_planned_s")):
         if any(getattr(job, name) is not None for job in jobs):
             spans = [getattr(job, name) for job in jobs]
-            columns[f"{name}_s"] = [math.nan if span is None else span for span in spans]
+            columns[column] = [math.nan if span is None else span for span in spans]
     if any(job.hold is not None for job in jobs):
         columns["hold_until_s"] = [-math.inf if job.hold is None else job.hold for job in jobs]
     return JobTable(labels={"queue": tuple(names)} if names else None, **columns)
@@ -73,13 +73,15 @@ def levers_of(levers: TwinLevers) -> PowerControls:
     """The twin's levers as kilowait's."""
     return PowerControls(
         sleep={
-            name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.ahead)
+            name: SleepPolicy(rule.timeout, rule.fall, rule.wake, rule.reserve, rule.wake_ahead)
             for name, rule in levers.sleep.items()
         },
         factor=None if levers.factor is None else np.array(levers.factor, np.float64),
         watts=None if levers.watts is None else np.array(levers.watts, np.int64),
-        preferred_level=None if levers.preferred is None else np.array(levers.preferred, np.int64),
-        full_speed_backlog_nodes=levers.crowd,
+        preferred_level=None
+        if levers.preferred_level is None
+        else np.array(levers.preferred_level, np.int64),
+        full_speed_backlog_nodes=levers.full_speed_backlog_nodes,
         budget=levers.budget,
     )
 
@@ -96,7 +98,7 @@ def run_engine(case: Case) -> Run:
         backfill=DEPTHS.get(case.depth, case.depth),
         backfill_order=case.backfill_order,
         at_limit=case.at_limit,
-        passes=case.passes,
+        schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",
@@ -146,7 +148,8 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
     """Words for the first job, in simulated time, that fared differently; None: all fared the same."""
     settings = (
         f"seed {case.seed}: policy={case.policy!r} depth={case.depth} backfill_order={case.backfill_order!r} "
-        f"walltime={case.walltime!r} passes={case.passes!r} placement={case.placement!r} overrun={case.overrun!r}; "
+        f"at_limit={case.at_limit!r} schedule_per={case.schedule_per!r} "
+        f"placement={case.placement!r} overrun={case.overrun!r}; "
         f"{len(case.jobs)} jobs, {len(case.groups)} groups, {len(case.queues)} queues, "
         f"{len(case.outages)} outages, {len(case.reservations)} reservations"
     )
@@ -154,7 +157,7 @@ def difference(case: Case, twin: Run, engine: Run) -> str | None:
         levers = case.levers
         settings += (
             f"; {sum(job.hold is not None for job in case.jobs)} holds, {levers.levels} levels, "
-            f"crowd={levers.crowd}, budget={levers.budget}, sleep={dict(levers.sleep)}"
+            f"crowd={levers.full_speed_backlog_nodes}, budget={levers.budget}, sleep={dict(levers.sleep)}"
         )
     trios = list(zip(case.jobs, twin.results, engine.results, strict=True))
     different = [trio for trio in trios if trio[1] != trio[2]]

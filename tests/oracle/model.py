@@ -78,7 +78,7 @@ class TwinSleep:
     fall: float = 0.0
     wake: float = 0.0
     reserve: Steps = ((-math.inf, 0),)
-    ahead: bool = False
+    wake_ahead: bool = False
 
 
 N = TypeVar("N", int, float)
@@ -94,8 +94,8 @@ class TwinLevers:
     """By name of the group."""
     factor: Table[float] | None = None
     watts: Table[int] | None = None
-    preferred: tuple[int, ...] | None = None
-    crowd: int = -1
+    preferred_level: tuple[int, ...] | None = None
+    full_speed_backlog_nodes: int = -1
     budget: Steps | None = None
 
     @property
@@ -183,7 +183,7 @@ class State:
     """By group and level: how many times as long it runs."""
     watts: dict[int, tuple[int, ...]]
     """By group and level: what it draws from the budget."""
-    preferred: int = 0
+    preferred_level: int = 0
     level: int = 0
     taken: float = math.nan
     eligible: float | None = None

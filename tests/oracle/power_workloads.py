@@ -54,7 +54,7 @@ def _lever_case(seed: int, whole: bool) -> Case:
         depth=depth,
         backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if backfill_order else None,
         at_limit=rng.choice(["extend", "extend", "kill"]),
-        passes=rng.choice(["instant", "instant", "event"]),
+        schedule_per=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
         levers=_levers(rng, jobs, groups, first, span, unit, whole),
     )
@@ -138,12 +138,12 @@ def _levers(
     watts = _watts(rng, jobs, groups, levels) if bounded or rng.random() < 0.2 else None
     slower = levels > 1 or rng.random() < 0.4
     likes = rng.choice([None, "any", "any", "lowest"])
-    preferred = [rng.randrange(levels) if likes == "any" else levels - 1 for _ in jobs]
+    preferred_level = [rng.randrange(levels) if likes == "any" else levels - 1 for _ in jobs]
     return TwinLevers(
         sleep=sleep,
         factor=_factors(rng, len(jobs), len(groups), levels, whole) if slower else None,
         watts=watts,
-        preferred=None if likes is None else tuple(preferred),
+        preferred_level=None if likes is None else tuple(preferred_level),
         full_speed_backlog_nodes=rng.choice([-1, 0, 0, 1, 2, 5]),
         budget=_budget(rng, watts, first, span, unit) if bounded and watts is not None else None,
     )
@@ -160,7 +160,7 @@ def _sleep(rng: Random, group: TwinGroup, first: float, span: float, unit: float
         fall=rng.choice([0.0, 0.0, 1.0, 2.0, 5.0]) + odd,
         wake=rng.choice([0.0, 1.0, 2.0, 3.0, 5.0, 8.0]) + odd,
         reserve=reserve,
-        ahead=rng.random() < 0.5,
+        wake_ahead=rng.random() < 0.5,
     )
 
 

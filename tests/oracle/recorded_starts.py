@@ -36,7 +36,9 @@ LUBLIN = [
     Recorded("lublin_256", "fcfs", "pyss, CQSim, AccaSim, RLScheduler", {}, True),
     Recorded("lublin_256", "sjf", "AccaSim, CQSim", {"policy": "sjf"}, True),
     Recorded("lublin_256", "fcfs+easy", "pyss", {"backfill": "easy"}, True),
-    Recorded("lublin_256", "fcfs+easy per event", "CQSim", {"backfill": "easy", "passes": "event"}, True),
+    Recorded(
+        "lublin_256", "fcfs+easy per event", "CQSim", {"backfill": "easy", "schedule_per": "event"}, True
+    ),
     Recorded("lublin_256", "fcfs+conservative", "pyss, CQSim", {"backfill": "conservative"}, True),
 ]
 KTH = [

@@ -62,13 +62,13 @@ class _Clock(Planner):
         empty: int,
         rules: list[tuple[Rule, bool]],
         depth: int | None,
-        passes: str,
+        schedule_per: str,
         placement: str,
         overrun: str,
         levers: TwinLevers,
     ) -> None:
         super().__init__(groups, changes, empty, rules, depth, placement, overrun, levers)
-        self.states, self.passes = states, passes
+        self.states, self.schedule_per = states, schedule_per
         self.events = [(change.time, CHANGE, i) for i, change in enumerate(changes)]
         for state in states:
             if state.job.after is None:
@@ -112,7 +112,7 @@ class _Clock(Planner):
             for sleepers in self.sleepers.values():
                 sleepers.settle(self.now)
             self.apply()
-            while self.passes == "instant" and self.more_now():
+            while self.schedule_per == "instant" and self.more_now():
                 self.apply()
             last = not self.more_now()
             started = len(self.started)
@@ -215,20 +215,20 @@ class _Clock(Planner):
         for g, sleepers in self.sleepers.items():
             rule = sleepers.rule
             want = value_at(rule.reserve, self.now)
-            ahead = math.inf
+            wake_ahead = math.inf
             standing = [(time, s.number, s) for s, (group, time, _) in self.reserved.items() if group == g]
-            if rule.ahead and standing:
+            if rule.wake_ahead and standing:
                 time, _, state = min(standing, key=lambda r: r[:2])
                 if time - rule.wake <= self.now:
                     left = [level[0] for begin, level in self.steps(g) if begin <= max(time, self.now)][-1]
                     free = self.free[g][0]
                     want = max(want, min(state.need[g][0], free, free - left))
                 else:
-                    ahead = time - rule.wake
+                    wake_ahead = time - rule.wake
             sleepers.wake_up(want, self.now)
             sleepers.fall(want, self.now)
             if sleepers.number(ASLEEP) + sleepers.number(FALLING) > 0:
-                timers.append(ahead)
+                timers.append(wake_ahead)
             self.sleep_events += [(time, CHANGE, len(self.changes) + g) for time in sleepers.wake_times()]
             timers.append(sleepers.next_timer(self.now))
             numbers = [sleepers.number(state) for state in (HELD, AWAKE, FALLING, ASLEEP, WAKING, OUT)]
@@ -252,7 +252,7 @@ def simulate(
     backfill_rule: Rule | None = None,
     backfill_fixed: bool = True,
     at_limit: str = "extend",
-    passes: str = "instant",
+    schedule_per: str = "instant",
     placement: str = "first",
     overrun: str = "double",
     on_oversized: str = "drop",
@@ -281,13 +281,13 @@ def simulate(
             need = {g: amount for g, amount in need.items() if min(watts[g]) <= largest}
         if not need and on_oversized != "drop":
             raise ValueError(f"job {job.job_id} fits none of its groups")
-        preferred = 0 if levers.preferred is None else levers.preferred[row]
-        states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred))
+        preferred_level = 0 if levers.preferred_level is None else levers.preferred_level[row]
+        states.append(State(job, len(states), planned, limit, run, need, factor, watts, preferred_level))
     policy = (rule, fixed)
     rules = [policy, policy if backfill_rule is None else (backfill_rule, backfill_fixed)]
     changes = changes_of(groups, outages, reservations)
     clock = _Clock(
-        states, whole, changes, len(reservations), rules, depth, passes, placement, overrun, levers
+        states, whole, changes, len(reservations), rules, depth, schedule_per, placement, overrun, levers
     )
     clock.go()
     done = {s.job.job_id: Result(s.eligible, s.start, s.end, s.group, s.outcome, s.level) for s in states}

@@ -122,13 +122,13 @@ class Planner:
         return self.fits(need, self.now, end, self.steps(g))
 
     def is_crowded(self) -> bool:
-        if self.levers.crowd < 0:
+        if self.levers.full_speed_backlog_nodes < 0:
             return False
         asked = sum(min(need[0] for need in state.need.values()) for state in self.waiting)
-        return asked - sum(free[0] for free in self.free) > self.levers.crowd
+        return asked - sum(free[0] for free in self.free) > self.levers.full_speed_backlog_nodes
 
     def first_level(self, state: State) -> int:
-        return 0 if self.crowded else state.preferred
+        return 0 if self.crowded else state.preferred_level
 
     def predict(self, state: State) -> bool:
         """A policy that predicts says of a waiting job what it is ordered by and planned with; whether P changed."""

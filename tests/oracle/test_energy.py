@@ -23,7 +23,7 @@ def small(**more: object) -> Case:
         levers=TwinLevers(
             sleep={"g": TwinSleep(5, 2, 3, ((-math.inf, 1),))},
             factor=(((1.0, 1.0), (1.0, 2.0)),),
-            preferred=(0, 1),
+            preferred_level=(0, 1),
         ),
         **more,  # type: ignore[arg-type]
     )

@@ -56,7 +56,7 @@ def rule(moving: bool) -> PriorityPolicy:
 def twin(case: Case, moving: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-        rule=Nearest(), fixed=not moving, depth=case.depth, at_limit=case.at_limit, passes=case.passes,
+        rule=Nearest(), fixed=not moving, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
         placement=case.placement, overrun=case.overrun or "double",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def engine(case: Case, moving: bool) -> Any:
             rule(moving),
             depth,
             at_limit=case.at_limit,
-            passes=case.passes,
+            schedule_per=case.schedule_per,
             placement=case.placement,
             overrun=case.overrun or "double",
             on_oversized="drop",
@@ -106,7 +106,7 @@ def test_memory_makes_a_difference() -> None:
         deaf.told = lambda job, ran: None  # type: ignore[method-assign]
         forgetful = simulate(
             case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
-            rule=deaf, fixed=True, depth=case.depth, at_limit=case.at_limit, passes=case.passes,
+            rule=deaf, fixed=True, depth=case.depth, at_limit=case.at_limit, schedule_per=case.schedule_per,
             placement=case.placement, overrun=case.overrun or "double",
         )  # fmt: skip
         differing += conversion.difference(case, forgetful, engine(case, False)) is not None
@@ -118,7 +118,7 @@ def test_a_rule_in_python_is_told_the_same() -> None:
         "slow", nearest, np.array([3.0]), time_dependent=True, observes_jobs=True, compiled=False
     )
     for seed in range(40):
-        case = replace(random_case(seed), backfill_order=None, passes="instant")
+        case = replace(random_case(seed), backfill_order=None, schedule_per="instant")
         table, machine = conversion.job_table(case.jobs), conversion.cluster(case)
         starts = [
             engine_simulate(table, machine, each, "easy", on_oversized="drop").jobs()["start_s"]

@@ -80,8 +80,8 @@ def twin(case: Case, mine: Any, fixed: bool) -> Any:
     return simulate(
         case.jobs, case.groups, queues=case.queues, outages=case.outages, reservations=case.reservations,
         rule=mine, fixed=fixed, depth=case.depth, backfill_rule=own[0], backfill_fixed=own[1],
-        at_limit=case.at_limit, passes=case.passes, placement=case.placement, overrun=case.overrun or "double",
-        levers=case.levers,
+        at_limit=case.at_limit, schedule_per=case.schedule_per, placement=case.placement,
+        overrun=case.overrun or "double", levers=case.levers,
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def engine(case: Case, mine: Any) -> Any:
             conversion.DEPTHS.get(case.depth, case.depth),
             backfill_order=case.backfill_order,
             at_limit=case.at_limit,
-            passes=case.passes,
+            schedule_per=case.schedule_per,
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",

@@ -49,7 +49,7 @@ def test_so_many_starts_are_those_of_pyss(data_dir: Path, name: str, equal: int)
 def test_with_a_pass_per_event_so_many_are(data_dir: Path, name: str, equal: int) -> None:
     """pyss makes passes inside an instant: that is where it differs."""
     run = next(run for run in KTH if run.run == name)
-    per_event = replace(run, settings={**run.settings, "passes": "event"})
+    per_event = replace(run, settings={**run.settings, "schedule_per": "event"})
     assert (
         int((recorded_starts.ours(data_dir, per_event) == recorded_starts.theirs(data_dir, run)).sum())
         == equal

@@ -261,10 +261,10 @@ def test_cancellation() -> None:
     assert run.results[1].end is None
 
 
-@pytest.mark.parametrize(("passes", "second"), [("instant", "cancelled"), ("event", "completed")])
-def test_cancellation_in_the_second_of_a_finish(passes: str, second: str) -> None:
+@pytest.mark.parametrize(("schedule_per", "second"), [("instant", "cancelled"), ("event", "completed")])
+def test_cancellation_in_the_second_of_a_finish(schedule_per: str, second: str) -> None:
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 10, cancel=10)]
-    assert outcomes(go(jobs, passes=passes))[1] == second
+    assert outcomes(go(jobs, schedule_per=schedule_per))[1] == second
 
 
 def test_too_large_by_choice_an_error() -> None:
@@ -384,15 +384,15 @@ def test_placement(placement: str, groups: list[int]) -> None:
 # -- passes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("passes", "expected"), [("instant", [1, 0]), ("event", [0, 100])])
-def test_a_pass_per_instant_or_per_event(passes: str, expected: list[float]) -> None:
+@pytest.mark.parametrize(("schedule_per", "expected"), [("instant", [1, 0]), ("event", [0, 100])])
+def test_a_pass_per_instant_or_per_event(schedule_per: str, expected: list[float]) -> None:
     jobs = [job(1, 0, 4, 100), job(2, 0, 4, 1)]
-    assert starts(go(jobs, depth=0, policy="sjf", passes=passes)) == expected
+    assert starts(go(jobs, depth=0, policy="sjf", schedule_per=schedule_per)) == expected
 
 
 def test_per_event_a_release_that_is_due_now_may_be_promised_but_not_used() -> None:
     jobs = [job(1, 0, 2, 10), job(2, 0, 2, 10), job(3, 1, 3, 10), job(4, 2, 2, 100), job(5, 2, 1, 100)]
-    run = go(jobs, passes="event")
+    run = go(jobs, schedule_per="event")
     assert starts(run) == [0, 0, 10, 20, 10]
     assert run.segments == [
         1,
@@ -414,7 +414,7 @@ def test_no_pass_is_made_and_no_belief_renewed_while_nobody_waits() -> None:
         job(4, 15, 1, 5),
         job(5, 15, 1, 2),
     ]
-    run = go(jobs, passes="event", own="sjf")
+    run = go(jobs, schedule_per="event", own="sjf")
     assert told(run, 3)[:3] == [(15, 15), (15, 15), (15, 20)]
     assert starts(run) == [0, 0, 35, 45, 15]
 

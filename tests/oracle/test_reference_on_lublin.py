@@ -43,9 +43,11 @@ def read_swf(path: Path, count: int) -> list[TwinJob]:
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "policy", "depth", "passes", "count"), RUNS, ids=[run[0] for run in RUNS])
+@pytest.mark.parametrize(
+    ("name", "policy", "depth", "schedule_per", "count"), RUNS, ids=[run[0] for run in RUNS]
+)
 def test_starts_are_those_of_others(
-    name: str, policy: str, depth: int | None, passes: str, count: int
+    name: str, policy: str, depth: int | None, schedule_per: str, count: int
 ) -> None:
     """Only the first jobs of the log are run, and only the starts before the first one left out are compared.
 
@@ -70,7 +72,7 @@ def test_starts_are_those_of_others(
         rule=rule,
         fixed=fixed,
         depth=depth,
-        passes=passes,
+        schedule_per=schedule_per,
     )
     compared = 0
     for job, result, start in zip(jobs, run.results, oracle["runs"][name]["start"], strict=False):

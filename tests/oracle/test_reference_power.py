@@ -46,7 +46,7 @@ def resting(jobs: list[TwinJob], timeout: float, fall: float = 0.0, wake: float 
     """Run on a group of four that sleep; `reserve` is a number or steps."""
     reserve = more.pop("reserve", 0)
     steps = ((EVER, reserve),) if isinstance(reserve, int) else reserve
-    rule = TwinSleep(timeout, fall, wake, steps, more.pop("ahead", False))
+    rule = TwinSleep(timeout, fall, wake, steps, more.pop("wake_ahead", False))
     return go(jobs, FOUR, levers=TwinLevers(sleep={"g": rule}), **more)
 
 
@@ -83,15 +83,15 @@ def test_a_cancellation_takes_a_held_job_away_also_when_its_hold_ends(cancel: fl
     assert run.results[1].eligible == (16 if outcome == "completed" else cancel + 1)
 
 
-@pytest.mark.parametrize(("passes", "expected"), [("instant", [6, 5]), ("event", [5, 15])])
-def test_ends_of_hold_go_by_job(passes: str, expected: list[float]) -> None:
+@pytest.mark.parametrize(("schedule_per", "expected"), [("instant", [6, 5]), ("event", [5, 15])])
+def test_ends_of_hold_go_by_job(schedule_per: str, expected: list[float]) -> None:
     jobs = [job(1, 0, 4, 10, hold=5), job(2, 1, 4, 1, hold=5)]
-    assert starts(go(jobs, policy="sjf", passes=passes)) == expected
+    assert starts(go(jobs, policy="sjf", schedule_per=schedule_per)) == expected
 
 
 def test_a_hold_that_ends_on_arrival_is_none() -> None:
     jobs = [job(1, 0, 4, 10, hold=0), job(2, 0, 4, 10)]
-    assert starts(go(jobs, passes="event")) == [0, 10]
+    assert starts(go(jobs, schedule_per="event")) == [0, 10]
 
 
 def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_held_job_that_is_cancelled_frees_nothing() -> None:
 
 @pytest.mark.parametrize(("at_limit", "end"), [("extend", 30), ("kill", 15)])
 def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
-    levers = TwinLevers(factor=table((1.0, 1.5)), preferred=(1,))
+    levers = TwinLevers(factor=table((1.0, 1.5)), preferred_level=(1,))
     run = go([job(1, 0, 4, 20, estimate=10)], at_limit=at_limit, levers=levers)
     assert (ends(run), levels(run)) == ([end], [1])
     assert outcomes(run) == ["killed" if at_limit == "kill" else "completed"]
@@ -118,13 +118,13 @@ def test_a_lower_level_takes_longer(at_limit: str, end: float) -> None:
 def test_a_job_is_planned_with_its_level(factor: float, third: float) -> None:
     """From 2 on, 6 s at a lower level end by the shadow, 10, or do not."""
     jobs = [job(1, 0, 3, 10), job(2, 1, 4, 10), job(3, 2, 1, 6)]
-    levers = TwinLevers(factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred=(0, 0, 1))
+    levers = TwinLevers(factor=table((1.0, 9.0), (1.0, 9.0), (1.0, factor)), preferred_level=(0, 0, 1))
     assert starts(go(jobs, levers=levers)) == [0, 10, third]
 
 
 def test_a_belief_doubles_what_was_planned_at_the_level() -> None:
     jobs = [job(1, 0, 3, 40, estimate=10), job(2, 1, 4, 1), job(3, 16, 1, 1)]
-    levers = TwinLevers(factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred=(1, 0, 0))
+    levers = TwinLevers(factor=table((1.0, 1.5), (1.0, 1.0), (1.0, 1.0)), preferred_level=(1, 0, 0))
     assert told(go(jobs, levers=levers), 2)[:2] == [(1, 15), (16, 30)]
 
 
@@ -133,7 +133,7 @@ def test_jobs_run_at_full_speed_in_a_crowd(full_speed_backlog_nodes: int, level:
     """Two jobs want eight nodes, and four are free: four too many. Alone, the second is no crowd."""
     levers = TwinLevers(
         factor=table((1.0, 2.0), (1.0, 2.0)),
-        preferred=(1, 1),
+        preferred_level=(1, 1),
         full_speed_backlog_nodes=full_speed_backlog_nodes,
     )
     run = go([job(1, 0, 4, 10), job(2, 0, 4, 10)], levers=levers)
@@ -149,13 +149,13 @@ def test_a_crowd_asks_for_the_least_need_and_counts_the_free_nodes_of_all_groups
     for full_speed_backlog_nodes, level in ((-1, 1), (0, 1)):
         factor = (((1.0, 2.0),) * 4,) * 2
         levers = TwinLevers(
-            factor=factor, preferred=(0, 1, 1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
+            factor=factor, preferred_level=(0, 1, 1, 1), full_speed_backlog_nodes=full_speed_backlog_nodes
         )
         run = go(jobs, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
         assert levels(run)[1:] == [level, level, 1]  # they ask for two; free are 4 - 1 = 3
     more = [*jobs, job(5, 1, 1, 1), job(6, 1, 1, 1)]  # four, one more than is free
     levers = TwinLevers(
-        factor=(((1.0, 2.0),) * 6,) * 2, preferred=(0, 1, 1, 1, 1, 1), full_speed_backlog_nodes=0
+        factor=(((1.0, 2.0),) * 6,) * 2, preferred_level=(0, 1, 1, 1, 1, 1), full_speed_backlog_nodes=0
     )
     run = go(more, *groups, queues={"a": ("a",)}, outages=outages, levers=levers)
     assert levels(run)[1:3] == [0, 0]
@@ -177,7 +177,9 @@ def test_factors_are_the_groups_and_a_reservation_has_its_groups() -> None:
 def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
     """No crowd at 1: job 2 is planned for 20 s from 10 on. At 2 there is one: job 3 is planned for 10 s after that.
     At 10 four nodes are free for eight, no crowd again."""
-    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), preferred=(0, 1, 1), full_speed_backlog_nodes=4)
+    levers = TwinLevers(
+        factor=table(*[(1.0, 2.0)] * 3), preferred_level=(0, 1, 1), full_speed_backlog_nodes=4
+    )
     run = go([job(1, 0, 4, 10), job(2, 1, 4, 10), job(3, 2, 4, 10)], depth=None, levers=levers)
     assert [told(run, 2)[0], told(run, 3)[0]] == [(1, 10), (2, 30)]
     assert levels(run) == [0, 1, 1]
@@ -185,7 +187,7 @@ def test_a_reservation_keeps_the_level_it_was_made_with() -> None:
 
 
 def test_the_level_is_not_scored() -> None:
-    levers = TwinLevers(factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred=(0, 1, 0))
+    levers = TwinLevers(factor=table((1.0, 1.0), (1.0, 9.0), (1.0, 1.0)), preferred_level=(0, 1, 0))
     jobs = [job(1, 0, 4, 10), job(2, 1, 4, 5), job(3, 1, 4, 6)]
     assert starts(go(jobs, policy="sjf", levers=levers)) == [0, 10, 55]
 
@@ -229,7 +231,9 @@ def test_a_job_goes_at_the_first_level_that_the_budget_allows() -> None:
     levers = TwinLevers(factor=table(*[(1.0, 1.5, 2.0)] * 3), watts=table(*rows), budget=((EVER, 20),))
     run = go(jobs, levers=levers)
     assert (starts(run), levels(run)) == ([0, 0, 10], [0, 0, 0])
-    levers = TwinLevers(factor=levers.factor, watts=levers.watts, preferred=(0, 1, 0), budget=((EVER, 20),))
+    levers = TwinLevers(
+        factor=levers.factor, watts=levers.watts, preferred_level=(0, 1, 0), budget=((EVER, 20),)
+    )
     run = go(jobs, levers=levers)
     assert (starts(run), levels(run)) == ([0, 0, 0], [0, 1, 2])
     assert ends(run) == [10, 15, 20]
@@ -258,7 +262,7 @@ def test_a_budget_that_falls_lets_jobs_run_on_and_is_known_before() -> None:
 
 def test_steps_at_or_before_the_first_event_are_no_events() -> None:
     budget = ((EVER, 40), (-5, 0), (3, 10), (20, 40))
-    run = go([job(1, 3, 1, 5)], levers=TwinLevers(watts=table((11,)), budget=budget), passes="event")
+    run = go([job(1, 3, 1, 5)], levers=TwinLevers(watts=table((11,)), budget=budget), schedule_per="event")
     assert starts(run) == [20]
     assert [promise.time for promise in run.promises] == [3]
 
@@ -266,7 +270,9 @@ def test_steps_at_or_before_the_first_event_are_no_events() -> None:
 def test_rejected_if_no_level_fits_the_largest_budget() -> None:
     budget = ((EVER, 5), (100, 9))
     watts = table((10, 10), (11, 9), (10, 1))
-    levers = TwinLevers(factor=table(*[(1.0, 2.0)] * 3), watts=watts, preferred=(0, 0, 1), budget=budget)
+    levers = TwinLevers(
+        factor=table(*[(1.0, 2.0)] * 3), watts=watts, preferred_level=(0, 0, 1), budget=budget
+    )
     run = go([job(1, 0, 1, 10), job(2, 0, 1, 10), job(3, 0, 1, 10)], levers=levers)
     assert outcomes(run) == ["rejected", "completed", "completed"]
     assert (starts(run), levels(run)) == ([None, 100, 0], [0, 1, 1])
@@ -313,9 +319,9 @@ def test_nodes_that_fall_free_now_serve_now_and_do_not_sleep() -> None:
     assert slept(run) == [(15, 0, 4, 0)]
 
 
-@pytest.mark.parametrize("passes", ["instant", "event"])
-def test_timeout_fall_and_wake_of_nothing(passes: str) -> None:
-    run = resting([job(1, 0, 1, 3), job(2, 5, 3, 1)], timeout=0, passes=passes)
+@pytest.mark.parametrize("schedule_per", ["instant", "event"])
+def test_timeout_fall_and_wake_of_nothing(schedule_per: str) -> None:
+    run = resting([job(1, 0, 1, 3), job(2, 5, 3, 1)], timeout=0, schedule_per=schedule_per)
     assert starts(run) == [0, 5]
     assert slept(run) == [(0, 0, 3, 0), (3, 0, 4, 0), (5, 0, 1, 0), (6, 0, 4, 0)]
 
@@ -382,10 +388,10 @@ def test_one_that_cannot_wait_for_its_nodes_is_helped_by_waking_ahead() -> None:
     jobs = [job(1, 0, 1, 1), job(2, 20, 4, 7)]
     outages = [Outage("g", 4, 30, 35, EVER)]
     assert starts(resting(jobs, 5, wake=3.5, outages=outages)) == [0, 35]
-    run = resting([jobs[0], job(2, 20, 4, 6.5)], 5, wake=3.5, ahead=True, outages=outages)
+    run = resting([jobs[0], job(2, 20, 4, 6.5)], 5, wake=3.5, wake_ahead=True, outages=outages)
     assert starts(run) == [0, 23.5]
     assert run.taken[2] == 20
-    run = resting(jobs, 5, wake=3.5, ahead=True, outages=outages)
+    run = resting(jobs, 5, wake=3.5, wake_ahead=True, outages=outages)
     assert slept(run)[:3] == [(5, 0, 3, 0), (6, 0, 4, 0), (20, 0, 0, 4)]
     assert starts(run) == [0, 35]
 
@@ -468,10 +474,10 @@ def test_nodes_wake_ahead_for_the_earliest_reservation() -> None:
     """Job 2 has its place at 20: of the three nodes that sleep it will need three, from 15 on."""
     jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5)]
     assert starts(resting(jobs, timeout=2, wake=5)) == [0, 25]
-    run = resting(jobs, timeout=2, wake=5, ahead=True)
+    run = resting(jobs, timeout=2, wake=5, wake_ahead=True)
     assert starts(run) == [0, 20]
     assert slept(run) == [(2, 0, 3, 0), (15, 0, 0, 3), (20, 0, 0, 0)]
-    run = resting([job(1, 0, 1, 20), job(2, 18, 4, 5)], timeout=2, wake=5, ahead=True)  # too late
+    run = resting([job(1, 0, 1, 20), job(2, 18, 4, 5)], timeout=2, wake=5, wake_ahead=True)  # too late
     assert slept(run)[1:] == [(18, 0, 0, 3), (23, 0, 0, 0)]
     assert starts(run) == [0, 23]
 
@@ -479,7 +485,7 @@ def test_nodes_wake_ahead_for_the_earliest_reservation() -> None:
 def test_the_earliest_of_several_reservations_wakes() -> None:
     """Job 2 is told 20, job 3 25; and job 3, for whom all nodes are free then, needs no waking."""
     jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5), job(3, 9, 4, 5)]
-    run = resting(jobs, timeout=2, wake=5, ahead=True, depth=2)
+    run = resting(jobs, timeout=2, wake=5, wake_ahead=True, depth=2)
     assert slept(run) == [(2, 0, 3, 0), (15, 0, 0, 3), (20, 0, 0, 0)]
     assert starts(run) == [0, 20, 25]
 
@@ -487,7 +493,7 @@ def test_the_earliest_of_several_reservations_wakes() -> None:
 def test_only_the_nodes_it_will_need_are_woken() -> None:
     """Job 1 leaves two: of the two that sleep job 2 needs one."""
     jobs = [job(1, 0, 2, 20), job(2, 8, 3, 5)]
-    run = resting(jobs, timeout=2, wake=5, ahead=True)
+    run = resting(jobs, timeout=2, wake=5, wake_ahead=True)
     assert slept(run)[:3] == [(2, 0, 2, 0), (15, 0, 1, 1), (20, 0, 1, 0)]
     assert starts(run) == [0, 20]
 
@@ -495,12 +501,12 @@ def test_only_the_nodes_it_will_need_are_woken() -> None:
 def test_nodes_kept_for_a_reservation_do_not_fall_again() -> None:
     """Woken at 15, awake at 20, when 1, of whom that was not believed, is still there until 24."""
     jobs = [job(1, 0, 1, 24, estimate=20), job(2, 8, 4, 5)]
-    run = resting(jobs, timeout=0, wake=5, ahead=True)
+    run = resting(jobs, timeout=0, wake=5, wake_ahead=True)
     # At 20 the belief is renewed to 40: not due, they fall at once; and at 24 job 2 must wake them.
     assert slept(run)[:4] == [(0, 0, 3, 0), (15, 0, 0, 3), (20, 0, 3, 0), (24, 0, 0, 3)]
     assert starts(run) == [0, 29]
     jobs = [job(1, 0, 1, 20), job(2, 8, 4, 5), job(3, 16, 1, 1), job(4, 17, 1, 1)]
-    run = resting(jobs, timeout=0, wake=4, ahead=True, depth=0)  # no reservation, nobody wakes
+    run = resting(jobs, timeout=0, wake=4, wake_ahead=True, depth=0)  # no reservation, nobody wakes
     assert starts(run)[1] == 24
 
 
@@ -569,19 +575,19 @@ def test_a_reservation_takes_sleeping_nodes_to_a_group_that_does_not_sleep() -> 
 
 def test_per_event_nodes_fall_asleep_when_all_of_the_time_is_over() -> None:
     """Job 1 ends at 7; job 2, an event later, still finds its nodes awake."""
-    run = resting([job(1, 0, 4, 7), job(2, 7, 4, 7)], timeout=0, wake=5, passes="event")
+    run = resting([job(1, 0, 4, 7), job(2, 7, 4, 7)], timeout=0, wake=5, schedule_per="event")
     assert starts(run) == [0, 7]
 
 
 def test_per_event_the_last_instant_is_lived_to_its_end() -> None:
-    run = resting([job(1, 0, 1, 9)], timeout=1, reserve=((EVER, 4), (9, 0)), passes="event")
+    run = resting([job(1, 0, 1, 9)], timeout=1, reserve=((EVER, 4), (9, 0)), schedule_per="event")
     assert slept(run) == [(9, 0, 3, 0)]
 
 
 def test_per_event_a_node_awake_from_now_on_is_ready_before_its_event() -> None:
     steps = ((EVER, 0), (5, 4), (6, 0))
     run = resting(
-        [job(1, 0, 1, 9), job(2, 1, 4, 1, begin=9)], timeout=1, wake=4, reserve=steps, passes="event"
+        [job(1, 0, 1, 9), job(2, 1, 4, 1, begin=9)], timeout=1, wake=4, reserve=steps, schedule_per="event"
     )
     assert starts(run) == [0, 9]
     assert slept(run)[-2:] == [(5, 0, 0, 3), (9, 0, 0, 0)]

@@ -40,7 +40,7 @@ class Case:
     """Reservations per group, made anew at every pass: 0 none, 1 EASY, k; None: conservative, which keeps them."""
     backfill_order: str | None = None
     at_limit: str = "extend"
-    passes: str = "instant"
+    schedule_per: str = "instant"
     placement: str = "first"
     overrun: str | None = None
     """None: as the policy brings it, or double."""
@@ -64,7 +64,7 @@ def run_twin(case: Case) -> Run:
         backfill_rule=own[0],
         backfill_fixed=own[1],
         at_limit=case.at_limit,
-        passes=case.passes,
+        schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun or OUTLIVED.get(case.policy, "double"),
         levers=case.levers,
@@ -104,7 +104,7 @@ def plain_case(seed: int) -> Case:
         depth=depth,
         backfill_order=rng.choice(["sjf", "smallest", "wfp3"]) if backfill_order else None,
         at_limit=rng.choice(["extend", "extend", "kill"]),
-        passes=rng.choice(["instant", "instant", "event"]),
+        schedule_per=rng.choice(["instant", "instant", "event"]),
         placement=rng.choice(["first", "balance"]),
     )
 
@@ -136,7 +136,9 @@ def with_beliefs(case: Case) -> Case:
         spans = [_believed_span(rng, job) for _ in range(3)]
         planned, limit, later = (span if yes else None for span, yes in zip(spans, known, strict=True))
         jobs.append(replace(job, planned=planned, limit=limit, later=later))
-    return replace(case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "later", "later"]))
+    return replace(
+        case, jobs=tuple(jobs), overrun=rng.choice(["double", "steps", "steps", "quantile", "quantile"])
+    )
 
 
 PREDICTED = 0.15

@@ -72,7 +72,7 @@ def test_easy_plus_plus_tries_the_shortest_prediction_first() -> None:
 
 def test_outlived_predictions_go_on_in_steps_unless_the_run_names_another_way() -> None:
     jobs = table((0, 1, 8, 500), user=[1])
-    for asked, used in ((None, "steps"), ("double", "double"), ("later", "later")):
+    for asked, used in ((None, "steps"), ("double", "double"), ("quantile", "quantile")):
         assert simulate(jobs, FOUR, "easy+", "easy", overrun=asked).run["overrun"] == used
     assert simulate(jobs, FOUR, "fcfs", "easy").run["overrun"] == "double"
     assert simulate(jobs, FOUR, "easy++", "easy").run["backfill_order"] == "sjf"

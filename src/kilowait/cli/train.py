@@ -248,7 +248,7 @@ def train(
                 "teacher": teacher,
                 "teacher_steps": teacher_steps,
                 "device": device,
-                **({"told": True} if told else {}),
+                **({"prediction_features": True} if told else {}),
                 **own,
             },
             backfill=backfill,

@@ -96,7 +96,7 @@ def taken_in_words(agent: Any) -> str:
     "the search began at 'usual' and what is taken went half the way it found"
     """
     if agent.kept is not None:
-        return f"on the training jobs {agent.kept} was better than what the search found: the agent plays that rule"
+        return f"on the training jobs {agent.fallback_rule} was better than what the search found: the agent plays that rule"
     began, went = agent.provenance["began_at"], agent.provenance["went"]
     if went.startswith("nowhere"):
         return f"the search found nothing clearly better than where it began, {began!r}: the agent plays that"

@@ -30,7 +30,7 @@ from kilowait.engine.pools import (
     WATTS,
     ResourcePools,
 )
-from kilowait.engine.settings import OUTLIVED, Settings
+from kilowait.engine.settings import OVERRUN, Settings
 from kilowait.errors import TableError
 from kilowait.jobs import JobTable
 
@@ -75,7 +75,7 @@ def build_initial_state(
     clock["time_dependent"] = rule.time_dependent
     clock["backfill_order"] = 0 if own is None else 1 + own.time_dependent
     clock["per_event"] = settings.schedule_per == "event"
-    clock["overrun"] = OUTLIVED[settings.overrun]
+    clock["overrun"] = OVERRUN[settings.overrun]
     clock["balance"] = settings.placement == "balance"
     clock["one_pool"] = len(machine.pool_kind) == 1
     clock["timeline"] = timeline
@@ -235,7 +235,7 @@ def _allowed(
             f"{int((allowed == 0).sum())} job(s) are larger than any group they may use, first job "
             f"{jobs['job_id'][row]} with {jobs['nodes'][row]} nodes; the machine has "
             f"{', '.join(f'{name} {machine.capacity[machine.pool_lo[i]]}' for i, name in enumerate(machine.names))}: "
-            "use a larger cluster, or oversized='reject' to leave such jobs out"
+            "use a larger cluster, or on_oversized='drop' to leave such jobs out"
         )
     return allowed, least
 

@@ -179,7 +179,7 @@ def _refuse_unaffordable(
         raise TableError(
             f"job {jobs['job_id'][row]} draws {int(least_watts[:, row].min()):,} W at least, and the power budget is "
             f"never more than {int(machine.capacity[machine.pool_lo[1] - 1]):,} W above what the idle machine draws: "
-            "give a larger budget, or oversized='reject' to leave such jobs out"
+            "give a larger budget, or on_oversized='drop' to leave such jobs out"
         )
 
 
@@ -197,7 +197,7 @@ def _sleepers(levers: PowerControls, machine: ResourcePools) -> tuple[Any, Any]:
         how = levers.sleep.get(name)
         if how is None:
             continue
-        sleepers["sleeps"][g], sleepers["ahead"][g] = 1, how.wake_ahead
+        sleepers["sleeps"][g], sleepers["wake_ahead"][g] = 1, how.wake_ahead
         sleepers["timeout_s"][g], sleepers["shutdown_s"][g] = how.timeout_s, how.shutdown_s
         sleepers["wake_s"][g] = how.wake_s
         sleepers["reserve_at"][g] = len(steps)

@@ -1,4 +1,4 @@
-"""How to replay: backfilling, walltime rule, passes, placement."""
+"""How to replay: backfilling, at_limit rule, schedule_per, placement."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kilowait.engine.kernels.overrun import DOUBLE, LATER, STEPS
+from kilowait.engine.kernels.overrun import DOUBLE, QUANTILE, STEPS
 from kilowait.engine.kernels.state import UNLIMITED
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["OUTLIVED", "Settings"]
+__all__ = ["OVERRUN", "Settings"]
 
 _BACKFILL = {"none": 0, "easy": 1, "conservative": UNLIMITED}
-OUTLIVED = {"double": DOUBLE, "steps": STEPS, "later": LATER}
+OVERRUN = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
 """What a planner believes of a running job that has overrun its belief, by name."""
 
 
@@ -32,10 +32,11 @@ class Settings:
     dependencies: bool = True
     """Whether after_id and think_s hold jobs back."""
     on_oversized: str = "error"
-    """Jobs no group can hold: error, or reject (they leave on arrival)."""
+    """Jobs no group can hold: error, or drop (they leave on arrival)."""
     overrun: str = "double"
     """A running job that overrun what planners believe is now believed to take: double, again and again; steps: a
-    minute more, then 5, ...; later: its overrun_planned_s, then its limit. Never more than a limit that lies ahead."""
+    minute more, then 5, ...; quantile: its overrun_planned_s, then its limit. Never more than a limit that
+    lies ahead."""
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -43,7 +44,7 @@ class Settings:
             ("schedule_per", ("instant", "event")),
             ("placement", ("first", "balance")),
             ("on_oversized", ("error", "drop")),
-            ("overrun", tuple(OUTLIVED)),
+            ("overrun", tuple(OVERRUN)),
         ):
             if getattr(self, name) not in known:
                 raise UnknownNameError(f"{name} rule", str(getattr(self, name)), known)

@@ -79,9 +79,7 @@ class DecisionSettings:
     @property
     def settings(self) -> Settings:
         """The same as the engine takes it."""
-        return Settings(
-            self.backfill, self.at_limit, "instant", self.placement, False, "reject", self.overrun
-        )
+        return Settings(self.backfill, self.at_limit, "instant", self.placement, False, "drop", self.overrun)
 
     @property
     def seen(self) -> ObservationSpec:

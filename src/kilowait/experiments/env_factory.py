@@ -54,7 +54,7 @@ def _asked(how: RLTraining) -> dict[str, Any]:
         "backfill_order": how.backfill_order,
         "max_wait_s": _bound_s(how),
         "graph": how.net == "gat",
-        "told": how.told,
+        "prediction_features": how.prediction_features,
     }
 
 
@@ -87,7 +87,7 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.experiments.gpu_settings import run_speeds
 
-    if how.told:
+    if how.prediction_features:
         raise InputError(
             f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
         )

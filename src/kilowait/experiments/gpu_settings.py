@@ -167,7 +167,7 @@ def arguments(
                 "such as gpu-mixed, or leave it out"
             )
         if "overrun_planned_s" in jobs and plain.get("overrun") is None:
-            plain["overrun"] = "later"  # whoever predicted has said what is likely then
+            plain["overrun"] = "quantile"  # whoever predicted has said what is likely then
         return {**plain, "placement": "first" if placement is None else placement}
     own = {name: plain.pop(name) for name in ("at_limit", "on_oversized")}
     plain.pop("dependencies")

@@ -77,7 +77,7 @@ class RLTraining:
     backfill: str | int = "easy"
     backfill_order: str = "agent"
     """A rule for the candidates of backfilling, or "agent": the network orders those too."""
-    told: bool = False
+    prediction_features: bool = False
     """Whether the network is shown what predictions know besides the estimate; jobs must bring them. Not on placed
     nodes."""
     reward: Mapping[str, float] | None = None

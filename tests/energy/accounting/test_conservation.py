@@ -44,7 +44,7 @@ def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
         policy=case.policy,
         backfill_order=case.backfill_order,
         at_limit=case.at_limit,
-        passes=case.passes,
+        schedule_per=case.schedule_per,
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",

@@ -232,8 +232,8 @@ def test_what_placed_nodes_do_not_have():
     jobs = table([10], gpus=[1])
     with pytest.raises(InputError, match="placed nodes know no reservations"):
         kw.simulate(jobs, ONE, "fcfs", "easy")
-    with pytest.raises(InputError, match="passes is 'event'"):
-        kw.simulate(jobs, ONE, passes="event")
+    with pytest.raises(InputError, match="schedule_per is 'event'"):
+        kw.simulate(jobs, ONE, schedule_per="event")
     with pytest.raises(InputError, match="the jobs ask for no cores, memory or GPUs"):
         kw.simulate(kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ONE)
     with pytest.raises(InputError, match="some jobs wait for others"):

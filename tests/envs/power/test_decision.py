@@ -59,7 +59,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
     assert np.array_equal(play_rule(ordered, saf, 0, first), rule, equal_nan=True)
 
 
-@pytest.mark.parametrize("overrun", ["double", "steps", "later"])
+@pytest.mark.parametrize("overrun", ["double", "steps", "quantile"])
 def test_so_it_does_where_planners_have_times_of_their_own(overrun):
     jobs = planned(crowded(90, 2), 2)
     saf = jobs["estimate_s"] * jobs["nodes"]
@@ -78,7 +78,7 @@ def test_the_levels_of_the_test_above_are_not_all_left_out():
 
 
 def test_levels_that_make_a_job_too_slow_may_not_be_chosen():
-    vec = energy(levers="levels=1.2", turns=False)
+    vec = energy(levers="levels=1.2", sleep_actions=False)
     vec.reset(seed=1)
     factor, levels = vec.powered.levers.factor[0], vec.seen.choices
     seen = set()
@@ -191,7 +191,7 @@ def test_nodes_sleep_and_wake_when_told():
 
 
 def test_without_turns_nodes_are_the_levers_business():
-    vec = sleeper(turns=False)
+    vec = sleeper(sleep_actions=False)
     vec.reset()
     assert vec.seen.extra == 1
     assert not vec.step(np.array([0]))[2][0] and vec.board.stack.clock["now"][0, 0] == 600.0

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.agents.evolution.window_starts import drawn_starts
-from kilowait.agents.linear_batch.agent import OUTLIVED, TRUST
+from kilowait.agents.linear_batch.agent import OVERRUN, TRUST
 from kilowait.agents.linear_batch.score import COUNT, compiled
 from kilowait.agents.training_data import SyntheticMix
 from kilowait.agents.user_history import UserHistory, memories, parameters_for
@@ -43,7 +43,7 @@ class TrainingWindow:
             np.concatenate([candidate, self.parameters[COUNT:]]),
             time_dependent=True,
             observes_jobs=True,
-            overrun=OUTLIVED,
+            overrun=OVERRUN,
         )
 
 

@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 FORMAT = "kilowait linear agent"
 VERSION = 2
 
-OUTLIVED = "later"
+OVERRUN = "quantile"
 """What planners believe of a job that overrun a prediction: the next one, then the limit. Without either: double."""
 TRUST = 0.25
 """How much what is remembered of users counts, beside what a run teaches: they change their ways."""
@@ -124,7 +124,7 @@ class LinearAgent:
             compiled(),
             time_dependent=True,
             observes_jobs=True,
-            overrun=OUTLIVED,
+            overrun=OVERRUN,
             prepare=self.parameters,
         )
 

@@ -255,7 +255,7 @@ def _too_large(jobs: JobTable, want: Demand, row: int) -> str:
     return (
         f"job {jobs['job_id'][row]} needs {want.pieces[row]} x ({part}, {want.cpu[row] / 1000:g} cores, "
         f"{want.memory[row] / 1e6:g} MB){f' of {label}' if label else ''}; no nodes of the cluster can ever hold it: "
-        'use a larger cluster, or oversized="reject" to leave such jobs out'
+        'use a larger cluster, or on_oversized="drop" to leave such jobs out'
     )
 
 

@@ -117,6 +117,11 @@ def specialize(function: F, inlined: bool = True, **moves: Any) -> F:
     Runs with levers are the passes of all other runs over moves of their own, in code that those never compile.
     """
     plain = getattr(function, "py_func", function)
+    unused = sorted(set(moves) - set(plain.__code__.co_names))
+    if unused:
+        raise NameError(
+            f"{plain.__qualname__} calls no {', '.join(unused)}, so nothing can be called instead"
+        )
     copy = FunctionType(plain.__code__, {**plain.__globals__, **moves}, plain.__name__)
     copy.__qualname__ = f"{plain.__qualname__}_over"
     return kernel(copy) if inlined else maybe_inline(copy)  # type: ignore[return-value]

@@ -8,9 +8,9 @@ import numpy as np
 
 from kilowait.engine.kernels.jit import kernel, maybe_inline
 
-__all__ = ["DOUBLE", "LATER", "STEPS", "renewed_end_s"]
+__all__ = ["DOUBLE", "QUANTILE", "STEPS", "renewed_end_s"]
 
-DOUBLE, STEPS, LATER = 0, 1, 2
+DOUBLE, STEPS, QUANTILE = 0, 1, 2
 
 STEPS_S = (
     60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0,
@@ -50,11 +50,11 @@ def renewed_end_s(s: Any, job: int) -> float:
         return start_s + doubled(limit, start_s, now)
     if k.overrun == STEPS:
         span = stepped(seen.planned_s, start_s, now)
-    elif k.overrun == LATER and start_s + seen.overrun_planned_s > now:
+    elif k.overrun == QUANTILE and start_s + seen.overrun_planned_s > now:
         span = seen.overrun_planned_s
-    elif k.overrun == LATER and limit < np.inf:
+    elif k.overrun == QUANTILE and limit < np.inf:
         span = limit
-    elif k.overrun == LATER:
+    elif k.overrun == QUANTILE:
         span = doubled(max(seen.planned_s, seen.overrun_planned_s), start_s, now)
     else:
         span = doubled(seen.planned_s, start_s, now)

@@ -34,7 +34,7 @@ UNITS = (CARBON_UNIT, PRICE_UNIT)
 
 _look = specialize(
     observation.write_observation,
-    power_state_without_refcount=power_state_without_refcount,
+    state_without_refcount=power_state_without_refcount,
     lend_source=lend_source,
     eligible=eligible,
     overdue=overdue,

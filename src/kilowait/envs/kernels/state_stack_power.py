@@ -249,7 +249,7 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
 
 
 _reset = specialize(
-    state_stack.reset, power_state_without_refcount=power_state_without_refcount, lend_source=lend_source
+    state_stack.reset, state_without_refcount=power_state_without_refcount, lend_source=lend_source
 )
 
 
