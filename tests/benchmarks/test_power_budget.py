@@ -19,7 +19,7 @@ from benchmarks.reproduce.power_budget import (
 import kilowait as kw
 from kilowait.experiments.predict_power import with_planned_power
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "foresight.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "scheduling-with-predictions.md"
 
 
 def test_rows_without_predictions_are_those_of_the_page(data_dir):

@@ -11,7 +11,7 @@ from benchmarks.reproduce.prediction_accuracy import LOGS, judged, text
 
 from kilowait.predict.baselines import SIMPLE
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "predicting.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "predictors.md"
 
 
 def without_seconds(line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the engine's tests share: tables in a line, logs as bytes, a decider that follows docs/clock.md by steps."""
+"""What the engine's tests share: tables in a line, logs as bytes, a decider that follows docs/engine.md by steps."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def stepper(case: Case) -> Simulator:
 
 
 class Decider:
-    """Follows "A pass" of docs/clock.md from outside, through the step interface alone."""
+    """Follows "A pass" of docs/engine.md from outside, through the step interface alone."""
 
     def __init__(self, case: Case, rule: PriorityPolicy, own: PriorityPolicy | None = None) -> None:
         self.case, self.simulator = case, stepper(case)

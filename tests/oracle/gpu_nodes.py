@@ -1,4 +1,4 @@
-"""Single nodes and their GPUs, and where on them a job is placed; written from docs/placing.md alone."""
+"""Single nodes and their GPUs, and where on them a job is placed; written from docs/gpu-engine.md alone."""
 
 from __future__ import annotations
 

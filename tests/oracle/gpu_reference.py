@@ -1,4 +1,4 @@
-"""The slow twin for placed nodes: a plain simulator written from docs/placing.md alone.
+"""The slow twin for placed nodes: a plain simulator written from docs/gpu-engine.md alone.
 
 It imports nothing of kilowait, so the two share no bug. The next event is looked for among all jobs whenever one is
 wanted; speed is nobody's concern here. This file has the events; a pass is in placed_passes.py, nodes and where a job

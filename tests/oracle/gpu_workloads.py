@@ -1,4 +1,4 @@
-"""Small, nasty workloads for placed nodes: every feature of docs/placing.md, with ties, zeros and dead ends."""
+"""Small, nasty workloads for placed nodes: every feature of docs/gpu-engine.md, with ties, zeros and dead ends."""
 
 from __future__ import annotations
 

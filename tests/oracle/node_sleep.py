@@ -1,6 +1,6 @@
 """Nodes that sleep, one by one: the slow twin's picture of a group whose nodes nobody needs all the time.
 
-Written from docs/clock.md alone, like the rest of the twin.
+Written from docs/engine.md alone, like the rest of the twin.
 """
 
 from __future__ import annotations

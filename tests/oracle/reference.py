@@ -1,4 +1,4 @@
-"""The slow twin: a plain simulator written from docs/clock.md alone.
+"""The slow twin: a plain simulator written from docs/engine.md alone.
 
 It imports nothing of kilowait, so the two share no bug. Where the page says a thing once, so does the twin;
 availability is added up anew whenever it is looked at, and speed is nobody's concern here. This file has the events;

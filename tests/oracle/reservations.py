@@ -1,4 +1,4 @@
-"""What the slow twin's planner believes, and its passes; written from docs/clock.md alone, like all of the twin."""
+"""What the slow twin's planner believes, and its passes; written from docs/engine.md alone, like all of the twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job by job what other people's simulators computed; docs/agreement.md has the table and the explanations."""
+"""Job by job what other people's simulators computed; docs/validation.md has the table and the explanations."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FEWEST = 100
 """Predictions whose truth is known before levels are calibrated."""
 PLANNED, LATER = 0.6, 0.97
 """Levels that reservations are made with, first and when the first is overrun. Which first one is taken hardly
-matters (docs/foresight.md)."""
+matters (docs/scheduling-with-predictions.md)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,7 @@ def test_targets_are_those_the_engine_places_by(seed):
 
 
 def _fragments(free, cores, kind, targets, labels):
-    """Fragments of a node, thousandths, word for word as docs/placing.md says."""
+    """Fragments of a node, thousandths, word for word as docs/gpu-engine.md says."""
     total = sum(target[4] for target in targets)
     found = 0.0
     for cpu, gpu_milli, gpus, label, count in targets:

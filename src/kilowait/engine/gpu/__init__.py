@@ -1,1 +1,1 @@
-"""The clock of clusters whose jobs are placed on single nodes; docs/placing.md has its rules."""
+"""The clock of clusters whose jobs are placed on single nodes; docs/gpu-engine.md has its rules."""

@@ -37,7 +37,7 @@ measurements; what they show above 1 (up to 1.01) is taken as 1."""
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """How a run on placed nodes goes; docs/placing.md has the rules. Times in seconds."""
+    """How a run on placed nodes goes; docs/gpu-engine.md has the rules. Times in seconds."""
 
     placement: str = "first"
     """One of `PLACEMENTS`."""

@@ -1,4 +1,4 @@
-"""What is believed of a job that runs longer than it was believed to; docs/clock.md, Beliefs, has the rules."""
+"""What is believed of a job that runs longer than it was believed to; docs/engine.md, Beliefs, has the rules."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The *targets* are the most frequent pieces of the log's own jobs, 95 % of them, each with its share p. For a target,
 all that is idle on a node is a fragment if the node could not hold the target's piece now; otherwise only what is idle
-on GPUs with less left than the piece takes of one. A node has the fragments F = sum of p times that; docs/placing.md
+on GPUs with less left than the piece takes of one. A node has the fragments F = sum of p times that; docs/gpu-engine.md
 ("fgd") says it in full. A target without GPUs finds fragments everywhere, so that their share of the targets is a
 floor: an empty cluster is not at 0.
 """
