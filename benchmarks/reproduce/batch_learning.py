@@ -41,7 +41,7 @@ from kilowait.evaluation.comparison import (
     cut_windows,
     split,
 )
-from kilowait.evaluation.comparison import test_pairs as judged_scores
+from kilowait.evaluation.comparison import pairwise_tests as judged_scores
 from kilowait.experiments.scenario import Scenario, prepare_scenario, resolve_policy
 from kilowait.experiments.train_rl import RLTraining, learn
 from kilowait.jobs import JobTable

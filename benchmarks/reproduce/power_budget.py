@@ -53,7 +53,7 @@ BUDGETS = (25, 30, 40, 60)
 PLANS = {
     "full load": MODEL,
     "predicted (recent)": "recent",
-    "predicted (forest)": "forest:middle",
+    "predicted (forest)": "forest:median",
     "predicted (boosting)": "boosting:mean",
     "75 % bound (forest)": "forest:quantile:0.75",
     "90 % bound (forest)": "forest:quantile:0.9",

@@ -36,7 +36,7 @@ from kilowait.agents.linear_batch.agent import load_agent
 from kilowait.errors import KilowaitError, UnknownNameError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyScores, split
-from kilowait.evaluation.comparison import test_pairs as judged_scores
+from kilowait.evaluation.comparison import pairwise_tests as judged_scores
 from kilowait.experiments.predict_runtimes import foreseen, with_requests
 from kilowait.jobs import JobTable
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.reproduce.text_tables import table
 from kilowait.evaluation.comparison import PolicyScores, Windows
-from kilowait.evaluation.comparison import test_pairs as judged_scores
+from kilowait.evaluation.comparison import pairwise_tests as judged_scores
 
 __all__ = ["LOST", "compared", "text"]
 

@@ -18,7 +18,7 @@ MIXED = kw.Cluster.preset("gpu-mixed")
 def test_simulate(kilowait, tmp_path):
     words = ("simulate", TRACE, "--policy", "las", "--checkpoint", "30m", "--restore", "1m", "--by", "size")
     found = kilowait(*words, "--json", "--out", tmp_path / "run").json()
-    assert found["scenario"]["placed"]["checkpoint"] == "30m" and found["scenario"]["backfill"] == "none"
+    assert found["scenario"]["gpu"]["checkpoint"] == "30m" and found["scenario"]["backfill"] == "none"
     assert {row["type"] for row in found["gpus"]["by_type"]} == {"A100", "V100", "T4", "RTX4090"}
     run = load_run(tmp_path / "run")
     jobs = run.log.jobs_table
@@ -91,7 +91,7 @@ def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):
 
     words = ("compare", TRACE, "--policies", "fcfs,las", "--json", "--out", tmp_path / "both")
     with monkeypatch.context() as patched:
-        patched.setattr(comparison_plan, "Contest", broken)
+        patched.setattr(comparison_plan, "Comparison", broken)
         assert kilowait(*words).status == 130
     said = kilowait(*words)
     assert "2 of 2 cells were there already" in said.err

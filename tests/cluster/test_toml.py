@@ -114,7 +114,7 @@ def test_all_a_file_can_say_is_written_back(read):
 
 
 GROUP = "[[group]]\nname='n'\nnodes=3\n"
-PLACED = GROUP + "gpus=1\ngpu_type='T4'\nplaced=true\n"
+PLACED = GROUP + "gpus=1\ngpu_type='T4'\nnode_level=true\n"
 
 
 @pytest.mark.parametrize(

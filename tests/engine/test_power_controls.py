@@ -148,7 +148,7 @@ def test_nodes_are_put_to_sleep_and_woken_by_hand() -> None:
     assert view is not None and view.awake is not None and view.awake.tolist() == [4]
     simulator.apply(Choice.start(0))
     assert simulator.apply(Choice.sleep(0, 9)) == 3
-    assert simulator.view().falling.tolist() == [3]  # type: ignore[union-attr]
+    assert simulator.view().shutting_down.tolist() == [3]  # type: ignore[union-attr]
     view = simulator.advance()
     assert view is not None and view.asleep is not None
     simulator.apply(Choice.start(1))

@@ -28,7 +28,7 @@ def weeks_of_habits():
 @pytest.fixture(scope="module")
 def done():
     jobs = weeks_of_habits()
-    names = ("request", "last2", "forest:likely", "forest:middle")
+    names = ("request", "last2", "forest:accurate", "forest:median")
     return jobs, foresight(
         case_of(jobs, from_log(jobs), 16),
         [PredictionModel.of(name) for name in names],
@@ -44,7 +44,7 @@ def test_the_later_jobs_count(done):
     assert (found.jobs, found.judged, found.weeks) == (900, 450, 5)
     row = found.row("request")
     assert row.scores == score(np.full(450, 3600.0), jobs["runtime_s"][450:])
-    assert row.ratio == {} and row.scores.under < 0.01
+    assert row.ratio == {} and row.scores.underprediction_rate < 0.01
     assert sum(one.jobs for one in row.classes["volume"].values()) == 450
 
 
@@ -53,16 +53,16 @@ def test_intervals_lie_around_the_values(done):
     for row in found.rows:
         for name, (low, high) in row.intervals.items():
             assert low <= getattr(row.scores, name) <= high
-    ratio, (low, high) = found.row("forest:likely").ratio["accuracy"]
+    ratio, (low, high) = found.row("forest:accurate").ratio["accuracy"]
     last2 = found.row("last2").scores.accuracy
-    assert ratio == pytest.approx(found.row("forest:likely").scores.accuracy / last2)
+    assert ratio == pytest.approx(found.row("forest:accurate").scores.accuracy / last2)
     assert 1 < low < ratio < high
-    assert found.row("forest:middle").ratio["log_rmse"][0] < 1
+    assert found.row("forest:median").ratio["log_rmse"][0] < 1
 
 
 def test_the_forest_is_timed_once_and_keeps_its_levels(done):
     _, found = done
-    assert found.row("forest:likely").seconds == found.row("forest:middle").seconds > 0
+    assert found.row("forest:accurate").seconds == found.row("forest:median").seconds > 0
     assert list(found.held) == [0.5, 0.9, 0.97]
     ran, kept = found.held[0.9]
     assert ran == pytest.approx(0.9, abs=0.06) and ran <= kept <= 1

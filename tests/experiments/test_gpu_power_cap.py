@@ -28,7 +28,7 @@ MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
 
 def done_with(levers, **settings):
     return run_scenario(
-        Scenario(TRACE, policy="las", power=PowerSettings(), levers=levers, placed=GpuOptions(**settings))
+        Scenario(TRACE, policy="las", power=PowerSettings(), levers=levers, gpu=GpuOptions(**settings))
     )
 
 
@@ -76,7 +76,7 @@ def test_a_cap_of_all_is_none():
 
 def test_nobody_is_below_the_bound():
     """The bound knows the speeds of the run, and the contenders' caps."""
-    scenario = Scenario(TRACE, power=PowerSettings(), placed=GpuOptions(types="least-energy"))
+    scenario = Scenario(TRACE, power=PowerSettings(), gpu=GpuOptions(types="least-energy"))
     who = contenders_of("fcfs,las", "none", caps_asked("none,80%,60%"), clairvoyant=False)
     ready = prepare(ComparisonPlan((scenario,), who, WindowOptions(windows=2, window_jobs=60)))
     drew = run(ready)[0].energy

@@ -63,7 +63,7 @@ def test_bad_settings_are_told_before_anything_runs():
     with pytest.raises(KilowaitError, match="placement rule"):
         Scenario("x.swf", placement="frist")
     with pytest.raises(InputError, match="--keep is for clusters of placed nodes"):
-        run_scenario(Scenario("lublin:20:8", placed=GpuOptions(keep="5m")))
+        run_scenario(Scenario("lublin:20:8", gpu=GpuOptions(keep="5m")))
     with pytest.raises(InputError, match="placed nodes know no reservations"):
         run_scenario(Scenario("gpu:20:gpu-mixed", backfill="easy"))
 
@@ -100,7 +100,7 @@ def test_least_energy_goes_where_the_joules_are_fewest():
     by_catalogue = types_by_energy(jobs, MIXED, speeds)
     assert set(by_catalogue.argmin(0).tolist()) == {gpu_types(MIXED).index("T4")}
     settings = GpuOptions(types="least-energy", speeds="roofline")
-    done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", placed=settings))
+    done = run_scenario(Scenario("gpu:100:gpu-mixed:0.3:1", gpu=settings))
     first = done.log.pieces.node_group[done.log.pieces.node[done.log.pieces.segment == 0]]
     assert MIXED.groups[int(first[0])].gpu_type == "T4"
     power = PowerModel.preset("gpu-mixed")
@@ -112,13 +112,13 @@ def test_least_energy_goes_where_the_joules_are_fewest():
 
 
 def test_the_scenario_holds_all_of_it():
-    done = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", placed=GpuOptions(restore="1m")))
+    done = run_scenario(Scenario("gpu:50:gpu-mixed", policy="gavel", gpu=GpuOptions(restore="1m")))
     said = done.resolved()
-    assert said["placed"] == {"restore": "1m", "speeds": "auto"}
+    assert said["gpu"] == {"restore": "1m", "speeds": "auto"}
     assert (said["backfill"], said["placement"]) == ("none", "consolidate")
-    again = Scenario(**{**said, "cluster": "auto", "placed": GpuOptions(**said["placed"])})
+    again = Scenario(**{**said, "cluster": "auto", "gpu": GpuOptions(**said["gpu"])})
     np.testing.assert_array_equal(run_scenario(again).log.end_s, done.log.end_s)
-    assert "placed" not in Scenario("lublin:20:8").to_dict()
+    assert "gpu" not in Scenario("lublin:20:8").to_dict()
 
 
 def test_policies_side_by_side_from_python():

@@ -46,7 +46,7 @@ def test_figures_are_of_the_last_jobs(told):
     truth_s = jobs["runtime_s"][-judged:]
     asked = (np.minimum(truth_s, 3600) / np.maximum(truth_s, 3600)).mean()
     assert rows["request"]["accuracy"] == pytest.approx(asked)
-    assert rows["request"]["under"] == pytest.approx((truth_s > 3600).mean())
+    assert rows["request"]["underprediction_rate"] == pytest.approx((truth_s > 3600).mean())
     assert all(row["jobs"] == judged for row in rows.values())
 
 

@@ -86,7 +86,7 @@ def test_one_begun_anew_and_killed_before_its_first_checkpoint_does_not_go_on_wi
     folder = tmp_path / "x.training"
     learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     assert can_resume(folder)
-    monkeypatch.setattr(TrainingState, "close", kill)
+    monkeypatch.setattr(TrainingState, "end_update", kill)
     with pytest.raises(Killed):
         learn(JOBS[:400], JOBS[400:], MACHINE, SLOW, folder=folder)
     assert not can_resume(folder)
@@ -108,7 +108,7 @@ def test_what_does_not_fit_into_memory_is_told_with_its_size():
     check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
     with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
         check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
-    with pytest.raises(InputError, match="smaller capacity"):
+    with pytest.raises(InputError, match="smaller buffer_size"):
         check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)
     check_memory(seen, envs=10, kept=100, settings=SACSettings())
 

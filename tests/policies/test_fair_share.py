@@ -16,7 +16,7 @@ from kilowait.engine.simulator import Simulator
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import policy, resolve, simulate
-from kilowait.policies.fair_share import capability, fair_share, multifactor
+from kilowait.policies.fair_share import alcf_wfp, fair_share, multifactor
 from tests.policies.waiting_jobs import (
     TEN,
     order,
@@ -125,16 +125,16 @@ def test_the_whole_sum() -> None:
     assert value == -(10 * 0.5 + 20 * 0.5 + 40 * 0.5 + 80 * 0.5)
 
 
-def test_capability_favours_large_jobs() -> None:
+def test_alcf_wfp_favours_large_jobs() -> None:
     # (wait / e)^3 n at 100: (99 / 100)^3 6 = 5.8, (60 / 100)^3 10 = 2.2, (95 / 100)^3 7 = 6.0
     jobs = waiting((1, 6, 100), (40, 10, 100), (5, 7, 100))
     assert order(jobs, "wfp3") == "CAB"
-    assert order(jobs, "capability:share=0.8:favour=1") == "CAB"
-    assert order(jobs, "capability:share=0.8:favour=10") == "BCA"  # 22 goes first; then C 52, A 47
+    assert order(jobs, "alcf_wfp:share=0.8:favour=1") == "CAB"
+    assert order(jobs, "alcf_wfp:share=0.8:favour=10") == "BCA"  # 22 goes first; then C 52, A 47
 
 
-def test_capability_favours_from_its_share_on() -> None:
-    rule = capability(share=0.5, favour=4.0)
+def test_alcf_wfp_favours_from_its_share_on() -> None:
+    rule = alcf_wfp(share=0.5, favour=4.0)
     values = [score(rule, PLAIN, 10.0, nodes=n, estimate_s=10.0) for n in (4, 5, 10)]
     assert values == [-4.0, -20.0, -40.0]
 
@@ -158,9 +158,9 @@ def test_balance_goes_to_the_emptiest_group() -> None:
         (lambda: multifactor(max_age_s=0), "max_age_s is 0; it must be a positive span of time"),
         (lambda: multifactor(half_life_s=-1.0), "half_life_s is -1.0; it must be a positive span"),
         (lambda: fair_share(half_life_s=math.inf), "half_life_s is inf; it must be a positive span"),
-        (lambda: capability(share=0), "capability with share 0 and favour 10.0; need 0 < share <= 1"),
-        (lambda: capability(share=1.5), "capability with share 1.5"),
-        (lambda: capability(favour=-1.0), "capability with share 0.2 and favour -1.0"),
+        (lambda: alcf_wfp(share=0), "alcf_wfp with share 0 and favour 10.0; need 0 < share <= 1"),
+        (lambda: alcf_wfp(share=1.5), "alcf_wfp with share 1.5"),
+        (lambda: alcf_wfp(favour=-1.0), "alcf_wfp with share 0.2 and favour -1.0"),
     ],
 )
 def test_bad_weights_are_refused(make: Any, message: str) -> None:

@@ -101,4 +101,4 @@ def test_no_policy_is_left_out_here() -> None:
     here = {"fcfs", "sjf", "ljf", "saf", "saf_short", "laf", "smallest", "largest", "balance", "random"}
     here |= {"f1", "f2", "f3", "f4", "lxf", "wfp3", "unicef"}
     placed = {"priority", "srtf", "srsf", "las", "qssf", "tiresias"}
-    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "capability"} | {"easy+", "easy++"}
+    assert set(POLICIES) == here | placed | {"multifactor", "fair_share", "alcf_wfp"} | {"easy+", "easy++"}

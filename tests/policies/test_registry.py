@@ -16,7 +16,7 @@ JOBS = waiting((1, 6, 50), (2, 9, 50), (3, 8, 50), user=[0, 0, 1, 0], qos=[0, 0,
 def test_every_policy_has_a_rule_and_a_line(name: str) -> None:
     assert resolve(name).name == name
     assert describe_policies()[name].endswith(".")
-    if not resolve(name).placed:
+    if not resolve(name).node_level:
         assert sorted(order(JOBS, name)) == ["A", "B", "C"]
 
 
@@ -39,7 +39,7 @@ def test_parameters_follow_the_name_and_stay_in_it() -> None:
     assert rule.half_life_s == 216000.0
     assert rule.prepare is not None
     assert rule.prepare(JOBS, TEN)[:2].tolist() == [500.0, 259200.0]
-    assert simulate(JOBS, TEN, "capability:favour=2.5").run["policy"] == "capability:favour=2.5"
+    assert simulate(JOBS, TEN, "alcf_wfp:favour=2.5").run["policy"] == "alcf_wfp:favour=2.5"
 
 
 def test_a_parameter_matters() -> None:
@@ -50,7 +50,7 @@ def test_a_parameter_matters() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("sjff", "unknown policy 'sjff'; did you mean 'sjf'? known: balance, capability,"),
+        ("sjff", "unknown policy 'sjff'; did you mean 'sjf'? known: alcf_wfp, balance,"),
         ("fairshare", "unknown policy 'fairshare'; did you mean 'fair_share'?"),
         ("", "unknown policy ''; known:"),
         ("multifactor:agee=1", "unknown parameter of policy 'multifactor' 'agee'; did you mean 'age'?"),
@@ -71,7 +71,7 @@ def test_unknown_names_come_with_the_nearest_known(name: str, message: str) -> N
         ("multifactor:age=nan", "the weight age of multifactor is nan"),
         ("multifactor:max_age_s=soon", "'soon' is not a span of time"),
         ("fair_share:half_life_s=0", "half_life_s is '0'; it must be a positive span of time"),
-        ("capability:share=2", "capability with share 2"),
+        ("alcf_wfp:share=2", "alcf_wfp with share 2"),
         ("random:seed=-1", "the seed is -1; it must be 0 or more"),
     ],
 )

@@ -48,7 +48,7 @@ def test_habits_are_found_by_all_that_learn(told):
         for user, usual_s in ((0, 60.0), (1, 3000.0)):
             found = np.median(said[name].values[late & (jobs["user"] == user)])
             assert found == pytest.approx(usual_s, rel=0.2), name
-    assert (said["forest:likely"].values <= 3600).all()
+    assert (said["forest:accurate"].values <= 3600).all()
 
 
 def test_quantiles_hold(told):
@@ -81,7 +81,7 @@ def test_the_future_changes_nothing(told):
 def test_rows_of_no_interest_cost_nothing_and_change_nothing(told):
     jobs, said = told
     heard = []
-    names = ("boosting:mean", "forest:likely")
+    names = ("boosting:mean", "forest:accurate")
     found = asked(
         names, jobs, from_log(jobs), since=600, progress=lambda model, refit: heard.append(model.text)
     )
@@ -136,7 +136,7 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
         ("boosting:quantile", "write quantile:0.9 or asymmetric:3"),
         ("boosting:quantile:1.5", "quantile:0.9"),
         ("boosting:mean:3", "write mean"),
-        ("forest:likely:2", "write forest:likely"),
+        ("forest:accurate:2", "write forest:accurate"),
         ("forest:quantile:x", "quantile:0.9"),
     ],
 )
@@ -146,7 +146,7 @@ def test_words(text, words):
 
 
 @pytest.mark.parametrize(
-    ("text", "near"), [("last3", "last2"), ("forest:liky", "likely"), ("boosting:men", "mean")]
+    ("text", "near"), [("last3", "last2"), ("forest:acurate", "accurate"), ("boosting:men", "mean")]
 )
 def test_misspelt_names(text, near):
     with pytest.raises(UnknownNameError, match=f"did you mean '{near}'"):

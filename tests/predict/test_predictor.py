@@ -75,7 +75,7 @@ def test_bounds_hold_on_later_jobs(name):
     assert held == pytest.approx(0.9, abs=0.05)
 
 
-@pytest.mark.parametrize("name", ["forest", "forest:centre", "boosting:median", "last2"])
+@pytest.mark.parametrize("name", ["forest", "forest:geomean", "boosting:median", "last2"])
 def test_columns_for_a_replay(name):
     whole = case(habits(jobs=2700))
     predictor = made(name, habits(jobs=2700)[:1350])

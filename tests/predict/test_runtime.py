@@ -31,7 +31,7 @@ def test_habits_are_found(seen):
     jobs, found = seen
     late = np.arange(len(jobs)) > 450
     for user, usual_s in ((0, 60.0), (1, 3000.0)):
-        assert np.median(found.distribution.likely()[late & (jobs["user"] == user)]) == pytest.approx(
+        assert np.median(found.distribution.most_accurate()[late & (jobs["user"] == user)]) == pytest.approx(
             usual_s, rel=0.1
         )
     quick = found.distribution.expected_inverse_runtime()

@@ -124,7 +124,7 @@ def test_an_energy_that_is_habit_is_found():
     jobs = habits()
     jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
     case = case_of(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
-    models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:likely")]
+    models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:accurate")]
     said = {
         one.model.text: score(one.values[450:], case.target.values[450:])
         for one in predictions(
@@ -134,7 +134,7 @@ def test_an_energy_that_is_habit_is_found():
             forest=ForestSettings(trees=10, leaves=31),
         )
     }
-    assert said["forest:likely"].accuracy > max(said["last2"].accuracy, said["rate"].accuracy) + 0.05
+    assert said["forest:accurate"].accuracy > max(said["last2"].accuracy, said["rate"].accuracy) + 0.05
 
 
 def test_words():

@@ -97,7 +97,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
     cells, states = [], []
     for who, text in enumerate(levers):
         sleeps, slow = "sleep" in text or text == "all", "levels" in text or text == "all"
-        row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "falling", "waking", "fixed"), 0.0)
+        row, kwh = [], dict.fromkeys(("jobs", "idle", "asleep", "shutting_down", "waking", "fixed"), 0.0)
         for number in range(len(cut)):
             steps = timeline(logs[who, number])
             hours = np.diff(steps.time_s) / 3600
@@ -107,7 +107,7 @@ def energy_contest(jobs, levers=LEVERS, *, windows=None, carbon=True, price=True
                 "jobs": busy * (0.45 if slow else 0.5),
                 "idle": free * (0.06 if sleeps else 0.2),
                 "asleep": free * 0.014 if sleeps else 0.0,
-                "falling": free * 0.004 if sleeps else 0.0,
+                "shutting_down": free * 0.004 if sleeps else 0.0,
                 "waking": free * 0.011 if sleeps else 0.0,
                 "fixed": 2.0 * float(hours.sum()),
             }

@@ -324,7 +324,7 @@ def test_a_log_without_requests_has_none_in_samples(monkeypatch):
         kinds.append((work.sum((0, 1, 2)) > 0, wanted[:, -1].sum(0) > 0))
         return select_draws(work, week, wanted, rng)
 
-    monkeypatch.setattr("kilowait.synth.transformer.generator.choose", seen)
+    monkeypatch.setattr("kilowait.synth.transformer.generator.select_draws", seen)
     made = fit_generator(real, "transformer", passes=0.5, width=8, layers=1).sample(400, seed=1)
     # Long and short jobs are told apart by their run times, in draws as in the log.
     assert all((drawn & wanted).sum() > wanted.sum() / 2 for drawn, wanted in kinds) and kinds

@@ -194,7 +194,7 @@ def test_following_outlives_a_service_that_is_down(web, tmp_path):
         GreatBritain(web.url), tmp_path / "gb.json", Patience().asking, every_s=0.01, duration_s=0.025,
         stop=threading.Event(), monotonic=lambda: next(times) / 100, heard=hear,
     )  # fmt: skip
-    assert [type(what).__name__ for what in heard] == ["Fetched", "MeterError", "Fetched"]
+    assert [type(what).__name__ for what in heard] == ["FetchResult", "MeterError", "FetchResult"]
     stop = threading.Event()
     follow_carbon(
         GreatBritain(web.url), tmp_path / "gb.json", Patience().asking, every_s=60, duration_s=None,

@@ -56,8 +56,8 @@ def export_network(
 
     >>> import tempfile
     >>> from kilowait.agents.networks import network
-    >>> from kilowait.agents.networks.spec import SeenBefore
-    >>> agent = network(SeenBefore(("length",), ("free",), slots=2, choices=1, extra=0, graph=False))
+    >>> from kilowait.agents.networks.spec import LoadedSpec
+    >>> agent = network(LoadedSpec(("length",), ("free",), slots=2, choices=1, extra=0, graph=False))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_network(agent, f"{folder}/agent.onnx")
     {'jobs': 'float32 (batch, 2, 1)', 'mask': 'int8 (batch, 2)', 'summary': 'float32 (batch, 1)'}

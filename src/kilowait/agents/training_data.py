@@ -33,7 +33,7 @@ class SyntheticMix:
     """Generated jobs to learn from.
 
     >>> made = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
-    >>> [Mixture((made,), 0.25, "synthetic-first").share_at(done) for done in (0.0, 0.2, 0.25, 0.9)]
+    >>> [SyntheticMix((made,), 0.25, "synthetic-first").share_at(done) for done in (0.0, 0.2, 0.25, 0.9)]
     [1.0, 1.0, 0.0, 0.0]
     """
 
@@ -105,7 +105,7 @@ def laid_out(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
 
     >>> real = JobTable(job_id=[7, 8], submit_s=[0, 60], runtime_s=[9, 9], nodes=[1, 1])
     >>> made = JobTable(job_id=[1], submit_s=[30], runtime_s=[5], nodes=[2])
-    >>> laid = laid_out(real, Mixture((made,), 0.5))
+    >>> laid = laid_out(real, SyntheticMix((made,), 0.5))
     >>> laid.parts, laid.jobs["submit_s"].tolist()
     (((0, 2), (2, 3)), [0.0, 60.0, 604830.0])
     >>> laid.weights(0.2)

@@ -360,7 +360,7 @@ def scenario_from_options(context: typer.Context, trace: str, **own: Any) -> Sce
     asked = context.params
     found = {name: asked[name] for name in _PLAIN if name in asked}
     found["dependencies"] = not asked.get("ignore_dependencies", False)
-    found["placed"] = GpuOptions(**{name: asked[name] for name in _PLACED if name in asked})
+    found["gpu"] = GpuOptions(**{name: asked[name] for name in _PLACED if name in asked})
     outside = {name: asked[name] for name in _POWER if name in asked}
     found["power"] = PowerSettings.asked(asked["power"], **outside) if "power" in asked else None
     return Scenario(trace=trace, **{**found, **own})

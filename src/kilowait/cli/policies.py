@@ -29,7 +29,7 @@ def policies(json: options.Json = False) -> None:
     meanings = {**describe_policies(), **{name: _first_line(who) for name, who in ROUNDS.items()}}
     parameters = {name: list(inspect.signature(maker).parameters) for name, maker in POLICIES.items()}
     parameters |= {name: [] for name in ROUNDS}
-    placed = {name: name in ROUNDS or resolve(name).placed for name in meanings}
+    placed = {name: name in ROUNDS or resolve(name).node_level for name in meanings}
     # Those that take a mapping cannot be written on a command line.
     parameters = {name: [p for p in known if not p.endswith("_factor")] for name, known in parameters.items()}
     if json:

@@ -125,7 +125,7 @@ def score(
         typer.Option(
             metavar="M,...",
             help="Models, with commas between: request, last2, user-median, class-median, recent, rate; random-forest; "
-            "boosting:mean|median|quantile:Q|asymmetric:K; forest:likely|middle|centre|mean|quantile:Q. Default: the "
+            "boosting:mean|median|quantile:Q|asymmetric:K; forest:accurate|middle|centre|mean|quantile:Q. Default: the "
             "usual ones.",
             show_default=False,
         ),

@@ -80,7 +80,7 @@ def report(
                 console.percent(row["accuracy"]),
                 console.number(row["log_rmse"]),
                 console.span(row["mae_s"]),
-                console.percent(row["under"]),
+                console.percent(row["underprediction_rate"]),
             ]
             for row in found["scores"]
         ],

@@ -95,8 +95,11 @@ def taken_in_words(agent: Any) -> str:
     >>> taken_in_words(LinearAgent([1.0] * 12, provenance={"began_at": "usual", "went": "half the way"}))
     "the search began at 'usual' and what is taken went half the way it found"
     """
-    if agent.kept is not None:
-        return f"on the training jobs {agent.fallback_rule} was better than what the search found: the agent plays that rule"
+    if agent.fallback_rule is not None:
+        return (
+            f"on the training jobs {agent.fallback_rule} was better than what the search found: "
+            "the agent plays that rule"
+        )
     began, went = agent.provenance["began_at"], agent.provenance["went"]
     if went.startswith("nowhere"):
         return f"the search found nothing clearly better than where it began, {began!r}: the agent plays that"

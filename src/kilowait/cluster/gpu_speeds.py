@@ -103,7 +103,7 @@ class Speeds:
 
         >>> from kilowait.jobs import JobTable
         >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-        >>> given(jobs, ("V100",), 1.0).counts()
+        >>> constant_speeds(jobs, ("V100",), 1.0).counts()
         {'V100': {'given': 2}}
         """
         rows = {}
@@ -132,7 +132,7 @@ def constant_speeds(
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-    >>> given(jobs, ("V100", "K80"), {"V100": 1.0, "K80": [0.2, 0.5]}).speed.tolist()
+    >>> constant_speeds(jobs, ("V100", "K80"), {"V100": 1.0, "K80": [0.2, 0.5]}).speed.tolist()
     [[1.0, 1.0], [0.2, 0.5]]
     """
     shape = (len(types), len(jobs))
@@ -164,7 +164,7 @@ def measured_speeds(
     >>> from kilowait.jobs import JobTable
     >>> one = {"job_id": [1], "submit_s": [0], "runtime_s": [9], "nodes": [1], "gpus": [1], "model": [0]}
     >>> jobs = JobTable(**one, labels={"model": ("Recommendation (batch size 512)",)})
-    >>> measured(jobs, ("V100", "K80", "T4")).speed.round(2).tolist()
+    >>> measured_speeds(jobs, ("V100", "K80", "T4")).speed.round(2).tolist()
     [[1.0], [1.41], [nan]]
     """
     speed, spread = np.full((len(types), len(jobs)), np.nan), np.ones((len(types), len(jobs)))
@@ -245,8 +245,8 @@ def first_known(first: Speeds, *others: Speeds) -> Speeds:
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-    >>> known = given(jobs, ("V100", "T4"), {"V100": 1.0})
-    >>> combine(known, roofline(jobs, ("V100", "T4"))).counts()
+    >>> known = constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0})
+    >>> first_known(known, roofline(jobs, ("V100", "T4"))).counts()
     {'V100': {'given': 2}, 'T4': {'roofline': 2}}
     """
     speed, spread, source = first.speed.copy(), first.spread.copy(), first.source.copy()

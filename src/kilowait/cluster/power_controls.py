@@ -22,7 +22,7 @@ StepFunction = tuple[tuple[float, int], ...]
 class SleepPolicy:
     """How the nodes of a group of whole nodes sleep.
 
-    >>> Sleeping(timeout_s=600, shutdown_s=6.1, wake_s=151.5).reserve
+    >>> SleepPolicy(timeout_s=600, shutdown_s=6.1, wake_s=151.5).reserve
     ((-inf, 0),)
     """
 

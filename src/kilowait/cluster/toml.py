@@ -109,7 +109,7 @@ def _layout(content: dict[str, Any], groups: tuple[NodeGroup, ...], path: Path) 
         )
     if not any(group.node_level for group in groups):
         raise ClusterError(
-            f"layout in {path} is of no use: none of the groups is placed; write placed = true or leave it out"
+            f"layout in {path} is of no use: none of the groups is placed; write node_level = true or leave it out"
         )
     return tuple(numbers)
 

@@ -78,7 +78,7 @@ def shift_jobs(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[3600, 3600], nodes=[1, 1], slack_s=[7200, 0]
     ... )
     >>> grams = Series([0, 3600, 7200, 10800], [300, 200, 100], "g/kWh")
-    >>> hold_until(jobs, grams, "lowest_window", slack_s=0).tolist()
+    >>> shift_jobs(jobs, grams, "lowest_window", slack_s=0).tolist()
     [7200.0, -inf]
     """
     choose = _rule(rule)

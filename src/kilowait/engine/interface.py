@@ -73,9 +73,9 @@ class PriorityPolicy:
     """An own order of backfill candidates; used unless the run names another."""
     placement: str | None = None
     """first or balance, for a rule that brings its own; None: as the run's settings say."""
-    placed: bool = False
+    node_level: bool = False
     """Whether it looks at what only placed nodes know (priority, attained_s, remaining_s, ...)."""
-    placing: tuple[tuple[str, Any], ...] = ()
+    gpu_settings: tuple[tuple[str, Any], ...] = ()
     """How it is meant to run on placed nodes, as settings that differ from the usual: (("preempt", True),)."""
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Makes `parameters` from (jobs, cluster), where they depend on those."""
@@ -100,7 +100,7 @@ class View:
     """Conservative: whether something fell free since the last pass, so that reservations may move forward."""
     awake: npt.NDArray[np.int64] | None = None
     """Free nodes of each group that are awake; None, as the next three, where none sleep."""
-    falling: npt.NDArray[np.int64] | None = None
+    shutting_down: npt.NDArray[np.int64] | None = None
     asleep: npt.NDArray[np.int64] | None = None
     waking: npt.NDArray[np.int64] | None = None
 

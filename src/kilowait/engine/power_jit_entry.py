@@ -149,7 +149,7 @@ def compiled_with_levers(name: str) -> Callable[..., Any]:
         "sleep": (_sleep, types.int64(state, job, job)),
     }
     function, signature = table[name]
-    if name.startswith("run") and not is_compiled(name, "kernels/levered"):
+    if name.startswith("run") and not is_compiled(name, "kernels/power_event_loop"):
         logging.getLogger("kilowait").warning(
             "compiling the simulator with levers, once, for about a minute; kept in %s", cache_folder()
         )

@@ -239,7 +239,9 @@ class Simulator:
         """Free nodes of each group by what they do; nothing where none sleep."""
         if self.levers is None or not self.levers.sleep:
             return {}
-        return {name: self._state.sleepers[name].copy() for name in ("awake", "falling", "asleep", "waking")}
+        return {
+            name: self._state.sleepers[name].copy() for name in ("awake", "shutting_down", "asleep", "waking")
+        }
 
     def _reserved(self, waiting: Any) -> Any:
         reserved = np.full(len(waiting), np.nan)
@@ -437,7 +439,7 @@ class Simulator:
         order = np.lexsort((steps["time_s"], steps["group"]))
         # Column by column: gathering whole records takes as long as all the rest.
         return node_states(
-            *(steps[name][order] for name in ("time_s", "group", "falling", "asleep", "waking"))
+            *(steps[name][order] for name in ("time_s", "group", "shutting_down", "asleep", "waking"))
         )
 
 

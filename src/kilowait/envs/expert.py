@@ -102,7 +102,13 @@ def teach(
     >>> import kilowait as kw
     >>> jobs = kw.lublin(300, 64, load=1.2, seed=1)
     >>> seen = teach(
-    ...     jobs, kw.Cluster.from_nodes(64), Asking(slots=32), LookAhead(), 2, seed=0, episode_jobs=64
+    ...     jobs,
+    ...     kw.Cluster.from_nodes(64),
+    ...     DecisionSettings(slots=32),
+    ...     LookAhead(),
+    ...     2,
+    ...     seed=0,
+    ...     episode_jobs=64,
     ... )
     >>> bool((seen["mask"][np.arange(len(seen["action"])), seen["action"]] == 1).all())
     True
@@ -120,7 +126,7 @@ def teach(
     )
     board, scene = vec.board, vec.board.scene
     teacher = LookAheadExpert(lookahead, board, vec.jobs, cluster, threads)
-    windows = stream(seed, "envs.expert").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
+    windows = stream(seed, "envs.teaching").integers(0, len(vec.jobs) - episode_jobs + 1, episodes)
     coming = deque(enumerate(windows.tolist()))
     playing = np.full(board.copies, -1)
     free = np.ones(board.copies, np.bool_)

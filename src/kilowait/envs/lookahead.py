@@ -87,7 +87,7 @@ class LookAhead:
         if self.objective not in OBJECTIVES:
             raise UnknownNameError("objective of look-ahead", self.objective, OBJECTIVES)
         base = self._rule
-        if not base.compiled or base.placed or base.half_life_s > 0 or base.predicts:
+        if not base.compiled or base.node_level or base.half_life_s > 0 or base.predicts:
             raise InputError(
                 f"look-ahead cannot rehearse with {base.name!r}, which is not compiled, is for placed nodes, predicts "
                 "or needs the usage of others; take saf, sjf, f1 or another rule of the job and the time alone"

@@ -104,7 +104,7 @@ class ObservationSpec:
     def actions(self) -> int:
         """How many actions there are.
 
-        >>> Seen(("length",), ("free",), slots=8, choices=2, extra=1).actions
+        >>> ObservationSpec(("length",), ("free",), slots=8, choices=2, extra=1).actions
         17
         """
         return self.slots * self.choices + self.extra
@@ -138,7 +138,7 @@ def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     ...     "expected_inverse_runtime": [0.25],
     ...     "limit_s": [3600],
     ... }
-    >>> told_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).tolist()
+    >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).tolist()
     [[0.0, 0.25, -0.2310...]]
     """
     if "planned_s" not in jobs:

@@ -54,9 +54,9 @@ def preference_text(preference: Mapping[str, float]) -> str:
 def preference_grid(terms: int, parts: int) -> Floats:
     """(points, terms) all preferences whose weights are whole multiples of 1 / parts, the last term first at its least.
 
-    >>> lattice(2, 2).tolist()
+    >>> preference_grid(2, 2).tolist()
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
-    >>> len(lattice(3, 4))
+    >>> len(preference_grid(3, 4))
     15
     """
     drawn = combinations_with_replacement(range(terms), parts)

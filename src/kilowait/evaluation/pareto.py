@@ -11,7 +11,7 @@ __all__ = ["pareto_front"]
 def pareto_front(costs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """(points,) whether no other point is at most as large in all costs, (points, costs), and smaller in one.
 
-    >>> undominated([[1, 3], [2, 2], [2, 4], [2, 2]]).tolist()
+    >>> pareto_front([[1, 3], [2, 2], [2, 4], [2, 2]]).tolist()
     [True, True, False, True]
     """
     each = np.asarray(costs, np.float64)

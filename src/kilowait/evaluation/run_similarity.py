@@ -63,7 +63,7 @@ class RunSimilarity:
     def near(self) -> bool:
         """Whether the means are within 15 % of each other.
 
-        >>> [Likeness("wait_s", 100, made, 0, 0, 0).near for made in (86, 114, 116)]
+        >>> [RunSimilarity("wait_s", 100, made, 0, 0, 0).near for made in (86, 114, 116)]
         [True, True, False]
         """
         return abs(self.ratio - 1.0) <= NEAR

@@ -38,7 +38,7 @@ _COLUMNS = (
     "job", "start_s", "end_s", "group", "level", "outcome", "eligible_s", "job_outcome", "capacity_s",
     "capacity_nodes",
 )  # fmt: skip
-_STATES = ("time_s", "group", "falling", "asleep", "waking")
+_STATES = ("time_s", "group", "shutting_down", "asleep", "waking")
 _PIECES = ("segment", "node", "gpus", "gpu_milli", "count", "work_s", "lost_s", "node_group")
 
 
@@ -68,7 +68,7 @@ class FolderCellCache:
         place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
         what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
         meter = self._cases[case].meter
-        by_energy = self._cases[case].scenario.placed.types == "least-energy"
+        by_energy = self._cases[case].scenario.gpu.types == "least-energy"
         if meter is not None and (who.levers != "none" or by_energy):
             what += [who.levers, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]

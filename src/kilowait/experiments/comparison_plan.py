@@ -121,7 +121,9 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
     exact = all(_foreseen(workload.jobs) for workload in workloads)
     placed = all(cluster.node_level for _, cluster, _ in made)
     contenders = tuple(
-        replace(who, placed=placed) for who in plan.contenders if not (exact and who.kind == "clairvoyant")
+        replace(who, node_level=placed)
+        for who in plan.contenders
+        if not (exact and who.kind == "clairvoyant")
     )
     notes = tuple((*said, *own.leakage_notes) for (_, _, said), own in zip(made, workloads, strict=True))
     return PreparedComparison(plan, cases, workloads, notes, contenders)
@@ -144,7 +146,7 @@ def prepare_levers(
     asked = contenders_of(policy, backfill, levers or lever_sets(meter), clairvoyant=False)
     for who in asked:
         check_levers_on(who.levers, meter.cluster)
-    placed = tuple(replace(who, placed=meter.cluster.node_level) for who in asked)
+    placed = tuple(replace(who, node_level=meter.cluster.node_level) for who in asked)
     return replace(found, plan=replace(found.plan, contenders=asked), contenders=placed)
 
 
@@ -161,10 +163,10 @@ def run(
 ) -> list[Comparison]:
     """Run every contender in every window of every log; a contest for each log.
 
-    >>> plan = Plan(
+    >>> plan = ComparisonPlan(
     ...     (Scenario("lublin:200:16"),),
     ...     contenders_of("fcfs,sjf", "easy"),
-    ...     Protocol(windows=2, window_jobs=50),
+    ...     WindowOptions(windows=2, window_jobs=50),
     ... )
     >>> contest = run(prepare(plan))[0]
     >>> contest.labels, contest.values("mean_wait_s").shape
@@ -191,7 +193,7 @@ def run(
                 case.windows,
                 ready.contenders,
                 _Logs(logs, number),
-                case.scenario.placed.speeds,
+                case.scenario.gpu.speeds,
             ),
         )
         for number, (case, workload, notes) in enumerate(
@@ -203,7 +205,7 @@ def run(
 def gpu_means(ready: PreparedComparison, contests: Sequence[Comparison]) -> list[dict[str, dict[str, float]]]:
     """Of each contest of placed nodes: by contender the GPU metrics of its windows, on average."""
     return [
-        gpu_table(contest, case.cluster, case.scenario.placed.speeds, case.meter)
+        gpu_table(contest, case.cluster, case.scenario.gpu.speeds, case.meter)
         for case, contest in zip(ready.cases, contests, strict=True)
     ]
 

@@ -51,7 +51,7 @@ def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = Tr
     return {
         "trace": contest.trace,
         "nodes": contest.nodes,
-        "placed": _is_placed(contest),
+        "node_level": _is_placed(contest),
         "windows": len(contest.windows),
         "cut": contest.windows.words,
         "overlap": contest.windows.overlap,
@@ -68,7 +68,7 @@ def results_of(contest: Comparison, metric: str, *, seed: int, bounds: bool = Tr
 
 
 def _is_placed(contest: Comparison) -> bool:
-    return any(group.get("placed", False) for group in contest.cluster.get("group", ()))
+    return any(group.get("node_level", False) for group in contest.cluster.get("group", ()))
 
 
 def _saved(first: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
@@ -108,7 +108,7 @@ def _averages(windows: Sequence[Mapping[str, float | int]]) -> dict[str, float |
 def _bounds(contest: Comparison) -> dict[str, float]:
     """Below which no schedule of these windows can come, on average; nothing where that is not known."""
     groups = contest.cluster.get("group", ())
-    if any(group.get("shared", False) or group.get("placed", False) for group in groups):
+    if any(group.get("shared", False) or group.get("node_level", False) for group in groups):
         return {}  # jobs there take parts of nodes
     kill = contest.logs(0, 0).run.get("at_limit") == "kill"
     found = []

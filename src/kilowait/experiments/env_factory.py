@@ -142,7 +142,7 @@ class LoadCurriculum:
 
     def _set(self) -> None:
         way = min(1.0, self._done / self._until)
-        self._vec.squeeze(self._ease + (1.0 - self._ease) * way)
+        self._vec.set_arrival_rate(self._ease + (1.0 - self._ease) * way)
 
     def reset(self, **how: Any) -> Any:
         """As of the environments, at the pace of the moment."""

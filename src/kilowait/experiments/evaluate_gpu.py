@@ -37,7 +37,7 @@ def played(
     Utilization is over the time in which jobs arrive, which is the same for everybody.
     """
     told = arguments(
-        {**_FIXED, "placement": placement, "placed": GpuOptions(**way)}, jobs, cluster, policy, "skip"
+        {**_FIXED, "placement": placement, "gpu": GpuOptions(**way)}, jobs, cluster, policy, "skip"
     )
     log = kw.simulate(jobs, cluster, policy, "skip", **told)
     first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())

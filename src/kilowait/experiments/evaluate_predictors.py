@@ -219,7 +219,7 @@ class _Weeks:
         _, self._week = np.unique(week, return_inverse=True)
         self._jobs = np.bincount(self._week).astype(np.float64)
         self.count = len(self._jobs)
-        self._drawn = WindowBootstrap(self.count, random=stream(seed, "experiments.evaluate_predictors"))
+        self._drawn = WindowBootstrap(self.count, random=stream(seed, "experiments.foresight"))
 
     def sums(self, by_measure: Mapping[str, Floats]) -> dict[str, Floats]:
         """What each week adds to each measure."""

@@ -123,7 +123,7 @@ class GpuOptions:
     ) -> GpuSettings:
         """The policy's own settings with what was asked for.
 
-        >>> PlacedSettings(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
+        >>> GpuOptions(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
         3600.0
         """
         asked: dict[str, Any] = dict(rules)
@@ -157,8 +157,8 @@ def arguments(
 
     Of the levers only a cap of the GPUs is looked at. What the machine does not know is an error.
     """
-    plain = {name: value for name, value in rules.items() if name != "placed"}
-    settings: GpuOptions = rules["placed"]
+    plain = {name: value for name, value in rules.items() if name != "gpu"}
+    settings: GpuOptions = rules["gpu"]
     placement: str | None = plain.pop("placement")
     if not cluster.node_level:
         if settings.unusual:

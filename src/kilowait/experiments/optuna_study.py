@@ -56,7 +56,7 @@ class TuningTrial:
 def best_of(trials: Sequence[TuningTrial]) -> TuningTrial:
     """The finished trial with the least figure, the earliest of equals.
 
-    >>> best_of([Trial(1, "finished", 3.0, {}, 1.0), Trial(2, "given up", 2.0, {}, 1.0)]).number
+    >>> best_of([TuningTrial(1, "finished", 3.0, {}, 1.0), TuningTrial(2, "given up", 2.0, {}, 1.0)]).number
     1
     """
     finished = [trial for trial in trials if trial.outcome == "finished"]

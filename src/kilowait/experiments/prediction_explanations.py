@@ -76,7 +76,7 @@ def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
     ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where its value lies among the
     others, from 0 (smallest) to 1 (largest), and what it added.
     """
-    random = stream(grounds.seed, "experiments.prediction_report")
+    random = stream(grounds.seed, "experiments.foretold")
     sample = random.choice(asked, min(SAMPLE, len(asked)), replace=False)
     learned = grounds.learned_from(int(asked[0]))
     features = grounds.found.features

@@ -166,7 +166,7 @@ def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:
     if not there.any():
         return {
             "jobs": 0,
-            **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "under"), float("nan")),
+            **dict.fromkeys(("accuracy", "log_rmse", "mae_s", "underprediction_rate"), float("nan")),
         }
     told, truth = told_s[there], truth_s[there]
     return {
@@ -174,7 +174,7 @@ def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:
         "accuracy": float((np.minimum(told, truth) / np.maximum(told, truth)).mean()),
         "log_rmse": float(np.sqrt(((np.log1p(told) - np.log1p(truth)) ** 2).mean())),
         "mae_s": float(np.abs(told - truth).mean()),
-        "under": float((told < truth).mean()),
+        "underprediction_rate": float((told < truth).mean()),
     }
 
 
@@ -233,7 +233,7 @@ def _by(
         if len(own):
             told = scores(told_s["forest"][own], truth_s[own])
             asked = scores(told_s["request"][own], truth_s[own])["accuracy"]
-            kept = {name: told[name] for name in ("jobs", "accuracy", "under")}
+            kept = {name: told[name] for name in ("jobs", "accuracy", "underprediction_rate")}
             found.append({"label": label, **kept, "request": asked})
     return found
 

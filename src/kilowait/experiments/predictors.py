@@ -86,7 +86,7 @@ class PredictionData:
 def prepared_case(asked: PredictionTask) -> PredictionData:
     """Read the log, find out when its jobs started and ended, and what was known at each submission.
 
-    >>> prepared_case(Asked("lublin:60:16")).case.target.name
+    >>> prepared_case(PredictionTask("lublin:60:16")).case.target.name
     'runtime'
     """
     workload = workload_of(

@@ -66,7 +66,7 @@ class ComparisonCase:
             found.update(np.ascontiguousarray(jobs[name]).data)
         rules = {**self.scenario.rules_as_written, "labels": {k: list(v) for k, v in jobs.labels.items()}}
         found.update(json.dumps([repr(self.cluster), rules]).encode())
-        speeds = Path(self.scenario.placed.speeds)
+        speeds = Path(self.scenario.gpu.speeds)
         if speeds.is_file():
             found.update(speeds.read_bytes())
         return found.hexdigest()
@@ -92,7 +92,7 @@ def run_cell(
     if meter is not None and contender.levers != "none" and cap_of(contender.levers) is None:
         pulled = meter.pull(contender.levers, seen)
         seen, levers = pulled.jobs, pulled.levers
-    if "placed" in rules:  # of a scenario, not yet in simulate's words
+    if "gpu" in rules:  # of a scenario, not yet in simulate's words
         rules = arguments(rules, seen, cluster, rule, contender.backfill, meter, contender.levers)
     log = simulate(seen, cluster, rule, contender.backfill, levers=levers, **rules)
     return log if seen is jobs else replace(log, jobs_table=jobs)

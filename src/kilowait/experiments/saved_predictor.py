@@ -45,7 +45,7 @@ class SavedPredictor:
     def note(self) -> str | None:
         """What people are told where the predictor may have seen what it predicts; None: it has not.
 
-        >>> kept = KeptPredictor("runs/p", "ab", "runtime", "forest", "kth.swf", seen=70)
+        >>> kept = SavedPredictor("runs/p", "ab", "runtime", "forest", "kth.swf", seen=70)
         >>> kept.judged_from(70).note is None, kept.judged_from(60).note
         (True, 'the predictor runs/p was fitted on jobs of kth.swf up to a time when 10 of the judged jobs had been \
 submitted: of these it knows more than a prediction may; judge later ones')

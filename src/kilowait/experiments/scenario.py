@@ -101,7 +101,7 @@ class Scenario:
     """What power the run is judged with; None: none."""
     levers: str = "none"
     """What is pulled besides the order of jobs; see `kilowait.energy.controls`, and for placed nodes `capping`."""
-    placed: GpuOptions = field(default_factory=GpuOptions)
+    gpu: GpuOptions = field(default_factory=GpuOptions)
     """How jobs are placed on single nodes, preempted and moved, where the machine has such nodes."""
 
     def __post_init__(self) -> None:
@@ -126,11 +126,11 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what was not asked for."""
-        plain = {key: value for key, value in asdict(self).items() if value is not None and key != "placed"}
+        plain = {key: value for key, value in asdict(self).items() if value is not None and key != "gpu"}
         if self.power is not None:
             plain["power"] = self.power.to_dict()
-        if self.placed.unusual:
-            plain["placed"] = self.placed.to_dict()
+        if self.gpu.unusual:
+            plain["gpu"] = self.gpu.to_dict()
         return plain
 
     @property
@@ -144,14 +144,14 @@ class Scenario:
             "placement": self.placement,
             "dependencies": self.dependencies,
             "on_oversized": self.on_oversized,
-            "placed": self.placed.to_dict(),
+            "gpu": self.gpu.to_dict(),
         }
 
     @property
     def rules(self) -> dict[str, Any]:
         """The same, with the order of backfilling as a rule; `placing.arguments` makes what `simulate` takes of it."""
         order = None if self.backfill_order is None else resolve_policy(self.backfill_order)
-        return {**self.rules_as_written, "backfill_order": order, "placed": self.placed}
+        return {**self.rules_as_written, "backfill_order": order, "gpu": self.gpu}
 
 
 @dataclass(frozen=True)

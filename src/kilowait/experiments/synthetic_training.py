@@ -45,7 +45,7 @@ class SyntheticTraining:
     ) -> SyntheticTraining | None:
         """As people write it, with commas between folders; None where no generator is named.
 
-        >>> Synthetic.asked("models/a, models/b", None, None, None).folders
+        >>> SyntheticTraining.asked("models/a, models/b", None, None, None).folders
         ('models/a', 'models/b')
         """
         named: dict[str, Any] = {"share": share, "curriculum": curriculum, "jobs": jobs}
@@ -139,7 +139,7 @@ def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, A
     >>> from kilowait.synth import lublin
     >>> from kilowait.synth.log_schema import facts_of
     >>> jobs = lublin(1000, 64, seed=1)
-    >>> [reach(facts_of(jobs[:some]), jobs, same=True)["saw"] for some in (600, 700, 900)]
+    >>> [data_overlap(facts_of(jobs[:some]), jobs, same=True)["saw"] for some in (600, 700, 900)]
     ['training jobs only', 'validation jobs', 'judged jobs']
     """
     zero_s = facts.meta.get("unix_start_s")

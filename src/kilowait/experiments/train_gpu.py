@@ -74,7 +74,7 @@ def rule_words(agent: LinearGpuAgent) -> str:
 
     >>> from kilowait.agents.linear_gpu.agent import rule_agent
     >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)
-    >>> rule_words(PlacedLinearAgent([0.0] * 17, provenance={"start": start}))
+    >>> rule_words(LinearGpuAgent([0.0] * 17, provenance={"start": start}))
     'srtf, fastest, moved, placement first'
     """
     start = agent.provenance["start"]

@@ -37,7 +37,7 @@ class PowerAgent(Protocol):
 
     levers: str
 
-    def powered(self, power: Any) -> Any:
+    def bind_power(self, power: Any) -> Any:
         """The agent on a machine with this power."""
 
 
@@ -94,7 +94,7 @@ def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> An
         raise InputError(
             f"this agent pulls levers, and none are given; take those it was trained with: --levers {policy.levers}"
         )
-    return policy.powered(power_of(meter, levers))
+    return policy.bind_power(power_of(meter, levers))
 
 
 def check_reward(terms: Mapping[str, float], powered: bool) -> None:

@@ -81,7 +81,7 @@ def tune_predictor(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     done: list[TuningTrial] = []
     try:
-        number = int(stream(seed, "experiments.tune_predictor").integers(2**31))
+        number = int(stream(seed, "experiments.foresight_tuning").integers(2**31))
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=number, n_startup_trials=RANDOM))
         study.enqueue_trial({name: value for name, value in asdict(usual).items() if name in space})
         while len(done) < trials:
@@ -137,7 +137,7 @@ def _figure(
 def cost(model: PredictionModel, said: Floats, truth: Floats) -> float:
     """What a model is ranked by, smaller is better: the loss it was made for, in logarithms.
 
-    >>> cost(Model.of("forest:likely"), np.array([60.0]), np.array([120.0]))
+    >>> cost(PredictionModel.of("forest:accurate"), np.array([60.0]), np.array([120.0]))
     0.5
     """
     error = np.log1p(said) - np.log1p(truth)
@@ -147,6 +147,6 @@ def cost(model: PredictionModel, said: Floats, truth: Floats) -> float:
         return float(np.maximum(-level * error, (1 - level) * error).mean())
     if loss is not None and loss.name == "asymmetric" and loss.number is not None:
         return float((np.where(error < 0, loss.number, 1.0) * error**2).mean())
-    if model.way in ("likely", "middle") or (loss is not None and loss.name == "median"):
+    if model.way in ("accurate", "median") or (loss is not None and loss.name == "median"):
         return 1.0 - score(said, truth).accuracy
     return float((error**2).mean() ** 0.5)

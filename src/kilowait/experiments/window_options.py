@@ -48,7 +48,7 @@ def protocol_of(
 ) -> WindowOptions:
     """The protocol as people write it; with ``auto`` an agent is judged on the last part of the log only.
 
-    >>> protocol_of(3, "7d", "100", "auto", 0, [Contender("fcfs", "easy")]).window_s
+    >>> protocol_of(3, "7d", "100", "auto", 0, [PolicyConfig("fcfs", "easy")]).window_s
     604800.0
     """
     jobs, seconds = parse_length(length, "length of a window")

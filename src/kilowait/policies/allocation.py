@@ -49,7 +49,7 @@ def max_min(crowd: ActiveJobs) -> Floats:
 
     >>> two = np.array([[1.0, 0.5], [1.0, 1.0]])
     >>> ones = np.ones(2)
-    >>> crowd = Crowd(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
+    >>> crowd = ActiveJobs(0.0, np.arange(2), two, ones, ones, ones, ones, ones, ones, ones)
     >>> max_min(crowd).round(3).tolist()  # the first is slow on the second type, and gets the first type
     [[1.0, 0.0], [0.0, 1.0]]
     """

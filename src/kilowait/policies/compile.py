@@ -56,7 +56,7 @@ def policy(
     >>> @policy
     ... def shortest(job, now):
     ...     return job.estimate_s
-    >>> shortest.name, shortest.moving, shortest.compiled
+    >>> shortest.name, shortest.time_dependent, shortest.compiled
     ('shortest', False, True)
     """
     if function is None:

@@ -40,7 +40,7 @@ def _fair_share(job: Any, now: float, parameters: Any) -> float:
     return job.usage_share
 
 
-def _capability(job: Any, now: float, parameters: Any) -> float:
+def _alcf_wfp(job: Any, now: float, parameters: Any) -> float:
     favour = parameters[1] if job.nodes >= parameters[0] else 1.0
     return -(((now - job.submit_s) / job.estimate_s) ** 3 * job.nodes * favour)
 
@@ -101,13 +101,13 @@ def alcf_wfp(*, share: float = 0.2, favour: float = 10.0) -> PriorityPolicy:
     """As ALCF does: (wait / estimate)^3 x nodes, times `favour` for jobs of at least `share` of the machine."""
     if not 0 < share <= 1 or not favour > 0:
         raise InputError(
-            f"capability with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
+            f"alcf_wfp with share {share} and favour {favour}; need 0 < share <= 1 and favour > 0"
         )
 
     def prepare(jobs: JobTable, cluster: Cluster) -> npt.NDArray[np.float64]:
         return np.array([share * cluster.nodes, favour])
 
-    return PriorityPolicy("alcf_wfp", compiled_score(_capability), time_dependent=True, prepare=prepare)
+    return PriorityPolicy("alcf_wfp", compiled_score(_alcf_wfp), time_dependent=True, prepare=prepare)
 
 
 def _seconds(name: str, value: float | str) -> float:

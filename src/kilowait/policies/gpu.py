@@ -55,27 +55,29 @@ def _queue_of_service(job: Any, now: float, parameters: Any) -> float:
 
 def priority() -> PriorityPolicy:
     """The largest priority first; running jobs of lower priority make room."""
-    return PriorityPolicy("priority", _by_priority, placed=True, placing=PREEMPTING)
+    return PriorityPolicy("priority", _by_priority, node_level=True, gpu_settings=PREEMPTING)
 
 
 def srtf() -> PriorityPolicy:
     """Shortest remaining time first."""
-    return PriorityPolicy("srtf", _remaining, time_dependent=True, placed=True, placing=PREEMPTING)
+    return PriorityPolicy("srtf", _remaining, time_dependent=True, node_level=True, gpu_settings=PREEMPTING)
 
 
 def srsf() -> PriorityPolicy:
     """Shortest remaining service (time times GPUs) first."""
-    return PriorityPolicy("srsf", _remaining_service, time_dependent=True, placed=True, placing=PREEMPTING)
+    return PriorityPolicy(
+        "srsf", _remaining_service, time_dependent=True, node_level=True, gpu_settings=PREEMPTING
+    )
 
 
 def las() -> PriorityPolicy:
     """Least attained service (GPU-seconds so far) first."""
-    return PriorityPolicy("las", _attained_service, time_dependent=True, placed=True, placing=SLICED)
+    return PriorityPolicy("las", _attained_service, time_dependent=True, node_level=True, gpu_settings=SLICED)
 
 
 def qssf() -> PriorityPolicy:
     """Smallest service (estimate times GPUs) first; with predicted estimates this is Helios' QSSF."""
-    return PriorityPolicy("qssf", _whole_service, placed=True)
+    return PriorityPolicy("qssf", _whole_service, node_level=True)
 
 
 def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> PriorityPolicy:
@@ -94,6 +96,6 @@ def tiresias(*, limits: str = "3250,7200,18000", patience: float = 0.0) -> Prior
         _queue_of_service,
         np.array([float(patience), *values]),
         time_dependent=True,
-        placed=True,
-        placing=SLICED,
+        node_level=True,
+        gpu_settings=SLICED,
     )

@@ -117,10 +117,10 @@ def simulate(
             )
         return policy.played(jobs, cluster, plain, levers)
     rule = resolve(policy)  # type: ignore[arg-type]
-    if rule.placed:
+    if rule.node_level:
         raise InputError(
             f"policy {rule.name!r} looks at what only placed nodes know; cluster {cluster.name!r} has none: "
-            "take a preset such as gpu-mixed, or groups with placed = true"
+            "take a preset such as gpu-mixed, or groups with node_level = true"
         )
     order = rule.backfill_order if backfill_order is None else resolve(backfill_order)
     if rule.placement is not None:
@@ -137,7 +137,7 @@ def default_gpu_settings(
 ) -> GpuSettings:
     """How a policy is meant to run on placed nodes, with these settings besides.
 
-    >>> placing_of("srtf").preempt, placing_of("fcfs", "skip").blocking
+    >>> default_gpu_settings("srtf").preempt, default_gpu_settings("fcfs", "skip").head_of_line_blocking
     (True, False)
     """
     if backfill not in ("none", "skip"):
@@ -150,5 +150,5 @@ def default_gpu_settings(
         free: Any = {**dict(getattr(policy, "placing", ())), **settings, "head_of_line_blocking": False}
         return GpuSettings(**free)
     decider = step_decider(policy)
-    own = dict(decider.placing if decider is not None else resolve(policy).placing)  # type: ignore[arg-type]
+    own = dict(decider.placing if decider is not None else resolve(policy).gpu_settings)  # type: ignore[arg-type]
     return GpuSettings(**{**own, "head_of_line_blocking": backfill == "none", **settings})

@@ -43,7 +43,7 @@ def simple(name: str, jobs: JobTable, target: Target) -> Floats:
         target: of these jobs.
 
     >>> from kilowait.predict.targets import runtime
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3],
     ...     submit_s=[0, 100, 200],
@@ -52,7 +52,7 @@ def simple(name: str, jobs: JobTable, target: Target) -> Floats:
     ...     nodes=[1, 1, 1],
     ...     wait_s=[0, 0, 0],
     ... )
-    >>> simple("last2", jobs, runtime(jobs, recorded(jobs))).tolist()
+    >>> simple("last2", jobs, runtime(jobs, from_log(jobs))).tolist()
     [90.0, 60.0, 50.0]
     """
     if name not in SIMPLE:

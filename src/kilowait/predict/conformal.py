@@ -188,7 +188,7 @@ def _drift(
                 "accuracy": scores.accuracy,
                 "log_rmse": scores.log_rmse,
                 "mae": scores.mae,
-                "under": scores.underprediction_rate,
+                "underprediction_rate": scores.underprediction_rate,
             }
         )
     return found

@@ -61,9 +61,9 @@ def case_of(jobs: JobTable, world: KnownTimes, nodes: int, target: Target | None
         nodes: of the machine.
         target: of these jobs; the run time unless given.
 
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[90], nodes=[1], wait_s=[0])
-    >>> case_of(jobs, recorded(jobs), 4).target.name
+    >>> case_of(jobs, from_log(jobs), 4).target.name
     'runtime'
     """
     asked = runtime(jobs, world) if target is None else target

@@ -58,7 +58,7 @@ class Distribution:
         """What the time is at most, with a probability of `level`, 0 to 1: one, or one for each.
 
         >>> even = Distribution(np.full((1, BINS), 1 / BINS), np.log([60.0]), np.array([np.inf]))
-        >>> even.quantile(0.5).round().tolist(), even.likely().round().tolist()
+        >>> even.quantile(0.5).round().tolist(), even.most_accurate().round().tolist()
         ([60.0], [60.0])
         """
         cumulated = np.cumsum(self.weights, axis=1, dtype=np.float64)

@@ -130,8 +130,8 @@ def feature_table(jobs: JobTable, world: KnownTimes, nodes: int) -> Features:
     ...     nodes=[1, 1],
     ...     wait_s=[0, 0],
     ... )
-    >>> from kilowait.predict.known_times import recorded
-    >>> table = feature_table(jobs, recorded(jobs), nodes=4)
+    >>> from kilowait.predict.known_times import from_log
+    >>> table = feature_table(jobs, from_log(jobs), nodes=4)
     >>> float(np.exp(table.anchor[1]).round())  # as the user's job before it
     60.0
     """

@@ -13,7 +13,7 @@ from kilowait.predict.boosting import BoostedTrees, BoostingSettings, boost, pla
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.forest import Forest, ForestSettings, grow
-from kilowait.predict.models import PredictionModel
+from kilowait.predict.models import METHOD, PredictionModel
 
 __all__ = ["FEWEST", "FittedModel", "Settings", "fit_by", "usual_settings"]
 
@@ -52,7 +52,7 @@ class FittedModel:
         found = self.distribution(values, anchor, most)
         if self.model.level is not None:
             return found.quantile(self.model.level)
-        said: Floats = getattr(found, self.model.way)()
+        said: Floats = getattr(found, METHOD[self.model.way])()
         return said
 
 

@@ -36,7 +36,7 @@ def from_log(jobs: JobTable) -> KnownTimes:
     """The world as the log says it was: jobs start after the wait it recorded.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], nodes=[1], wait_s=[10])
-    >>> recorded(jobs).end_s.tolist()
+    >>> from_log(jobs).end_s.tolist()
     [75.0]
     """
     wait_s = jobs.column("wait_s")

@@ -27,9 +27,9 @@ __all__ = ["FAMILIES", "USUAL", "POINT_ESTIMATES", "PredictionModel", "ModelPred
 Floats = npt.NDArray[np.float64]
 
 POINT_ESTIMATES = {
-    "likely": "the value with the highest expected accuracy",
-    "middle": "as often below as above",
-    "centre": "the geometric mean",
+    "accurate": "the value with the highest expected accuracy",
+    "median": "as often below as above",
+    "geomean": "the geometric mean",
     "mean": "the mean; of run times alone, which a request bounds",
     "quantile": "quantile:Q, what it is at most with probability Q, calibrated",
 }
@@ -40,7 +40,9 @@ FAMILIES = {
     "random-forest": "a random forest that says a mean of logarithms",
 }
 """Models that learn."""
-_LEARNED = ("boosting:mean", "boosting:median", "forest:likely", "forest:middle")
+METHOD = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
+"""Method of `Distribution` that computes each point estimate."""
+_LEARNED = ("boosting:mean", "boosting:median", "forest:accurate", "forest:median")
 USUAL = {
     "runtime": (
         "request",
@@ -52,9 +54,9 @@ USUAL = {
         "boosting:mean",
         "boosting:median",
         "boosting:asymmetric:3",
-        "forest:likely",
-        "forest:middle",
-        "forest:centre",
+        "forest:accurate",
+        "forest:median",
+        "forest:geomean",
     ),
     "wait": ("last2", "class-median", "recent", *_LEARNED),
     "power": ("rate", "last2", "class-median", "recent", *_LEARNED),
@@ -81,8 +83,12 @@ class PredictionModel:
     def of(cls, text: str) -> PredictionModel:
         """As people write it.
 
-        >>> Model.of("forest").way, Model.of("boosting:quantile:0.9").loss.number, Model.of("last2").family
-        ('likely', 0.9, 'simple')
+        >>> (
+        ...     PredictionModel.of("forest").way,
+        ...     PredictionModel.of("boosting:quantile:0.9").loss.number,
+        ...     PredictionModel.of("last2").family,
+        ... )
+        ('accurate', 0.9, 'simple')
         """
         text = text.strip().lower()
         family, colon, rest = text.partition(":")
@@ -98,12 +104,12 @@ class PredictionModel:
             return cls(text, family)
         if family == "forest":
             way, _, number = rest.partition(":")
-            if (way or "likely") not in POINT_ESTIMATES:
+            if (way or "accurate") not in POINT_ESTIMATES:
                 raise UnknownNameError("way to ask the forest", way, POINT_ESTIMATES)
             level = Loss.of(rest).number if way == "quantile" else None
             if number and way != "quantile":
                 raise InputError(f"the model is {text!r}; write forest:{way}")
-            return cls(text, family, way or "likely", level)
+            return cls(text, family, way or "accurate", level)
         raise UnknownNameError("model", text, (*SIMPLE, *FAMILIES))
 
 
@@ -174,8 +180,8 @@ def check_model(model: PredictionModel, target: Target) -> None:
     """
     if model.way == "mean" and not np.isfinite(target.most).all():
         raise InputError(
-            f"the mean of the forest is of no use for {target.name}, which nothing bounds; take forest:likely, "
-            "forest:middle or boosting:mean"
+            f"the mean of the forest is of no use for {target.name}, which nothing bounds; take forest:accurate, "
+            "forest:median or boosting:mean"
         )
 
 
@@ -198,5 +204,5 @@ def answer(model: PredictionModel, foreseen: RuntimePredictions) -> Floats:
     """The number that is asked of the forest's distributions."""
     if model.level is not None:
         return foreseen.quantile(model.level)
-    found: Floats = getattr(foreseen.distribution, model.way)()
+    found: Floats = getattr(foreseen.distribution, METHOD[model.way])()
     return found

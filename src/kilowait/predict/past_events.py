@@ -43,7 +43,7 @@ class PastEvents:
         at_s: when the event happened to it, seconds; inf: never.
         submit_s: when it was submitted, seconds.
 
-    >>> ended = Happened(keyed([7, 7, 7]), np.array([10.0, 99.0, 30.0]), np.array([0.0, 5.0, 20.0]))
+    >>> ended = PastEvents(keyed([7, 7, 7]), np.array([10.0, 99.0, 30.0]), np.array([0.0, 5.0, 20.0]))
     >>> ended.count.tolist(), ended.latest(np.array([1.0, 2.0, 3.0])).tolist()
     ([0, 0, 1], [nan, nan, 1.0])
     """

@@ -23,7 +23,7 @@ from kilowait.predict.features import chosen
 from kilowait.predict.fit import FittedModel
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard, read_card, write_card
-from kilowait.predict.models import PredictionModel
+from kilowait.predict.models import METHOD, PredictionModel
 from kilowait.predict.runtime import LATER, PLANNED
 
 __all__ = ["BOUNDS", "Prediction", "Predictor", "load"]
@@ -167,7 +167,7 @@ class Predictor:
         """What the forest is asked for."""
         if self.model.level is not None:
             return found.quantile(self.level(self.model.level))
-        value: Floats = getattr(found, self.model.way)()
+        value: Floats = getattr(found, METHOD[self.model.way])()
         return value
 
     def _around(self, value: Floats, most: Floats) -> Prediction:

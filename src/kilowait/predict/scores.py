@@ -25,7 +25,7 @@ MEASURES = {
     "accuracy": "mean of the smaller of prediction and truth over the larger; 1 is perfect",
     "log_rmse": "root of the mean square of ln(1 + prediction) - ln(1 + truth)",
     "mae": "mean absolute error, in the unit",
-    "under": "share of jobs whose prediction was too small",
+    "underprediction_rate": "share of jobs whose prediction was too small",
 }
 """Those that are means over jobs, so that weeks can be drawn again; and what they are."""
 CLASSES = {
@@ -61,7 +61,7 @@ def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
 
     >>> found = losses(np.array([60.0]), np.array([120.0]))
     >>> {name: float(value[0].round(3)) for name, value in found.items()}
-    {'accuracy': 0.5, 'log_rmse': 0.469, 'mae': 60.0, 'under': 1.0}
+    {'accuracy': 0.5, 'log_rmse': 0.469, 'mae': 60.0, 'underprediction_rate': 1.0}
     """
     larger = np.maximum(predicted, truth)
     accuracy = np.minimum(predicted, truth) / np.where(larger > 0, larger, 1.0)
@@ -69,7 +69,7 @@ def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
         "accuracy": np.where(larger > 0, accuracy, 1.0),
         "log_rmse": (np.log1p(predicted) - np.log1p(truth)) ** 2,
         "mae": np.abs(predicted - truth),
-        "under": (predicted < truth).astype(np.float64),
+        "underprediction_rate": (predicted < truth).astype(np.float64),
     }
 
 
@@ -77,7 +77,7 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
     """Judge predictions by the truth; jobs whose truth is NaN are left out.
 
     >>> found = score([60, 60], [120, 60])
-    >>> found.accuracy, found.mae, found.under
+    >>> found.accuracy, found.mae, found.underprediction_rate
     (0.75, 30.0, 0.5)
     """
     said, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
@@ -99,7 +99,7 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
         log_rmse=means["log_rmse"] ** 0.5,
         mae=means["mae"],
         median_ae=float(np.median(error)),
-        underprediction_rate=means["under"],
+        underprediction_rate=means["underprediction_rate"],
         mape=float((error[positive] / true[positive]).mean()) if positive.any() else float("nan"),
     )
 
@@ -107,7 +107,7 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
 def coverage(bound: Floats, truth: Floats) -> float:
     """The share of jobs that were not beyond their bound; of a quantile it should be the level.
 
-    >>> held(np.array([60.0, 60.0]), np.array([59.0, 61.0]))
+    >>> coverage(np.array([60.0, 60.0]), np.array([59.0, 61.0]))
     0.5
     """
     known = np.isfinite(truth)

@@ -67,9 +67,9 @@ class Target:
 def runtime(jobs: JobTable, world: KnownTimes) -> Target:
     """The run time, seconds: known when a job has ended, asked for by its user, who is held to it.
 
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[5], runtime_s=[60], estimate_s=[90], nodes=[2], wait_s=[10])
-    >>> target = runtime(jobs, recorded(jobs))
+    >>> target = runtime(jobs, from_log(jobs))
     >>> target.known_s.tolist(), target.most.tolist()
     ([75.0], [90.0])
     """
@@ -93,9 +93,9 @@ def wait(jobs: JobTable, world: KnownTimes) -> Target:
 
     It is known when a job has started, so jobs that still run tell of it too.
 
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[5, 5], runtime_s=[60, 60], nodes=[2, 2], wait_s=[10, 0])
-    >>> wait(jobs, recorded(jobs)).values.tolist()
+    >>> wait(jobs, from_log(jobs)).values.tolist()
     [10.0, 1.0]
     """
     started = np.isfinite(world.start_s)
@@ -134,7 +134,7 @@ def power(
         least_w: a measured mean power a node below this is a fault of the meter.
         most_w: and above this.
 
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
     ...     submit_s=[0, 0],
@@ -143,7 +143,7 @@ def power(
     ...     energy_j=[2000, 0],
     ...     wait_s=[0, 0],
     ... )
-    >>> found = power(jobs, recorded(jobs))
+    >>> found = power(jobs, from_log(jobs))
     >>> found.values.tolist(), found.labels
     ([200.0, nan], 'measured: 1 with power from measured energy; 1 measured as 0 J')
     """
@@ -175,10 +175,10 @@ def energy(
 
     A measured energy counts as long as it is above 0 and no node drew more than `most_w` for it on average.
 
-    >>> from kilowait.predict.known_times import recorded
+    >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[2], wait_s=[0])
     >>> energy(
-    ...     jobs, recorded(jobs), labels="model", model=PowerModel.preset("polaris")
+    ...     jobs, from_log(jobs), labels="model", model=PowerModel.preset("polaris")
     ... ).values.round().tolist()
     [38380.0]
     """

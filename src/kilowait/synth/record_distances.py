@@ -71,7 +71,7 @@ def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int =
     """Distances between generated, seen and held-out jobs; as many seen as held-out ones, at most 20,000 of each."""
     tables = [table.sorted() for table in (made, seen, held_out)]
     check_jobs(tables, LEAST_JOBS)
-    rng = stream(seed, "synth.privacy_metrics")
+    rng = stream(seed, "synth.privacy")
     # As many seen as held-out jobs: among more jobs there is a closer one.
     count = min(len(seen), len(held_out), MOST_ROWS)
     rows = [

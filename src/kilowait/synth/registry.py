@@ -22,31 +22,40 @@ __all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings
 
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
-        "kilowait.synth.bootstrap:Bootstrap",
+        "kilowait.synth.bootstrap:BootstrapGenerator",
         "whole weeks of the log, drawn again: copies, a baseline",
     ),
-    "copula": ("kilowait.synth.copula:Copula", "each column as in the log, tied by a Gaussian copula"),
+    "copula": (
+        "kilowait.synth.copula:CopulaGenerator",
+        "each column as in the log, tied by a Gaussian copula",
+    ),
     "transformer": (
-        "kilowait.synth.transformer:Transformer",
+        "kilowait.synth.transformer:TransformerGenerator",
         "when people submit as in the log, what they submit from a network that knows their habits",
     ),
-    "ctgan": ("kilowait.synth.tabular.generators:Ctgan", "rows by a network that learns to deceive a critic"),
-    "tvae": ("kilowait.synth.tabular.generators:Tvae", "rows squeezed through a few numbers and made again"),
+    "ctgan": (
+        "kilowait.synth.tabular.generators:CtganGenerator",
+        "rows by a network that learns to deceive a critic",
+    ),
+    "tvae": (
+        "kilowait.synth.tabular.generators:TvaeGenerator",
+        "rows squeezed through a few numbers and made again",
+    ),
     "copulagan": (
-        "kilowait.synth.tabular.generators:CopulaGAN",
+        "kilowait.synth.tabular.generators:CopulaGanGenerator",
         "ctgan on ranks, so that columns are as in the log",
     ),
-    "diffusion": ("kilowait.synth.tabular.generators:Diffusion", "rows out of noise, step by step"),
+    "diffusion": ("kilowait.synth.tabular.generators:DiffusionGenerator", "rows out of noise, step by step"),
 }
 """Name to where it lives, and what it is."""
 OUTSIDE: dict[str, tuple[str, str]] = {
-    "sdv:CTGAN": ("kilowait.synth.external:CTGAN", "SDV's adversarial network"),
-    "sdv:TVAE": ("kilowait.synth.external:TVAE", "SDV's variational autoencoder"),
+    "sdv:CTGAN": ("kilowait.synth.external:SdvCTGAN", "SDV's adversarial network"),
+    "sdv:TVAE": ("kilowait.synth.external:SdvTVAE", "SDV's variational autoencoder"),
     "sdv:CopulaGAN": (
-        "kilowait.synth.external:CopulaGAN",
+        "kilowait.synth.external:SdvCopulaGAN",
         "SDV's adversarial network on columns made normal",
     ),
-    "sdv:GaussianCopula": ("kilowait.synth.external:GaussianCopula", "SDV's copula"),
+    "sdv:GaussianCopula": ("kilowait.synth.external:SdvGaussianCopula", "SDV's copula"),
     "realtabformer": (
         "kilowait.synth.external:RealTabFormer",
         "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",

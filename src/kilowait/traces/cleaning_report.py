@@ -36,7 +36,7 @@ class Entry:
 class CleaningReport:
     """What happened to the rows of one file; ``rows_read == jobs + dropped + folded`` always.
 
-    >>> ledger = Ledger(rows_read=3, jobs=2)
+    >>> ledger = CleaningReport(rows_read=3, jobs=2)
     >>> ledger.add("dropped", "never ran", 1, 7)
     >>> ledger.lines()
     ['3 rows read, 2 jobs, 1 dropped', 'dropped 1: never ran (first: line 7)']

@@ -40,7 +40,7 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
     ...     "sn,cpu_milli,memory_mib,gpu,model\\na,64000,262144,2,P100\\nb,32000,262144,0,\\n"
     ... )
     >>> cluster = read_nodes(path)
-    >>> [group.name for group in cluster.groups], cluster.layout
+    >>> [group.name for group in cluster.groups], cluster.node_groups
     (['P100', 'cpu'], (0, 1))
     """
     path = Path(path)

@@ -245,7 +245,7 @@ def test_resuming_something_else(tmp_path):
     with pytest.raises(
         InputError, match=r"was trained with setting clip 0.2, and this is 0.3; resume with the same"
     ):
-        quick("ppo", clip=0.3)(resume=tmp_path)
+        quick("ppo", clip_range=0.3)(resume=tmp_path)
     train, settings = QUICK["ppo"]
     with pytest.raises(InputError, match="was trained with seed 7, and this is 8"):
         train(TwoJobs(ENVS), replace(settings, checkpoint_every=1, validate_every=2), seed=8, resume=tmp_path)

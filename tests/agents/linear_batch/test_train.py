@@ -71,7 +71,7 @@ def test_a_rule_that_is_surely_better_is_kept(jobs, parts):
         return 1.0 + float(np.maximum(0.0, -np.diff(records["start_s"])).mean())
 
     agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
-    assert agent.kept == "fcfs"
+    assert agent.fallback_rule == "fcfs"
     ours, theirs = (kw.simulate(jobs, CLUSTER, who).jobs()["start_s"] for who in (agent.rule, "fcfs"))
     assert np.array_equal(ours, theirs)
 

@@ -26,7 +26,7 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 def run(policy, jobs=JOBS, **way):
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
-    told = arguments({**fixed, "placed": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
+    told = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
 
 

@@ -77,7 +77,7 @@ def test_what_the_search_sees_is_what_is_judged(trained):
     )
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.powered(POWER), "easy", LEVERS)
+        told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
         assert seen.spent[0, place] == pytest.approx(told["energy"], rel=1e-9)
         assert seen.slowdown[0, place] == pytest.approx(told["slowdown"], rel=1e-9)
 

@@ -87,7 +87,7 @@ def test_a_rule_that_teaches_on_placed_nodes_plays_as_the_engine_would():
     vec.reset(options={"first": 0})
     while not vec.step(lessons.choose())[2][0]:
         pass
-    played = vec.board.stack.fate["start_s"][0, :80].copy()
+    played = vec.board.stack.job_state["start_s"][0, :80].copy()
     log = kw.simulate(GPU_JOBS[:80], GPUS, "sjf", "skip")
     assert np.array_equal(played, log.jobs()["start_s"])
     lessons.close()

@@ -114,7 +114,7 @@ def second_by_second(
     names = [group.name for group in cluster.groups]
     parent = [*range(len(names)), *(names.index(kept.group) for kept in cluster.reservations)]
     power = [model.for_groups({g.name: g.nodes for g in cluster.groups}).group(name) for name in names]
-    joules = dict.fromkeys(("jobs", "idle", "falling", "asleep", "waking", "fixed"), 0.0)
+    joules = dict.fromkeys(("jobs", "idle", "shutting_down", "asleep", "waking", "fixed"), 0.0)
     n = len(log.jobs_table)
     job_it, job_facility, job_grams = np.zeros(n), np.zeros(n), np.zeros(n)
     its, facilities, grams, money = [], [], 0.0, 0.0
@@ -144,7 +144,7 @@ def second_by_second(
                 sleep = power[parent[group]].sleep
                 assert sleep is not None
                 for state, watts in (
-                    ("falling", sleep.to_sleep_w),
+                    ("shutting_down", sleep.to_sleep_w),
                     ("asleep", sleep.sleep_w),
                     ("waking", sleep.wake_w),
                 ):

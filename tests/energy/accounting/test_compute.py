@@ -35,7 +35,7 @@ def test_two_jobs_on_two_nodes() -> None:
     found = account_energy(LOG, NODES, toy(fixed_w=10.0, switch_w=5.0))
     # Hour 0: 60 + 10 + 5 W; hours 1 and 2: 90 + 10 + 5 W; the building half as much again and 10 W.
     assert found.by_state == pytest.approx(
-        {"jobs": 0.24, "idle": 0.03, "falling": 0, "asleep": 0, "waking": 0, "fixed": 0.015}
+        {"jobs": 0.24, "idle": 0.03, "shutting_down": 0, "asleep": 0, "waking": 0, "fixed": 0.015}
     )
     assert tuple(found.by_state) == STATES
     assert found.it_kwh == pytest.approx(0.285)
@@ -119,7 +119,7 @@ def test_nodes_that_sleep() -> None:
     log = ran(jobs, [(0, 0, 300)], states=states)
     found = account_energy(log, NODES, toy())
     joules = {state: kwh * 3.6e6 for state, kwh in found.by_state.items()}
-    expected = {"jobs": 50 * 300, "idle": 10 * 170, "falling": 5 * 10, "asleep": 90, "waking": 20 * 30}
+    expected = {"jobs": 50 * 300, "idle": 10 * 170, "shutting_down": 5 * 10, "asleep": 90, "waking": 20 * 30}
     assert joules == pytest.approx({**expected, "fixed": 0})
     assert found.per_job()["idle_share_j"] == pytest.approx([1700 + 50 + 90 + 600])
     assert found.metrics()["transition_kwh"] == pytest.approx(650 / 3.6e6)

@@ -138,7 +138,7 @@ def test_joules_of_states_are_the_integral_of_it_power(kind: str, whole: list[Tr
         assert sum(found.by_state.values()) == pytest.approx(found.it_kwh, rel=1e-9, abs=1e-12)
         spent = found.per_job()
         assert float(spent["it_j"].sum()) / 3.6e6 == pytest.approx(found.by_state["jobs"], rel=1e-9)
-        waiting = sum(found.by_state[name] for name in ("idle", "falling", "asleep", "waking"))
+        waiting = sum(found.by_state[name] for name in ("idle", "shutting_down", "asleep", "waking"))
         if (found.grid.ran_s > 0).any():
             assert float(spent["idle_share_j"].sum()) / 3.6e6 == pytest.approx(waiting, rel=1e-9)
         assert (found.facility_power.value >= found.it_power.value).all()
@@ -148,7 +148,7 @@ def test_joules_of_states_are_the_integral_of_it_power(kind: str, whole: list[Tr
         assert hours.co2_kg is not None and hours.cost is not None
         assert hours.co2_kg.sum() == pytest.approx(found.co2_kg, rel=1e-9)
         assert hours.cost.sum() == pytest.approx(found.cost, rel=1e-9, abs=1e-12)
-        for name in ("falling", "asleep", "waking"):
+        for name in ("shutting_down", "asleep", "waking"):
             count(name, found.by_state[name] > 0)
         count("levels", bool((log.level > 0).any()))
         count("outages", bool(trial.case.outages))
@@ -198,7 +198,7 @@ def test_the_twin_added_up_second_by_second_agrees(whole: list[Trial]) -> None:
         groups = [rates] * len(trial.machine.groups)
         twin = joules(trial.case, run_twin(trial.case), busy, groups, *trial.horizon)
         mine = {name: joule * 3.6e6 for name, joule in trial.found.by_state.items() if name != "fixed"}
-        names = ("jobs", "idle", "falling", "asleep", "waking")
+        names = ("jobs", "idle", "shutting_down", "asleep", "waking")
         assert mine == pytest.approx(dict(zip(names, twin[:5], strict=True)), rel=1e-9, abs=1e-9)
         np.testing.assert_allclose(trial.found.per_job()["it_j"], twin.per_job, rtol=1e-9)
         compared += 1

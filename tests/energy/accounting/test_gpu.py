@@ -195,7 +195,7 @@ def test_the_bound_is_the_work_where_it_takes_least():
 def test_a_log_and_a_cluster_that_do_not_belong_together():
     jobs, log = sharing()
     plain = Cluster((NodeGroup("fast", 2, 10, gpus=2, gpu_type="V100"),))
-    with pytest.raises(InputError, match="are not placed"):
+    with pytest.raises(InputError, match="are not node_level"):
         account_energy(log, plain, model())
     with pytest.raises(InputError, match="other nodes"):
         account_energy(log, machine(3), model())

@@ -256,7 +256,7 @@ def test_several_groups_sleep_and_wake():
         over = bool(vec.step(np.array([action]))[2][0])
         s = vec.board.stack
         free = s.pools["free"][0]
-        parts = sum(s.sleepers[name][0] for name in ("awake", "falling", "asleep", "waking"))
+        parts = sum(s.sleepers[name][0] for name in ("awake", "shutting_down", "asleep", "waking"))
         assert (parts == free).all()
     assert min(told.values()) > 3
 

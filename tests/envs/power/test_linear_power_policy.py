@@ -50,7 +50,7 @@ def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout
     log = kw.simulate(jobs, MACHINE, agent.bind_power(PowerConfig("taurus", levers=FREE)), "easy")
     assert np.array_equal(log.jobs()["start_s"], wanted.jobs()["start_s"])
     assert np.array_equal(log.level, wanted.level)
-    for name in ("time_s", "group", "falling", "asleep", "waking"):
+    for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
         assert np.allclose(getattr(log.states, name), getattr(wanted.states, name), rtol=1e-12), name
 
 

@@ -40,7 +40,7 @@ def same(log, rule):
     assert np.array_equal(log.level, rule.level) and np.array_equal(log.end_s, rule.end_s)
     assert (log.states is None) == (rule.states is None)
     if log.states is not None:
-        for name in ("time_s", "group", "falling", "asleep", "waking"):
+        for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
             assert np.array_equal(getattr(log.states, name), getattr(rule.states, name)), name
 
 
@@ -55,7 +55,7 @@ def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
     pulled = power.of(jobs, MACHINE, len(jobs))
     assert pulled.drawing.may.shape[1] == 3 and pulled.drawing.may.all()
     log = play(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
-    own = replace(pulled.levers, preferred=np.full(len(jobs), level))
+    own = replace(pulled.levers, preferred_level=np.full(len(jobs), level))
     same(log, kw.simulate(jobs, MACHINE, "saf", "easy", levers=own))
     assert log.run["policy"] == "agent" and (log.level == level).all()
 

@@ -84,7 +84,7 @@ def window_levers(vec: EnergyVectorEnv, first: int, level: int) -> PowerControls
         levers,
         factor=None if levers.factor is None else levers.factor[:, rows],
         watts=None if levers.watts is None else levers.watts[:, rows],
-        preferred=np.full(vec.episode_jobs, level),
+        preferred_level=np.full(vec.episode_jobs, level),
     )
 
 

@@ -131,20 +131,20 @@ def test_labels():
 
 def test_labels_on_placed_nodes():
     """There is no backfilling to speak of: either the first that does not fit keeps the others waiting, or not."""
-    placed = [replace(PolicyConfig("a", backfill), placed=True) for backfill in ("none", "skip")]
+    placed = [replace(PolicyConfig("a", backfill), node_level=True) for backfill in ("none", "skip")]
     assert [who.label for who in placed] == ["a", "a, skip"]
 
 
 @pytest.fixture(scope="module")
 def placed():
     """las and fcfs on a small GPU cluster whose nodes are mixed."""
-    cluster = replace(GPUS, layout=(1, 0, 1))
+    cluster = replace(GPUS, node_groups=(1, 0, 1))
     return kw.compare(gpu_workload(60, cluster, load=1.2, shared=0.5, seed=3), cluster, ["las", "fcfs"])
 
 
 def test_contests_on_placed_nodes_know_their_machine(placed):
     assert placed.labels == ("las", "fcfs")
-    assert placed.machine == replace(GPUS, layout=(1, 0, 1))
+    assert placed.machine == replace(GPUS, node_groups=(1, 0, 1))
     window = placed.windows[0]
     for who, row in enumerate(placed.table):
         log, horizon = placed.logs(who, 0), window.horizon
@@ -156,7 +156,7 @@ def test_contests_on_placed_nodes_know_their_machine(placed):
 
 def test_a_machine_that_is_not_described_well(placed):
     with pytest.raises(InputError, match="description of the machine"):
-        _ = replace(placed, cluster={"group": [{"name": "x", "placed": True, "nodez": 3}]}).machine
+        _ = replace(placed, cluster={"group": [{"name": "x", "node_level": True, "nodez": 3}]}).machine
     with pytest.raises(InputError, match="description of the machine"):
         _ = replace(placed, cluster={**placed.cluster, "layout": [0]}).machine
 

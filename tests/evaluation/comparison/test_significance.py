@@ -14,7 +14,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.bootstrap import WindowBootstrap, iqm
 from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank
 from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
-from kilowait.evaluation.comparison.significance import PolicyScores, test_pairs
+from kilowait.evaluation.comparison.significance import PolicyScores, pairwise_tests
 from kilowait.rng import stream
 from kilowait.series import Series
 
@@ -61,7 +61,7 @@ def told(**changes):
 
 
 def test_a_clear_difference_is_seen_from_both_sides():
-    found = test_pairs(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    found = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
     pair = found.pairs[0]
     assert (pair.ours, pair.theirs, pair.verdict, found.best) == ("b", "a", "better", "b")
     assert pair.low < pair.ratio < pair.high < 1 and pair.ratio == pytest.approx(0.7, abs=0.03)
@@ -81,7 +81,7 @@ def test_a_clear_difference_is_seen_from_both_sides():
 
 
 def test_more_can_be_better():
-    found = test_pairs(scores(BASE, 1.3 * BASE * noise(1), metric="utilization", better="more"), seed=0)
+    found = pairwise_tests(scores(BASE, 1.3 * BASE * noise(1), metric="utilization", better="more"), seed=0)
     pair = found.pairs[0]
     assert (pair.ours, pair.verdict, found.best) == ("b", "better", "b")
     assert 1 < pair.low < pair.ratio < pair.high
@@ -90,7 +90,7 @@ def test_more_can_be_better():
 
 
 def test_a_rule_against_itself_is_the_same():
-    pair = test_pairs(scores(BASE, BASE), seed=0).pairs[0]
+    pair = pairwise_tests(scores(BASE, BASE), seed=0).pairs[0]
     assert (pair.ours, pair.verdict, pair.p, pair.effect, pair.ties) == ("a", "same", 1.0, 0.0, 60)
     assert (pair.ratio, pair.low, pair.high) == (1.0, 1.0, 1.0)
     assert pair.swapped().verdict == "same"
@@ -99,14 +99,14 @@ def test_a_rule_against_itself_is_the_same():
 def test_one_freak_window_does_not_make_a_winner():
     freak = BASE * noise(1, 0.01)
     freak[7] = 1e6
-    pair = test_pairs(scores(BASE, freak), seed=0).pairs[0]
+    pair = pairwise_tests(scores(BASE, freak), seed=0).pairs[0]
     assert (pair.ours, pair.verdict) == ("a", "undecided") and pair.ratio < 0.1
 
 
 def test_many_small_wins_and_one_large_loss_make_no_winner():
     ours = BASE * 0.98
     ours[7] += 0.018 * BASE.sum()
-    pair = test_pairs(scores(BASE, ours), seed=0).pairs[0]
+    pair = pairwise_tests(scores(BASE, ours), seed=0).pairs[0]
     assert (pair.ours, pair.wins) == ("b", 59) and pair.p_holm < 0.001 and pair.effect > 0.9
     assert pair.verdict == "undecided" and not pair.significant
 
@@ -115,7 +115,7 @@ def test_ranks_and_means_must_speak_for_the_same():
     # In nearly all windows ours is a little worse, in six it is very much better.
     ours = BASE * 1.001
     ours[[3, 17, 29, 44, 51, 58]] *= 0.2
-    pair = test_pairs(scores(ours, BASE), seed=0).pairs[0]
+    pair = pairwise_tests(scores(ours, BASE), seed=0).pairs[0]
     assert pair.ours == "a" and pair.significant and pair.p_holm < 0.05 and pair.effect < 0
     assert pair.verdict == "undecided"
     assert pair.sentence().endswith("a wins 6 of 60 windows, which the ranks deny.")
@@ -123,7 +123,7 @@ def test_ranks_and_means_must_speak_for_the_same():
 
 def test_asking_about_many_pairs_asks_for_more():
     rows = [BASE * noise(seed, 0.25) for seed in range(1, 6)] + [0.9 * BASE * noise(6, 0.25)]
-    found = test_pairs(scores(*rows), seed=0)
+    found = pairwise_tests(scores(*rows), seed=0)
     assert len(found.pairs) == 15
     assert [pair.p_holm for pair in found.pairs] == holm([pair.p for pair in found.pairs]).tolist()
     assert sum(pair.p < 0.05 for pair in found.pairs) > sum(pair.p_holm < 0.05 for pair in found.pairs)
@@ -134,7 +134,7 @@ def test_asking_about_many_pairs_asks_for_more():
 
 
 def test_means():
-    found = test_pairs(scores(BASE, 2 * BASE), seed=0)
+    found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
     assert [mean.contender for mean in found.means] == ["a", "b"]
     a, b = found.means
     assert a.mean == BASE.mean() and a.low < a.mean < a.high
@@ -143,26 +143,26 @@ def test_means():
 
 
 def test_equal_means_keep_the_given_order():
-    found = test_pairs(scores([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]), seed=0)
+    found = pairwise_tests(scores([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]), seed=0)
     assert (found.best, found.pairs[0].ours, found.pairs[0].verdict) == ("a", "a", "undecided")
 
 
 def test_units_do_not_matter():
     rows = [BASE, 0.95 * BASE * noise(3)]
     seconds, hours = (
-        test_pairs(scores(*rows), seed=0).pairs[0],
-        test_pairs(scores(*(3600 * row for row in rows)), seed=0).pairs[0],
+        pairwise_tests(scores(*rows), seed=0).pairs[0],
+        pairwise_tests(scores(*(3600 * row for row in rows)), seed=0).pairs[0],
     )
     assert (seconds.low, seconds.high, seconds.p) == pytest.approx((hours.low, hours.high, hours.p))
 
 
 def test_same_seed_same_judgement():
     rows = scores(BASE, 0.95 * BASE * noise(3))
-    assert test_pairs(rows, seed=0) == test_pairs(rows, seed=0) != test_pairs(rows, seed=1)
+    assert pairwise_tests(rows, seed=0) == pairwise_tests(rows, seed=0) != pairwise_tests(rows, seed=1)
 
 
 def test_one_contender_has_no_pairs():
-    found = test_pairs(scores(BASE[:9]), seed=0)
+    found = pairwise_tests(scores(BASE[:9]), seed=0)
     assert (found.pairs, found.best) == ((), "a")
     assert found.notes == (
         "9 windows are few: intervals are rough and only large differences can be told; take at least 20",
@@ -170,7 +170,7 @@ def test_one_contender_has_no_pairs():
 
 
 def test_one_window_is_undecided():
-    found = test_pairs(scores([10.0], [7.6]), seed=0)
+    found = pairwise_tests(scores([10.0], [7.6]), seed=0)
     pair = found.pairs[0]
     assert pair.verdict == pair.swapped().verdict == "undecided"
     assert all(math.isnan(value) for value in (pair.low, pair.high, pair.p, pair.p_holm, found.means[0].low))
@@ -182,7 +182,7 @@ def test_one_window_is_undecided():
 
 
 def test_unknown_contenders():
-    found = test_pairs(scores(BASE, 2 * BASE), seed=0)
+    found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
     with pytest.raises(UnknownNameError, match="unknown contender 'c'"):
         found.pair("a", "c")
     with pytest.raises(InputError, match="a against itself"):
@@ -190,7 +190,7 @@ def test_unknown_contenders():
 
 
 def test_plain_data():
-    found = test_pairs(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
+    found = pairwise_tests(scores(BASE, 0.7 * BASE * noise(1)), seed=0)
     data = found.to_dict()
     assert json.loads(json.dumps(data)) == data
     assert (data["metric"], data["windows"], data["means"][1]["contender"]) == ("mean_bsld", 60, "b")
@@ -202,26 +202,26 @@ def test_plain_data():
 
 
 def test_few_windows_are_said_to_be_few():
-    (note,) = test_pairs(scores(BASE[:9], 2 * BASE[:9]), seed=0).notes
+    (note,) = pairwise_tests(scores(BASE[:9], 2 * BASE[:9]), seed=0).notes
     assert note.startswith("9 windows are few: intervals are rough")
-    (note,) = test_pairs(scores(BASE[:5], 2 * BASE[:5]), seed=0).notes
+    (note,) = pairwise_tests(scores(BASE[:5], 2 * BASE[:5]), seed=0).notes
     assert (
         note == "5 windows are few: not even winning all of them would be sure among 1 pair; take at least 20"
     )
-    assert test_pairs(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
+    assert pairwise_tests(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
 
 
 @pytest.mark.parametrize("contenders", [2, 3, 5, 8])
 def test_how_many_windows_it_takes_to_be_sure(contenders):
     for windows in range(2, 15):
         rows = [factor * BASE[:windows] for factor in range(1, contenders + 1)]
-        found = test_pairs(scores(*rows), seed=0, draws=100)
+        found = pairwise_tests(scores(*rows), seed=0, draws=100)
         hopeless = "not even" in found.notes[0]
         assert hopeless == all(pair.verdict == "undecided" for pair in found.pairs)
 
 
 def test_overlapping_windows_are_told_of_and_judged_in_blocks():
-    apart, over = (test_pairs(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
+    apart, over = (pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
     assert apart.notes == ()
     assert over.notes == (
         "windows overlap, a job is counted in 2.4 of them on average: tests look at 20 of 60, and intervals, from "
@@ -230,7 +230,7 @@ def test_overlapping_windows_are_told_of_and_judged_in_blocks():
     assert over.pairs[0].p > apart.pairs[0].p
     in_blocks = WindowBootstrap(60, random=stream(0, "evaluation.bootstrap"), block=3)
     assert (over.means[0].low, over.means[0].high) == in_blocks.mean(BASE)
-    few = test_pairs(scores(BASE, 0.9 * BASE, overlap=5), seed=0)
+    few = pairwise_tests(scores(BASE, 0.9 * BASE, overlap=5), seed=0)
     assert len(few.notes) == 2 and few.notes[1].startswith("12 windows are few")
 
 
@@ -295,7 +295,7 @@ def test_same():
 
 
 def test_no_ratio_is_told_in_differences():
-    found = test_pairs(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
+    found = pairwise_tests(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
     assert (
         found.pair("a", "b")
         .sentence()
@@ -306,8 +306,8 @@ def test_no_ratio_is_told_in_differences():
     low, high = (
         f"{60 * end:.0f}"
         for end in (
-            test_pairs(scores(BASE), seed=0).means[0].low,
-            test_pairs(scores(BASE), seed=0).means[0].high,
+            pairwise_tests(scores(BASE), seed=0).means[0].low,
+            pairwise_tests(scores(BASE), seed=0).means[0].high,
         )
     )
     assert pair.sentence() == (
@@ -318,10 +318,10 @@ def test_no_ratio_is_told_in_differences():
 def test_a_mean_that_could_be_zero_is_judged_by_differences():
     theirs = np.zeros(30)
     theirs[[4, 20]] = 7.0
-    pair = test_pairs(scores(np.zeros(30), theirs), seed=0).pairs[0]
+    pair = pairwise_tests(scores(np.zeros(30), theirs), seed=0).pairs[0]
     assert math.isnan(pair.ratio) and pair.verdict == "undecided"
     assert pair.sentence().startswith("a and b are not told apart in bounded slowdown: 0.47 lower on average")
-    gain = test_pairs(scores(BASE - 100, BASE - 103 * noise(2, 0.001), better="more"), seed=0).pairs[0]
+    gain = pairwise_tests(scores(BASE - 100, BASE - 103 * noise(2, 0.001), better="more"), seed=0).pairs[0]
     assert math.isnan(gain.ratio) and (gain.ours, gain.verdict) == ("a", "better")
 
 
@@ -411,7 +411,8 @@ def luck():
 def called_better(pairs):
     """How often, of many pairs of rows, one of the two was called better."""
     found = [
-        test_pairs(scores(*pair), seed=trial, draws=500).pairs[0].verdict for trial, pair in enumerate(pairs)
+        pairwise_tests(scores(*pair), seed=trial, draws=500).pairs[0].verdict
+        for trial, pair in enumerate(pairs)
     ]
     return found.count("better") / len(found)
 
@@ -428,7 +429,7 @@ def test_a_gain_of_a_tenth_is_found(luck):
     sigma = 0.1
     planted = [(0.9 * row * random.lognormal(-(sigma**2) / 2, sigma, WINDOWS), row) for row, _ in luck]
     assert called_better(planted) >= 0.9
-    assert all(test_pairs(scores(*pair), seed=0, draws=100).best == "a" for pair in planted[:20])
+    assert all(pairwise_tests(scores(*pair), seed=0, draws=100).best == "a" for pair in planted[:20])
 
 
 def test_luck_in_overlapping_windows_is_not_taken_for_skill():
@@ -438,7 +439,7 @@ def test_luck_in_overlapping_windows_is_not_taken_for_skill():
         jobs = random.lognormal(0.0, 0.3, (2, 62))
         rows = [np.convolve(row, np.ones(3) / 3, "valid") for row in jobs]
         for overlap in wrong:
-            found = test_pairs(scores(*rows, overlap=overlap), seed=trial, draws=200)
+            found = pairwise_tests(scores(*rows, overlap=overlap), seed=trial, draws=200)
             wrong[overlap] += found.pairs[0].verdict == "better"
     assert wrong[3.0] <= 0.05 * TRIALS
     assert wrong[1.0] > 0.15 * TRIALS  # what would be said if neighbours were taken for independent

@@ -41,7 +41,9 @@ def placed_log(cluster, jobs, *segments, outcome=None):
     results[row] = np.where(np.isin(how, (P, M)), 0, how)
     for number, result in (outcome or {}).items():
         results[number] = result
-    layout = cluster.layout or np.repeat(np.arange(len(cluster.groups)), [g.nodes for g in cluster.groups])
+    layout = cluster.node_groups or np.repeat(
+        np.arange(len(cluster.groups)), [g.nodes for g in cluster.groups]
+    )
     return ExecutionLog(
         jobs_table=jobs,
         job=row,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kilowait.cluster import Cluster
-from kilowait.engine.gpu.initial_state import state_of
+from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.errors import InputError
@@ -108,7 +108,9 @@ def test_no_gpus_and_no_time():
 def test_targets_are_those_the_engine_places_by(seed):
     log, cluster, _ = random_run(seed)
     settings = GpuSettings(placement="fgd", on_oversized="drop")
-    state = state_of(log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0))
+    state = build_gpu_state(
+        log.jobs_table, cluster, settings, PriorityPolicy("none", lambda job, now, p: 0.0)
+    )
     engine = [tuple(target) for target in state.targets.tolist()]
     found = targets_of(log, places_of(log, cluster))
     total = sum(target[4] for target in found)

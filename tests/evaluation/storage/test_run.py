@@ -76,7 +76,7 @@ def test_what_nodes_did_comes_back(tmp_path):
     log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=levers)
     run = load_run(saved(tmp_path / "run", log))
     assert len(log.states) > 20
-    for name in ("time_s", "group", "falling", "asleep", "waking"):
+    for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
         ours, theirs = getattr(run.log.states, name), getattr(log.states, name)
         np.testing.assert_array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype

@@ -64,7 +64,7 @@ def test_numbers_are_those_of_the_evaluation(gpus):
     window = gpus.windows[0]
     for who, row in held.table.items():
         log = gpus.logs(who, 0)
-        again = gpu_metrics(log, GPUS, counted=window.counted, horizon_s=window.horizon)
+        again = gpu_metrics(log, GPUS, counted=window.evaluated, horizon_s=window.horizon)
         kept = gpus.gpus[gpus.labels[who]]
         for name, value in row.items():
             assert value == pytest.approx(kept[name] if name in BY_SPEED else again[name], nan_ok=True), name

@@ -29,7 +29,13 @@ def without_requests(told):
     found["importance"]["swarm"] = found["importance"]["swarm"][:2]
     for row in found["scores"]:
         if row["name"] == "request":
-            row |= {"jobs": 0, "accuracy": None, "log_rmse": None, "mae_s": None, "under": None}
+            row |= {
+                "jobs": 0,
+                "accuracy": None,
+                "log_rmse": None,
+                "mae_s": None,
+                "underprediction_rate": None,
+            }
     found["plane"]["cells"]["request"] = []
     for row in found["drift"]["rows"]:
         row["request"] = None

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from kilowait.evaluation.comparison import PolicyScores, test_pairs
+from kilowait.evaluation.comparison import PolicyScores, pairwise_tests
 from kilowait.evaluation.storage import save_folder
 
 NASTY = "</script><b onload=x>"
@@ -17,7 +17,7 @@ LABELS = ("agent", "saf", "fcfs")
 def judged(values=((2.0, 2.1, 1.9) * 8, (3.0, 3.2, 2.9) * 8, (9.0, 9.5, 8.0) * 8)):
     """Three contenders on as many windows as each has values."""
     values = np.array(values)
-    judgement = test_pairs(PolicyScores("mean_bsld", LABELS, values), seed=0)
+    judgement = pairwise_tests(PolicyScores("mean_bsld", LABELS, values), seed=0)
     kinds = ("agent", "rule", "rule")
     rows = [
         {

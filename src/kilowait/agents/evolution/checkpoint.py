@@ -68,7 +68,10 @@ class SearchCheckpoint:
         generations: how many there will be.
         keeping: where it is kept; None: nowhere.
 
-    >>> course, search = Course({"seed": 0}, 3, None), EvolutionStrategy([1.0, 1.0], step=1.0, seed=0)
+    >>> course, search = (
+    ...     SearchCheckpoint({"seed": 0}, 3, None),
+    ...     EvolutionStrategy([1.0, 1.0], step=1.0, seed=0),
+    ... )
     >>> for number in course.rest(search, np.random.default_rng(0)):
     ...     points = search.ask()
     ...     search.tell(points, (points**2).sum(axis=1))

@@ -145,7 +145,7 @@ class LinearGpuAgent:
         if placing.types == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
         rule = PriorityPolicy(
-            self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, placed=True
+            self.name, _score, self._parameters(jobs, cluster, speeds), time_dependent=True, node_level=True
         )
         return run_gpu_simulation(jobs, cluster, rule, placing, speeds, preference)
 

@@ -51,7 +51,9 @@ NEVER_LN_S = 20.0
 class LinearPowerAgent:
     """Weights that steer a run with power; see `WEIGHTS`.
 
-    >>> agent = by_hand(255, longer=0.1, timeout_s=600)  # the order of SAF, levels=1.1, sleep=timeout:600
+    >>> agent = from_controls(
+    ...     255, longer=0.1, timeout_s=600
+    ... )  # the order of SAF, levels=1.1, sleep=timeout:600
     >>> agent.explain()[0]
     ('timeout', 6.396929655216146)
     """

@@ -119,7 +119,7 @@ def train_steered(
         raise InputError(f"{spent} needs the {signal} over time, and none was given; give it, or take energy")
     inside = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
     checks = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
-    drawn = stream(seed, "agents.linear_power.objective")
+    drawn = stream(seed, "agents.steered.windows")
     free = _free(inside, signal)
 
     first = np.linspace(0, inside.last, windows).astype(np.int64)

@@ -40,7 +40,7 @@ class EnergyNetworkAgent(PreferenceConditioned):
         """Where it comes from."""
         return getattr(self.network, "provenance", {})
 
-    def powered(self, power: PowerConfig) -> EnergyNetworkAgent:
+    def bind_power(self, power: PowerConfig) -> EnergyNetworkAgent:
         """The agent on a machine with this power, these signals and levers."""
         return replace(self, power=power)
 
@@ -89,7 +89,7 @@ def energy_asked_as(asking: EnergyDecisionSettings) -> dict[str, Any]:
 
 def without_told(asked: dict[str, Any]) -> dict[str, Any]:
     """The same without word of predictions where none are shown: as files said before they could be."""
-    return {name: value for name, value in asked.items() if name != "told" or value}
+    return {name: value for name, value in asked.items() if name != "prediction_features" or value}
 
 
 def energy_asking_from(told: dict[str, Any]) -> EnergyDecisionSettings:

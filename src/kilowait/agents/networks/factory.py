@@ -43,8 +43,8 @@ def network(
         seed: of the first weights; torch's own random state is left alone.
         sizes: as in `Sizes`.
 
-    >>> from kilowait.agents.networks.spec import SeenBefore
-    >>> spec = SeenBefore(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
+    >>> from kilowait.agents.networks.spec import LoadedSpec
+    >>> spec = LoadedSpec(("length", "wait"), ("hour",), slots=3, choices=1, extra=1, graph=False)
     >>> agent = network(spec, "kernel", width=16)
     >>> jobs = torch.tensor([[[1.0, 0.5], [2.0, 0.1], [0.0, 0.0]]])
     >>> seen = {"jobs": jobs, "summary": torch.zeros(1, 1), "mask": torch.tensor([[1, 0, 0, 1]])}

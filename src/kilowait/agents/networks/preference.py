@@ -30,7 +30,7 @@ __all__ = ["PreferenceConditioned", "plain_spec", "preferred", "terms_of"]
 def terms_of(spec: ObservationSpecProtocol) -> tuple[str, ...]:
     """The terms between which a network of this spec is told a preference; none: it is told none.
 
-    >>> terms_of(SeenBefore(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    >>> terms_of(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
     ('sla', 'wait')
     """
     return tuple(name.removeprefix(PREFIX) for name in spec.summary if name.startswith(PREFIX))
@@ -50,7 +50,7 @@ def preferred(
     Weights are brought to a sum of 1; terms that are not named have 0.
 
     >>> from kilowait.agents.networks import network
-    >>> told = network(SeenBefore(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    >>> told = network(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
     >>> preferred(told, {"sla": 1, "wait": 3}).spec.summary
     ('free',)
     """

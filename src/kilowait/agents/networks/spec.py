@@ -59,7 +59,7 @@ class LoadedSpec:
 def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
     """The spec in words and numbers, for a file.
 
-    >>> described(SeenBefore(("wait",), (), 4, 1, 0, False))["slots"]
+    >>> described(LoadedSpec(("wait",), (), 4, 1, 0, False))["slots"]
     4
     """
     return {

@@ -81,7 +81,7 @@ class ImitationSettings:
     def updates(self, envs: int) -> int:
         """How many there are with so many environments.
 
-        >>> ImitationSettings("saf", total_steps=1000, rollout=10).updates(envs=25)
+        >>> ImitationSettings("saf", total_timesteps=1000, n_steps=10).updates(envs=25)
         4
         """
         return max(1, self.total_timesteps // (self.n_steps * envs))

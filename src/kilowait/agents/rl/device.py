@@ -24,7 +24,7 @@ PRECISIONS = ("float32", "bf16")
 def use_device(device: str | torch.device, threads: int | None) -> Iterator[torch.device]:
     """The device, with so many threads of the CPU for as long as it is used; None leaves them as they are.
 
-    >>> with computing("cpu", 1) as device:
+    >>> with use_device("cpu", 1) as device:
     ...     print(device, torch.get_num_threads())
     cpu 1
     """

@@ -74,7 +74,7 @@ def step_cost(infos: Mapping[str, Any], name: str) -> Floats:
 class ReturnScale:
     """Standard deviation of discounted returns so far, by which rewards are divided so that values are about 1.
 
-    >>> scale = ReturnScale(4, discount=0.0)
+    >>> scale = ReturnScale(4, gamma=0.0)
     >>> for reward in (0.0, 10.0):
     ...     scale.step(np.full(4, reward), np.zeros(4, bool))
     >>> scale.divisor

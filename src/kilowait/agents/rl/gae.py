@@ -36,7 +36,7 @@ def generalised_advantages(
 
     >>> one = torch.ones(2, 1)
     >>> no = torch.zeros(2, 1, dtype=torch.bool)
-    >>> generalised_advantages(one, 0 * one, 0 * one, no, no, discount=0.5, trace=1.0).flatten().tolist()
+    >>> generalised_advantages(one, 0 * one, 0 * one, no, no, gamma=0.5, gae_lambda=1.0).flatten().tolist()
     [1.5, 1.0]
     """
     surprise = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values
@@ -57,7 +57,7 @@ def n_step_returns(
     Fewer steps where the episode or the rollout ends before.
 
     >>> one, no = torch.ones(3, 1), torch.zeros(3, 1, dtype=torch.bool)
-    >>> n_step_returns(one, 8 * one, no, no, discount=0.5, n=2).flatten().tolist()
+    >>> n_step_returns(one, 8 * one, no, no, gamma=0.5, n_steps=2).flatten().tolist()
     [3.5, 3.5, 5.0]
     """
     steps = len(rewards)

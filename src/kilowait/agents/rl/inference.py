@@ -20,8 +20,8 @@ def greedy_actions(
     """(B,) the best allowed action of each environment, by a network on any device; noise is switched off.
 
     >>> from kilowait.agents.networks import network
-    >>> from kilowait.agents.networks.spec import SeenBefore
-    >>> agent = network(SeenBefore(("length",), ("hour",), slots=2, choices=1, extra=0, graph=False))
+    >>> from kilowait.agents.networks.spec import LoadedSpec
+    >>> agent = network(LoadedSpec(("length",), ("hour",), slots=2, choices=1, extra=0, graph=False))
     >>> seen = {"jobs": [[[1.0], [2.0]]], "summary": [[0.0]], "mask": [[0, 1]]}
     >>> greedy_actions(agent, {name: np.array(rows, np.float32) for name, rows in seen.items()}).tolist()
     [1]

@@ -19,7 +19,7 @@ class LagrangeMultiplier:
     The reward that is learned from is (reward - multiplier x cost) / (1 + multiplier), after Tessler, Mankowitz and
     Mannor, "Reward constrained policy optimization" (ICLR 2019); the divisor keeps its size.
 
-    >>> dual = Dual(limit=10.0, rate=0.5)
+    >>> dual = LagrangeMultiplier(limit=10.0, rate=0.5)
     >>> dual.move(30.0)  # 200 % too much
     >>> dual.multiplier, dual.priced(np.array([-1.0]), np.array([3.0])).tolist()
     (1.0, [-2.0])

@@ -17,7 +17,7 @@ __all__ = ["show_accounts", "show_description", "show_drawn", "show_levers", "sh
 _STATES = {
     "jobs": "jobs",
     "idle": "idle nodes",
-    "falling": "falling asleep",
+    "shutting_down": "falling asleep",
     "asleep": "asleep",
     "waking": "waking",
     "fixed": "fixed gear",
@@ -80,7 +80,7 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
     for _, title, saved in columns:
         header += [title, "saved"] if saved else [title]
     if waits:
-        header += ["mean\nwait", "mean\nturnaround" if found["placed"] else "mean bounded\nslowdown"]
+        header += ["mean\nwait", "mean\nturnaround" if found["node_level"] else "mean bounded\nslowdown"]
     cells = []
     for row in rows:
         line = [str(row["label"])]
@@ -92,7 +92,7 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
             line += [
                 console.span(float(row["metrics"]["mean_wait_s"])),
                 console.span(float(row["metrics"]["mean_turnaround_s"]))
-                if found["placed"]  # caps lengthen runs, not only waits
+                if found["node_level"]  # caps lengthen runs, not only waits
                 else console.number(float(row["metrics"]["mean_bsld"])),
             ]
         cells.append(line)
@@ -104,7 +104,7 @@ def show_drawn(found: Mapping[str, Any], *, waits: bool = False) -> None:
     ]
     cells.append(bound + [""] * (len(header) - len(bound)))
     console.table(header, cells)
-    best = "on the GPU type where it takes least" if found["placed"] else "at its level of least energy"
+    best = "on the GPU type where it takes least" if found["node_level"] else "at its level of least energy"
     print(f"no schedule below: the work alone, every job {best}, nothing idle")
     show_said([signal["words"] for signal in drew["signals"].values()], drew["notes"])
 

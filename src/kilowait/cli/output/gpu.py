@@ -43,7 +43,7 @@ def _show_run(done: ScenarioResult, speeds: str) -> None:
         f"policy {run['policy']}",
         f"backfill {done.scenario.backfill}",
         f"placement {run['placement']}",
-        f"types {done.scenario.placed.types or run['types']}",
+        f"types {done.scenario.gpu.types or run['types']}",
     ]
     if run["rounds"]:
         rules.append(f"rounds of {console.span(run['round_interval_s'])}")

@@ -130,7 +130,7 @@ def show_card(card: ModelCard) -> None:
                     f"{row['accuracy']:.3f}",
                     f"{row['log_rmse']:.2f}",
                     console.number(round(row["mae"])),
-                    console.percent(row["under"]),
+                    console.percent(row["underprediction_rate"]),
                 ]
                 for row in card.drift
             ],
@@ -197,7 +197,7 @@ def _errors(name: str, scores: Any) -> list[str]:
         f"{scores['log_rmse']:.2f}",
         console.number(round(scores["mae"])),
         console.number(round(scores["median_ae"])),
-        console.percent(scores["under"]),
+        console.percent(scores["underprediction_rate"]),
     ]
 
 

@@ -44,8 +44,8 @@ def show_run(done: ScenarioResult) -> None:
     backfill = str(run["backfill"])
     if run["backfill_order"] is not None:
         backfill += f" in the order of {run['backfill_order']}"
-    rules = [f"policy {run['policy']}", f"backfill {backfill}", f"walltime {run['walltime']}"]
-    rules += [f"a pass per {run['passes']}"]
+    rules = [f"policy {run['policy']}", f"backfill {backfill}", f"at limit {run['at_limit']}"]
+    rules += [f"a pass per {run['schedule_per']}"]
     if run["overrun"] != "double":
         rules.append(f"overrun plans go on by {run['overrun']}")
     if len(done.log.groups) > 1:

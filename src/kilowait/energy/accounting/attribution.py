@@ -15,7 +15,7 @@ from kilowait.jobs.columns import LABELLED
 
 __all__ = ["EnergyRow", "rows_by", "shares"]
 
-_WAITING = ("idle", "falling", "asleep", "waking")
+_WAITING = ("idle", "shutting_down", "asleep", "waking")
 
 
 @dataclass(frozen=True, slots=True)

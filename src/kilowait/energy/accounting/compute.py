@@ -74,7 +74,7 @@ def account_energy(
     >>> log = ExecutionLog(
     ...     jobs, np.array([0]), np.zeros(1), np.array([3600.0]), one, one, one, np.zeros(1), one, one, one
     ... )
-    >>> spent = account(
+    >>> spent = account_energy(
     ...     log, Cluster.from_nodes(3), PowerModel.preset("taurus"), carbon=Series.constant(500, "g/kWh")
     ... )
     >>> {state: round(kwh, 3) for state, kwh in spent.by_state.items() if kwh}

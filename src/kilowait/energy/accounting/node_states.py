@@ -22,7 +22,7 @@ from kilowait.jobs.execution_log import NodeStates
 
 __all__ = ["STATES", "StatePower", "power_by_state", "state_times"]
 
-STATES = ("jobs", "idle", "falling", "asleep", "waking", "fixed")
+STATES = ("jobs", "idle", "shutting_down", "asleep", "waking", "fixed")
 """What joules are spent on: jobs, nodes by what they do, and gear that always draws."""
 
 
@@ -128,7 +128,11 @@ def _asleep(
         nodes, watts = np.zeros(len(place)), np.zeros(len(place))
         joules = {}
         how = power.sleep
-        for state, each_w in (("falling", how.to_sleep_w), ("asleep", how.sleep_w), ("waking", how.wake_w)):
+        for state, each_w in (
+            ("shutting_down", how.to_sleep_w),
+            ("asleep", how.sleep_w),
+            ("waking", how.wake_w),
+        ):
             count = getattr(states, state)[rows].astype(np.float64)
             nodes += count
             joules[state] = each_w * added_up(count, lasting_s)

@@ -161,7 +161,7 @@ class EnergyAccounts:
             "jobs_kwh": spent["jobs"],
             "idle_kwh": spent["idle"],
             "sleep_kwh": spent["asleep"],
-            "transition_kwh": spent["falling"] + spent["waking"],
+            "transition_kwh": spent["shutting_down"] + spent["waking"],
             "fixed_kwh": spent["fixed"],
             "mean_kw": self.mean_it_w / 1e3,
             "peak_kw": self.peak_it_w / 1e3,

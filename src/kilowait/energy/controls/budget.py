@@ -32,7 +32,7 @@ class BudgetViolation:
     def words(self) -> str:
         """For people.
 
-        >>> Exceeded(0.012, 3.0, 250.0, 5000.0).words
+        >>> BudgetViolation(0.012, 3.0, 250.0, 5000.0).words
         'above it 1.2 % of the time, by 0.25 kW (5 %) at most'
         """
         if self.most_w <= 0:

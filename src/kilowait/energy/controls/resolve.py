@@ -76,7 +76,7 @@ def resolve_controls(
     draw.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[3600], nodes=[2])
-    >>> found = pull("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
+    >>> found = resolve_controls("sleep=break-even", jobs, Cluster.from_nodes(4), PowerModel.preset("taurus"))
     >>> round(found.levers.sleep["nodes"].timeout_s), found.words
     (212, 'nodes sleep after 3 min idle and wake in 2 min')
     """

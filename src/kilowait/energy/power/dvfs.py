@@ -25,7 +25,7 @@ class PowerLevel:
     `speed` is f / f_max, `cpu_dynamic` the share that is left of the CPUs' power above idle, `gpu_cap` the cap as a
     share of the GPUs' limit.
 
-    >>> Level("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
+    >>> PowerLevel("1.2 GHz", speed=0.45, cpu_dynamic=0.323).gpu_cap
     1.0
     """
 

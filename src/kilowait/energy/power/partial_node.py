@@ -91,7 +91,7 @@ def watts_of_pieces(
     ...     job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[4, 1], gpu_milli=[1000, 500]
     ... )
     >>> power = PowerModel.preset("gpu-mixed").group("v100")
-    >>> found = watts_of_pieces(jobs, NodeGroup("v100", 4, 40, 384.0, 4, "V100", placed=True), power)
+    >>> found = watts_of_pieces(jobs, NodeGroup("v100", 4, 40, 384.0, 4, "V100", node_level=True), power)
     >>> found.idle_w.tolist(), found.draw_w.tolist(), (power.idle_w, power.full_w)
     ([384.0, 48.0], [1634.0, 204.25], (384.0, 1634.0))
     """

@@ -52,7 +52,7 @@ class ConstantUtilization:
     """The same utilization for every job.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
-    >>> [use.tolist() for use in ConstantUse(0.5, 0.8).use(jobs)]
+    >>> [use.tolist() for use in ConstantUtilization(0.5, 0.8).use(jobs)]
     [[0.5], [0.8]]
     """
 
@@ -106,7 +106,9 @@ class UtilizationByClass:
     """Utilization by class, the first that holds a job counting; `otherwise` for the rest.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 64])
-    >>> ByClass((UseClass("wide", cpu=0.9, nodes=(32, 512)),), ConstantUse(0.4)).use(jobs)[0].tolist()
+    >>> UtilizationByClass(
+    ...     (UtilizationClass("wide", cpu=0.9, nodes=(32, 512)),), ConstantUtilization(0.4)
+    ... ).use(jobs)[0].tolist()
     [0.4, 0.9]
     """
 
@@ -139,7 +141,7 @@ def unique_classes(
     Else (`by_cores`: it does on nodes that are shared) the jobs themselves, and None.
 
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[4, 1, 4])
-    >>> few, kind = alike(jobs, ConstantUse())
+    >>> few, kind = unique_classes(jobs, ConstantUtilization())
     >>> few["nodes"].tolist(), kind.tolist()
     ([1, 4], [1, 0, 1])
     """
@@ -162,7 +164,7 @@ def job_power_w(
     """Mean watts of each job at full speed, all its nodes together, on the nodes of `group` (None: the only one).
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[2, 2], power_w=[np.nan, 500])
-    >>> job_power_w(jobs, PowerModel.preset("polaris"), ConstantUse()).round(1).tolist()
+    >>> job_power_w(jobs, PowerModel.preset("polaris"), ConstantUtilization()).round(1).tolist()
     [3838.0, 500.0]
     """
     modelled = jobs["nodes"] * model.group(group).node_w(*utilization(jobs, profile))
@@ -184,7 +186,7 @@ def with_planned_power(jobs: JobTable) -> JobTable:
     ...     power_w=[400, 500],
     ...     predicted_power_w=[450, np.nan],
     ... )
-    >>> as_planned(jobs)["power_w"].tolist()
+    >>> with_planned_power(jobs)["power_w"].tolist()
     [450.0, nan]
     """
     if "predicted_power_w" not in jobs:

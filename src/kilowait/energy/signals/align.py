@@ -25,7 +25,7 @@ class ClockOrigin:
     """Which moment a log's second 0 is; None where nobody said.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[90], runtime_s=[9], nodes=[1])
-    >>> Dated.of(jobs, "2022-01-01 00:01:30").unix_zero_s, Dated.of(jobs).unix_zero_s
+    >>> ClockOrigin.of(jobs, "2022-01-01 00:01:30").unix_zero_s, ClockOrigin.of(jobs).unix_zero_s
     (1640995200.0, None)
     """
 

@@ -92,7 +92,7 @@ def compiled(name: str) -> Callable[..., Any]:
         "migrate": (_migrate, types.boolean(state, job, job)),
     }
     function, signature = table[name]
-    if name == "run" and not is_compiled(name, "placing/clock"):
+    if name == "run" and not is_compiled(name, "gpu/event_loop"):
         logging.getLogger("kilowait").warning(
             "compiling the simulator of placed nodes, once, for about half a minute; kept in %s",
             cache_folder(),

@@ -87,7 +87,8 @@ class GpuSimulator:
     ) -> None:
         if not cluster.node_level:
             raise InputError(
-                f"cluster {cluster.name!r} gives out whole nodes or pools; jobs are placed where groups are placed=True"
+                f"cluster {cluster.name!r} has whole nodes or pools; GPU scheduling needs groups "
+                "with node_level=True"
             )
         if "after_id" in jobs and bool(np.isin(jobs["after_id"], jobs["job_id"]).any()):
             raise InputError(

@@ -26,9 +26,9 @@ def typical_shapes(want: Demand, counted: npt.NDArray[np.bool_], likely: float =
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0] * 3, runtime_s=[9] * 3, nodes=[1] * 3, gpus=[1, 2, 1])
     >>> want = demand_of(jobs, Cluster.preset("gpu-mixed"), "any", None, None)
-    >>> usual_pieces(want, np.ones(3, bool))
+    >>> typical_shapes(want, np.ones(3, bool))
     [(0, 1000, 1, 0, 2), (0, 1000, 2, 0, 1)]
-    >>> usual_pieces(want, np.ones(3, bool), likely=0.5)
+    >>> typical_shapes(want, np.ones(3, bool), likely=0.5)
     [(0, 1000, 1, 0, 2)]
     """
     columns = (want.cpu, np.where(want.gpus > 0, want.gpu_milli, 0), want.gpus, want.label)

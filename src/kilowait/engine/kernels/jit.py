@@ -83,7 +83,7 @@ def _forget_unused(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def is_compiled(run: str = "run", where: str = "kernels/clock") -> bool:
+def is_compiled(run: str = "run", where: str = "kernels/event_loop") -> bool:
     """Whether a simulation can start without compiling first (`run` is run or run_conservative)."""
     folder, file = where.split("/")
     return bool(numba.config.DISABLE_JIT) or any(cache_folder().glob(f"{folder}_*/{file}.{run}-*.nbc"))

@@ -14,13 +14,13 @@ __all__ = ["append", "allocate_nodes", "release_nodes", "fall_asleep", "note", "
 
 
 @kernel
-def note(s: Any, time: float, g: int, falling: int, asleep: int, waking: int) -> None:
+def note(s: Any, time: float, g: int, shutting_down: int, asleep: int, waking: int) -> None:
     """Write down that these numbers of the group change by so many at a time."""
     lever = s.lever[0]
     step = s.steps[lever.steps]
     step.time_s = time
     step.group = g
-    step.falling = falling
+    step.shutting_down = shutting_down
     step.asleep = asleep
     step.waking = waking
     lever.steps += 1
@@ -48,7 +48,7 @@ def fall_asleep(s: Any, g: int) -> None:
     group = s.sleepers[g]
     while group.fall_lo < group.fall_hi and s.shutting_down[g, group.fall_lo].time_s <= k.now:
         batch = s.shutting_down[g, group.fall_lo]
-        group.falling -= batch.nodes
+        group.shutting_down -= batch.nodes
         group.asleep += batch.nodes
         note(s, batch.time_s, g, -batch.nodes, batch.nodes, 0)
         group.fall_lo += 1
@@ -138,7 +138,7 @@ def claim_woken(s: Any, g: int, nodes: int) -> float:
         batch = s.shutting_down[g, group.fall_lo]
         taken = min(left, batch.nodes)
         batch.nodes -= taken
-        group.falling -= taken
+        group.shutting_down -= taken
         left -= taken
         note(s, batch.time_s, g, -taken, 0, taken)
         note(s, batch.time_s + group.wake_s, g, 0, 0, -taken)
@@ -189,7 +189,7 @@ def remove_nodes(s: Any, g: int, nodes: int) -> None:
         batch = s.shutting_down[g, group.fall_lo]
         taken = min(nodes, batch.nodes)
         batch.nodes -= taken
-        group.falling -= taken
+        group.shutting_down -= taken
         nodes -= taken
         note(s, k.now, g, -taken, 0, 0)
         if batch.nodes == 0:

@@ -108,7 +108,7 @@ def wake_and_fall(s: Any, g: int) -> None:
         expires = s.idle[g, group.idle_lo].time_s + group.timeout_s
         if expires > k.now:
             check = min(check, expires)
-    if due_s - group.wake_s > k.now and group.asleep + group.falling > 0:
+    if due_s - group.wake_s > k.now and group.asleep + group.shutting_down > 0:
         check = min(check, due_s - group.wake_s)
     group.check_s = check
 
@@ -139,7 +139,7 @@ def put_to_sleep(s: Any, g: int, nodes: int) -> None:
     if batch.nodes == 0:
         group.idle_lo += 1
     note(s, k.now, g, nodes, 0, 0)
-    group.falling += nodes
+    group.shutting_down += nodes
     lo, hi = append(s.shutting_down[g], group.fall_lo, group.fall_hi, k.now + group.shutdown_s, nodes)
     group.fall_lo = lo
     group.fall_hi = hi

@@ -42,7 +42,7 @@ SLEEPER = np.dtype(
         ("shutdown_s", np.float64),
         ("wake_s", np.float64),
         ("awake", np.int64),  # nodes that no job holds: idle,
-        ("falling", np.int64),
+        ("shutting_down", np.int64),
         ("asleep", np.int64),
         ("waking", np.int64),
         ("debt", np.int64),  # nodes an outage still waits for
@@ -68,7 +68,7 @@ STEP = np.dtype(
     [
         ("time_s", np.float64),
         ("group", np.int64),
-        ("falling", np.int64),
+        ("shutting_down", np.int64),
         ("asleep", np.int64),
         ("waking", np.int64),
     ],

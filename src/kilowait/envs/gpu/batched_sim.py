@@ -186,7 +186,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
-    def last(self) -> Observation:
+    def final_observation(self) -> Observation:
         """What was seen last of episodes that ended in this step and began anew at once."""
         last = super().final_observation()
         if len(self.scene.last_jobs):
@@ -194,7 +194,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
             last |= {"edges": self.scene.last_edges.copy()} if self.scene.edges.size else {}
         return last
 
-    def cut(self) -> npt.NDArray[np.bool_]:
+    def truncated(self) -> npt.NDArray[np.bool_]:
         """Which of the episodes that are over were cut off at their horizon."""
         cut: npt.NDArray[np.bool_] = self.scene.cut.copy()
         return cut

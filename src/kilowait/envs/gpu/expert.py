@@ -29,7 +29,7 @@ class GpuRuleExpert:
         """`rule`: one of the job alone; one whose order changes while jobs wait is an error."""
         self.vec = vec
         if vec.asking.preempt:
-            if not dict(rule.placing).get("preempt") or len(rule.parameters):
+            if not dict(rule.gpu_settings).get("preempt") or len(rule.parameters):
                 raise InputError(
                     f"the teacher is {rule.name!r}, and in this environment jobs may be put out; take a rule that does "
                     "so: srtf, srsf or las"

@@ -50,7 +50,7 @@ def play(
     >>> jobs = kw.JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 3], nodes=[1] * 3, gpus=[4] * 3
     ... )
-    >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", placed=True)])
+    >>> machine = kw.Cluster([kw.NodeGroup("t4", nodes=1, gpus=4, gpu_type="T4", node_level=True)])
     >>> last_come = lambda seen: seen["mask"].shape[1] - 1 - seen["mask"][:, ::-1].argmax(axis=1)
     >>> play(jobs, machine, last_come).jobs()["start_s"].tolist()
     [0.0, 12.0, 9.0]

@@ -28,7 +28,7 @@ def integrate_node_energy(s: Any, copy: Any, source: Any, keep: bool) -> None:
     while copy.noted < lever.steps:
         step = s.steps[copy.noted]
         state_w = source.state_w[step.group]
-        watts = step.falling * state_w[0] + step.asleep * state_w[1] + step.waking * state_w[2]
+        watts = step.shutting_down * state_w[0] + step.asleep * state_w[1] + step.waking * state_w[2]
         carbon, price, _ = integrals(source, step.time_s)
         copy.nodes_w += watts
         copy.nodes_j += watts * (step.time_s - first_s)

@@ -66,11 +66,11 @@ def look_at_nodes(s: Any, copy: Any, source: Any, nodes: float, summary: Any) ->
     turning = 0
     for g in range(len(s.groups)):
         group = s.sleepers[g]
-        idle += s.pools[s.groups[g].pool_lo].free - group.falling - group.asleep - group.waking
+        idle += s.pools[s.groups[g].pool_lo].free - group.shutting_down - group.asleep - group.waking
         asleep += group.asleep
-        turning += group.falling + group.waking
+        turning += group.shutting_down + group.waking
         state_w = source.state_w[g]
-        watts += group.falling * state_w[0] + group.asleep * state_w[1] + group.waking * state_w[2]
+        watts += group.shutting_down * state_w[0] + group.asleep * state_w[1] + group.waking * state_w[2]
     summary[COLUMNS] = watts / source.building[0].full_w
     summary[COLUMNS + 1] = idle / nodes
     summary[COLUMNS + 2] = asleep / nodes

@@ -13,7 +13,7 @@ from kilowait.evaluation.comparison.significance import (
     ComparisonResult,
     PolicyMean,
     PolicyScores,
-    test_pairs,
+    pairwise_tests,
 )
 from kilowait.evaluation.comparison.windows import (
     Split,
@@ -40,7 +40,7 @@ __all__ = [
     "Window",
     "Windows",
     "cut_windows",
-    "test_pairs",
+    "pairwise_tests",
     "split",
     "single_window",
 ]

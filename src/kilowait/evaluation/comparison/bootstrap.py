@@ -54,7 +54,7 @@ class WindowBootstrap:
             percentiles, and undefined (NaN) where fewer than two blocks fit side by side.
         draws: more give the ends of the intervals more digits.
 
-    >>> again = Bootstrap(3, random=np.random.default_rng(0))
+    >>> again = WindowBootstrap(3, random=np.random.default_rng(0))
     >>> again.ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
     Interval(low=0.5, high=0.5)
     """

@@ -88,7 +88,7 @@ def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
     """In how many windows ours is smaller, equal, larger.
 
     >>> wins([1, 2, 3], [2, 2, 2])
-    Tally(wins=1, ties=1, losses=1)
+    WinCount(wins=1, ties=1, losses=1)
     """
     above, below = paired(ours, theirs)
     better, worse = int(np.count_nonzero(above < below)), int(np.count_nonzero(above > below))

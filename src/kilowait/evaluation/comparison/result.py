@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, test_pairs
+from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
 from kilowait.evaluation.gpu.cluster import is_placed, placed_machine
@@ -67,7 +67,7 @@ class PolicyConfig:
     """What to call it; by default as it was written."""
     levers: str = "none"
     """What it pulls besides the order of jobs: sleep, levels, holds, a budget."""
-    placed: bool = False
+    node_level: bool = False
     """Whether its jobs are placed on single nodes, where there is no backfilling by reservation. A contest on such a
     machine says so of all its contenders."""
 
@@ -75,13 +75,13 @@ class PolicyConfig:
     def label(self) -> str:
         """For people; what is usual on the machine is not said.
 
-        >>> Contender("saf", "easy").label, Contender("saf", "none", "clairvoyant").label
+        >>> PolicyConfig("saf", "easy").label, PolicyConfig("saf", "none", "clairvoyant").label
         ('saf', 'saf, no backfill, perfect estimates')
-        >>> [Contender("las", backfill, placed=True).label for backfill in ("none", "skip")]
+        >>> [PolicyConfig("las", backfill, node_level=True).label for backfill in ("none", "skip")]
         ['las', 'las, skip']
         """
         parts = [self.policy if self.name is None else self.name]
-        if self.placed:
+        if self.node_level:
             parts += [] if self.backfill == "none" else [str(self.backfill)]
         elif self.backfill != "easy":
             parts.append(f"{'no' if self.backfill == 'none' else self.backfill} backfill")
@@ -153,7 +153,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         if is_placed(self.cluster):
-            placed = tuple(replace(contender, placed=True) for contender in self.contenders)
+            placed = tuple(replace(contender, node_level=True) for contender in self.contenders)
             object.__setattr__(self, "contenders", placed)
         labels = [contender.label for contender in self.contenders]
         if not labels or len(set(labels)) < len(labels):
@@ -234,7 +234,7 @@ class Comparison:
 
     def judge(self, metric: str, *, seed: int) -> ComparisonResult:
         """Which rule or agent is better by a metric, and how sure that is; see `clairvoyant` for the others."""
-        return test_pairs(self.scores(metric), seed=seed)
+        return pairwise_tests(self.scores(metric), seed=seed)
 
     def clairvoyant(self, contender: PolicyConfig) -> PolicyConfig | None:
         """The same rule with perfect estimates, where it takes part."""

@@ -21,7 +21,7 @@ from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank, w
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 
-__all__ = ["FEW", "ComparisonResult", "PolicyMean", "PolicyScores", "test_pairs"]
+__all__ = ["FEW", "ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,7 +38,7 @@ a random order are told apart no more often than on windows that share no job (2
 class PolicyScores:
     """One metric of several contenders on the same windows.
 
-    >>> Scores("mean_wait_s", ("saf", "sjf"), [[1, 2, 3], [2, 3, 4]], overlap=2.5).block
+    >>> PolicyScores("mean_wait_s", ("saf", "sjf"), [[1, 2, 3], [2, 3, 4]], overlap=2.5).block
     3
     """
 
@@ -151,7 +151,7 @@ class ComparisonResult:
         }
 
 
-def test_pairs(
+def pairwise_tests(
     scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS
 ) -> ComparisonResult:
     """Every contender's mean, and every two contenders against one another.
@@ -163,7 +163,7 @@ def test_pairs(
         draws: of the bootstrap.
 
     >>> values = [[3, 2, 4, 3, 5, 2, 3, 4], [4, 4, 5, 5, 6, 3, 5, 6]]
-    >>> found = judge(Scores("mean_bsld", ("saf", "sjf"), values), seed=0)
+    >>> found = pairwise_tests(PolicyScores("mean_bsld", ("saf", "sjf"), values), seed=0)
     >>> found.best, found.pair("saf", "sjf").verdict, found.pair("sjf", "saf").verdict
     ('saf', 'better', 'worse')
     """

@@ -149,7 +149,7 @@ def single_window(jobs: JobTable, *, within: tuple[int, int] | None = None) -> W
     """The log, or its jobs from one place to another, as one window on an empty machine.
 
     >>> jobs = JobTable(job_id=range(3), submit_s=range(3), runtime_s=[1] * 3, nodes=[1] * 3)
-    >>> whole(jobs)[0].size
+    >>> single_window(jobs)[0].size
     3
     """
     if not len(jobs):

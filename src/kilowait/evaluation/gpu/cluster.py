@@ -14,16 +14,18 @@ __all__ = ["is_placed", "placed_machine"]
 def is_placed(described: Mapping[str, Any]) -> bool:
     """Whether a machine, described as in a cluster file, has jobs placed on its single nodes.
 
-    >>> is_placed({"group": [{"name": "a", "nodes": 2, "placed": True}]}), is_placed({})
+    >>> is_placed({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_placed({})
     (True, False)
     """
-    return any(row.get("placed", False) for row in described.get("group", ()))
+    return any(row.get("node_level", False) for row in described.get("group", ()))
 
 
 def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
     """The machine of such a description; None where its nodes are not placed.
 
-    >>> placed_machine({"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "placed": True}]}).nodes
+    >>> placed_machine(
+    ...     {"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}
+    ... ).nodes
     2
     """
     if not is_placed(described):

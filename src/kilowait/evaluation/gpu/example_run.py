@@ -15,7 +15,7 @@ def two_jobs() -> tuple[ExecutionLog, Cluster]:
     """A node with two GPUs: a job takes both for 10 s, then another half of one for 10 s. Both came at 0 s.
 
     >>> log, cluster = two_jobs()
-    >>> log.pieces.milli.tolist(), log.jobs()["wait_s"].tolist()
+    >>> log.pieces.gpu_milli.tolist(), log.jobs()["wait_s"].tolist()
     ([2000, 500], [0.0, 10.0])
     """
     jobs = JobTable(

@@ -53,7 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 META_KEY = b"kilowait"
-STATE = ("time_s", "group", "falling", "asleep", "waking")
+STATE = ("time_s", "group", "shutting_down", "asleep", "waking")
 _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "results.json")
 
 
@@ -74,7 +74,7 @@ class RunFolder:
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
         backfill = run.get("backfill", self.scenario.get("backfill", "none"))
-        return PolicyConfig(policy, backfill, kind, placed=is_placed(self.scenario.get("cluster", {})))
+        return PolicyConfig(policy, backfill, kind, node_level=is_placed(self.scenario.get("cluster", {})))
 
 
 def save_run(

@@ -39,7 +39,7 @@ STATES = {
     "jobs": "jobs",
     "idle": "idle",
     "asleep": "asleep",
-    "falling": "falling asleep",
+    "shutting_down": "falling asleep",
     "waking": "waking up",
     "fixed": "fixed",
 }
@@ -81,7 +81,7 @@ def scaled(values: Sequence[float], unit: str) -> UnitScale:
 def called(signal: SignalCurve) -> str:
     """A signal's name for people.
 
-    >>> called(Signal("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
+    >>> called(SignalCurve("carbon", "g/kWh", "GB", (0.0, 1.0), (200.0,)))
     'carbon intensity'
     """
     return "carbon intensity" if signal.name == "carbon" else signal.name
@@ -103,7 +103,7 @@ def change(ratio: float) -> str:
 def levers_of(contender: PolicyConfig) -> tuple[str, ...]:
     """The levers it pulls, one by one; ``("all",)`` is all of them.
 
-    >>> levers_of(Contender("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
+    >>> levers_of(PolicyConfig("fcfs", "easy", levers="sleep=break-even+levels=1.1"))
     ('sleep=break-even', 'levels=1.1')
     """
     return () if contender.levers == "none" else tuple(contender.levers.split("+"))

@@ -78,7 +78,8 @@ class PredictionReportData:
         held = next((row for row in told["calibration"] if row["level"] == SAFE), None)
         if held is not None:
             said.append(
-                f"{share(float(forest['under']))} of the jobs took longer than their prediction. Where that would hurt "
+                f"{share(float(forest['underprediction_rate']))} of the jobs took longer than "
+                f"their prediction. Where that would hurt "
                 f"a bound is taken instead: the one that is to hold for {100 * SAFE:.0f} % of the jobs held for "
                 f"{share(float(held['calibrated']))}."
             )

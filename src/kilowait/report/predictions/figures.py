@@ -111,7 +111,7 @@ def drift(found: PredictionReportData) -> ReportFigure:
         grid[0].set_ylabel("accuracy, %")
         grid[0].set_ylim(0, 100)
         grid[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)
-        grid[1].plot(at, [100 * float(row["under"]) for row in rows], **line_style(AGENT))
+        grid[1].plot(at, [100 * float(row["underprediction_rate"]) for row in rows], **line_style(AGENT))
         grid[1].set_ylabel("too short, %")
         grid[1].set_ylim(0, 100)
         grid[2].bar(at, [int(row["jobs"]) for row in rows], width=0.9, color=FAINT)

@@ -68,7 +68,7 @@ def scores_table(found: PredictionReportData) -> str:
         values = [float(row[name]) for row in rows]
         best = best_of(values, every, better)
         cells.append([marked_cell(cell(value), who in best) for who, value in enumerate(values)])
-    cells.append([text(share(float(row["under"]))) for row in rows])
+    cells.append([text(share(float(row["underprediction_rate"]))) for row in rows])
     cells.append([f"{int(row['jobs']):,}" for row in rows])
     lines = [
         [text(capital(str(row["words"]))), *(column[who] for column in cells)] for who, row in enumerate(rows)
@@ -97,7 +97,7 @@ def class_tables(found: PredictionReportData) -> str:
                 f"{int(row['jobs']):,}",
                 text(share(float(row["accuracy"]))),
                 "–" if row["request"] is None else text(share(float(row["request"]))),
-                text(share(float(row["under"]))),
+                text(share(float(row["underprediction_rate"]))),
             ]
             for row in found.told["classes"][kind]
         ]

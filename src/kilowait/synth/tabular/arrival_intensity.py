@@ -36,7 +36,7 @@ class WeeklyIntensity:
     def passed(self, moment_s: Floats) -> Floats:
         """Seconds of this clock up to moments of the ordinary one, Unix time.
 
-        >>> Clock(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
         """
         week, into = np.divmod(moment_s, WEEK_S)
@@ -46,7 +46,7 @@ class WeeklyIntensity:
     def later(self) -> Callable[[float, float], float]:
         """A function that gives, for a moment and seconds of this clock, the moment at which so much has passed since.
 
-        >>> Clock(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
+        >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
         5400.0
         """
         ends, pace = self._ends()[1].tolist(), self.pace.tolist()

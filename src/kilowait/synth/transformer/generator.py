@@ -183,7 +183,7 @@ class TransformerGenerator(Generator):
         calendar, facts = self._calendar, self.facts
         weeks = len(calendar.daily_work)
         # The weeks are the seed's, whatever the layer: another layer is other work of the same people at that time.
-        order = stream(seed, "synth.transformer.week_order")
+        order = stream(seed, "synth.transformer.weeks")
         rng = stream(seed, f"synth.transformer.draw.{layer}")
         # Asked for less than the log has, samples begin somewhere in it; otherwise where the log begins.
         first = int(order.integers(weeks)) if jobs < facts.jobs else 0

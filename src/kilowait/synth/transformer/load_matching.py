@@ -33,7 +33,7 @@ def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Genera
 
     >>> work = np.zeros((2, 2, 7, 1))
     >>> work[:, :, 0, 0] = [[5.0, 5.0], [1.0, 2.0]]
-    >>> choose(work, np.array([0, 0]), np.full((1, 7, 1), 3.0), np.random.default_rng(0)).tolist()
+    >>> select_draws(work, np.array([0, 0]), np.full((1, 7, 1), 3.0), np.random.default_rng(0)).tolist()
     [1, 1]
     """
     draws, blocks, days, kinds = work.shape

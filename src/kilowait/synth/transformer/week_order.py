@@ -44,7 +44,7 @@ class DayRange:
     def whole(self) -> list[tuple[tuple[int, int, int], ...]]:
         """Weeks with all their days, in the log's order, each as parts (week, first day, last day).
 
-        >>> Span(3, 2, 1).whole()
+        >>> DayRange(3, 2, 1).whole()
         [((1, 0, 6),), ((2, 0, 1), (0, 2, 6))]
         """
         end = self.weeks - 1
@@ -61,7 +61,7 @@ class DayRange:
 def weeks_of(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[tuple[WeekPiece, ...]]:
     """Week after week of a sample, without end, from a week of the log on.
 
-    >>> weeks = weeks_of(Span(2, 0, 3), 0, np.random.default_rng(0))
+    >>> weeks = weeks_of(DayRange(2, 0, 3), 0, np.random.default_rng(0))
     >>> [[(part.week, part.first, part.last) for part in next(weeks)] for _ in range(3)]
     [[(0, 0, 6)], [(1, 0, 3), (0, 4, 6)], [(0, 0, 6)]]
     """

@@ -113,8 +113,8 @@ def _steady(monotonic_s: Floats, step: Floats) -> Flags:
 def known_spans(courses: Sequence[EnergyCurve]) -> Floats:
     """The time in which all these meters are known: beginnings and ends, one row each.
 
-    >>> one = Course("node", np.array([0.0, 10, 20]), np.zeros(3), np.array([True, True]))
-    >>> other = Course("node", np.array([5.0, 12, 30]), np.zeros(3), np.array([True, False]))
+    >>> one = EnergyCurve("node", np.array([0.0, 10, 20]), np.zeros(3), np.array([True, True]))
+    >>> other = EnergyCurve("node", np.array([5.0, 12, 30]), np.zeros(3), np.array([True, False]))
     >>> known_spans([one, other]).tolist()
     [[5.0, 12.0]]
     """

@@ -68,7 +68,7 @@ def divided(
     `held` gives for each kind of meter ("node", "gpu") what each job holds, `size` what there is, or None: then the
     jobs that hold some share all of it. Times are on the courses' clock.
 
-    >>> course = Course("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
+    >>> course = EnergyCurve("node", np.array([0.0, 100]), np.array([0.0, 5000]), np.array([True]))
     >>> start, end, cores = np.array([10.0, 20]), np.array([40.0, 50]), np.array([1.0, 3])
     >>> shares = divided([course], start, end, {"node": cores}, {"node": None})
     >>> shares.job_j.tolist(), shares.unattributed_j

@@ -59,7 +59,7 @@ def anonymize(
     leaves out the jobs in classes of fewer than `k` users; `numbers` gives users, accounts and names numbers instead
     of words, as SWF needs them. The rows come out in order of submission.
 
-    >>> from kilowait.traces.anonymize import Key, make_plan
+    >>> from kilowait.traces.anonymize import PseudonymKey, make_plan
     >>> jobs = JobTable(
     ...     job_id=[70, 80],
     ...     submit_s=[0, 5],
@@ -68,7 +68,7 @@ def anonymize(
     ...     user=[0, 1],
     ...     labels={"user": ("ann", "bob")},
     ... )
-    >>> made = anonymize(jobs, Key(bytes(range(32))), make_plan(jobs), k=2)
+    >>> made = anonymize(jobs, PseudonymKey(bytes(range(32))), make_plan(jobs), k=2)
     >>> made.jobs["job_id"].tolist(), made.jobs.labels["user"], made.check.jobs_below
     ([1, 2], ('user_10e6c4bc7d58', 'user_75be4d780dbe'), 0)
     """

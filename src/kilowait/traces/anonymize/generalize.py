@@ -83,9 +83,9 @@ def parse_step(name: str, text: str) -> RoundingStep:
 def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MOST) -> ColumnArray:
     """Values at the step; what is unknown or without end stays, and nothing grows beyond `most`.
 
-    >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", Step(10.0, "10s")).tolist()
+    >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", RoundingStep(10.0, "10s")).tolist()
     [0.0, 10.0, 30.0, nan]
-    >>> rounded(np.array([1, 3, 5, 100]), "some", Step(None, "pow2"), most=100).tolist()
+    >>> rounded(np.array([1, 3, 5, 100]), "some", RoundingStep(None, "pow2"), most=100).tolist()
     [1, 4, 4, 100]
     """
     found = np.array(values, np.float64)

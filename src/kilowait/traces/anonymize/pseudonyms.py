@@ -35,9 +35,9 @@ _HEX = re.compile(r"[0-9a-fA-F]*")
 class PseudonymKey:
     """32 secret bytes or more; the same key gives the same pseudonyms, another key gives others.
 
-    >>> key = Key(bytes(range(32)))
+    >>> key = PseudonymKey(bytes(range(32)))
     >>> key.digest("user", "ann") == key.digest("account", "ann"), key
-    (False, Key())
+    (False, PseudonymKey())
     """
 
     secret: bytes = field(repr=False)
@@ -97,7 +97,7 @@ class PseudonymKey:
     def shift_s(self) -> float:
         """The shift in time that belongs to the key: 1 to 520 whole weeks, in seconds.
 
-        >>> Key(bytes(range(32))).shift_s() % (7 * 86400)
+        >>> PseudonymKey(bytes(range(32))).shift_s() % (7 * 86400)
         0.0
         """
         weeks = 1 + int.from_bytes(self.digest("shift", "")[:8], "big") % MOST_WEEKS
@@ -144,7 +144,7 @@ def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
 def pseudonyms(key: PseudonymKey, column: str, names: Sequence[str], *, digits: int = DIGITS) -> list[str]:
     """A word for every name: the column and the first `digits` hexadecimal digits of its keyed hash.
 
-    >>> pseudonyms(Key(bytes(range(32))), "user", ["ann", "bob"])
+    >>> pseudonyms(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     ['user_75be4d780dbe', 'user_10e6c4bc7d58']
     """
     made = [f"{column}_{key.digest(column, name).hex()[:digits]}" for name in names]
@@ -157,7 +157,7 @@ def pseudonym_numbers(
 ) -> list[int]:
     """A whole number from 1 to `most` for every name, from the same keyed hash as its word.
 
-    >>> pseudonym_numbers(Key(bytes(range(32))), "user", ["ann", "bob"])
+    >>> pseudonym_numbers(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     [1749315719, 296354601]
     """
     made = [1 + int.from_bytes(key.digest(column, name)[:16], "big") % most for name in names]

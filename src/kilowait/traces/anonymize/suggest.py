@@ -55,7 +55,7 @@ def find_remedies(
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[9, 9], nodes=[7, 8])
     >>> users = np.array([1, 2])
     >>> find_remedies(jobs, users, check_classes(jobs, users, 2, ["nodes"]), make_plan(jobs))
-    (Remedy(column='nodes', step='pow2', jobs_below=0, users_below=0),)
+    (SuggestedRule(column='nodes', step='pow2', jobs_below=0, users_below=0),)
     """
     known = {name: coded(known_of(jobs, name)) for name in check.quasi}
     ladders = {column: list(_ladder(column, plan, check.quasi)) for column in map(_column_of, check.quasi)}

@@ -17,7 +17,7 @@ MIB_MB = 1.048576
 def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
     """GPUs that may lie anywhere: `spread` where there are several; `nodes` counts GPUs then, 1 for none.
 
-    >>> draft = Draft(np.arange(3), {})
+    >>> draft = RawColumns(np.arange(3), {})
     >>> scatter(draft, np.array([0.0, 1.0, 8.0]))
     >>> draft.numbers["nodes"].tolist(), draft.numbers["spread"].tolist()
     ([1.0, 1.0, 8.0], [nan, nan, 1.0])

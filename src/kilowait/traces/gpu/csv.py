@@ -161,7 +161,7 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
     Blank lines, comments (#) and repeated headers are no rows; a row with another number of fields than there
     are columns is dropped.
 
-    >>> rows = read_rows("a,b\\n1,x\\n2\\n3,y\\n", Ledger())
+    >>> rows = read_rows("a,b\\n1,x\\n2\\n3,y\\n", CleaningReport())
     >>> rows.numbers("a").tolist(), rows.texts("b"), rows.line.tolist()
     ([1.0, 3.0], ['x', 'y'], [2, 4])
     """
