@@ -81,7 +81,11 @@ def by_the_engine(pods: list[tuple[int, int, int, str]]) -> list[int]:
         labels={"gpu_types": LABELS},
     )
     log = kw.simulate(
-        jobs, cluster, backfill="skip", placing=GpuSettings(placement="room", head_of_line_blocking=False)
+        jobs,
+        cluster,
+        backfill="skip",
+        settings=GpuSettings(placement="room", head_of_line_blocking=False),
+        gpu_speeds="none",
     )
     asked = np.array(gpus) * gpu_milli
     taken = np.zeros(count, np.int64)

@@ -62,7 +62,7 @@ def test_compare(kilowait, tmp_path):
             window.jobs,
             MIXED,
             contest.contenders[who].policy,
-            placing=kw_placing(contest.contenders[who].policy),
+            settings=kw_placing(contest.contenders[who].policy),
             speeds=speeds_for("auto", window.jobs, MIXED),
         )
         np.testing.assert_array_equal(log.end_s, own.end_s)
@@ -77,9 +77,9 @@ def test_compare(kilowait, tmp_path):
 
 
 def kw_placing(policy):
-    from kilowait.policies.simulation import default_gpu_settings
+    from kilowait.policies.simulation import gpu_settings_for
 
-    return default_gpu_settings(policy, checkpoint_load_s=60.0)
+    return gpu_settings_for(policy, checkpoint_load_s=60.0)
 
 
 def test_cells_that_were_kept_are_whole(kilowait, tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def table(submit, runtime, nodes, **columns) -> JobTable:
 def ran(text: str, jobs: JobTable, cluster=NODES, model=TAURUS, **given):
     """The log of a run with the levers of a text, and its accounts."""
     found = resolve_controls(text, jobs, cluster, model, **given)
-    log = kw.simulate(found.jobs, cluster, levers=found.levers)
+    log = kw.simulate(found.jobs, cluster, power_controls=found.levers, backfill="none")
     return log, account_energy(log, cluster, model, tables=found.tables)
 
 
@@ -294,7 +294,7 @@ def test_a_budget_that_is_lower_during_the_day_is_kept() -> None:
     jobs = kw.lublin(400, 32, load=0.9, seed=2)
     cluster, model = kw.Cluster.from_nodes(32), PowerModel.preset("taurus")
     pulled = resolve_controls("budget=100%:75%@8-20", jobs, cluster, model)
-    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", levers=pulled.levers)
+    log = kw.simulate(pulled.jobs, cluster, "fcfs", "easy", power_controls=pulled.levers)
     assert len(log) == 400
     power = account_energy(log, cluster, model, tables=pulled.tables).it_power
     full = model.for_groups({"nodes": 32}).full_it_w()

@@ -31,7 +31,7 @@ def jobs(drawn, planned=None) -> JobTable:
 
 def ran(text: str, table: JobTable):
     found = resolve_controls(text, table, NODES, TAURUS)
-    log = kw.simulate(found.jobs, NODES, levers=found.levers)
+    log = kw.simulate(found.jobs, NODES, power_controls=found.levers, backfill="none")
     return found, log.jobs()["start_s"], account_energy(log, NODES, TAURUS, tables=found.tables)
 
 

@@ -15,44 +15,44 @@ FOUR = Cluster.from_nodes(4)
 
 
 def test_one_job() -> None:
-    log = simulate(table((7.5, 4, 2.25)), FOUR)
+    log = simulate(table((7.5, 4, 2.25)), FOUR, backfill="none")
     assert (log.start_s.tolist(), log.end_s.tolist(), log.eligible_s.tolist()) == ([7.5], [9.75], [7.5])
 
 
 def test_times_are_floats_and_ends_are_sums_to_the_bit() -> None:
     jobs = table((0.1, 4, 0.2, 1), (0.15, 4, 0.7, 1))
-    log = simulate(jobs, FOUR)
+    log = simulate(jobs, FOUR, backfill="none")
     assert log.start_s.tolist() == [0.1, 0.1 + 0.2]
     assert log.end_s.tolist() == [0.1 + 0.2, 0.1 + 0.2 + 0.7]
 
 
 def test_finishes_come_before_arrivals_of_the_same_instant() -> None:
-    assert starts(simulate(table((0, 4, 10), (10, 4, 1)), FOUR)) == [0, 10]
+    assert starts(simulate(table((0, 4, 10), (10, 4, 1)), FOUR, backfill="none")) == [0, 10]
 
 
 def test_a_job_of_no_length_gives_its_nodes_back_at_the_same_instant() -> None:
-    log = simulate(table((3, 4, 0), (3, 4, 0), (3, 4, 5)), FOUR)
+    log = simulate(table((3, 4, 0), (3, 4, 0), (3, 4, 5)), FOUR, backfill="none")
     assert starts(log) == [3, 3, 3]
     assert log.end_s.tolist() == [3, 3, 8]
 
 
 def test_an_unsorted_table_is_answered_in_its_own_order() -> None:
     jobs = table((9, 4, 1), (0, 4, 10), (4, 4, 1))
-    log = simulate(jobs, FOUR)
+    log = simulate(jobs, FOUR, backfill="none")
     assert starts(log) == [11, 0, 10]
     assert log.job.tolist() == [1, 2, 0]
     assert log.eligible_s.tolist() == [9, 0, 4]
 
 
 def test_begin_holds_a_job_back_and_the_wait_counts_from_it() -> None:
-    log = simulate(table((0, 4, 5), (1, 4, 5), begin_s=[20.0, -math.inf]), FOUR)
+    log = simulate(table((0, 4, 5), (1, 4, 5), begin_s=[20.0, -math.inf]), FOUR, backfill="none")
     assert starts(log) == [20, 1]
     assert log.jobs()["wait_s"].tolist() == [0, 0]
 
 
 def test_a_dependent_comes_when_the_other_left_and_it_has_thought() -> None:
     jobs = table((0, 4, 5), (1, 1, 5), (30, 1, 5), after_id=[-1, 1, 1], think_s=[0.0, 2.5, 2.5])
-    log = simulate(jobs, FOUR)
+    log = simulate(jobs, FOUR, backfill="none")
     assert log.eligible_s.tolist() == [0, 7.5, 30]
 
 
@@ -67,7 +67,7 @@ def test_dependents_of_cancelled_and_rejected_jobs_come_too() -> None:
         think_s=[0.0, 0.0, 0.0, 1.0, 1.0],
         cancel_s=[math.inf, 10.0, math.inf, math.inf, math.inf],
     )
-    log = simulate(jobs, FOUR, on_oversized="drop")
+    log = simulate(jobs, FOUR, on_oversized="drop", backfill="none")
     assert log.eligible_s.tolist() == [0, 1, 2, 11, 3]
     assert log.job_outcome.tolist()[1:3] == [Outcome.CANCELLED, Outcome.REJECTED]
 
@@ -84,14 +84,14 @@ def test_dependents_of_cancelled_and_rejected_jobs_come_too() -> None:
 def test_a_cancellation_takes_only_those_who_wait(
     cancel: float, start: float | None, outcome: Outcome
 ) -> None:
-    log = simulate(table((0, 4, 10), (1, 4, 5), cancel_s=[math.inf, cancel]), FOUR)
+    log = simulate(table((0, 4, 10), (1, 4, 5), cancel_s=[math.inf, cancel]), FOUR, backfill="none")
     assert starts(log) == [0, start]
     assert log.job_outcome[1] == outcome
 
 
 def test_one_cancelled_before_it_came_leaves_when_it_comes() -> None:
     jobs = table((0, 4, 10), (5, 4, 5), (0, 1, 5), after_id=[-1, -1, 2], cancel_s=[math.inf, -3.0, math.inf])
-    log = simulate(jobs, FOUR)
+    log = simulate(jobs, FOUR, backfill="none")
     assert log.job_outcome[1] == Outcome.CANCELLED
     assert log.eligible_s.tolist() == [0, 5, 5]
 
@@ -105,7 +105,7 @@ def test_who_still_waits_at_the_end_is_unstarted() -> None:
 
 def test_who_depends_on_one_that_never_leaves_never_comes() -> None:
     cluster = FOUR.with_outages(Outage("nodes", 4, 0.0))
-    log = simulate(table((0, 4, 10), (1, 1, 5), after_id=[-1, 1]), cluster)
+    log = simulate(table((0, 4, 10), (1, 1, 5), after_id=[-1, 1]), cluster, backfill="none")
     assert starts(log) == [None, None]
     assert math.isnan(log.eligible_s[1]) and log.eligible_s[0] == 0
     assert log.job_outcome.tolist() == [Outcome.UNSTARTED] * 2

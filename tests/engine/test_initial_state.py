@@ -47,14 +47,14 @@ def test_allowed_groups_are_those_of_the_queue_that_could_hold_the_job() -> None
 
 def test_queues_without_labels_are_numbers() -> None:
     cluster = Cluster((NodeGroup("a", 4), NodeGroup("b", 8)), queues={"3": ("b",), "words": ("a",)})
-    log = simulate(table((0, 1, 9), (0, 1, 9), queue=[3, 4]), cluster)
+    log = simulate(table((0, 1, 9), (0, 1, 9), queue=[3, 4]), cluster, backfill="none")
     assert log.jobs()["group"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("name", ["--5", "²"])
 def test_a_queue_with_an_odd_name_is_just_a_name(name: str) -> None:
     cluster = Cluster((NodeGroup("a", 4),), queues={name: ("a",)})
-    assert starts(simulate(table((0, 1, 9), queue=[3]), cluster)) == [0.0]
+    assert starts(simulate(table((0, 1, 9), queue=[3]), cluster, backfill="none")) == [0.0]
 
 
 def test_gpus_are_not_found_in_a_shared_group_without_any() -> None:
@@ -65,7 +65,7 @@ def test_gpus_are_not_found_in_a_shared_group_without_any() -> None:
 
 def test_an_oversized_job_is_an_error_that_names_it() -> None:
     with pytest.raises(TableError) as caught:
-        simulate(table((0, 1, 9), (0, 9, 9), (0, 10, 9)), TWO)
+        simulate(table((0, 1, 9), (0, 9, 9), (0, 10, 9)), TWO, backfill="none")
     assert str(caught.value) == (
         "2 job(s) are larger than any group they may use, first job 2 with 9 nodes; the machine has a 4, b 8: "
         "use a larger cluster, or on_oversized='drop' to leave such jobs out"
@@ -73,7 +73,7 @@ def test_an_oversized_job_is_an_error_that_names_it() -> None:
 
 
 def test_an_oversized_job_is_rejected_by_choice() -> None:
-    log = simulate(table((0, 1, 9), (3, 9, 9), (5, 1, 9)), TWO, on_oversized="drop")
+    log = simulate(table((0, 1, 9), (3, 9, 9), (5, 1, 9)), TWO, on_oversized="drop", backfill="none")
     assert starts(log) == [0.0, None, 5.0]
     assert log.job_outcome.tolist() == [Outcome.COMPLETED, Outcome.REJECTED, Outcome.COMPLETED]
     assert log.eligible_s.tolist() == [0.0, 3.0, 5.0]
@@ -82,7 +82,7 @@ def test_an_oversized_job_is_rejected_by_choice() -> None:
 def test_a_job_of_astronomic_size_is_oversized() -> None:
     cluster = Cluster((NodeGroup("a", 4, cores=4, shared=True),))
     with pytest.raises(TableError, match="larger than any group"):
-        simulate(table((0, 2**62, 9)), cluster)
+        simulate(table((0, 2**62, 9)), cluster, backfill="none")
 
 
 @pytest.mark.parametrize(("after", "named"), [([1], "1"), ([2, 1], "1|2"), ([-1, 4, 2, 3], "2|3|4")])
@@ -91,17 +91,17 @@ def test_jobs_that_wait_for_one_another_are_refused(after: list[int], named: str
     with pytest.raises(
         TableError, match=rf"job ({named}) waits, through after_id, for its own end; break the"
     ):
-        simulate(jobs, TWO)
-    assert starts(simulate(jobs, TWO, dependencies=False)) == [0.0] * len(after)
+        simulate(jobs, TWO, backfill="none")
+    assert starts(simulate(jobs, TWO, dependencies=False, backfill="none")) == [0.0] * len(after)
 
 
 def test_a_long_chain_of_dependents_is_no_circle() -> None:
     jobs = table(*[(0, 1, 2)] * 50, after_id=[-1, *range(1, 50)], think_s=[1.0] * 50)
-    assert starts(simulate(jobs, TWO)) == [3.0 * i for i in range(50)]
+    assert starts(simulate(jobs, TWO, backfill="none")) == [3.0 * i for i in range(50)]
 
 
 def test_a_dependency_on_a_job_that_is_not_there_holds_nobody_back() -> None:
-    assert starts(simulate(table((0, 1, 9), (1, 1, 9), after_id=[77, 0]), TWO)) == [0.0, 1.0]
+    assert starts(simulate(table((0, 1, 9), (1, 1, 9), after_id=[77, 0]), TWO, backfill="none")) == [0.0, 1.0]
 
 
 def test_no_jobs_at_all() -> None:
@@ -114,7 +114,7 @@ def test_no_jobs_at_all() -> None:
 def test_the_estimate_is_at_least_a_second_and_kill_ends_jobs_at_it() -> None:
     jobs = table((0, 1, 5, 0), (0, 1, 5, 3), (0, 1, 0.5, 0))
     assert fresh_state(jobs, TWO).jobs["estimate_s"].tolist() == [1.0, 3.0, 1.0]
-    log = simulate(jobs, TWO, at_limit="kill")
+    log = simulate(jobs, TWO, at_limit="kill", backfill="none")
     assert log.jobs()["run_s"].tolist() == [1.0, 3.0, 0.5]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]
 

@@ -62,6 +62,6 @@ def test_so_on_placed_nodes() -> None:
         nodes=[1, 1, 1],
         gpus=[1, 1, 1],
     )
-    log = simulate(jobs, Cluster.preset("gpu-mixed"), at_limit="kill")
+    log = simulate(jobs, Cluster.preset("gpu-mixed"), at_limit="kill", backfill="none", gpu_speeds="none")
     assert log.jobs()["run_s"].tolist() == [30, 10, 50]
     assert log.job_outcome.tolist() == [Outcome.KILLED, Outcome.KILLED, Outcome.COMPLETED]

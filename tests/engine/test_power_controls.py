@@ -65,7 +65,7 @@ def test_steps_give_the_log_of_the_whole_run(policy: str, depth: int | None) -> 
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",
-            levers=conversion.levers_of(case.levers),
+            power_controls=conversion.levers_of(case.levers),
         )
         assert as_bytes(log) == as_bytes(whole), f"seed {seed}"
         assert steps_of(log) == steps_of(whole), f"seed {seed}"
@@ -84,7 +84,7 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
                 rule,
                 "easy",
                 on_oversized="drop",
-                levers=conversion.levers_of(case.levers),
+                power_controls=conversion.levers_of(case.levers),
             )
             for rule in (resolve("sjf"), replace(resolve("sjf"), compiled=False))
         )
@@ -93,16 +93,16 @@ def test_a_rule_in_python_gives_the_log_of_the_compiled_one() -> None:
 
 def test_a_job_waits_for_its_nodes_to_wake() -> None:
     jobs = table((0, 4, 10), (100, 2, 10))
-    log = kw.simulate(jobs, FOUR, levers=asleep(timeout=5, fall=2, wake=20))
+    log = kw.simulate(jobs, FOUR, power_controls=asleep(timeout=5, fall=2, wake=20), backfill="none")
     assert starts(log) == [0, 120]
     assert rows(log.states) == [(15, 4, 0, 0), (17, 0, 4, 0), (100, 0, 2, 2), (120, 0, 2, 0)]
     assert log.jobs()["wait_s"].tolist() == [0, 20]
-    assert starts(kw.simulate(jobs, FOUR)) == [0, 100]
+    assert starts(kw.simulate(jobs, FOUR, backfill="none")) == [0, 100]
 
 
 def test_holds_count_as_waiting() -> None:
     jobs = table((0, 4, 10), (1, 1, 5)).with_columns(hold_until_s=[30.0, -math.inf])
-    log = kw.simulate(jobs, FOUR)
+    log = kw.simulate(jobs, FOUR, backfill="none")
     assert starts(log) == [30, 1]
     assert log.jobs()["wait_s"].tolist() == [30, 0] and log.jobs()["eligible_s"].tolist() == [0, 1]
     assert log.states is None
@@ -111,12 +111,17 @@ def test_holds_count_as_waiting() -> None:
 def test_levels_stretch_runs_and_plans() -> None:
     jobs = table((0, 2, 10, 20))
     factor = np.array([[[1.0, 1.5]]])
-    log = kw.simulate(jobs, FOUR, levers=PowerControls(factor=factor, preferred_level=np.array([1])))
+    log = kw.simulate(
+        jobs,
+        FOUR,
+        power_controls=PowerControls(factor=factor, preferred_level=np.array([1])),
+        backfill="none",
+    )
     assert log.end_s.tolist() == [15] and log.level.tolist() == [1]
     crowded = PowerControls(
         factor=np.ones((1, 2, 2)) * [1.0, 2.0], preferred_level=np.array([1, 1]), full_speed_backlog_nodes=0
     )
-    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, levers=crowded)
+    log = kw.simulate(table((0, 4, 10), (0, 4, 10)), FOUR, power_controls=crowded, backfill="none")
     assert log.level.tolist() == [0, 1]  # the second waits alone: nothing is crowded any more
 
 
@@ -124,7 +129,7 @@ def test_a_budget_is_never_exceeded() -> None:
     jobs = kw.lublin(300, 16, load=1.1, seed=3)
     watts = (np.asarray(jobs["nodes"]) * 100).reshape(1, -1, 1)
     levers = PowerControls(watts=watts, budget=((-math.inf, 900), (20_000.0, 1600)))
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", levers=levers)
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(16), "fcfs", "easy", power_controls=levers)
     assert len(log) == 300
     times = np.unique(np.concatenate((log.start_s, log.end_s)))
     drawn = [watts[0, log.job, 0][(log.start_s <= t) & (t < log.end_s)].sum() for t in times]
@@ -134,9 +139,9 @@ def test_a_budget_is_never_exceeded() -> None:
 
 def test_room_for_steps_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = kw.lublin(60 if INTERPRETED else 500, 8, load=0.4, seed=1)
-    expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=asleep())
+    expected = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     monkeypatch.setattr(power_initial_state, "STEPS", 60)
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=asleep())
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=asleep())
     assert as_bytes(log) == as_bytes(expected) and steps_of(log) == steps_of(expected)
     assert len(steps_of(log)) > 60
 
@@ -210,13 +215,13 @@ def test_choices_that_cannot_be() -> None:
 )
 def test_levers_that_cannot_be_pulled(levers, problem, words) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(problem, match=words):
-        kw.simulate(table((0, 1, 10)), FOUR, levers=levers())
+        kw.simulate(table((0, 1, 10)), FOUR, power_controls=levers(), backfill="none")
 
 
 def test_shared_nodes_do_not_sleep() -> None:
     cluster = kw.Cluster(groups=(kw.NodeGroup("nodes", 4, cores=8, shared=True),))
     with pytest.raises(ClusterError, match="only whole nodes can be put to sleep"):
-        kw.simulate(table((0, 1, 10)), cluster, levers=asleep())
+        kw.simulate(table((0, 1, 10)), cluster, power_controls=asleep(), backfill="none")
     with pytest.raises(InputError):
         SleepPolicy(math.nan)
 

@@ -17,7 +17,7 @@ EIGHT = Cluster.from_nodes(8)
 
 def test_without_backfilling_none_overtakes() -> None:
     jobs = table((0, 5, 10), (1, 6, 10), (2, 1, 1))
-    assert starts(simulate(jobs, EIGHT)) == [0, 10, 10]
+    assert starts(simulate(jobs, EIGHT, backfill="none")) == [0, 10, 10]
 
 
 @pytest.mark.parametrize(("run", "start"), [(8.0, 2.0), (8.25, 10.0)])
@@ -68,12 +68,12 @@ def test_a_block_closes_all_groups_of_the_job_but_no_others() -> None:
         queue=[0, 0, 0, 1, 2],
         labels={"queue": ("ab", "b", "c")},
     )
-    assert starts(simulate(jobs, cluster)) == [0, 0, 10, 10, 2]
+    assert starts(simulate(jobs, cluster, backfill="none")) == [0, 0, 10, 10, 2]
 
 
 def test_jobs_at_one_instant_go_by_id_and_the_log_keeps_the_tables_order() -> None:
     jobs = table((0, 8, 10), (0, 8, 10), (0, 8, 10)).with_columns(job_id=[9, 3, 5])
-    log = simulate(jobs, EIGHT)
+    log = simulate(jobs, EIGHT, backfill="none")
     assert starts(log) == [20, 0, 10]
     assert log.job.tolist() == [1, 2, 0]
 
@@ -81,8 +81,8 @@ def test_jobs_at_one_instant_go_by_id_and_the_log_keeps_the_tables_order() -> No
 def test_one_pass_per_instant_or_per_event() -> None:
     """At 10 the first ends and a short one comes; per event the long one is started before it is known."""
     jobs = table((0, 8, 10), (5, 8, 20), (10, 8, 5))
-    assert starts(simulate(jobs, EIGHT, "sjf")) == [0, 15, 10]
-    assert starts(simulate(jobs, EIGHT, "sjf", schedule_per="event")) == [0, 10, 30]
+    assert starts(simulate(jobs, EIGHT, "sjf", backfill="none")) == [0, 15, 10]
+    assert starts(simulate(jobs, EIGHT, "sjf", schedule_per="event", backfill="none")) == [0, 10, 30]
 
 
 def test_an_outlived_estimate_is_believed_to_double() -> None:

@@ -50,7 +50,7 @@ def test_depth(backfill: Any, depth: int) -> None:
         ),
         (
             {"overrun": "step"},
-            "unknown overrun rule 'step'; did you mean 'steps'? known: double, later, steps",
+            "unknown overrun rule 'step'; did you mean 'steps'? known: double, quantile, steps",
         ),
         ({"at_limit": None}, "unknown at_limit rule 'None'; known: extend, kill"),
     ],

@@ -5,13 +5,13 @@ import pytest
 
 import kilowait as kw
 from kilowait.cluster import Cluster, Outage, PowerControls
+from kilowait.engine.policy import Policy, RunInputs
 from kilowait.engine.settings import Settings
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.lookahead import LookAhead, run_for
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.scenario import resolve_policy
-from kilowait.policies.registry import RunPolicy
 from tests.envs.workloads import crowded, planned, two_groups
 
 MACHINE = Cluster.from_nodes(16)
@@ -136,7 +136,7 @@ def test_what_is_done_is_bounded_by_width_and_depth(width, depth):
 
 def test_it_is_a_policy_by_name():
     policy = LookAhead.from_text("lookahead:base=sjf:width=3:depth=9:objective=wait")
-    assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, RunPolicy)
+    assert policy == LookAhead("sjf", 3, 9, "wait") and isinstance(policy, Policy)
     assert LookAhead.from_text(policy.name) == policy
     log = kw.simulate(crowded(40, 1), MACHINE, policy, "easy")
     assert log.run["policy"] == policy.name and log.run["backfill"] == "easy"
@@ -166,7 +166,7 @@ def test_bad_input_is_told():
     with pytest.raises(InputError, match="once an instant"):
         kw.simulate(jobs, MACHINE, LookAhead(), "easy", schedule_per="event")
     with pytest.raises(InputError, match="no levers"):
-        kw.simulate(jobs, MACHINE, LookAhead(), "easy", levers=PowerControls())
+        kw.simulate(jobs, MACHINE, LookAhead(), "easy", power_controls=PowerControls())
     with pytest.raises(InputError, match="no levers"):
         kw.simulate(jobs.with_columns(hold_until_s=np.full(20, 1e6)), MACHINE, LookAhead(), "easy")
     name = MACHINE.groups[0].name
@@ -174,7 +174,7 @@ def test_bad_input_is_told():
     with pytest.raises(InputError, match="outages"):
         kw.simulate(jobs, down, LookAhead(), "easy")
     with pytest.raises(InputError, match="placed nodes"):
-        LookAhead().played(jobs, Cluster.preset("gpu-mixed"), Settings("easy"))
+        LookAhead().run(RunInputs(jobs, Cluster.preset("gpu-mixed"), Settings("easy")))
 
     @kw.policy
     def nonsense(job, now):

@@ -73,4 +73,6 @@ def decided_by(scores_of):
 
 
 def started(window: JobTable, cluster: Cluster, **settings) -> np.ndarray:
-    return kw.simulate(window, cluster, dependencies=False, on_oversized="drop", **settings).jobs()["start_s"]
+    return kw.simulate(
+        window, cluster, **{"backfill": "none", "dependencies": False, "on_oversized": "drop", **settings}
+    ).jobs()["start_s"]

@@ -194,7 +194,7 @@ def test_ctrl_c_while_a_cell_is_written_waits_for_the_file(tmp_path, monkeypatch
 
     ready = prepare(plan())
     kept = ready.store(tmp_path / "c")
-    log = kw.simulate(ready.cases[0].windows[0].jobs, ready.cases[0].cluster)
+    log = kw.simulate(ready.cases[0].windows[0].jobs, ready.cases[0].cluster, backfill="none")
     write = cell_cache.np.savez
 
     def interrupted(*given, **columns):

@@ -20,7 +20,7 @@ from kilowait.experiments.policy_configs import contenders_of
 from kilowait.experiments.power import PowerSettings
 from kilowait.experiments.scenario import Scenario, run_scenario
 from kilowait.experiments.window_options import WindowOptions
-from kilowait.policies.simulation import default_gpu_settings
+from kilowait.policies.simulation import gpu_settings_for
 
 TRACE = "gpu:150:gpu-mixed:1.1:4"
 MIXED, POWER = kw.Cluster.preset("gpu-mixed"), PowerModel.preset("gpu-mixed")
@@ -45,7 +45,7 @@ def test_a_cap_slows_jobs_before_the_clock_and_lowers_power_after_it():
     free, held = done_with("none"), done_with("gpu-cap=60%")
     jobs = held.workload.jobs
     capped = cap_gpus(jobs, MIXED, POWER, 0.6, speeds_for("auto", jobs, MIXED))
-    log = kw.simulate(jobs, MIXED, "las", placing=default_gpu_settings("las"), speeds=capped.speeds)
+    log = kw.simulate(jobs, MIXED, "las", settings=gpu_settings_for("las"), speeds=capped.speeds)
     np.testing.assert_array_equal(held.log.end_s, log.end_s)
     spent = account_energy(log, MIXED, POWER, gpu_cap=capped.gpu_cap)
     assert held.accounts.it_kwh == spent.it_kwh and held.accounts.by_state == spent.by_state

@@ -19,7 +19,7 @@ from kilowait.experiments.gpu_settings import (
     types_by_energy,
 )
 from kilowait.experiments.scenario import Scenario, run_scenario
-from kilowait.policies.simulation import default_gpu_settings
+from kilowait.policies.simulation import gpu_settings_for
 from kilowait.synth import gavel_jobs, gpu_workload
 
 MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
@@ -27,7 +27,7 @@ MIXED, GAVEL = kw.Cluster.preset("gpu-mixed"), kw.Cluster.preset("gavel")
 
 @pytest.mark.parametrize("policy", ["fcfs", "las", "gavel"])
 def test_what_is_not_asked_for_is_the_policy_s_own(policy):
-    assert GpuOptions().placing(policy, "none", None) == default_gpu_settings(policy)
+    assert GpuOptions().placing(policy, "none", None) == gpu_settings_for(policy)
 
 
 def test_what_is_asked_for_is_taken():

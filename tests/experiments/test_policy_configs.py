@@ -18,7 +18,7 @@ from kilowait.experiments.comparison_results import results_of
 from kilowait.experiments.gpu_settings import speeds_for
 from kilowait.experiments.policy_configs import contenders_of, policy_and_placement
 from kilowait.experiments.scenario import Scenario
-from kilowait.policies.simulation import default_gpu_settings
+from kilowait.policies.simulation import gpu_settings_for
 
 TRACE = "gpu:120:gpu-mixed:1.1:4"
 MIXED = kw.Cluster.preset("gpu-mixed")
@@ -42,7 +42,7 @@ def test_every_policy_with_every_placement(tmp_path):
             jobs,
             MIXED,
             policy,
-            placing=default_gpu_settings(policy, placement=placement),
+            settings=gpu_settings_for(policy, placement=placement),
             speeds=speeds_for("auto", jobs, MIXED),
         )
         log = contest.logs(number, 0)

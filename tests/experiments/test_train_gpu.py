@@ -42,14 +42,14 @@ def agent(tmp_path_factory):
 
 def test_it_plays_by_simulate_and_from_its_file(agent):
     player, folder = agent
-    log = kw.simulate(JOBS[320:], CLUSTER, player)
-    again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"))
+    log = kw.simulate(JOBS[320:], CLUSTER, player, backfill="none")
+    again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"), backfill="none")
     assert np.array_equal(log.jobs()["start_s"], again.jobs()["start_s"])
     assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
 
 
 def test_it_brings_the_way_it_was_trained_for(agent):
-    log = kw.simulate(JOBS[320:], CLUSTER, agent[0])
+    log = kw.simulate(JOBS[320:], CLUSTER, agent[0], backfill="none")
     assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
 
 
@@ -90,7 +90,9 @@ def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
     player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
     assert len(history) == 1 < history[0].of
     again = kw.load_agent(tmp_path / "agent.pt")
-    one, other = (kw.simulate(JOBS[320:], CLUSTER, who).jobs()["end_s"] for who in (player, again))
+    one, other = (
+        kw.simulate(JOBS[320:], CLUSTER, who, backfill="none").jobs()["end_s"] for who in (player, again)
+    )
     assert np.array_equal(one, other)
 
 
@@ -128,4 +130,4 @@ def test_it_is_judged_beside_the_rules(agent):
 
 def test_other_machines_are_refused(agent):
     with pytest.raises(InputError, match="other GPU types"):
-        kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0])
+        kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0], backfill="none")

@@ -82,7 +82,9 @@ def theirs(data: Path, recorded: Recorded) -> Floats:
 def ours(data: Path, recorded: Recorded) -> Floats:
     """Our start times."""
     cluster = Cluster.from_nodes(oracle(data, recorded.log)["processors"])
-    log = simulate(jobs_of(data, recorded.log, recorded.perfect), cluster, **recorded.settings)
+    log = simulate(
+        jobs_of(data, recorded.log, recorded.perfect), cluster, **{"backfill": "none", **recorded.settings}
+    )
     start: Floats = log.jobs()["start_s"]
     return start
 

@@ -98,7 +98,7 @@ def engine(case: Case, mine: Any) -> Any:
             placement=case.placement,
             overrun=case.overrun,
             on_oversized="drop",
-            levers=None if case.levers is None else conversion.levers_of(case.levers),
+            power_controls=None if case.levers is None else conversion.levers_of(case.levers),
         )
     )
 

@@ -1,21 +1,27 @@
-"""An agent is a policy: whatever brings a rule goes through the same door."""
+"""Every kind of policy enters `simulate` and `compare` through the policy protocol."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import kilowait as kw
+from kilowait.engine.policy import run_priority_policy
 from kilowait.policies import resolve
 
 
-class Stubborn:
-    rule = resolve("ljf")
+class LongestFirst:
+    """A policy of one's own: a name and a method `run`."""
+
+    name = "mine"
+
+    def run(self, inputs):
+        return run_priority_policy(resolve("ljf"), inputs)
 
 
-def test_whatever_brings_a_rule_is_a_policy() -> None:
+def test_an_object_with_name_and_run_is_a_policy() -> None:
     jobs = kw.lublin(300, 64, load=0.9, seed=3)
     cluster = kw.Cluster.from_nodes(64)
-    own = kw.simulate(jobs, cluster, Stubborn(), "easy").jobs()["start_s"]
+    own = kw.simulate(jobs, cluster, LongestFirst(), "easy").jobs()["start_s"]
     assert np.array_equal(own, kw.simulate(jobs, cluster, "ljf", "easy").jobs()["start_s"])
 
 

@@ -179,7 +179,7 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_job(time_dependent
         return math.nan if job.nodes == 9 else 0.0
 
     with pytest.raises(InputError) as caught:
-        simulate(ABC, TEN, broken)
+        simulate(ABC, TEN, broken, backfill="none")
     when = 100 if time_dependent else 2  # a moving rule is not asked while nothing is free
     assert str(caught.value) == (
         f"policy 'broken' gave job 2 the score NaN at {when} s; a score must be a number (inf is one)"

@@ -142,9 +142,9 @@ def test_alcf_wfp_favours_from_its_share_on() -> None:
 def test_balance_goes_to_the_emptiest_group() -> None:
     cluster = Cluster((NodeGroup("a", 10), NodeGroup("b", 4)))
     jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[5, 1, 1])
-    assert simulate(jobs, cluster, "balance").jobs()["group"].tolist() == [0, 1, 1]
-    assert simulate(jobs, cluster, "fcfs").jobs()["group"].tolist() == [0, 0, 0]
-    assert simulate(jobs, cluster, "balance").run["placement"] == "balance"
+    assert simulate(jobs, cluster, "balance", backfill="none").jobs()["group"].tolist() == [0, 1, 1]
+    assert simulate(jobs, cluster, "fcfs", backfill="none").jobs()["group"].tolist() == [0, 0, 0]
+    assert simulate(jobs, cluster, "balance", backfill="none").run["placement"] == "balance"
 
 
 @pytest.mark.parametrize(

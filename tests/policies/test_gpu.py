@@ -31,7 +31,7 @@ def jobs_of(submit, runs, gpus, **columns):
 
 
 def ends(*arguments, **settings):
-    return kw.simulate(*arguments, **settings).jobs()["end_s"].tolist()
+    return kw.simulate(*arguments, **{"gpu_speeds": "none", **settings}).jobs()["end_s"].tolist()
 
 
 def test_srtf_lets_the_shorter_rest_go_first():
@@ -53,7 +53,7 @@ def test_qssf_is_srsf_that_puts_nobody_out():
 
 def test_las_shares_the_machine_by_turns():
     jobs = jobs_of([0, 0], [600, 600], [1, 1])
-    log = kw.simulate(jobs, machine(V100=1), "las")
+    log = kw.simulate(jobs, machine(V100=1), "las", backfill="none", gpu_speeds="none")
     # After five minutes the second has had less; at ten they are even, and nobody is put out.
     assert len(log) == 3 and log.jobs()["end_s"].tolist() == [1200, 900]
 
@@ -61,11 +61,13 @@ def test_las_shares_the_machine_by_turns():
 def test_tiresias_serves_by_queues():
     jobs = jobs_of([0, 1], [1000, 1000], [1, 1])
     how = GpuSettings(preempt=True, round_interval_s=100)
-    one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", placing=how).jobs()["end_s"]
+    one = kw.simulate(jobs, machine(V100=1), "tiresias:limits=400", settings=how, gpu_speeds="none").jobs()[
+        "end_s"
+    ]
     # The first goes down after 400 s, the second has the same; then the first, who came earlier, ends before it.
     assert one.tolist() == [1400, 2000]
     with pytest.raises(InputError, match="write GPU-seconds such as"):
-        kw.simulate(jobs, machine(V100=1), "tiresias:limits=soon")
+        kw.simulate(jobs, machine(V100=1), "tiresias:limits=soon", backfill="none", gpu_speeds="none")
 
 
 def test_priority_makes_room():
@@ -126,7 +128,7 @@ def test_every_policy_of_rounds_gets_all_work_done(name):
     speed = Speeds(
         ("A", "B"), np.array([[2.0, 1, 1, 1], [1.0, 1, 0.5, 2]]), np.ones((2, 4)), np.ones((2, 4), np.int8)
     )
-    log = kw.simulate(jobs, machine(A=2, B=1), name, speeds=speed)
+    log = kw.simulate(jobs, machine(A=2, B=1), name, speeds=speed, backfill="none")
     assert log.run["policy"] == name and (log.job_outcome == 1).all()
     per_job = np.bincount(log.job, log.pieces.work_s - log.pieces.lost_s)
     assert per_job == pytest.approx([3000, 2000, 1000, 400])

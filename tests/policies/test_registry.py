@@ -39,7 +39,7 @@ def test_parameters_follow_the_name_and_stay_in_it() -> None:
     assert rule.half_life_s == 216000.0
     assert rule.prepare is not None
     assert rule.prepare(JOBS, TEN)[:2].tolist() == [500.0, 259200.0]
-    assert simulate(JOBS, TEN, "alcf_wfp:favour=2.5").run["policy"] == "alcf_wfp:favour=2.5"
+    assert simulate(JOBS, TEN, "alcf_wfp:favour=2.5", backfill="none").run["policy"] == "alcf_wfp:favour=2.5"
 
 
 def test_a_parameter_matters() -> None:
@@ -77,7 +77,7 @@ def test_unknown_names_come_with_the_nearest_known(name: str, message: str) -> N
 )
 def test_bad_parameters_are_refused(name: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        simulate(JOBS, TEN, name)
+        simulate(JOBS, TEN, name, backfill="none")
     assert message in str(caught.value)
 
 
@@ -90,5 +90,5 @@ def test_what_is_no_policy_is_refused(wrong: object) -> None:
 @pytest.mark.parametrize("name", ["multifactor:qos_factor=3", "random:seed=1.5"])
 def test_parameters_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(Exception) as caught:
-        simulate(JOBS, TEN, name)
+        simulate(JOBS, TEN, name, backfill="none")
     assert isinstance(caught.value, KilowaitError)

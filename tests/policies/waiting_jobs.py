@@ -27,7 +27,7 @@ def waiting(*rows: tuple[float, int, float], busy_s: float = 100.0, **columns: A
 
 def order(jobs: JobTable, policy: str | PriorityPolicy, cluster: Cluster = TEN) -> str:
     """The waiting jobs in the order in which they start, as letters: A is the first of the table."""
-    log = simulate(jobs, cluster, policy)
+    log = simulate(jobs, cluster, policy, backfill="none")
     return "".join(chr(ord("A") + int(job) - 1) for job in jobs["job_id"][log.job] if job > 0)
 
 

@@ -94,7 +94,6 @@ def evaluate(
     from kilowait.experiments.inputs import parse_backfill
     from kilowait.experiments.scenario import prepare_scenario, with_preference
     from kilowait.experiments.train_power import PowerAgent, bind_agent_power
-    from kilowait.policies.registry import GpuRunPolicy
 
     player: Any = with_preference(load_agent(agent), prefer)
     provenance = dict(player.provenance)
@@ -112,7 +111,7 @@ def evaluate(
     )
     for text in (*notes, *workload.judged_from(int(drawn.first.min())).leakage_notes):
         console.note(text)
-    if isinstance(player, GpuRunPolicy):
+    if getattr(player, "skips", False):
         from kilowait.cli.train_rl import show_on_gpus
         from kilowait.experiments.evaluate_gpu import judged_on_gpus
 

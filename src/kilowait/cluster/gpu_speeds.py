@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +37,7 @@ __all__ = [
     "measured_speeds",
     "read_throughputs",
     "roofline",
+    "speeds_for",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -49,6 +52,11 @@ class JobColumns(Protocol):
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
         """Names behind numbers."""
+        ...
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Facts about the whole table."""
         ...
 
     def __len__(self) -> int: ...
@@ -309,3 +317,31 @@ def _per_job(what: str, values: npt.ArrayLike, count: int) -> Floats:
             f"{what} has the shape {table.shape}; give one number, or one for each of {count} jobs"
         )
     return np.broadcast_to(table, (count,))
+
+
+def speeds_for(text: str, jobs: JobColumns, cluster: Cluster) -> Speeds | None:
+    """Speed of each job on each GPU type, by the setting `gpu_speeds`; None: speed 1 everywhere.
+
+    >>> from kilowait.jobs import JobTable
+    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
+    >>> speeds_for("auto", jobs, Cluster.preset("gpu-mixed")).speed.round(2).tolist()
+    [[1.24], [1.0], [0.36], [1.12]]
+    """
+    if text.strip().lower() == "none" or "gpus" not in jobs:
+        return None
+    types = gpu_types(cluster)
+    reference = str(jobs.meta.get("reference_gpu", "V100"))
+    guessed = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
+    if text.strip().lower() == "roofline":
+        return first_known(*guessed)
+    table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
+    return first_known(measured_speeds(jobs, types, table, reference), *guessed)
+
+
+@cache
+def _throughputs(text: str) -> Throughputs:
+    if not Path(text).exists():
+        raise InputError(
+            f"speeds are {text!r}; write auto, roofline, none, or the name of a file of throughputs as Gavel has it"
+        )
+    return read_throughputs(text)

@@ -80,6 +80,12 @@ class PriorityPolicy:
     prepare: Callable[[Any, Any], npt.NDArray[np.float64]] | None = None
     """Makes `parameters` from (jobs, cluster), where they depend on those."""
 
+    def run(self, inputs: Any) -> Any:
+        """Simulate a run in this order of jobs; see `kilowait.engine.policy`."""
+        from kilowait.engine.policy import run_priority_policy
+
+        return run_priority_policy(self, inputs)
+
 
 @dataclass(frozen=True, eq=False)
 class View:

@@ -21,7 +21,7 @@ OVERRUN = {"double": DOUBLE, "steps": STEPS, "quantile": QUANTILE}
 class Settings:
     """How to replay; recorded with every log."""
 
-    backfill: str | int = "none"
+    backfill: str | int = "easy"
     """none, easy, conservative, or the number of reservations per group."""
     at_limit: str = "extend"
     """extend: jobs run as long as the log says; kill: they end at their limit, or at their estimate."""

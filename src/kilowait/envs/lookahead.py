@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
-from kilowait.cluster import Cluster, PowerControls
+from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
 from kilowait.engine.jit_entry import PARAMETERS, SCORER
 from kilowait.engine.kernels.event_loop import advance
@@ -24,7 +24,7 @@ from kilowait.engine.kernels.queue import end_pass
 from kilowait.engine.kernels.reservations import begin_pass
 from kilowait.engine.kernels.scheduling_pass import backfill
 from kilowait.engine.kernels.state import UNLIMITED, State, state_without_refcount
-from kilowait.engine.settings import Settings
+from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.engine.simulator import Simulator
 from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.kernels.decision import (
@@ -139,10 +139,9 @@ class LookAhead:
         values = rule.parameters if rule.prepare is None else rule.prepare(jobs, cluster)
         return rule.score, np.ascontiguousarray(values, np.float64)
 
-    def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its decisions."""
+        jobs, cluster, settings = inputs.jobs, inputs.cluster, settings_of(inputs, self.name)
         if cluster.node_level or cluster.outages or cluster.reservations:
             raise InputError(
                 f"cluster {cluster.name!r} has placed nodes, outages or reservations, which look-ahead does not "
@@ -157,7 +156,11 @@ class LookAhead:
         if self._rule.placement is not None:
             settings = replace(settings, placement=self._rule.placement)
         simulator = Simulator(
-            jobs, cluster, settings, rule=replace(external_policy(), name=self.name), levers=levers
+            jobs,
+            cluster,
+            settings,
+            rule=replace(external_policy(), name=self.name),
+            levers=inputs.power_controls,
         )
         if simulator.levers is not None:
             raise InputError(

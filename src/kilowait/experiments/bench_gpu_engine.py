@@ -21,9 +21,11 @@ def first_fit_s(count: int) -> float:
     """Seconds of so many jobs of one GPU each, made for a load of 0.9, on the first GPU that is free; run once."""
     openb = kw.Cluster.preset("openb")
     jobs = gpu_workload(count, openb, load=0.9, seed=0, sizes={1: 1.0}, priorities=None)
-    kw.simulate(jobs[:100], openb, placement="first")  # what must be compiled is
+    kw.simulate(
+        jobs[:100], openb, placement="first", backfill="none", gpu_speeds="none"
+    )  # what must be compiled is
     began = time.perf_counter()
-    kw.simulate(jobs, openb, placement="first")
+    kw.simulate(jobs, openb, placement="first", backfill="none", gpu_speeds="none")
     return time.perf_counter() - began
 
 
@@ -37,5 +39,12 @@ def pods_of(folder: Path | None) -> kw.JobTable:
 def fgd_run(pods: kw.JobTable) -> partial[kw.ExecutionLog]:
     """A run that puts every pod where the fewest fragments arise."""
     return partial(
-        kw.simulate, pods, kw.Cluster.preset("openb"), "fcfs", placement="fgd", on_oversized="drop"
+        kw.simulate,
+        pods,
+        kw.Cluster.preset("openb"),
+        "fcfs",
+        placement="fgd",
+        on_oversized="drop",
+        backfill="none",
+        gpu_speeds="none",
     )

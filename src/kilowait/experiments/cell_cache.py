@@ -68,7 +68,7 @@ class FolderCellCache:
         place = (int(windows.first[window]), int(windows.size[window]), int(windows.warmup[window]))
         what = [self._digests[case], place, self._policies[contender], str(who.backfill), who.kind, _code()]
         meter = self._cases[case].meter
-        by_energy = self._cases[case].scenario.gpu.types == "least-energy"
+        by_energy = self._cases[case].recorded.get("gpu", {}).get("types") == "least-energy"
         if meter is not None and (who.levers != "none" or by_energy):
             what += [who.levers, meter.digest]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]

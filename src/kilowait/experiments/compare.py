@@ -1,104 +1,150 @@
-"""`compare`: contenders side by side from Python, rules of one's own and agents among them."""
+"""`compare`: several policies on the same windows of a log, with the statistics of their differences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.toml import to_dict
+from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.evaluation.comparison import (
-    Comparison,
-    PolicyConfig,
-    Windows,
-    single_window,
-)
+from kilowait.engine.policy import Policy
+from kilowait.engine.settings import Settings
+from kilowait.evaluation.comparison import Comparison, PolicyConfig, Windows, cut_windows, single_window
+from kilowait.experiments.energy_results import energy_record
 from kilowait.experiments.gpu_settings import usual_backfill
-from kilowait.experiments.run_matrix import run_cell
-from kilowait.experiments.scenario import resolve_policy
+from kilowait.experiments.run_matrix import Cell, ComparisonCase, run_cells
+from kilowait.experiments.scenario import AGENT, resolve_policy
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.policies import resolve
-from kilowait.policies.registry import HasRule, RunPolicy
-from kilowait.policies.round_based import StepPolicy
+from kilowait.policies.registry import AnyPolicy, as_policy
 
-__all__ = ["compare"]
+__all__ = ["compare", "comparison_of"]
 
 
 def compare(
     jobs: JobTable | Windows,
     cluster: Cluster,
-    policies: Sequence[str | PriorityPolicy | HasRule | RunPolicy]
-    | Mapping[str, str | PriorityPolicy | HasRule | RunPolicy],
+    policies: Sequence[AnyPolicy] | Mapping[str, AnyPolicy],
     *,
+    windows: int | None = None,
+    window_jobs: int = 1024,
+    seed: int = 0,
     backfill: str | int | None = None,
+    settings: Settings | GpuSettings | None = None,
     clairvoyant: bool = False,
     trace: str = "jobs",
     progress: Callable[[str], None] | None = None,
-    **rules: Any,
+    **changes: Any,
 ) -> Comparison:
-    """Run several policies on the same jobs, or on the same windows of a log (`kilowait.cut_windows`).
+    """Run several policies on the same jobs, or on the same windows of a log, and compare them.
 
-    The contest that comes back has the metrics of every contender in every window (`table`, `values`), says who is
-    better (`judge`), and holds all logs (`logs`).
+    The result has the metrics of every policy in every window (`table`, `values`, `to_pandas`), the significance of
+    differences (`judge`), and all logs (`logs`).
 
     Args:
-        jobs: a log, or windows cut from one.
+        jobs: a log, or windows cut from one (`kilowait.cut_windows`).
         cluster: the machine.
-        policies: names, rules or agents; a mapping gives them names of its own.
-        backfill: as in `kilowait.simulate`, which also takes `rules`; by default easy, on placed nodes none.
-        clairvoyant: run every named rule that does not predict once more with perfect estimates.
-        trace: what to call the log.
-        progress: hears who is about to run.
+        policies: names ("sjf", "agent:runs/x"), functions or objects as in `kilowait.simulate`; a mapping names them.
+        windows: windows to cut from the log; None: one, the whole log.
+        window_jobs: jobs of each window.
+        seed: of the places of the windows.
+        backfill: as in `kilowait.simulate`; None: easy, on GPU clusters none.
+        settings: all settings of the runs, as in `kilowait.simulate`.
+        clairvoyant: run every priority policy that does not predict once more with perfect estimates.
+        trace: name of the log in tables.
+        progress: is called with the label of a policy before it runs.
+        changes: single settings by name, as in `kilowait.simulate`.
 
     >>> import kilowait as kw
     >>> log = kw.lublin(400, 16, load=0.9, seed=1)
-    >>> cut = kw.cut_windows(log, 4, window_jobs=100, seed=0)
-    >>> contest = compare(cut, Cluster.from_nodes(16), ["fcfs", "sjf"])
-    >>> contest.labels, contest.values("mean_bsld").shape
+    >>> result = compare(log, Cluster.from_nodes(16), ["fcfs", "sjf"], windows=4, window_jobs=100)
+    >>> result.labels, result.values("mean_bsld").shape
     (('fcfs', 'sjf'), (2, 4))
     """
-    if backfill is None:
-        backfill = usual_backfill(cluster.node_level)
-    cut = jobs if isinstance(jobs, Windows) else single_window(jobs)
+    if isinstance(jobs, Windows):
+        cut = jobs
+    else:
+        cut = (
+            single_window(jobs)
+            if windows is None
+            else cut_windows(jobs, windows, window_jobs=window_jobs, seed=seed)
+        )
+    used = usual_backfill(cluster.node_level) if backfill is None and settings is None else backfill
     named = (
         dict(policies) if isinstance(policies, Mapping) else {_name(policy): policy for policy in policies}
     )
-    who = [
-        (
-            PolicyConfig(name, backfill, "rule" if isinstance(policy, str | PriorityPolicy) else "agent"),
-            _rule(policy),
-        )
-        for name, policy in named.items()
-    ]
+    found = {name: _policy(policy) for name, policy in named.items()}
+    shown = used if used is not None else (settings.backfill if isinstance(settings, Settings) else "none")
+    pairs = [(PolicyConfig(name, shown, _kind(named[name])), policy) for name, policy in found.items()]
     if clairvoyant:
-        who += [
-            (PolicyConfig(c.policy, c.backfill, "clairvoyant"), rule)
-            for c, rule in who
-            if c.kind == "rule" and not (isinstance(rule, PriorityPolicy) and rule.predicts)
+        pairs += [
+            (PolicyConfig(config.policy, shown, "clairvoyant"), policy)
+            for config, policy in pairs
+            if config.kind == "rule" and not (isinstance(policy, PriorityPolicy) and policy.predicts)
         ]
-    logs: list[list[ExecutionLog]] = []
-    for contender, rule in who:
-        if progress is not None:
-            progress(contender.label)
-        logs.append([run_cell(window.jobs, cluster, contender, rule, rules) for window in cut])
+    configs = tuple(config for config, _ in pairs)
+    case = ComparisonCase(
+        trace, cluster, cut, {**changes, **({} if settings is None else {"settings": settings})}
+    )
+    started: set[int] = set()
+
+    def hear(cell: Cell, ran: bool) -> None:
+        if progress is not None and cell[1] not in started:
+            started.add(cell[1])
+            progress(configs[cell[1]].label)
+
+    logs = run_cells((case,), configs, workers=1, policies=[policy for _, policy in pairs], progress=hear)
+    return comparison_of(0, case, configs, logs)
+
+
+def comparison_of(
+    number: int,
+    case: ComparisonCase,
+    configs: tuple[PolicyConfig, ...],
+    logs: Mapping[Cell, ExecutionLog],
+    *,
+    ledger: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """The comparison of one case (number `number` of the run matrix) from its logs."""
+    of_case = _Logs(logs, number)
     return Comparison(
-        trace=trace,
-        nodes=cluster.nodes,
-        windows=cut,
-        contenders=tuple(contender for contender, _ in who),
-        logs=lambda contender, window: logs[contender][window],
-        cluster=to_dict(cluster),
+        trace=case.trace,
+        nodes=case.cluster.nodes,
+        windows=case.windows,
+        contenders=configs,
+        logs=of_case,
+        ledger=ledger,
+        cluster=to_dict(case.cluster),
+        notes=notes,
+        energy=None
+        if case.meter is None
+        else energy_record(case.meter, case.windows, configs, of_case, case.speeds),
     )
 
 
-def _name(policy: str | PriorityPolicy | HasRule | RunPolicy) -> str:
-    if isinstance(policy, str | RunPolicy):
-        return policy if isinstance(policy, str) else policy.name
-    return resolve(policy).name
+@dataclass(frozen=True)
+class _Logs:
+    """The logs of one case, by number of policy and window."""
+
+    logs: Mapping[Cell, ExecutionLog]
+    case: int
+
+    def __call__(self, policy: int, window: int) -> ExecutionLog:
+        return self.logs[self.case, policy, window]
 
 
-def _rule(policy: str | PriorityPolicy | HasRule | RunPolicy) -> PriorityPolicy | StepPolicy | RunPolicy:
-    if isinstance(policy, RunPolicy):
-        return policy
-    return resolve_policy(policy) if isinstance(policy, str) else resolve(policy)
+def _name(policy: AnyPolicy) -> str:
+    return policy if isinstance(policy, str) else as_policy(policy).name
+
+
+def _kind(policy: AnyPolicy) -> str:
+    if isinstance(policy, str):
+        return "agent" if policy.startswith(AGENT) else "rule"
+    return "rule" if isinstance(policy, PriorityPolicy) else "agent"
+
+
+def _policy(policy: AnyPolicy) -> Policy:
+    return resolve_policy(policy) if isinstance(policy, str) else as_policy(policy)

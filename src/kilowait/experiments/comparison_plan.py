@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.cluster.toml import to_dict
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison import METRIC_DIRECTION, Comparison, PolicyConfig
 from kilowait.evaluation.storage import save_comparison
 from kilowait.experiments.cell_cache import FolderCellCache
-from kilowait.experiments.energy_results import energy_record, lever_sets
+from kilowait.experiments.compare import comparison_of
+from kilowait.experiments.energy_results import lever_sets
 from kilowait.experiments.gpu_power_cap import check_levers_on
 from kilowait.experiments.gpu_results import gpu_table
 from kilowait.experiments.gpu_settings import check_placement_on
@@ -32,7 +32,7 @@ from kilowait.experiments.run_matrix import (
 )
 from kilowait.experiments.scenario import Scenario, check_power, prepare_scenario
 from kilowait.experiments.window_options import WindowOptions
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import JobTable
 
 __all__ = [
     "ComparisonPlan",
@@ -110,7 +110,13 @@ def prepare(plan: ComparisonPlan, progress: Callable[[Any], None] | None = None)
             check_placement_on(policy_and_placement(who.policy)[1], cluster)
     cases = tuple(
         ComparisonCase(
-            scenario, cluster, plan.protocol.cut(workload.jobs), _meter(scenario, workload, cluster)
+            scenario.trace,
+            cluster,
+            plan.protocol.cut(workload.jobs),
+            scenario.rules,
+            _meter(scenario, workload, cluster),
+            scenario.rules_as_written,
+            scenario.gpu.speeds,
         )
         for scenario, (workload, cluster, _) in zip(plan.scenarios, made, strict=True)
     )
@@ -177,24 +183,13 @@ def run(
         raise InputError(f"{many} processes; there must be at least 1")
     logs = run_cells(ready.cases, ready.contenders, workers=many, store=store, progress=progress)
     return [
-        Comparison(
-            trace=case.scenario.trace,
-            nodes=case.cluster.nodes,
-            windows=case.windows,
-            contenders=ready.contenders,
-            logs=_Logs(logs, number),
+        comparison_of(
+            number,
+            case,
+            ready.contenders,
+            logs,
             ledger=None if workload.ledger is None else workload.ledger.to_dict(),
-            cluster=to_dict(case.cluster),
             notes=notes,
-            energy=None
-            if case.meter is None
-            else energy_record(
-                case.meter,
-                case.windows,
-                ready.contenders,
-                _Logs(logs, number),
-                case.scenario.gpu.speeds,
-            ),
         )
         for number, (case, workload, notes) in enumerate(
             zip(ready.cases, ready.workloads, ready.notes, strict=True)
@@ -205,20 +200,9 @@ def run(
 def gpu_means(ready: PreparedComparison, contests: Sequence[Comparison]) -> list[dict[str, dict[str, float]]]:
     """Of each contest of placed nodes: by contender the GPU metrics of its windows, on average."""
     return [
-        gpu_table(contest, case.cluster, case.scenario.gpu.speeds, case.meter)
+        gpu_table(contest, case.cluster, case.speeds, case.meter)
         for case, contest in zip(ready.cases, contests, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class _Logs:
-    """The logs of one case."""
-
-    logs: Mapping[Cell, ExecutionLog]
-    case: int
-
-    def __call__(self, contender: int, window: int) -> ExecutionLog:
-        return self.logs[self.case, contender, window]
 
 
 def save(
@@ -241,12 +225,11 @@ def save(
             "workloads": [workload.jobs.meta.get("seed") for workload in ready.workloads],
         },
         "inputs": {
-            case.scenario.trace: workload.sha256
-            for case, workload in zip(ready.cases, ready.workloads, strict=True)
+            case.trace: workload.sha256 for case, workload in zip(ready.cases, ready.workloads, strict=True)
         },
     }
     predictors = {
-        case.scenario.trace: [one.to_dict() for one in workload.predictors]
+        case.trace: [one.to_dict() for one in workload.predictors]
         for case, workload in zip(ready.cases, ready.workloads, strict=True)
         if workload.predictors
     }

@@ -77,7 +77,7 @@ def run_on(
 ) -> dict[str, float]:
     """`FIGURES` of a window under a rule with these levers, or under an agent that pulls them."""
     pulled = meter.pull(levers, jobs)
-    log = simulate(pulled.jobs, cluster, policy, backfill, levers=pulled.levers)
+    log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.levers)
     log = replace(log, jobs_table=jobs)
     return figures_of(log, meter.account(log, pulled))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,29 +12,21 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import (
-    GAVEL,
     SOURCES,
     Speeds,
-    Throughputs,
-    constant_speeds,
-    first_known,
-    gpu_types,
-    measured_speeds,
-    read_throughputs,
-    roofline,
+    speeds_for,
 )
 from kilowait.cluster.gpus import gpu
 from kilowait.energy.power import PowerModel, UtilizationProfile, energy_by_type
 from kilowait.engine.gpu.demand import types_of
 from kilowait.engine.gpu.settings import PLACEMENTS, GpuSettings
-from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import cap_of
 from kilowait.experiments.power_context import PowerContext
 from kilowait.jobs import JobTable
-from kilowait.policies.registry import RunPolicy
-from kilowait.policies.round_based import StepPolicy
-from kilowait.policies.simulation import default_gpu_settings
+from kilowait.policies.registry import AnyPolicy
+from kilowait.policies.simulation import gpu_settings_for
 from kilowait.units import parse_span
 
 __all__ = [
@@ -84,7 +74,7 @@ class GpuOptions:
     keep: str | None = None
     round: str | None = None
     """Passes are made at these intervals only; 0: at every event."""
-    speeds: str = "auto"
+    speeds: str = GpuSettings.gpu_speeds
     """auto (measured where known, else roofline, else 1), roofline, none (all 1), or a file of throughputs."""
 
     def __post_init__(self) -> None:
@@ -116,7 +106,7 @@ class GpuOptions:
 
     def placing(
         self,
-        policy: str | PriorityPolicy | StepPolicy | RunPolicy,
+        policy: AnyPolicy,
         backfill: str | int,
         placement: str | None,
         **rules: Any,
@@ -126,7 +116,7 @@ class GpuOptions:
         >>> GpuOptions(checkpoint="1h", preempt=False).placing("las", "skip", "fgd").checkpoint_s
         3600.0
         """
-        asked: dict[str, Any] = dict(rules)
+        asked: dict[str, Any] = {"gpu_speeds": self.speeds, **rules}
         if placement is not None:
             asked["placement"] = placement
         for name, field in _SPANS.items():
@@ -141,14 +131,14 @@ class GpuOptions:
             asked["migrate"] = self.migrate
         if self.types is not None:
             asked["types"] = "given" if self.types == "least-energy" else self.types
-        return default_gpu_settings(policy, backfill, **asked)
+        return gpu_settings_for(policy, backfill, **asked)
 
 
 def arguments(
     rules: Mapping[str, Any],
     jobs: JobTable,
     cluster: Cluster,
-    policy: str | PriorityPolicy | StepPolicy | RunPolicy,
+    policy: AnyPolicy,
     backfill: str | int,
     meter: PowerContext | None = None,
     levers: str = "none",
@@ -166,9 +156,7 @@ def arguments(
                 f"--{settings.unusual[0]} is for clusters of placed nodes; {cluster.name!r} has none: take a preset "
                 "such as gpu-mixed, or leave it out"
             )
-        if "overrun_planned_s" in jobs and plain.get("overrun") is None:
-            plain["overrun"] = "quantile"  # whoever predicted has said what is likely then
-        return {**plain, "placement": "first" if placement is None else placement}
+        return {**plain, "placement": placement}
     own = {name: plain.pop(name) for name in ("at_limit", "on_oversized")}
     plain.pop("dependencies")
     speeds = run_speeds(settings.speeds, jobs, cluster, meter, levers)
@@ -180,15 +168,15 @@ def arguments(
         preference = types_by_energy(jobs, cluster, speeds, model, profile, caps)
     return {
         **plain,
-        "placing": settings.placing(policy, backfill, placement, **own),
+        "settings": settings.placing(policy, backfill, placement, **own),
         "speeds": speeds,
         "preference": preference,
     }
 
 
-def usual_backfill(placed: bool) -> str:
-    """Who may overtake, where nobody says."""
-    return "none" if placed else "easy"
+def usual_backfill(node_level: bool) -> str:
+    """Backfilling where none is named: the default of the settings; GPU clusters have no reservations."""
+    return "none" if node_level else str(Settings.backfill)
 
 
 def check_placement(name: str | None) -> None:
@@ -208,39 +196,12 @@ def check_placement_on(name: str | None, cluster: Cluster) -> None:
 # -- speeds ----------------------------------------------------------------------------------------
 
 
-def speeds_for(text: str, jobs: JobTable, cluster: Cluster) -> Speeds | None:
-    """How fast each job runs on each type; None: speed 1 everywhere.
-
-    >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])
-    >>> speeds_for("auto", jobs, Cluster.preset("gpu-mixed")).speed.round(2).tolist()
-    [[1.24], [1.0], [0.36], [1.12]]
-    """
-    if text.strip().lower() == "none" or "gpus" not in jobs:
-        return None
-    types = gpu_types(cluster)
-    reference = str(jobs.meta.get("reference_gpu", "V100"))
-    guessed = [roofline(jobs, types, reference), constant_speeds(jobs, types, 1.0)]
-    if text.strip().lower() == "roofline":
-        return first_known(*guessed)
-    table = GAVEL if text.strip().lower() == "auto" else _throughputs(text)
-    return first_known(measured_speeds(jobs, types, table, reference), *guessed)
-
-
 def run_speeds(
     text: str, jobs: JobTable, cluster: Cluster, meter: PowerContext | None = None, levers: str = "none"
 ) -> Speeds | None:
     """Those of a run with these levers: where they are a cap of the GPUs, its slowdown is in them."""
     speeds, cap = speeds_for(text, jobs, cluster), cap_of(levers)
     return speeds if cap is None or meter is None else meter.capped(jobs, cap, speeds).speeds
-
-
-@cache
-def _throughputs(text: str) -> Throughputs:
-    if not Path(text).exists():
-        raise InputError(
-            f"speeds are {text!r}; write auto, roofline, none, or the name of a file of throughputs as Gavel has it"
-        )
-    return read_throughputs(text)
 
 
 def source_words(speeds: Speeds | None, jobs: JobTable) -> str:

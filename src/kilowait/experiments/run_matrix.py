@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from kilowait.cluster import Cluster
-from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.policy import Policy
 from kilowait.errors import InputError, KilowaitError
 from kilowait.evaluation.bounds import with_perfect_estimates
 from kilowait.evaluation.comparison import PolicyConfig, Windows
@@ -28,12 +29,10 @@ from kilowait.experiments.gpu_settings import arguments
 from kilowait.experiments.policy_configs import policy_and_placement
 from kilowait.experiments.power_context import PowerContext
 from kilowait.experiments.predict_runtimes import USERS, with_requests
-from kilowait.experiments.scenario import Scenario, resolve_policy
+from kilowait.experiments.scenario import resolve_policy
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import simulate
-from kilowait.policies.registry import RunPolicy
-from kilowait.policies.round_based import StepPolicy
 
 __all__ = ["ComparisonCase", "Cell", "CellCache", "all_cells", "run_cell", "run_cells", "workers_for"]
 
@@ -50,11 +49,18 @@ CHUNK_JOBS = 50_000
 class ComparisonCase:
     """A log on a machine, cut into windows."""
 
-    scenario: Scenario
+    trace: str
+    """Name of the log."""
     cluster: Cluster
     windows: Windows
+    settings: Mapping[str, Any]
+    """What `simulate` takes by name besides backfill, or the settings of a scenario (with `GpuOptions` as "gpu")."""
     meter: PowerContext | None = None
-    """What power it is judged with; None: none."""
+    """Power model and signals that the runs are accounted with; None: no energy accounting."""
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    """The settings as plain data, for the digest."""
+    speeds: str = GpuSettings.gpu_speeds
+    """The setting `gpu_speeds`."""
 
     @property
     def digest(self) -> str:
@@ -64,9 +70,9 @@ class ComparisonCase:
         for name in jobs.columns:
             found.update(name.encode())
             found.update(np.ascontiguousarray(jobs[name]).data)
-        rules = {**self.scenario.rules_as_written, "labels": {k: list(v) for k, v in jobs.labels.items()}}
+        rules = {**self.recorded, "labels": {k: list(v) for k, v in jobs.labels.items()}}
         found.update(json.dumps([repr(self.cluster), rules]).encode())
-        speeds = Path(self.scenario.gpu.speeds)
+        speeds = Path(self.speeds)
         if speeds.is_file():
             found.update(speeds.read_bytes())
         return found.hexdigest()
@@ -76,7 +82,7 @@ def run_cell(
     jobs: JobTable,
     cluster: Cluster,
     contender: PolicyConfig,
-    rule: PriorityPolicy | StepPolicy | RunPolicy,
+    rule: Policy,
     rules: Mapping[str, Any],
     meter: PowerContext | None = None,
 ) -> ExecutionLog:
@@ -94,7 +100,7 @@ def run_cell(
         seen, levers = pulled.jobs, pulled.levers
     if "gpu" in rules:  # of a scenario, not yet in simulate's words
         rules = arguments(rules, seen, cluster, rule, contender.backfill, meter, contender.levers)
-    log = simulate(seen, cluster, rule, contender.backfill, levers=levers, **rules)
+    log = simulate(seen, cluster, rule, contender.backfill, power_controls=levers, **rules)
     return log if seen is jobs else replace(log, jobs_table=jobs)
 
 
@@ -125,11 +131,13 @@ def run_cells(
     workers: int,
     store: CellCache | None = None,
     progress: Callable[[Cell, bool], None] | None = None,
+    policies: Sequence[Policy] | None = None,
 ) -> dict[Cell, ExecutionLog]:
     """Every contender in every window of every case; the same logs on any number of processes.
 
     `progress` hears of every cell when it is there, and whether it had to be run. With a store, finished cells are
-    taken from it and put into it.
+    taken from it and put into it. `policies` are the objects behind the configurations, for one process; None: they are
+    found by name, in every process.
     """
     found: dict[Cell, ExecutionLog] = {}
 
@@ -148,7 +156,7 @@ def run_cells(
         else:
             there(cell, held, False)
     if workers == 1 or len(wanted) < 2:
-        rules = _rules(contenders)
+        rules = _rules(contenders) if policies is None else policies
         for cell in wanted:
             there(cell, _run(cell, cases, contenders, rules), True)
     else:
@@ -161,17 +169,17 @@ def _run(
     cell: Cell,
     cases: Sequence[ComparisonCase],
     contenders: Sequence[PolicyConfig],
-    rules: Sequence[PriorityPolicy | StepPolicy | RunPolicy],
+    rules: Sequence[Policy],
 ) -> ExecutionLog:
     case, who, window = cases[cell[0]], cell[1], cell[2]
-    jobs, settings = case.windows[window].jobs, case.scenario.rules
+    jobs, settings = case.windows[window].jobs, dict(case.settings)
     placement = policy_and_placement(contenders[who].policy)[1]
     if placement is not None:
         settings["placement"] = placement
     return run_cell(jobs, case.cluster, contenders[who], rules[who], settings, case.meter)
 
 
-def _rules(contenders: Sequence[PolicyConfig]) -> list[PriorityPolicy | StepPolicy | RunPolicy]:
+def _rules(contenders: Sequence[PolicyConfig]) -> list[Policy]:
     return [resolve_policy(policy_and_placement(contender.policy)[0]) for contender in contenders]
 
 
@@ -185,9 +193,7 @@ def all_cells(cases: Sequence[ComparisonCase], contenders: Sequence[PolicyConfig
 
 # -- several processes ---------------------------------------------------------------------------
 
-_given: tuple[
-    Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[PriorityPolicy | StepPolicy | RunPolicy]
-] = ((), (), ())
+_given: tuple[Sequence[ComparisonCase], Sequence[PolicyConfig], Sequence[Policy]] = ((), (), ())
 """In a worker: what it was started with."""
 
 

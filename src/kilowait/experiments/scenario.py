@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.cluster.toml import to_dict
 from kilowait.energy.accounting import EnergyAccounts
 from kilowait.energy.controls import BudgetViolation, exceeded
-from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.policy import Policy
 from kilowait.engine.settings import Settings
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_power_cap import (
@@ -43,9 +44,8 @@ from kilowait.experiments.predict_runtimes import (
 from kilowait.experiments.saved_predictor import SavedPredictor, kept_predictor
 from kilowait.experiments.train_power import bind_agent_power
 from kilowait.jobs import ExecutionLog, JobTable
-from kilowait.policies import POLICIES, resolve, simulate
-from kilowait.policies.registry import HasRule, RunPolicy
-from kilowait.policies.round_based import ROUNDS, StepPolicy, step_decider
+from kilowait.policies import POLICIES, as_policy, simulate
+from kilowait.policies.round_based import ROUNDS
 
 __all__ = [
     "ScenarioResult",
@@ -63,6 +63,8 @@ __all__ = [
 AGENT = "agent:"
 PREFER = ":prefer="
 """After the path of an agent that weighs terms as it is told."""
+FILE = "rule:"
+"""Before a Python file and the name of a policy in it: rule:mine.py:mine."""
 LOOKAHEAD = "lookahead"
 OVERLOAD = 1.2
 """Offered load from which on a run says more of its length than of the rule; people are told."""
@@ -78,14 +80,14 @@ class Scenario:
     backfill: str | int | None = None
     """None: easy, on placed nodes none."""
     backfill_order: str | None = None
-    at_limit: str = "extend"
+    at_limit: str = Settings.at_limit
     overrun: str | None = None
     """None: later where a forest predicts, as it says what is likely then; else double, or the policy's own."""
-    schedule_per: str = "instant"
+    schedule_per: str = Settings.schedule_per
     placement: str | None = None
     """None: first, on placed nodes the policy's own."""
-    on_oversized: str = "error"
-    dependencies: bool = True
+    on_oversized: str = Settings.on_oversized
+    dependencies: bool = Settings.dependencies
     load: float | None = None
     """Offered load the jobs are brought to; None: as they are."""
     jobs: str | None = None
@@ -110,7 +112,7 @@ class Scenario:
         check_placement(self.placement)
         Settings(
             at_limit=self.at_limit,
-            overrun=self.overrun or "double",
+            overrun=self.overrun or Settings.overrun,
             schedule_per=self.schedule_per,
             dependencies=self.dependencies,
             on_oversized=self.on_oversized,
@@ -200,7 +202,7 @@ def run_scenario(scenario: Scenario, progress: Callable[[Any], None] | None = No
         cap = cap_of(scenario.levers)
         pulled = meter.pull(scenario.levers if cap is None else "none", jobs)
         given = arguments(rules, jobs, cluster, rule, backfill, meter, scenario.levers)
-        log = simulate(pulled.jobs, cluster, rule, backfill, levers=pulled.levers, **given)
+        log = simulate(pulled.jobs, cluster, rule, backfill, power_controls=pulled.levers, **given)
         log = replace(log, jobs_table=jobs)  # holds are the run's, not the log's
         accounts = meter.account(log, pulled if cap is None else scenario.levers)
         words = pulled.words if cap is None else cap_words(cap)
@@ -286,7 +288,7 @@ def _independent(jobs: JobTable, dependencies: bool) -> tuple[JobTable, tuple[st
     return JobTable(labels=jobs.labels, meta=jobs.meta, **kept), (f"{count}: submitted when the log says",)
 
 
-def resolve_policy(text: str) -> PriorityPolicy | StepPolicy | RunPolicy:
+def resolve_policy(text: str) -> Policy:
     """A rule by name with its parameters, one that plays in rounds, look-ahead, or a trained one from ``agent:PATH``.
 
     That one is told of no predictions (``users:saf``) is for `cells.run_cell` to see to.
@@ -296,21 +298,49 @@ def resolve_policy(text: str) -> PriorityPolicy | StepPolicy | RunPolicy:
     """
     text = text.removeprefix(USERS)
     if text.partition(":")[0].strip() == LOOKAHEAD:  # loaded when asked for, as envs want an extra
-        ahead: RunPolicy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
+        ahead: Policy = import_module("kilowait.envs.lookahead").LookAhead.from_text(text)
         return ahead
+    if text.startswith(FILE):
+        return policy_from_file(text.removeprefix(FILE))
     if not text.startswith(AGENT):
-        decider = step_decider(text)
-        if decider is None and text.partition(":")[0].strip().lower() not in POLICIES:
-            raise UnknownNameError("policy", text.partition(":")[0].strip(), (*POLICIES, *ROUNDS, LOOKAHEAD))
-        return resolve(text) if decider is None else decider
+        name = text.partition(":")[0].strip()
+        if name.lower() not in POLICIES and text.strip().lower() not in ROUNDS:
+            raise UnknownNameError("policy", name, (*POLICIES, *ROUNDS, LOOKAHEAD))
+        return as_policy(text)
     path, preference = agent_and_preference(text)
     if not path:
         raise InputError("a trained policy is written agent:PATH, for instance agent:runs/x/agent.json")
     if find_spec("kilowait.agents") is None:
         raise InputError(f"policy {text!r}: this kilowait has no trained policies; take a rule by name")
-    agent: HasRule | RunPolicy = import_module("kilowait.agents").load_agent(path)
-    agent = with_preference(agent, preference)
-    return agent.rule if isinstance(agent, HasRule) else agent
+    agent = with_preference(import_module("kilowait.agents").load_agent(path), preference)
+    found: Policy = getattr(agent, "rule", agent)  # a linear agent orders jobs by a priority
+    return found
+
+
+def policy_from_file(text: str) -> Policy:
+    """The policy that a Python file defines, written FILE.py:NAME.
+
+    NAME is a function decorated with `kilowait.policy`, a function of a view, or an object with the protocol
+    `kilowait.Policy`. The file is run.
+    """
+    path, colon, name = text.rpartition(":")
+    if not colon or not path or not name.isidentifier():
+        raise InputError(f"the policy of a file is written rule:FILE.py:NAME, and this is 'rule:{text}'")
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"there is no file {path!r} to take the policy {name!r} from")
+    spec = spec_from_file_location(f"kilowait_policy_{source.stem}", source)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path!r} is no Python file; its name must end with .py")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise InputError(f"{path} cannot be run: {type(problem).__name__}: {problem}") from problem
+    if not hasattr(module, name):
+        known = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
+        raise UnknownNameError(f"policy in {path}", name, known)
+    return as_policy(getattr(module, name))
 
 
 def with_preference(agent: Any, preference: str) -> Any:

@@ -1,7 +1,7 @@
 """Rules: who goes next, and the simulation under them."""
 
 from kilowait.policies.compile import policy
-from kilowait.policies.registry import POLICIES, describe_policies, resolve
+from kilowait.policies.registry import POLICIES, as_policy, describe_policies, resolve
 from kilowait.policies.simulation import simulate
 
-__all__ = ["POLICIES", "describe_policies", "policy", "resolve", "simulate"]
+__all__ = ["POLICIES", "as_policy", "describe_policies", "policy", "resolve", "simulate"]

@@ -6,18 +6,16 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kilowait.cluster import Cluster, PowerControls
-from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
-from kilowait.engine.settings import Settings
+from kilowait.engine.policy import Policy, StepwisePolicy
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import JobTable
 from kilowait.policies import (
     easy_plus,
     fair_share,
@@ -25,9 +23,10 @@ from kilowait.policies import (
     priority,
 )
 from kilowait.policies.compile import compiled_score
+from kilowait.policies.round_based import round_based_policy
 from kilowait.rng import stream
 
-__all__ = ["POLICIES", "HasRule", "GpuRunPolicy", "RunPolicy", "describe_policies", "resolve"]
+__all__ = ["POLICIES", "AnyPolicy", "as_policy", "describe_policies", "resolve"]
 
 
 def random(*, seed: int = 0) -> PriorityPolicy:
@@ -77,61 +76,43 @@ POLICIES: dict[str, Callable[..., PriorityPolicy]] = {
 """Every policy's name and what makes it."""
 
 
-@runtime_checkable
-class HasRule(Protocol):
-    """Anything that brings a rule, such as a learned agent."""
-
-    @property
-    def rule(self) -> PriorityPolicy:
-        """The order it gives to waiting jobs."""
+AnyPolicy = str | Policy | Callable[..., Any]
+"""What `simulate` and `compare` take as a policy; `as_policy` says which."""
 
 
-@runtime_checkable
-class RunPolicy(Protocol):
-    """Anyone who plays a whole run, such as a network that looks at the queue as a whole."""
+def as_policy(policy: AnyPolicy) -> Policy:
+    """The policy of that name, or the object itself; a function of a view becomes a `StepwisePolicy`.
 
-    @property
-    def name(self) -> str:
-        """What logs call it."""
-
-    def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None
-    ) -> ExecutionLog:
-        """The run under its decisions."""
-
-
-@runtime_checkable
-class GpuRunPolicy(Protocol):
-    """As `Player`, on a cluster of placed nodes."""
-
-    @property
-    def name(self) -> str:
-        """What logs call it."""
-
-    def played_on(
-        self,
-        jobs: JobTable,
-        cluster: Cluster,
-        placing: GpuSettings,
-        speeds: Speeds | None,
-        preference: npt.NDArray[np.float64] | None,
-    ) -> ExecutionLog:
-        """The run under its decisions."""
+    >>> as_policy("sjf").name, as_policy("random:seed=3").name, as_policy("gavel").name
+    ('sjf', 'random:seed=3', 'gavel')
+    """
+    if isinstance(policy, str):
+        return round_based_policy(policy) or resolve(policy)
+    if isinstance(policy, Policy) and not isinstance(policy, type):
+        return policy
+    if callable(policy):
+        return StepwisePolicy(policy)
+    raise InputError(
+        f"policy is {policy!r}; give a name, a function decorated with kilowait.policy, a function of a view, or an "
+        "object with the attributes name and run (see kilowait.Policy)"
+    )
 
 
-def resolve(policy: str | PriorityPolicy | HasRule) -> PriorityPolicy:
-    """The rule of that name, its parameters after colons; or of that agent.
+def resolve(policy: str | PriorityPolicy) -> PriorityPolicy:
+    """The priority policy of that name, with its parameters after colons.
 
     >>> resolve("sjf").name, resolve("random:seed=3").name
     ('sjf', 'random:seed=3')
     """
     if isinstance(policy, PriorityPolicy):
         return policy
-    if isinstance(policy, HasRule):
-        return policy.rule
+    own = getattr(policy, "rule", None)  # a linear agent is a priority policy with weights
+    if isinstance(own, PriorityPolicy):
+        return own
     if not isinstance(policy, str):
         raise InputError(
-            f"policy is {policy!r}; give a name, a Rule, or a function decorated with kilowait.policy"
+            f"the order is {policy!r}; give the name of a priority policy, or a function decorated with "
+            "kilowait.policy"
         )
     name, *settings = policy.strip().split(":")
     if name.lower() not in POLICIES:
@@ -146,8 +127,8 @@ def resolve(policy: str | PriorityPolicy | HasRule) -> PriorityPolicy:
         if key not in known:
             raise UnknownNameError(f"parameter of policy {name!r}", key, known)
         values[key] = _value(policy, key, value, str(known[key].annotation))
-    rule = maker(**values)
-    return replace(rule, name=policy.strip()) if settings else rule
+    made = maker(**values)
+    return replace(made, name=policy.strip()) if settings else made
 
 
 def _value(policy: str, key: str, text: str, wanted: str) -> float | int | str:

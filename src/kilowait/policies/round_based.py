@@ -8,34 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kilowait.engine.gpu.simulator import GpuSimulator, GpuView
+from kilowait.engine.policy import RunInputs, gpu_settings_of
+from kilowait.jobs import ExecutionLog
 from kilowait.policies.allocation import ActiveJobs, allox, finish_time_fair, max_min
 
-__all__ = ["ROUNDS", "Rounds", "StepPolicy", "step_decider"]
+__all__ = ["ROUNDS", "Rounds", "round_based_policy"]
 
 Floats = npt.NDArray[np.float64]
 ROUND_S = 360.0
-
-
-@runtime_checkable
-class StepPolicy(Protocol):
-    """Whoever decides a run on placed nodes step by step."""
-
-    @property
-    def name(self) -> str:
-        """What logs call it."""
-
-    @property
-    def placing(self) -> tuple[tuple[str, Any], ...]:
-        """How it is meant to run, as settings that differ from the usual."""
-
-    def play(self, simulator: GpuSimulator) -> None:
-        """Take the run to its end."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +31,22 @@ class Rounds:
     name: str
     shares: Callable[[ActiveJobs], Floats]
     """(jobs, types): for which part of the time each job should run on each type."""
-    placing: tuple[tuple[str, Any], ...] = (
+    gpu_settings: tuple[tuple[str, Any], ...] = (
         ("round_interval_s", ROUND_S),
         ("rounds", True),
         ("placement", "consolidate"),
     )
 
-    def play(self, simulator: GpuSimulator) -> None:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
+        """Simulate a run on a node-level cluster, round by round."""
+        settings = gpu_settings_of(inputs, self.name)
+        simulator = GpuSimulator(
+            inputs.jobs, inputs.cluster, settings, speeds=inputs.speeds, preference=inputs.preference
+        )
+        self.schedule(simulator)
+        return simulator.log(self.name)
+
+    def schedule(self, simulator: GpuSimulator) -> None:
         """At every round: preempt who has to go, move who changes type, start who comes."""
         had: dict[int, Floats] = {}
         known: tuple[int, ...] = ()
@@ -145,8 +140,6 @@ ROUNDS: dict[str, Rounds] = {
 """Names of the policies that play in rounds."""
 
 
-def step_decider(policy: object) -> StepPolicy | None:
-    """The policy if it decides step by step; None: it is a rule."""
-    if isinstance(policy, str):
-        return ROUNDS.get(policy.strip().lower())
-    return policy if isinstance(policy, StepPolicy) else None
+def round_based_policy(name: str) -> Rounds | None:
+    """The round-based policy of that name; None: there is none."""
+    return ROUNDS.get(name.strip().lower())

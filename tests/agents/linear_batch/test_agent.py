@@ -112,9 +112,9 @@ def test_in_a_run_it_learns_that_a_user_asks_for_too_much():
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
         estimate_s=[3600] * 6, nodes=[64] * 6, user=[0, 0, 1, 1, 1, 0],
     )  # fmt: skip
-    start = kw.simulate(jobs, CLUSTER, LinearAgent(usual_weights()).rule).jobs()["start_s"]
+    start = kw.simulate(jobs, CLUSTER, LinearAgent(usual_weights()).rule, backfill="none").jobs()["start_s"]
     assert start[5] < start[2]
-    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule).jobs()["start_s"]
+    blind = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule, backfill="none").jobs()["start_s"]
     assert blind[5] > blind[2]
 
 
@@ -126,14 +126,18 @@ def test_nobody_waits_much_longer_than_the_bound():
         nodes=[64, *[1] * small],
     )  # fmt: skip
     starving, bound = (
-        kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).rule).jobs()["wait_s"][0]
+        kw.simulate(
+            jobs, CLUSTER, LinearAgent(saf_weights(), max_wait_s=longest).rule, backfill="none"
+        ).jobs()["wait_s"][0]
         for longest in (np.inf, 1200.0)
     )
     assert starving > 3600
     assert 1200 < bound <= 1200 + 640 + 10
     by_age = LinearAgent(saf_weights(), max_wait_s=0.0).rule
     made = kw.lublin(300, 64, load=1.2, seed=3)
-    ours, theirs = (kw.simulate(made, CLUSTER, who).jobs()["start_s"] for who in (by_age, "fcfs"))
+    ours, theirs = (
+        kw.simulate(made, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (by_age, "fcfs")
+    )
     assert np.array_equal(ours, theirs)
 
 
@@ -155,8 +159,8 @@ def test_saf_weights_give_the_order_of_saf():
         runtime_s=[100, 50, 20, 10, 400, 7],
         nodes=[64, 60, 40, 33, 64, 50],
     )
-    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule)
-    theirs = kw.simulate(jobs, CLUSTER, "saf")
+    ours = kw.simulate(jobs, CLUSTER, LinearAgent(saf_weights()).rule, backfill="none")
+    theirs = kw.simulate(jobs, CLUSTER, "saf", backfill="none")
     assert np.array_equal(ours.start_s, theirs.start_s)
     assert np.array_equal(ours.job, theirs.job)
 
@@ -164,9 +168,9 @@ def test_saf_weights_give_the_order_of_saf():
 def test_three_jobs_whose_order_is_obvious():
     jobs = kw.JobTable(job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[100, 50, 10], nodes=[64, 64, 64])
     shortest = LinearAgent(np.eye(12)[0]).rule
-    assert kw.simulate(jobs, CLUSTER, shortest).jobs()["start_s"].tolist() == [0, 110, 100]
+    assert kw.simulate(jobs, CLUSTER, shortest, backfill="none").jobs()["start_s"].tolist() == [0, 110, 100]
     oldest = LinearAgent(-np.eye(12)[5]).rule
-    assert kw.simulate(jobs, CLUSTER, oldest).jobs()["start_s"].tolist() == [0, 100, 150]
+    assert kw.simulate(jobs, CLUSTER, oldest, backfill="none").jobs()["start_s"].tolist() == [0, 100, 150]
 
 
 def test_only_proportions_matter(jobs):

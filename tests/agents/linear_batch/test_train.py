@@ -72,7 +72,9 @@ def test_a_rule_that_is_surely_better_is_kept(jobs, parts):
 
     agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_rule == "fcfs"
-    ours, theirs = (kw.simulate(jobs, CLUSTER, who).jobs()["start_s"] for who in (agent.rule, "fcfs"))
+    ours, theirs = (
+        kw.simulate(jobs, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (agent.rule, "fcfs")
+    )
     assert np.array_equal(ours, theirs)
 
 

@@ -16,6 +16,7 @@ from kilowait.agents.linear_gpu.agent import (
 from kilowait.agents.linear_gpu.train import best_rule, train_placed
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.experiments.gpu_settings import GpuOptions, arguments, run_speeds
+from kilowait.policies import as_policy
 from kilowait.synth import gpu_workload
 
 CLUSTER = kw.Cluster.preset("gpu-mixed")
@@ -25,6 +26,7 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 
 def run(policy, jobs=JOBS, **way):
+    policy = as_policy(policy)
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
     told = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
     return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
@@ -45,10 +47,10 @@ def test_rules_with_moves_and_a_placement():
     settings = {"placement": "best", "types": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
     speeds = run_speeds("auto", JOBS, CLUSTER)
-    from kilowait.policies.simulation import default_gpu_settings
+    from kilowait.policies.simulation import gpu_settings_for
 
-    placing = default_gpu_settings("las", "skip", migrate=True, **settings)
-    assert same(log, kw.simulate(JOBS, CLUSTER, "las", "skip", placing=placing, speeds=speeds))
+    placing = gpu_settings_for("las", "skip", migrate=True, **settings)
+    assert same(log, kw.simulate(JOBS, CLUSTER, "las", "skip", settings=placing, speeds=speeds))
 
 
 def test_jobs_in_another_order_are_scored_by_their_own_numbers():
@@ -64,8 +66,8 @@ def test_what_is_asked_for_goes_before_the_agents_own_way():
     log = run(agent, types="any", preempt=False)
     assert log.run["types"] == "any" and not log.run["preempt"]
     assert run(agent).run["placement"] == "best"
-    assert kw.simulate(JOBS, CLUSTER, agent).run["placement"] == "best"
-    assert kw.simulate(JOBS, CLUSTER, agent, placement="first").run["placement"] == "first"
+    assert kw.simulate(JOBS, CLUSTER, agent, backfill="none").run["placement"] == "best"
+    assert kw.simulate(JOBS, CLUSTER, agent, placement="first", backfill="none").run["placement"] == "first"
 
 
 def test_its_file_gives_it_back_to_the_bit(tmp_path):
@@ -73,7 +75,7 @@ def test_its_file_gives_it_back_to_the_bit(tmp_path):
     agent = LinearGpuAgent(weights, {"preempt": True, "round_interval_s": 60.0}, provenance={"seed": 2})
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
     assert isinstance(again, LinearGpuAgent) and np.array_equal(again.weights, weights)
-    assert again.gpu_settings == agent.gpu_settings and again.provenance == {"seed": 2}
+    assert again.overrides == agent.overrides and again.provenance == {"seed": 2}
     assert same(run(agent), run(again))
 
 
@@ -128,7 +130,7 @@ def test_the_start_is_the_best_rule_and_is_kept_unless_surely_beaten():
     )  # fmt: skip
     assert start == dict(best.provenance)
     if agent.provenance["kept_the_rule"]:
-        assert np.array_equal(agent.weights, best.weights) and agent.gpu_settings == best.gpu_settings
+        assert np.array_equal(agent.weights, best.weights) and agent.overrides == best.overrides
     else:
         assert agent.provenance["validation_relative_to_the_rule"] < 1
 

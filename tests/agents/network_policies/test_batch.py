@@ -14,6 +14,7 @@ from kilowait.agents.networks import network, q_network
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.agents.rl.validation import figures
+from kilowait.engine.policy import RunInputs
 from kilowait.engine.settings import Settings
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.rollout import run_policy
@@ -31,7 +32,7 @@ def test_inside_the_engine_it_decides_as_outside(make, order, seed):
     asking = DecisionSettings(slots=24, backfill_order=order)
     net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
     jobs = crowded(120, seed)
-    inside = NetworkAgent(net, asking).played(jobs, MACHINE, Settings("easy"))
+    inside = NetworkAgent(net, asking).run(RunInputs(jobs, MACHINE, Settings("easy")))
     outside = run_policy(jobs, MACHINE, lambda seen: greedy_actions(net, seen), asking=asking)
     assert np.array_equal(inside.jobs()["start_s"], outside.jobs()["start_s"])
     assert (

@@ -18,6 +18,8 @@ from kilowait.agents.pareto import front_figures, units_of, weighed
 from kilowait.agents.rl.agent_file import save_network
 from kilowait.agents.rl.inference import greedy_actions
 from kilowait.agents.rl.validation import figures_of
+from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.policy import RunInputs
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.preferences import preference_grid
@@ -102,7 +104,7 @@ def test_errors_name_what_is_missing(tmp_path):
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
     gpu = GpuNetworkAgent(told, GpuDecisionSettings(slots=16))
     with pytest.raises(InputError, match="has been told nothing"):
-        gpu.played_on(crowded(30, 1), MACHINE, None, None, None)
+        gpu.run(RunInputs(crowded(30, 1), MACHINE, GpuSettings()))
 
 
 def test_units_are_what_saf_reaches():

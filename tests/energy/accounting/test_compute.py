@@ -243,7 +243,7 @@ def test_more_sleep_never_raises_idle_energy(seed: int) -> None:
     found = [account_energy(awake, nodes, toy())]
     for timeout in (1000, 300, 60, 5, 0):
         log = kilowait.simulate(
-            jobs, nodes, backfill="easy", levers=PowerControls({"nodes": SleepPolicy(timeout)})
+            jobs, nodes, backfill="easy", power_controls=PowerControls({"nodes": SleepPolicy(timeout)})
         )
         assert (log.end_s == awake.end_s).all()
         found.append(account_energy(log, nodes, toy()))

@@ -48,7 +48,7 @@ def simulated(case: Case) -> tuple[ExecutionLog, Cluster]:
         placement=case.placement,
         overrun=case.overrun,
         on_oversized="drop",
-        levers=levers_of(case.levers),
+        power_controls=levers_of(case.levers),
         **settings,
     )
     return log, machine

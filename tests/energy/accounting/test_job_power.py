@@ -104,7 +104,7 @@ def test_no_schedule_beats_the_bound(policy: str) -> None:
         machine,
         policy,
         "easy",
-        levers=PowerControls(factor=tables["theta"].factor[None], preferred_level=best),
+        power_controls=PowerControls(factor=tables["theta"].factor[None], preferred_level=best),
     )
     found = account_energy(log, machine, model, tables=tables)
     assert (log.level > 0).any()

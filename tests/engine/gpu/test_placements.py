@@ -29,7 +29,9 @@ def where(placement, machine, asked, **columns):
         runtime_s=[10] * n,
         **{"nodes": [1] * n, "gpus": asked, "cores": [1] * n, **columns},
     )
-    log = kw.simulate(jobs, machine, placing=GpuSettings(placement=placement, interference=None))
+    log = kw.simulate(
+        jobs, machine, settings=GpuSettings(placement=placement, interference=None), gpu_speeds="none"
+    )
     assert (log.start_s == 0).all()
     first = np.searchsorted(log.pieces.segment, np.arange(len(log)))
     place = np.empty(n, int)
@@ -52,7 +54,8 @@ def test_consolidate_keeps_a_gang_together():
     log = kw.simulate(
         kw.JobTable(job_id=[0, 1], submit_s=[0, 0], runtime_s=[9, 9], gpus=[2, 3], cores=[1, 3], **spread),
         machine,
-        placing=GpuSettings(placement="consolidate"),
+        settings=GpuSettings(placement="consolidate"),
+        gpu_speeds="none",
     )
     assert log.pieces.node.tolist() == [0, 1] and log.pieces.count.tolist() == [1, 3]
 
@@ -61,7 +64,10 @@ def test_random_is_drawn_with_its_seed():
     jobs = kw.JobTable(job_id=range(40), submit_s=[0] * 40, runtime_s=[9] * 40, nodes=[1] * 40, gpus=[1] * 40)
     drawn = [
         kw.simulate(
-            jobs, cluster(8, 8, 8, 8, 8), placing=GpuSettings(placement="random", seed=seed)
+            jobs,
+            cluster(8, 8, 8, 8, 8),
+            settings=GpuSettings(placement="random", seed=seed),
+            gpu_speeds="none",
         ).pieces.node
         for seed in (1, 1, 2)
     ]

@@ -51,45 +51,55 @@ def ends(log):
 
 def test_jobs_share_a_gpu_until_it_is_full():
     jobs = table([10, 10, 10], gpus=[1, 1, 1], gpu_milli=[600, 400, 600])
-    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")), placing=GpuSettings(interference=None))
+    log = kw.simulate(
+        jobs, nodes(("a", 1, 1, "V100")), settings=GpuSettings(interference=None), gpu_speeds="none"
+    )
     assert starts(log) == [0, 0, 10]
 
 
 def test_jobs_that_share_a_gpu_slow_each_other_down():
     jobs = table([10, 10], gpus=[1, 1], gpu_milli=[500, 500], gpu_utilization=[0.9, 0.8])
-    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")))
+    log = kw.simulate(jobs, nodes(("a", 1, 1, "V100")), backfill="none", gpu_speeds="none")
     assert ends(log) == pytest.approx([10 / 0.75] * 2)  # together they load it 1.7 times: 0.75
-    short = kw.simulate(table([2, 10], gpus=[1, 1], gpu_milli=[500, 500]), nodes(("a", 1, 1, "V100")))
+    short = kw.simulate(
+        table([2, 10], gpus=[1, 1], gpu_milli=[500, 500]),
+        nodes(("a", 1, 1, "V100")),
+        backfill="none",
+        gpu_speeds="none",
+    )
     first = 2 / 0.97  # two halves load it wholly
     assert ends(short) == pytest.approx([first, first + (10 - first * 0.97)])
 
 
 def test_a_gang_takes_all_its_nodes_at_once():
     jobs = table([10, 10], gpus=[1, 8], nodes=[1, 2], cores=[1, 2])
-    assert starts(kw.simulate(jobs, TWO)) == [0, 10]
+    assert starts(kw.simulate(jobs, TWO, backfill="none", gpu_speeds="none")) == [0, 10]
 
 
 def test_a_spread_gang_takes_what_is_left_and_pays_for_it():
     jobs = table([10, 10], gpus=[6, 2], nodes=[6, 2], spread=[1, 1])
     slow = speeds({"V100": [1, 1]}, {"V100": [0.5, 0.5]})
-    log = kw.simulate(jobs, nodes(("a", 2, 4, "V100")), speeds=slow)
+    log = kw.simulate(jobs, nodes(("a", 2, 4, "V100")), speeds=slow, backfill="none")
     assert ends(log) == [10, 10]  # six GPUs need two nodes: no more than they must
     apart = table([10, 10], gpus=[3, 4], nodes=[3, 4], spread=[1, 1])
-    assert ends(kw.simulate(apart, TWO, speeds=slow)) == [10, 20]  # four would fit one node, but lie on two
+    assert ends(kw.simulate(apart, TWO, speeds=slow, backfill="none")) == [
+        10,
+        20,
+    ]  # four would fit one node, but lie on two
 
 
 def test_the_type_changes_the_run_time():
     cluster = nodes(("old", 1, 1, "K80"), ("new", 1, 1, "V100"))
     table_of = speeds({"K80": [0.25, 0.25], "V100": [1, 1]})
     jobs = table([10, 10], gpus=[1, 1])
-    assert ends(kw.simulate(jobs, cluster, speeds=table_of)) == [40, 10]
-    fast = kw.simulate(jobs, cluster, speeds=table_of, placing=GpuSettings(types="fastest"))
+    assert ends(kw.simulate(jobs, cluster, speeds=table_of, backfill="none")) == [40, 10]
+    fast = kw.simulate(jobs, cluster, speeds=table_of, settings=GpuSettings(types="fastest"))
     assert ends(fast) == [10, 40]
     moved = kw.simulate(
         jobs,
         cluster,
         speeds=table_of,
-        placing=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2),
+        settings=GpuSettings(types="fastest", migrate=True, checkpoint_load_s=2),
     )
     assert ends(moved) == [10, 10 + 2 + 7.5]  # a quarter is done when the V100 falls free
     assert moved.outcome.tolist() == [Outcome.COMPLETED, Outcome.MIGRATED, Outcome.COMPLETED]
@@ -98,7 +108,13 @@ def test_the_type_changes_the_run_time():
 def test_types_by_preference():
     cluster = nodes(("a", 1, 1, "K80"), ("b", 1, 1, "V100"))
     wish = np.array([[2.0], [1.0]])
-    log = kw.simulate(table([10], gpus=[1]), cluster, placing=GpuSettings(types="given"), preference=wish)
+    log = kw.simulate(
+        table([10], gpus=[1]),
+        cluster,
+        settings=GpuSettings(types="given"),
+        preference=wish,
+        gpu_speeds="none",
+    )
     assert log.group.tolist() == [1]
 
 
@@ -114,7 +130,7 @@ def test_only_allowed_types_and_queues():
         queue=[-1, 0, -1],
         labels={"gpu_types": ("V100", "V100|K80"), "queue": ("prod",)},
     )
-    log = kw.simulate(jobs, cluster, "fcfs", "skip")
+    log = kw.simulate(jobs, cluster, "fcfs", "skip", gpu_speeds="none")
     assert log.jobs()["group"].tolist() == [1, 1, 0] and starts(log) == [0, 10, 0]
 
 
@@ -125,7 +141,13 @@ def test_only_allowed_types_and_queues():
 )
 def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, lost, end):
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    log = kw.simulate(jobs, ONE, "priority", placing=GpuSettings(preempt=True, checkpoint_s=checkpoint_s))
+    log = kw.simulate(
+        jobs,
+        ONE,
+        "priority",
+        settings=GpuSettings(preempt=True, checkpoint_s=checkpoint_s),
+        gpu_speeds="none",
+    )
     assert ends(log) == [end, 9]
     assert log.pieces.lost_s.tolist() == [lost, 0, 0] and log.outcome[0] == Outcome.PREEMPTED
     assert log.jobs()["run_s"].tolist() == [end - 5, 5] and log.jobs()["wait_s"].tolist() == [5, 0]
@@ -134,32 +156,32 @@ def test_a_preempted_job_loses_what_its_checkpoint_does_not_hold(checkpoint_s, l
 def test_grace_saving_and_restoring_take_time():
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
     how = GpuSettings(preempt=True, grace_s=2, checkpoint_write_s=1, checkpoint_load_s=3)
-    log = kw.simulate(jobs, ONE, "priority", placing=how)
+    log = kw.simulate(jobs, ONE, "priority", settings=how, gpu_speeds="none")
     # It works on until 6, writes until 7; the other runs until 12; it loads until 15 and has 4 left.
     assert ends(log) == [19, 12] and log.pieces.work_s.tolist() == [6, 5, 4]
 
 
 def test_a_job_that_finishes_within_its_grace_has_finished():
     jobs = table([5, 5], gpus=[2, 2], submit_s=[0, 4], priority=[0, 1])
-    log = kw.simulate(jobs, ONE, "priority", placing=GpuSettings(preempt=True, grace_s=2))
+    log = kw.simulate(jobs, ONE, "priority", settings=GpuSettings(preempt=True, grace_s=2), gpu_speeds="none")
     assert ends(log) == [5, 10] and (log.outcome == Outcome.COMPLETED).all()
 
 
 def test_the_same_priority_puts_nobody_out():
     jobs = table([10, 5], gpus=[2, 2], submit_s=[0, 4], priority=[1, 1])
-    assert starts(kw.simulate(jobs, ONE, "priority")) == [0, 10]
+    assert starts(kw.simulate(jobs, ONE, "priority", backfill="none", gpu_speeds="none")) == [0, 10]
 
 
 def test_rounds():
     jobs = table([10, 10], gpus=[2, 2], submit_s=[0, 1])
-    log = kw.simulate(jobs, ONE, placing=GpuSettings(round_interval_s=4, rounds=True))
+    log = kw.simulate(jobs, ONE, settings=GpuSettings(round_interval_s=4, rounds=True), gpu_speeds="none")
     assert starts(log) == [0, 12]
 
 
 def test_blocking_and_skipping():
     jobs = table([10, 10, 10], gpus=[1, 2, 1])
-    assert starts(kw.simulate(jobs, ONE)) == [0, 10, 20]
-    assert starts(kw.simulate(jobs, ONE, "fcfs", "skip")) == [0, 10, 0]
+    assert starts(kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")) == [0, 10, 20]
+    assert starts(kw.simulate(jobs, ONE, "fcfs", "skip", gpu_speeds="none")) == [0, 10, 0]
 
 
 def test_step_by_step_from_outside():
@@ -182,7 +204,9 @@ def test_step_by_step_from_outside():
 
 def test_arrays_grow_on_the_way():
     jobs = table([1300, 1300], gpus=[2, 2])
-    log = kw.simulate(jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1))
+    log = kw.simulate(
+        jobs, ONE, "las", settings=GpuSettings(preempt=True, round_interval_s=1), gpu_speeds="none"
+    )
     assert len(log) > 1100 and log.pieces.work_s.sum() == pytest.approx(2600)
 
 
@@ -192,17 +216,17 @@ def test_arrays_grow_on_the_way():
 def test_unknown_type_of_gpu():
     jobs = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("V10",)})
     with pytest.raises(UnknownNameError, match="unknown GPU type 'V10'; did you mean 'v100'"):
-        kw.simulate(jobs, ONE)
+        kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")
     known = table([10], gpus=[1], gpu_types=[0], labels={"gpu_types": ("H100",)})
     with pytest.raises(TableError, match="no nodes of the cluster can ever hold it"):
-        kw.simulate(known, ONE)
+        kw.simulate(known, ONE, backfill="none", gpu_speeds="none")
 
 
 def test_a_job_no_node_can_hold():
     jobs = table([10, 10], gpus=[1, 3])
     with pytest.raises(TableError, match=r"job 1 needs 1 x \(3 GPUs, 1 cores, 0 MB\)"):
-        kw.simulate(jobs, ONE)
-    log = kw.simulate(jobs, ONE, on_oversized="drop")
+        kw.simulate(jobs, ONE, backfill="none", gpu_speeds="none")
+    log = kw.simulate(jobs, ONE, on_oversized="drop", backfill="none", gpu_speeds="none")
     assert log.job_outcome.tolist() == [Outcome.COMPLETED, Outcome.REJECTED]
 
 
@@ -210,7 +234,7 @@ def test_memory_counts_to_the_byte():
     gib = 2**30 / 1e6
     cluster = Cluster(groups=(NodeGroup("a", 1, cores=8, memory_gb=512 * 2**30 / 1e9, node_level=True),))
     jobs = table([10, 10], gpus=[0, 0], memory_mb=[256 * gib, 256 * gib])
-    assert starts(kw.simulate(jobs, cluster)) == [0, 0]
+    assert starts(kw.simulate(jobs, cluster, backfill="none", gpu_speeds="none")) == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -225,33 +249,38 @@ def test_memory_counts_to_the_byte():
 )
 def test_what_no_job_may_ask_for(columns, words):
     with pytest.raises(TableError, match=words):
-        kw.simulate(table([10], **columns), ONE)
+        kw.simulate(table([10], **columns), ONE, backfill="none", gpu_speeds="none")
 
 
 def test_what_placed_nodes_do_not_have():
     jobs = table([10], gpus=[1])
     with pytest.raises(InputError, match="placed nodes know no reservations"):
-        kw.simulate(jobs, ONE, "fcfs", "easy")
+        kw.simulate(jobs, ONE, "fcfs", "easy", gpu_speeds="none")
     with pytest.raises(InputError, match="schedule_per is 'event'"):
-        kw.simulate(jobs, ONE, schedule_per="event")
+        kw.simulate(jobs, ONE, schedule_per="event", backfill="none", gpu_speeds="none")
     with pytest.raises(InputError, match="the jobs ask for no cores, memory or GPUs"):
-        kw.simulate(kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), ONE)
+        kw.simulate(
+            kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]),
+            ONE,
+            backfill="none",
+            gpu_speeds="none",
+        )
     with pytest.raises(InputError, match="some jobs wait for others"):
-        kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE)
+        kw.simulate(table([1, 1], gpus=[1, 1], after_id=[-1, 0]), ONE, backfill="none", gpu_speeds="none")
     with pytest.raises(InputError, match="for clusters of placed nodes"):
-        kw.simulate(jobs, Cluster.from_nodes(4), "gavel")
+        kw.simulate(jobs, Cluster.from_nodes(4), "gavel", backfill="none")
     with pytest.raises(InputError, match="looks at what only placed nodes know"):
-        kw.simulate(jobs, Cluster.from_nodes(4), "las")
+        kw.simulate(jobs, Cluster.from_nodes(4), "las", backfill="none")
     with pytest.raises(ClusterError, match="no gpu_type"):
-        kw.simulate(jobs, nodes(("a", 1, 2, "")))
+        kw.simulate(jobs, nodes(("a", 1, 2, "")), backfill="none", gpu_speeds="none")
 
 
 def test_speeds_must_be_known():
     jobs = table([10], gpus=[1])
     with pytest.raises(InputError, match="speeds are given for K80, not for V100"):
-        kw.simulate(jobs, ONE, speeds=speeds({"K80": [1]}))
+        kw.simulate(jobs, ONE, speeds=speeds({"K80": [1]}), backfill="none")
     with pytest.raises(InputError, match="the speed of job 0 on V100 is not known"):
-        kw.simulate(jobs, ONE, speeds=speeds({"V100": [math.nan]}))
+        kw.simulate(jobs, ONE, speeds=speeds({"V100": [math.nan]}), backfill="none")
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="20,000 starts take half a minute interpreted")
@@ -259,7 +288,11 @@ def test_no_headway():
     jobs = table([100, 100], gpus=[2, 2])
     with pytest.raises(InputError, match="jobs put each other out and lose their work"):
         kw.simulate(
-            jobs, ONE, "las", placing=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf)
+            jobs,
+            ONE,
+            "las",
+            settings=GpuSettings(preempt=True, round_interval_s=1, checkpoint_s=math.inf),
+            gpu_speeds="none",
         )
 
 

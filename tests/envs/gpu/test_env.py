@@ -42,9 +42,15 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, types, 
     placing = usual(placement=placement, types=types, on_oversized="drop")
     vec = gpu_env(jobs, speeds=speeds, placing=placing)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], first)
-    assert same(log_of(vec, own), kw.simulate(window, machine(), "sjf", "skip", placing=placing, speeds=own))
+    assert same(
+        log_of(vec, own),
+        kw.simulate(window, machine(), "sjf", "skip", settings=placing, speeds=own, gpu_speeds="none"),
+    )
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers] - job_state["done"][numbers], first)
-    assert same(log_of(vec, own), kw.simulate(window, machine(), "srtf", "skip", placing=placing, speeds=own))
+    assert same(
+        log_of(vec, own),
+        kw.simulate(window, machine(), "srtf", "skip", settings=placing, speeds=own, gpu_speeds="none"),
+    )
 
 
 @pytest.mark.parametrize("placement", ["fgd", "room"])
@@ -53,7 +59,9 @@ def test_placements_that_look_at_the_mix_of_jobs(placement):
     vec = gpu_env(jobs, placing=usual(placement=placement))
     for _ in range(2):  # what the first episode has found must not be taken for true in the second
         play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
-        assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placement=placement))
+        assert same(
+            log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placement=placement, gpu_speeds="none")
+        )
 
 
 def test_passes_at_ticks():
@@ -61,7 +69,7 @@ def test_passes_at_ticks():
     placing = usual(round_interval_s=90.0, rounds=True)
     vec = gpu_env(jobs, placing=placing)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
-    assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", placing=placing))
+    assert same(log_of(vec), kw.simulate(jobs, machine(), "sjf", "skip", settings=placing, gpu_speeds="none"))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,7 @@ def test_running_jobs_move_after_a_pass_as_under_a_rule(costs):
     vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=40)
     for _ in range(2):
         play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
-        log = kw.simulate(jobs, machine(), "sjf", "skip", placing=placing, speeds=speeds)
+        log = kw.simulate(jobs, machine(), "sjf", "skip", settings=placing, speeds=speeds)
         assert same(log_of(vec, speeds), log) and (log.outcome == Outcome.MIGRATED).sum() > 3
     vec = gpu_env(jobs, speeds=speeds, placing=placing, restarts=1)
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
@@ -391,7 +399,7 @@ def test_events_that_were_put_off_do_not_fill_the_arrays():
     play(vec, lambda job_state, numbers: job_state["estimate_s"][numbers], 0)
     log = log_of(vec)
     assert vec.board.stack.events.shape[1] < 2 * 5 * (n - 10)  # fewer than were put off
-    assert same(log, kw.simulate(jobs, cluster, "sjf", "skip"))
+    assert same(log, kw.simulate(jobs, cluster, "sjf", "skip", gpu_speeds="none"))
 
 
 def test_bad_input_is_told():

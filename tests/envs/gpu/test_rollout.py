@@ -32,7 +32,7 @@ def test_sjf_by_what_is_shown_is_sjf(seed):
     assert len(np.unique(np.float32(np.log(jobs["estimate_s"])))) == len(np.unique(jobs["estimate_s"]))
     placing = usual(types="fastest")
     log = play(jobs, machine(), shortest, placing=placing, speeds=speeds_of(jobs))
-    assert same(log, kw.simulate(jobs, machine(), "sjf", placing=placing, speeds=speeds_of(jobs)))
+    assert same(log, kw.simulate(jobs, machine(), "sjf", settings=placing, speeds=speeds_of(jobs)))
     assert log.run["policy"] == "agent"
 
 

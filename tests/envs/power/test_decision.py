@@ -42,7 +42,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
         if not vec.powered.drawing.may[:, level].all():
             continue
         own = window_levers(vec, first, level)
-        rule = started(window, cluster, policy="saf", backfill=backfill, levers=own)
+        rule = started(window, cluster, policy="saf", backfill=backfill, power_controls=own)
         assert np.array_equal(play_rule(vec, saf, level, first), rule, equal_nan=True)
     ordered = energy(
         jobs, cluster=cluster, levers=levers, backfill=backfill, hold_s=NEVER, backfill_order="sjf"
@@ -54,7 +54,7 @@ def test_a_rule_played_through_the_env_gives_the_log_of_the_engine(seed, cluster
         policy="saf",
         backfill=backfill,
         backfill_order=order,
-        levers=window_levers(vec, first, 0),
+        power_controls=window_levers(vec, first, 0),
     )
     assert np.array_equal(play_rule(ordered, saf, 0, first), rule, equal_nan=True)
 
@@ -68,7 +68,9 @@ def test_so_it_does_where_planners_have_times_of_their_own(overrun):
     )
     for level in {0, vec.seen.choices - 1}:
         own = window_levers(vec, 14, level)
-        rule = started(jobs[14:74], MACHINE, policy="saf", backfill="easy", overrun=overrun, levers=own)
+        rule = started(
+            jobs[14:74], MACHINE, policy="saf", backfill="easy", overrun=overrun, power_controls=own
+        )
         assert np.array_equal(play_rule(vec, saf, level, 14), rule, equal_nan=True)
 
 

@@ -43,7 +43,7 @@ def test_levers_written_by_hand_are_points_of_it(seed, slowdown, always, timeout
     linear = weights_of(**{**order, "width": order["width"] * 3 / np.log(17)})  # its width is ln(nodes) / 3
     text = f"sleep=timeout:{timeout_s}:reserve={reserve}+levels={slowdown}{':always' if always else ''}"
     pulled = resolve_controls(text, jobs, MACHINE, PowerModel.preset("taurus"))
-    wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).rule, "easy", levers=pulled.levers)
+    wanted = kw.simulate(jobs, MACHINE, LinearAgent(linear).rule, "easy", power_controls=pulled.levers)
     agent = from_controls(
         16, order=order, longer=slowdown - 1, always=always, timeout_s=timeout_s, reserve=reserve / 16
     )

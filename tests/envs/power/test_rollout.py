@@ -56,7 +56,7 @@ def test_a_rule_played_from_what_is_seen_gives_its_log(level, levers):
     assert pulled.drawing.may.shape[1] == 3 and pulled.drawing.may.all()
     log = play(jobs, MACHINE, rule_at(AREA, 3, level), power=power, asking=asking)
     own = replace(pulled.levers, preferred_level=np.full(len(jobs), level))
-    same(log, kw.simulate(jobs, MACHINE, "saf", "easy", levers=own))
+    same(log, kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=own))
     assert log.run["policy"] == "agent" and (log.level == level).all()
 
 
@@ -75,7 +75,7 @@ def test_the_order_of_the_table_does_not_matter():
 def test_a_run_goes_on_where_there_is_no_room_for_what_nodes_do(monkeypatch):
     jobs = quiet(150, 3).with_columns(beta=None, power_w=None)
     power = PowerConfig("taurus", levers="sleep=timeout:20")
-    rule = kw.simulate(jobs, MACHINE, "saf", "easy", levers=power.of(jobs, MACHINE, 150).levers)
+    rule = kw.simulate(jobs, MACHINE, "saf", "easy", power_controls=power.of(jobs, MACHINE, 150).levers)
     monkeypatch.setattr(state_stack_power, "SPARE", 3)
     few = play(jobs, MACHINE, rule_at(AREA, 1), power=power, asking=EnergyDecisionSettings(hold_s=NEVER))
     assert len(rule.states) > 250
@@ -105,6 +105,6 @@ def test_outages_dependencies_and_withdrawn_jobs_are_kept():
         asking=EnergyDecisionSettings(hold_s=NEVER),
         settings=Settings("easy"),
     )
-    rule = kw.simulate(jobs, machine, "sjf", "easy", levers=power.of(jobs, machine, n).levers)
+    rule = kw.simulate(jobs, machine, "sjf", "easy", power_controls=power.of(jobs, machine, n).levers)
     same(log, rule)
     assert (log.job_outcome == rule.job_outcome).all() and len(np.unique(rule.job_outcome)) > 1

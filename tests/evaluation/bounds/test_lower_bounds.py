@@ -104,7 +104,7 @@ def test_held_jobs_wait_from_the_end_of_the_hold():
 def test_jobs_after_others():
     """The chain waits for nothing, as waits are counted; its bound must not say otherwise."""
     jobs = table((0, 20, 4), (0, 20, 4), (0, 20, 4), after_id=[-1, 1, 2])
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(4))
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none")
     assert metrics(log)["mean_wait_s"] == 0
     assert lower_bounds(jobs, 4) == Bounds(0.0, 1.0, 60.0)
     unknown = table((0, 20, 4), (0, 20, 4), (0, 20, 4), after_id=[-1, 77, 78])

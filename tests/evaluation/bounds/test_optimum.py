@@ -78,7 +78,7 @@ def test_objectives_differ():
 
 def test_rules_reach_it_on_an_easy_case():
     jobs = table((0, 30, 4), (0, 10, 4), (0, 20, 4))
-    found = metrics(kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="sjf"))
+    found = metrics(kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="sjf", backfill="none"))
     bounds = lower_bounds(jobs, 4)
     for name in OBJECTIVES:
         best = optimum(jobs, 4, objective=name)

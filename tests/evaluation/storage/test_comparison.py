@@ -101,7 +101,7 @@ def test_kinds_are_not_mixed_up(tmp_path):
     comparison = saved(tmp_path / "c", contests())
     with pytest.raises(InputError, match="not a run"):
         load_run(comparison)
-    log = kw.simulate(kw.lublin(20, 4), kw.Cluster.from_nodes(4))
+    log = kw.simulate(kw.lublin(20, 4), kw.Cluster.from_nodes(4), backfill="none")
     run = save_run(tmp_path / "r", log, scenario={}, results={})
     with pytest.raises(InputError, match="not a comparison"):
         load_comparison(run)

@@ -73,7 +73,7 @@ def test_round_trip(tmp_path):
 def test_what_nodes_did_comes_back(tmp_path):
     jobs = kw.lublin(50, 8, load=0.5, seed=1)
     levers = kw.PowerControls(sleep={"nodes": kw.SleepPolicy(60, 5, 30)})
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", levers=levers)
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(8), "fcfs", "easy", power_controls=levers)
     run = load_run(saved(tmp_path / "run", log))
     assert len(log.states) > 20
     for name in ("time_s", "group", "shutting_down", "asleep", "waking"):
@@ -85,7 +85,7 @@ def test_what_nodes_did_comes_back(tmp_path):
 
 def test_a_log_without_a_start(tmp_path):
     jobs = kw.JobTable(job_id=[1], submit_s=[0], runtime_s=[5], nodes=[9])
-    log = kw.simulate(jobs, kw.Cluster.from_nodes(4), on_oversized="drop")
+    log = kw.simulate(jobs, kw.Cluster.from_nodes(4), on_oversized="drop", backfill="none")
     run = load_run(saved(tmp_path / "run", log))
     assert len(run.log) == 0 and run.results["metrics"]["mean_wait_s"] is None
 
@@ -123,7 +123,7 @@ def test_other_folders_are_refused(tmp_path):
 def test_files_of_two_runs_do_not_pass_for_one(tmp_path):
     one = saved(tmp_path / "one")
     jobs = kw.lublin(5, 4)
-    two = saved(tmp_path / "two", kw.simulate(jobs, kw.Cluster.from_nodes(4)))
+    two = saved(tmp_path / "two", kw.simulate(jobs, kw.Cluster.from_nodes(4), backfill="none"))
     (one / "jobs.parquet").write_bytes((two / "jobs.parquet").read_bytes())
     manifest = json.loads((one / "manifest.json").read_text())
     manifest["files"]["jobs.parquet"] = json.loads((two / "manifest.json").read_text())["files"][

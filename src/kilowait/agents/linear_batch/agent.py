@@ -26,8 +26,9 @@ from kilowait.agents.linear_batch.score import (
 from kilowait.agents.user_history import UserHistory, parameters_for
 from kilowait.cluster import Cluster
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.policy import RunInputs, run_priority_policy
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.jobs import JobTable
+from kilowait.jobs import ExecutionLog, JobTable
 from kilowait.policies import POLICIES, resolve
 
 __all__ = ["FEATURES", "TRUST", "LinearAgent", "features", "load_agent", "saf_weights", "usual_weights"]
@@ -113,6 +114,10 @@ class LinearAgent:
             raise UnknownNameError("policy", self.fallback_rule, POLICIES)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
+
+    def run(self, inputs: RunInputs) -> ExecutionLog:
+        """Simulate a run in the order of the learned score."""
+        return run_priority_policy(self.rule, inputs)
 
     @property
     def rule(self) -> PriorityPolicy:

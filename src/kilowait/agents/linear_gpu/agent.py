@@ -27,6 +27,7 @@ from kilowait.engine.gpu.demand import types_of
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import run_gpu_simulation
 from kilowait.engine.interface import PriorityPolicy
+from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.errors import InputError, KilowaitError, UnknownNameError
 from kilowait.jobs import ExecutionLog, JobTable
 
@@ -99,13 +100,13 @@ class LinearGpuAgent:
     """Weights that order the jobs of a GPU cluster and the types they try; ``kilowait.simulate(jobs, cluster, agent)``.
 
     >>> agent = rule_agent("srtf", 56, types="fastest")
-    >>> agent.explain()[0], agent.placing
+    >>> agent.explain()[0], agent.gpu_settings
     (('remaining', 1.0), (('preempt', True), ('types', 'given')))
     """
 
     weights: Floats
     """One for each of FEATURES, then of TYPE_FEATURES; only their proportions matter."""
-    gpu_settings: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     """preempt, round_interval_s, placement and migrate, where they are not the usual ones, as in
     `engine.gpu.Placing`.
     """
@@ -120,28 +121,26 @@ class LinearGpuAgent:
                 f"the weights are {self.weights!r}; give {COUNT + len(TYPE_FEATURES)} finite numbers, one for each "
                 f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
             )
-        for key in self.gpu_settings:
+        for key in self.overrides:
             if key not in WAY:
                 raise UnknownNameError("setting of an agent on placed nodes", key, WAY)
-        GpuSettings(**self.gpu_settings)
+        GpuSettings(**self.overrides)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
+    skips = True
+    """It orders all jobs that fit, so none of them blocks the others."""
+
     @property
-    def placing(self) -> tuple[tuple[str, Any], ...]:
+    def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
         """How it is meant to run, as a rule says it."""
         own = (("types", "given"),) if self.weights[COUNT:].any() else ()
-        return (*self.gpu_settings.items(), *own)
+        return (*self.overrides.items(), *own)
 
-    def played_on(
-        self,
-        jobs: JobTable,
-        cluster: Cluster,
-        placing: GpuSettings,
-        speeds: Speeds | None,
-        preference: Floats | None,
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its orders; the whole run compiled. A preference that is handed in goes before its own."""
+        placing, preference = gpu_settings_of(inputs, self.name), inputs.preference
+        jobs, cluster, speeds = inputs.jobs, inputs.cluster, inputs.speeds
         if placing.types == "given" and preference is None:
             preference = self.preference(jobs, cluster, speeds)
         rule = PriorityPolicy(
@@ -187,7 +186,7 @@ class LinearGpuAgent:
             "version": VERSION,
             "name": self.name,
             "weights": dict(zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)),
-            "way": dict(self.gpu_settings),
+            "way": dict(self.overrides),
             "provenance": dict(self.provenance),
         }
         target = Path(path)

@@ -138,7 +138,7 @@ def train_placed(
         for number in course.rest(search, random):
             drawn = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
-            values = tried([start, *(LinearGpuAgent(row, start.gpu_settings) for row in candidates)], drawn)
+            values = tried([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], drawn)
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(candidates, scores)
             path.append(_unit(search.mean))
@@ -146,7 +146,7 @@ def train_placed(
             if number % every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
-                    tried([LinearGpuAgent(averaged, start.gpu_settings)], checks[::2])[0], reference[::2]
+                    tried([LinearGpuAgent(averaged, start.overrides)], checks[::2])[0], reference[::2]
                 )
                 if score < best:
                     best = score
@@ -155,7 +155,7 @@ def train_placed(
             course.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
             if progress is not None:
                 progress(course.history[-1])
-        chosen = start if course.best is None else LinearGpuAgent(course.best[1], start.gpu_settings)
+        chosen = start if course.best is None else LinearGpuAgent(course.best[1], start.overrides)
         ratios = np.log(tried([chosen], checks[1::2])[0] / reference[1::2])
     kept = chosen is start or not _surely_below(ratios)
     provenance = {
@@ -175,7 +175,7 @@ def train_placed(
         "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
     }
     found = start if kept else chosen
-    return LinearGpuAgent(found.weights, found.gpu_settings, provenance=provenance), course.history
+    return LinearGpuAgent(found.weights, found.overrides, provenance=provenance), course.history
 
 
 def rule_agents(

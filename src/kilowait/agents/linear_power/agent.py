@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from kilowait.agents.io import STEERING
 from kilowait.agents.linear_power.job_features import STANDING, saf_order, standing
-from kilowait.cluster import Cluster, PowerControls
-from kilowait.engine.settings import Settings
+from kilowait.cluster import Cluster
+from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.kernels.linear_power_policy import MOMENT, PowerPolicyWeights, steering_of
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
@@ -95,10 +95,9 @@ class LinearPowerAgent:
             self.signal,
         )
 
-    def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its decisions; levels and sleep are those of its own levers."""
+        settings, jobs, cluster = settings_of(inputs, self.name), inputs.jobs, inputs.cluster
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "

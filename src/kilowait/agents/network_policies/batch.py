@@ -21,13 +21,12 @@ from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.agent_file import load_network
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.cluster import Cluster, PowerControls
-from kilowait.engine.settings import Settings
+from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.kernels.inline_network import NetworkWeights
 from kilowait.envs.rollout import run_policy
 from kilowait.errors import InputError
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["NetworkAgent", "exported", "network_agent"]
 
@@ -46,11 +45,10 @@ class NetworkAgent(PreferenceConditioned):
         """Where it comes from."""
         return getattr(self.network, "provenance", {})
 
-    def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its decisions, greedily."""
-        if levers is not None:
+        settings = settings_of(inputs, self.name)
+        if inputs.power_controls is not None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Batch-v0, which pulls no levers: leave them out"
             )
@@ -65,8 +63,8 @@ class NetworkAgent(PreferenceConditioned):
         layers = exported(self.network)
         with use_device("cpu", 1):
             return run_policy(
-                jobs,
-                cluster,
+                inputs.jobs,
+                inputs.cluster,
                 (lambda seen: greedy_actions(self.network, seen)) if layers is None else layers,
                 asking=asking,
                 settings=settings,

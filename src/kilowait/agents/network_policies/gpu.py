@@ -6,20 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.cluster import Cluster
-from kilowait.cluster.gpu_speeds import Speeds
-from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.engine.policy import RunInputs, gpu_settings_of
 from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
 from kilowait.envs.gpu.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
 
@@ -37,21 +34,18 @@ class GpuNetworkAgent(PreferenceConditioned):
         """Where it comes from."""
         return getattr(self.network, "provenance", {})
 
+    skips = True
+    """It chooses among all jobs that fit, so none of them blocks the others."""
+
     @property
-    def placing(self) -> tuple[tuple[str, Any], ...]:
+    def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
         """How it was trained to run, as a rule says it."""
         return tuple(self.provenance.get("placing", {}).items())
 
-    def played_on(
-        self,
-        jobs: JobTable,
-        cluster: Cluster,
-        placing: GpuSettings,
-        speeds: Speeds | None,
-        preference: npt.NDArray[np.float64] | None,
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its decisions, greedily."""
         self.check_preferred()
+        cluster, placing = inputs.cluster, gpu_settings_of(inputs, self.name)
         shown = described(self.asking.seen(cluster))
         if shown != described(self.network.spec):
             raise InputError(
@@ -59,13 +53,13 @@ class GpuNetworkAgent(PreferenceConditioned):
             )
         with use_device("cpu", 1):
             return play(
-                jobs,
+                inputs.jobs,
                 cluster,
                 lambda seen: greedy_actions(self.network, seen),
                 asking=self.asking,
                 placing=placing,
-                speeds=speeds,
-                preference=preference,
+                speeds=inputs.speeds,
+                preference=inputs.preference,
                 name=self.name,
             )
 

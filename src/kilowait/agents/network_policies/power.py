@@ -12,13 +12,12 @@ from kilowait.agents.networks.preference import PreferenceConditioned
 from kilowait.agents.networks.spec import described
 from kilowait.agents.rl.device import use_device
 from kilowait.agents.rl.inference import greedy_actions
-from kilowait.cluster import Cluster, PowerControls
-from kilowait.engine.settings import Settings
+from kilowait.engine.policy import RunInputs, settings_of
 from kilowait.envs.power.batched_sim import EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig
 from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
-from kilowait.jobs import ExecutionLog, JobTable
+from kilowait.jobs import ExecutionLog
 
 __all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_told"]
 
@@ -44,11 +43,10 @@ class EnergyNetworkAgent(PreferenceConditioned):
         """The agent on a machine with this power, these signals and levers."""
         return replace(self, power=power)
 
-    def played(
-        self, jobs: JobTable, cluster: Cluster, settings: Settings, levers: PowerControls | None = None
-    ) -> ExecutionLog:
+    def run(self, inputs: RunInputs) -> ExecutionLog:
         """The run under its decisions, greedily; levels and sleep are those of its own levers."""
         self.check_preferred()
+        settings, jobs, cluster = settings_of(inputs, self.name), inputs.jobs, inputs.cluster
         if self.power is None:
             raise InputError(
                 f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "

@@ -67,6 +67,9 @@ class GpuSettings:
     """Rows of (load up to, speed) for jobs that share a GPU; None: they do not slow each other down."""
     at_limit: str = "extend"
     on_oversized: str = "error"
+    gpu_speeds: str = "auto"
+    """Speed of jobs on each GPU type: auto (measured where known, else roofline, else 1), roofline, none (all 1), or
+    a file of throughputs in Gavel's format. A table handed to `simulate` takes precedence."""
     seed: int = 0
     """Of random placement."""
 
