@@ -83,7 +83,9 @@ def test_bad_parameters_are_refused(name: str, message: str) -> None:
 
 @pytest.mark.parametrize("wrong", [3, None, ["sjf"], lambda job, now: 0.0])
 def test_what_is_no_policy_is_refused(wrong: object) -> None:
-    with pytest.raises(InputError, match="give a name, a Rule, or a function decorated with kilowait.policy"):
+    with pytest.raises(
+        InputError, match="the name of a priority policy, or a function decorated with kilowait.policy"
+    ):
         resolve(wrong)  # type: ignore[arg-type]
 
 

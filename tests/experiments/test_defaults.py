@@ -1,0 +1,65 @@
+"""One default per setting: the same question has the same answer from Python, a scenario and a comparison."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kilowait as kw
+from kilowait.experiments.scenario import Scenario, prepare_scenario, run_scenario
+
+SCENARIOS = {
+    "batch": Scenario("lublin:300:64:0.95:3"),
+    "batch, estimates": Scenario("lublin:300:64:0.95:3", policy="sjf"),
+    "GPU": Scenario("gpu:200:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="las"),
+    "GPU, round-based": Scenario("gpu:120:gpu-mixed:1.1:4", cluster="gpu-mixed", policy="gavel"),
+    "predictions": Scenario("lublin:300:64:0.95:3", policy="saf", predict="forest"),
+}
+
+
+def same(one: kw.ExecutionLog, other: kw.ExecutionLog) -> bool:
+    ours, theirs = one.jobs(), other.jobs()
+    return all(np.array_equal(ours[name], theirs[name]) for name in ("start_s", "end_s"))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_defaults_are_the_same_everywhere(name: str) -> None:
+    scenario = SCENARIOS[name]
+    workload, cluster, _ = prepare_scenario(scenario)
+    by_scenario = run_scenario(scenario).log
+    by_simulate = kw.simulate(workload.jobs, cluster, scenario.policy)
+    by_compare = kw.compare(workload.jobs, cluster, [scenario.policy]).logs(0, 0)
+    assert same(by_scenario, by_simulate)
+    assert same(by_scenario, by_compare)
+    recorded = [{**log.run, "policy": ""} for log in (by_scenario, by_simulate, by_compare)]
+    assert recorded[0] == recorded[1] == recorded[2]
+
+
+def test_a_default_matters() -> None:
+    """The parity test can fail: another backfilling gives another log."""
+    scenario = SCENARIOS["batch"]
+    workload, cluster, _ = prepare_scenario(scenario)
+    other = kw.simulate(workload.jobs, cluster, scenario.policy, backfill="none")
+    assert not same(run_scenario(scenario).log, other)
+
+
+def test_backfilling_is_easy_unless_told_otherwise() -> None:
+    jobs = kw.lublin(50, 16, load=0.9, seed=1)
+    assert kw.simulate(jobs, kw.Cluster.from_nodes(16)).run["backfill"] == "easy" == kw.Settings().backfill
+
+
+def test_simulate_and_compare_have_no_defaults_of_settings() -> None:
+    """Arguments that are settings default to None or are passed by name to the settings object."""
+    for module, function in (("policies/simulation.py", "simulate"), ("experiments/compare.py", "compare")):
+        source = Path(kw.__file__).parent / module
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+        names = [arg.arg for arg in (*found.args.args, *found.args.kwonlyargs)]
+        values = [*found.args.defaults, *found.args.kw_defaults]
+        defaults = dict(zip(reversed(names), reversed(values), strict=False))
+        for name in ("backfill", "backfill_order", "settings", "power_controls", "speeds", "preference"):
+            if name in defaults:
+                assert isinstance(defaults[name], ast.Constant) and defaults[name].value is None
