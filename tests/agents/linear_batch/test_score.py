@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents import LinearAgent
 from kilowait.agents.linear_batch import usual_weights
-from kilowait.agents.linear_batch.score import FORETOLD, SHRINK, recalled
+from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINK, recalled
 from kilowait.agents.user_history import UserHistory, memories, parameters_for
 from kilowait.engine.interface import JOB
 from kilowait.jobs import JobTable
@@ -76,8 +76,8 @@ def test_a_prediction_counts_as_so_many_ended_jobs():
 
     usual, used, quick_usual, quick = told(36.0, 0.5)
     assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
-    assert used == pytest.approx((SHRINK * usual + FORETOLD * np.log(0.01)) / (SHRINK + FORETOLD))
-    assert quick == pytest.approx((SHRINK * quick_usual + FORETOLD * 0.5) / (SHRINK + FORETOLD))
+    assert used == pytest.approx((SHRINK * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINK + PREDICTION_WEIGHT))
+    assert quick == pytest.approx((SHRINK * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINK + PREDICTION_WEIGHT))
 
 
 def test_planners_use_predictions():

@@ -44,10 +44,10 @@ def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
 
 def test_users_of_generated_jobs_are_nobody_of_the_log():
     alone = WindowSampler(REAL[:600], SyntheticMix((MADE,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
-    assert not alone.at_the_end.users and alone.at_the_end.usual[:, 0].sum() > 0
+    assert not alone.final_history.users and alone.final_history.usual[:, 0].sum() > 0
     mixed = WindowSampler(REAL[:600], SyntheticMix((MADE,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
     real = WindowSampler(REAL[:600], None, CLUSTER, 100, np.inf, until_s=1e6)
-    assert mixed.and_later(REAL[600:]).to_dict() == real.and_later(REAL[600:]).to_dict()
+    assert mixed.history_with(REAL[600:]).to_dict() == real.history_with(REAL[600:]).to_dict()
 
 
 def made(window):
@@ -60,9 +60,9 @@ def test_synthetic_first_is_all_of_one_and_then_all_of_the_other():
     ground = WindowSampler(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
     random = stream(0, "test")
     for done, all_made in ((0.0, True), (0.49, True), (0.5, False), (0.9, False)):
-        windows = ground.drawn(20, random, mixture.share_at(done))
+        windows = ground.sample(20, random, mixture.share_at(done))
         assert {made(window) for window in windows} == {all_made}
-    assert {made(window) for window in ground.drawn(40, random)} == {True, False}
+    assert {made(window) for window in ground.sample(40, random)} == {True, False}
 
 
 class Killed(Exception):
