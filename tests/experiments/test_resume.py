@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
             JOBS,
             MACHINE,
             replace(QUICK, preferences=("wait", "sla")),
-            r"preferences \[\], and .*'wait', 'sla'",
+            r"objectives \[\], and .*'wait', 'sla'",
         ),
         (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, and this is 50"),
         (JOBS, MACHINE, replace(QUICK, backfill_order="saf"), "asking backfill_order agent, and this is saf"),
@@ -106,7 +106,7 @@ def test_what_does_not_fit_into_memory_is_told_with_its_size():
     seen = DecisionSettings(slots=1000, graph=True).seen
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
     check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
-    with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
+    with pytest.raises(InputError, match=r"10 environments with a queue window of 1,000.*smaller --queue-window or a smaller --num-envs$"):
         check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
     with pytest.raises(InputError, match="smaller buffer_size"):
         check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)
@@ -178,7 +178,7 @@ def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **ke
             JOBS,
             kw.Cluster.from_nodes(40),
             SEARCH,
-            "machine .*resume with the same, or begin anew with --force",
+            "machine .*resume with the same, or start again with --force",
         ),
         (JOBS, MACHINE, replace(SEARCH, seed=3), "seed 0, and this is 3"),
     ],
@@ -211,9 +211,9 @@ def test_a_search_does_not_go_on_with_a_network_nor_a_network_with_a_search(sear
 
 
 def test_a_training_is_neither_lost_nor_made_up(searched, tmp_path):
-    with pytest.raises(InputError, match="go on with --resume, or begin anew with --force"):
+    with pytest.raises(InputError, match="continue it with --resume, or start again with --force"):
         check_begun(searched, resume=False, force=False)
-    with pytest.raises(InputError, match="holds no training to resume; begin one without --resume"):
+    with pytest.raises(InputError, match="holds no training to resume; start one without --resume"):
         check_begun(tmp_path, resume=True, force=True)
     check_begun(searched, resume=True, force=False)
     check_begun(searched, resume=False, force=True)

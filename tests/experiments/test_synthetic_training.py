@@ -54,7 +54,7 @@ def test_as_many_jobs_as_are_trained_on_or_as_are_asked_for(folder):
 
 @pytest.mark.parametrize(
     ("rows", "saw", "verb"),
-    [(720, "validation jobs", "chosen"), (900, "judged jobs", "judged")],
+    [(720, "validation jobs", "selected"), (900, "judged jobs", "evaluated")],
 )
 def test_a_generator_that_has_seen_later_jobs_is_told_with_the_remedy(tmp_path, rows, saw, verb):
     fit_generator(JOBS[:rows], "bootstrap", seed=0).save(tmp_path / "seen")
@@ -77,13 +77,13 @@ def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known()
 def test_what_cannot_be_is_told(folder, tmp_path):
     with pytest.raises(InputError, match=r"has no card\.json; name a folder written by kilowait synth fit"):
         drawn(str(tmp_path / "nothing"))
-    with pytest.raises(InputError, match=r"makes jobs of up to \d+ nodes, and the machine has 2;"):
+    with pytest.raises(InputError, match=r"generates jobs of up to \d+ nodes, and the machine has 2;"):
         drawn(folder, kw.Cluster.from_nodes(2))
-    with pytest.raises(InputError, match=r"the share of generated jobs is 1\.5"):
+    with pytest.raises(InputError, match=r"the share of synthetic jobs is 1\.5"):
         drawn(folder, share=1.5)
-    with pytest.raises(InputError, match="gives out single nodes and GPUs"):
+    with pytest.raises(InputError, match="is a node-level GPU cluster"):
         drawn(folder, kw.Cluster.preset("gpu-mixed"))
-    with pytest.raises(InputError, match=r"--synthetic-share 0\.5 is of generated jobs"):
+    with pytest.raises(InputError, match=r"--synthetic-share 0\.5 applies to synthetic jobs"):
         SyntheticTraining.asked(None, 0.5, None, None)
     with pytest.raises(InputError, match="name folders"):
         SyntheticTraining.asked(" , ", None, None, None)

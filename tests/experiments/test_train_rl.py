@@ -94,5 +94,5 @@ def test_a_limit_has_a_price_that_rises_while_it_is_broken(tmp_path):
     _, history = trained(tmp_path / "run", how)
     prices = [update.losses["price"] for update in history]
     assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
-    with pytest.raises(InputError, match="it is ppo"):
+    with pytest.raises(InputError, match="only ppo supports"):
         replace(QUICK, algo="sac", settings={}, limit={"sla": 0.1})

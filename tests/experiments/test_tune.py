@@ -187,7 +187,7 @@ def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
     with pytest.raises(InputError, match="begun with other jobs"):
         tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
     (tmp_path / "one" / "mine.txt").touch()
-    with pytest.raises(InputError, match="begun before"):
+    with pytest.raises(InputError, match="already holds a search"):
         begin(tmp_path / "one")
     assert begin(tmp_path / "one", force=True) == []
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["mine.txt"]
@@ -215,7 +215,7 @@ def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("algo = ", "is no TOML"),
+        ("algo = ", "is not TOML"),
         ('algo = "pppo"', "did you mean 'ppo'"),
         ('net = "kernl"', "did you mean 'kernel'"),
         ("setings = 1", "did you mean 'settings'"),
@@ -228,10 +228,10 @@ def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
         ("[settings]\nn_epochs = true", "a whole number"),
         ("[settings]\nanneal_lr = 1", "true or false"),
         ("[settings]\ntarget_kl = 'x'", "a number"),
-        ("[settings]\ntotal_timesteps = 5", "--steps"),
+        ("[settings]\ntotal_timesteps = 5", "--total-timesteps"),
         ("[settings]\nsizes = 5", r"\[settings.sizes\]"),
         ("[settings.sizes]\nwidht = 5", "did you mean 'width'"),
-        ("[settings.sizes]\nwidth = 6", "cannot be shared by 4 heads"),
+        ("[settings.sizes]\nwidth = 6", "is not divisible by 4 heads"),
         ("[settings.sizes]\nwidth = 'wide'", "a whole number"),
         ('algo = "d3qn"\n[settings]\nv_range = [1]', "a list of 2 numbers"),
     ],
@@ -250,7 +250,7 @@ def test_settings_are_read_as_they_were_written(tmp_path):
     own = FoundSettings("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
     path.write_text(settings_toml(own))
     assert read_settings(path) == own == read_settings(path, algo="sac", net="gat")
-    with pytest.raises(InputError, match="is for --algo sac, and --algo ppo was asked for"):
+    with pytest.raises(InputError, match="is for --algo sac, and --algo ppo is requested"):
         read_settings(path, algo="ppo")
     path.write_text("")
     assert read_settings(path, algo="a2c") == FoundSettings("a2c", "kernel", {})

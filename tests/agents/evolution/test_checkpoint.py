@@ -1,4 +1,4 @@
-"""Searches that are killed and gone on with find what they would have found; their file says what is wrong with it."""
+"""Checkpoints of evolution strategies: resumed searches give the same result; damaged files are errors."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Killed(Exception):
 
 @pytest.fixture(scope="module", params=SEARCHES)
 def search(request, tmp_path_factory):
-    """A search, what its file is when nobody kills it, and how it went."""
+    """A search, the agent file of an uninterrupted run, and its history."""
     folder = tmp_path_factory.mktemp(request.param)
     agent, history = SEARCHES[request.param]()
     return (
@@ -64,7 +64,7 @@ def search(request, tmp_path_factory):
 
 
 def killed_at(moment, monkeypatch, run, folder):
-    """Let the search be killed when it keeps its state for the so-manyth time, before the new state has its place."""
+    """Kill the search at the checkpoint of number `moment`, before the new file replaces the old one."""
     times, replaced = 0, os.replace
 
     def replace_or_die(*paths):
@@ -80,7 +80,7 @@ def killed_at(moment, monkeypatch, run, folder):
     monkeypatch.setattr(os, "replace", replaced)
 
 
-def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_path, monkeypatch):
+def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monkeypatch):
     run, whole, history = search
     agent, told = run(keeping=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
@@ -98,7 +98,7 @@ def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_
         assert [one.number for one in heard] == list(range(done + 1, 4))
 
 
-def test_killed_twice(search, tmp_path):
+def test_search_killed_twice_resumes_exactly(search, tmp_path):
     run, whole, _ = search
 
     def kill_at(number):
@@ -115,7 +115,7 @@ def test_killed_twice(search, tmp_path):
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
 
 
-def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
+def test_finished_search_can_be_resumed_and_extended(tmp_path):
     first, _ = score(keeping=CheckpointDir(tmp_path))
     heard = []
     again, history = score(keeping=CheckpointDir(tmp_path, resume=True), progress=heard.append)
@@ -137,7 +137,7 @@ def begun(tmp_path_factory):
 @pytest.mark.parametrize(
     ("run", "changes", "words"),
     [
-        (score, {"seed": 2}, "begun with seed 1, and this is 2; resume with the same, or begin anew"),
+        (score, {"seed": 2}, "begun with seed 1, and this is 2; resume with the same, or start again"),
         (score, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
         (score, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
         (score, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
@@ -145,14 +145,14 @@ def begun(tmp_path_factory):
         (levers, {}, "search 'of a score', and this is 'of levers'"),
     ],
 )
-def test_other_settings_are_refused_and_the_file_stays(begun, run, changes, words):
+def test_resume_with_other_settings_keeps_file(begun, run, changes, words):
     kept = (begun / FILE).read_bytes()
     with pytest.raises(InputError, match=words):
         run(keeping=CheckpointDir(begun, resume=True), **changes)
     assert (begun / FILE).read_bytes() == kept
 
 
-def test_promises_and_placements_are_settings(tmp_path):
+def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
     levers(keeping=CheckpointDir(tmp_path / "levers"), generations=1)
     with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
         levers(keeping=CheckpointDir(tmp_path / "levers", resume=True), sla=SlowdownLimit(1.3))
@@ -161,7 +161,7 @@ def test_promises_and_placements_are_settings(tmp_path):
         placed(keeping=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
 
 
-def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
+def test_invalid_search_writes_nothing(tmp_path):
     def begin():
         raise AssertionError("it was said to begin")
 
@@ -175,7 +175,7 @@ def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_number_is_kept_too(tmp_path):
+def test_nan_and_infinity_survive_checkpoint(tmp_path):
     course = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
     course.starts([0, 1], lambda some: values)
@@ -191,7 +191,7 @@ def test_what_is_no_number_is_kept_too(tmp_path):
     ("damage", "words"),
     [
         (lambda text: text[: len(text) // 2], "cut off"),
-        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: it is not what was written"),
+        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
         (
             lambda text: text.replace('"version": 1', '"version": 3'),
             "of version 3; this kilowait reads version 1",
@@ -200,14 +200,14 @@ def test_what_is_no_number_is_kept_too(tmp_path):
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],
 )
-def test_a_damaged_file_says_so(tmp_path, damage, words):
+def test_damaged_checkpoint_is_an_error(tmp_path, damage, words):
     SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
     with pytest.raises(InputError, match=words):
         SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
 
 
-def test_places_that_cannot_be_written_or_hold_nothing(tmp_path):
+def test_unwritable_and_empty_folders_are_errors(tmp_path):
     with pytest.raises(InputError, match="holds no search to resume; begin one without --resume"):
         SearchCheckpoint({}, 2, CheckpointDir(tmp_path, resume=True))
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""The search on generated jobs."""
+"""Training of linear agents with synthetic jobs."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def searched(jobs=REAL[:600], mixture=None, **more):
     return train(jobs, REAL[600:], CLUSTER, mixture=mixture, **{**SMALL, **more})[0]
 
 
-def test_the_same_seed_gives_the_same_agent_and_generated_jobs_another():
+def test_seed_determines_agent_and_synthetic_jobs_change_it():
     mixed = searched(mixture=SyntheticMix((MADE,), 0.5)).provenance
     assert mixed == searched(mixture=SyntheticMix((MADE,), 0.5), threads=2).provenance
     assert mixed["found"] != searched().provenance["found"]
     assert mixed["synthetic_share"] == 0.5 and mixed["generated_jobs"] == [400]
 
 
-def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
+def test_share_1_ignores_log_training_jobs():
     alone = SyntheticMix((MADE,), 1.0)
     one, other = searched(mixture=alone), searched(OTHER, mixture=alone)
     assert one.weights.tolist() == other.weights.tolist()
@@ -42,7 +42,7 @@ def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
     assert one.provenance["trained_on_jobs"] == 0
 
 
-def test_users_of_generated_jobs_are_nobody_of_the_log():
+def test_users_of_synthetic_jobs_are_separate():
     alone = WindowSampler(REAL[:600], SyntheticMix((MADE,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
     assert not alone.final_history.users and alone.final_history.usual[:, 0].sum() > 0
     mixed = WindowSampler(REAL[:600], SyntheticMix((MADE,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
@@ -51,11 +51,11 @@ def test_users_of_generated_jobs_are_nobody_of_the_log():
 
 
 def made(window):
-    """Whether a window is of generated jobs."""
+    """Whether a window applies to synthetic jobs."""
     return bool(np.isin(window.jobs["runtime_s"], MADE["runtime_s"]).all())
 
 
-def test_synthetic_first_is_all_of_one_and_then_all_of_the_other():
+def test_synthetic_first_samples_synthetic_then_log_windows():
     mixture = SyntheticMix((MADE,), 0.5, "synthetic-first")
     ground = WindowSampler(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
     random = stream(0, "test")
@@ -70,7 +70,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("curriculum", ["mixed", "synthetic-first"])
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, curriculum):
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
     mixture = SyntheticMix((MADE,), 0.5, curriculum)
 
     def kill(done):

@@ -1,4 +1,4 @@
-"""Imitation before reinforcement: the network comes to choose what its teacher chooses."""
+"""Behavior cloning: the network learns the decisions of the expert."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def batch(jobs, copies=16, **how):
 
 
 def agreement(agent, lessons, steps=60) -> float:
-    """Share of the teacher's choices on other jobs that the greedy network makes too."""
+    """Share of the expert's decisions on other jobs that the greedy network makes too."""
     seen, _ = lessons.vec.reset(seed=5)
     same = []
     for _ in range(steps):
@@ -50,7 +50,7 @@ def agreement(agent, lessons, steps=60) -> float:
 
 
 @pytest.mark.parametrize("make", [network, q_network])
-def test_taught_by_saf_it_chooses_as_saf_on_later_jobs(make):
+def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
     lessons = lessons_by("saf", batch(JOBS[:2000]), MACHINE)
     agent = make(lessons.vec.spec_of_observation, width=32)
     before = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
@@ -70,7 +70,7 @@ def test_taught_by_saf_it_chooses_as_saf_on_later_jobs(make):
     assert history[-1].losses["agreement"] > 0.85 > history[0].losses["agreement"]
 
 
-def test_on_placed_nodes_it_learns_srtf():
+def test_cloned_srtf_agrees_on_gpu_cluster():
     def vec(jobs):
         return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, slots=16, autoreset_mode="SameStep")
 
@@ -81,7 +81,7 @@ def test_on_placed_nodes_it_learns_srtf():
     assert agreement(agent, lessons_by("srtf", vec(GPU_JOBS[300:]), GPUS)) > 0.9
 
 
-def test_a_rule_that_teaches_on_placed_nodes_plays_as_the_engine_would():
+def test_gpu_expert_schedules_as_engine():
     vec = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=80, autoreset_mode="Disabled")
     lessons = lessons_by("sjf", vec, GPUS)
     vec.reset(options={"first": 0})
@@ -93,7 +93,7 @@ def test_a_rule_that_teaches_on_placed_nodes_plays_as_the_engine_would():
     lessons.close()
 
 
-def test_the_margin_asks_no_more_than_it_says():
+def test_large_margin_loss_values():
     asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).seen)
     scores = torch.tensor([[1.0, 0.1, -torch.inf], [1.0, 0.9, -torch.inf], [0.0, 3.0, -torch.inf]])
     loss = _choice_loss(asked, scores, torch.tensor([0, 0, 0]), margin=0.8)
@@ -129,7 +129,7 @@ OF_VALUES = {
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Trainings nobody killed, by algorithm."""
+    """Uninterrupted trainings, by algorithm."""
     how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", settings=OF_VALUES)}
     return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in how.items()}
 
@@ -143,7 +143,7 @@ def undisturbed(tmp_path_factory):
         ("d3qn", ("imitation", 12)),
     ],
 )
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, undisturbed, algo, when):
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, undisturbed, algo, when):
     how, whole, history = undisturbed[algo]
     stage, number = when
 
@@ -164,7 +164,7 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, undisturbed, algo
     assert len(told["updates"]) == 14 and told["teacher"] == "saf"
 
 
-def test_what_was_learned_from_the_teacher_is_not_lost_to_worse(tmp_path):
+def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
     how = replace(QUICK, settings={**QUICK.settings, "learning_rate": 0.5})  # which ruins any network
     agent, history = trained(tmp_path / "run", how)
     assert (
@@ -181,7 +181,7 @@ def taught_vec():
     )  # fmt: skip
 
 
-def test_what_is_wrong_is_told(tmp_path):
+def test_errors(tmp_path):
     for teacher, error, words in (
         ("saff", UnknownNameError, "did you mean 'saf'"),
         ("lookahead:base=saf:widht=3", UnknownNameError, "did you mean 'width'"),
@@ -190,7 +190,7 @@ def test_what_is_wrong_is_told(tmp_path):
         with pytest.raises(error, match=words):
             trained(tmp_path / "x", replace(QUICK, teacher=teacher))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
-    for teacher, words in (("lookahead", "rehearses no placed nodes"), ("wfp3", "changes while jobs wait")):
+    for teacher, words in (("lookahead", "cannot simulate GPU clusters"), ("wfp3", "changes while jobs wait")):
         with pytest.raises(InputError, match=words):
             lessons_by(teacher, gpu, GPUS)
     trained(tmp_path / "saf")

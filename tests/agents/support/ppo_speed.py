@@ -18,7 +18,7 @@ from kilowait.agents.rl.results import Update
 
 
 class Prepared:
-    """Vector environments without a world."""
+    """A vector environment that returns prepared observations."""
 
     def __init__(
         self, num_envs: int, slots: int, features: int, summary: int, filled: float, graph: bool

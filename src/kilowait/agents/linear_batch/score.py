@@ -47,10 +47,10 @@ FEATURES: dict[str, str] = {
     "age": "ln(1 + wait / 1 h) / 3",
     "patience": "ln(1 + wait / estimate) / 3",
     "urgency": "ln(1 + wait / expected run time, at least 10 s) / 3",
-    "usual": "ln(part of such a request that jobs use) / 3",
-    "habit": "how much more of it, or less, this user's jobs use: the difference of logarithms / 3",
-    "quick_usual": "ln(how quick jobs with such a request are: mean of 10 s / run time, at most 1) / 3",
-    "quick": "how much quicker, or slower, this user's are: the difference of logarithms / 3",
+    "usual": "ln(share of the request used; mean of all jobs with such a request) / 3",
+    "habit": "the same for this user's jobs, minus usual",
+    "quick_usual": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
+    "quick": "the same for this user's jobs, minus quick_usual",
 }
 """Features of the agent, in the order of its weights. wait: time since the job joined the queue."""
 
