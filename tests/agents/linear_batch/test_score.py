@@ -76,8 +76,12 @@ def test_prediction_weight_in_ended_jobs():
 
     usual, used, quick_usual, quick = told(36.0, 0.5)
     assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
-    assert used == pytest.approx((SHRINK * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINK + PREDICTION_WEIGHT))
-    assert quick == pytest.approx((SHRINK * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINK + PREDICTION_WEIGHT))
+    assert used == pytest.approx(
+        (SHRINK * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINK + PREDICTION_WEIGHT)
+    )
+    assert quick == pytest.approx(
+        (SHRINK * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINK + PREDICTION_WEIGHT)
+    )
 
 
 def test_reservations_use_predictions():

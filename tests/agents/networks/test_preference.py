@@ -88,7 +88,8 @@ def test_preference_errors(tmp_path):
     told = network(batch(preferences=UNITS).seen, "kernel", width=16)
     agent = NetworkAgent(told, asking, "mine")
     with pytest.raises(
-        InputError, match=r"agent 'mine' needs a preference between slowdown and wait and sla.*:prefer=slowdown=0.33"
+        InputError,
+        match=r"agent 'mine' needs a preference between slowdown and wait and sla.*:prefer=slowdown=0.33",
     ):
         kw.simulate(crowded(30, 1), MACHINE, agent, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'waits'; did you mean 'wait'"):

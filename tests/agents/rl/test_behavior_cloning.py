@@ -190,7 +190,10 @@ def test_errors(tmp_path):
         with pytest.raises(error, match=words):
             trained(tmp_path / "x", replace(QUICK, teacher=teacher))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
-    for teacher, words in (("lookahead", "cannot simulate GPU clusters"), ("wfp3", "changes while jobs wait")):
+    for teacher, words in (
+        ("lookahead", "cannot simulate GPU clusters"),
+        ("wfp3", "changes while jobs wait"),
+    ):
         with pytest.raises(InputError, match=words):
             lessons_by(teacher, gpu, GPUS)
     trained(tmp_path / "saf")
