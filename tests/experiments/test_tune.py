@@ -60,14 +60,14 @@ def test_trials_are_trainings_and_best_is_written(tmp_path):
     ]
     assert not (tmp_path / "trial").exists()
     _, history = learn(*PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again")
-    assert history[-1].validation >= best.figure  # the same training, looked at less often
+    assert history[-1].validation >= best.figure  # the same training, with fewer validations
 
 
-# -- without trainings: what a trial is worth is made up -------------------------------------------------
+# -- without trainings: the metric of a trial is a formula -------------------------------------------------
 
 
 @dataclass
-class Told:
+class FakeUpdate:
     number: int
     of: int
     validation: float
@@ -86,8 +86,8 @@ def made_up(monkeypatch):
         rate = abs(math.log(own.learning_rate / 1e-3)) + (own.sizes.width != 128)
         history = []
         for number in range(1, 21):
-            judged = rate + 1 / number if number % 2 == 0 else math.nan
-            history.append(Told(number, 20, judged, rate + 1 / (number - number % 2 or 1)))
+            validation = rate + 1 / number if number % 2 == 0 else math.nan
+            history.append(FakeUpdate(number, 20, validation, rate + 1 / (number - number % 2 or 1)))
             progress(history[-1])
         return None, history
 

@@ -43,11 +43,11 @@ class EnvFactory(NamedTuple):
 def world_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
     """The environments for training networks on this cluster."""
     if power is not None:
-        return _energy_world(cluster, how, power)
-    return _gpu_world(cluster, how) if cluster.node_level else _batch_world(cluster, how)
+        return _energy_factory(cluster, how, power)
+    return _gpu_factory(cluster, how) if cluster.node_level else _batch_factory(cluster, how)
 
 
-def _asked(how: RLTraining) -> dict[str, Any]:
+def _decision_settings(how: RLTraining) -> dict[str, Any]:
     """Decision settings of networks on batch systems and clusters with power."""
     return {
         "slots": how.slots,
@@ -63,25 +63,28 @@ def _bound_s(how: RLTraining) -> float:
     return math.inf if how.max_wait_s is None else how.max_wait_s
 
 
-def _batch_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _batch_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.batch import NetworkAgent, settings_to_dict
     from kilowait.envs.batched_sim import DecisionSettings
     from kilowait.envs.vector_env import BatchVectorEnv
 
-    asking = DecisionSettings(**_asked(how))
+    decision_settings = DecisionSettings(**_decision_settings(how))
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return BatchVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
+            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
-        "kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), settings_to_dict(asking)
+        "kilowait/Batch-v0",
+        envs,
+        lambda network: NetworkAgent(network, decision_settings),
+        settings_to_dict(decision_settings),
     )
 
 
-def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asked_as
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
@@ -93,7 +96,7 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
             f"prediction features are not observed on GPU clusters such as {cluster.name!r}; leave "
             "--prediction-features out"
         )
-    asking = GpuDecisionSettings(
+    decision_settings = GpuDecisionSettings(
         slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING
     )
     placing = GpuSettings(head_of_line_blocking=False, **GPU_PLACING)
@@ -102,34 +105,34 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
         return GpuVectorEnv(
             copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), placing=placing,
             episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
-            threads=how.env_threads, **vars(asking),
+            threads=how.env_threads, **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
-        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, asking),
-        gpu_asked_as(asking), {"placing": GPU_PLACING},
+        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
+        gpu_asked_as(decision_settings), {"placing": GPU_PLACING},
     )  # fmt: skip
 
 
-def _energy_world(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
+def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
     from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asked_as
     from kilowait.envs.power.batched_sim import EnergyDecisionSettings
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
-    asking = EnergyDecisionSettings(**_asked(how))
+    decision_settings = EnergyDecisionSettings(**_decision_settings(how))
     config = power_of(power.meter, power.levers)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
-        options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(asking)}
+        options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(decision_settings)}
         return EnergyVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
             copy=copied, threads=how.env_threads, **options,
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
-        return EnergyNetworkAgent(network, asking, power.levers)
+        return EnergyNetworkAgent(network, decision_settings, power.levers)
 
-    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
+    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(decision_settings), power.words)
 
 
 class LoadCurriculum:

@@ -182,19 +182,19 @@ def learn(
 
     window_jobs = min(how.window_jobs, len(validation))
     parts = {"training": jobs, "validation": validation}
-    laid = None
+    joined = None
     if mixture is not None:
         check_mixed(cluster, powered=power is not None)
-        laid = laid_out(jobs, mixture)
+        joined = laid_out(jobs, mixture)
         parts |= mixture.tables
-        jobs = laid.jobs
+        jobs = joined.jobs
     for name, part in parts.items():
         if name != "validation" and len(part) < how.episode_jobs:
             raise InputError(
                 f"there are {len(part):,} {name} jobs, and an episode has {how.episode_jobs:,}; take shorter episodes "
                 "(--episode-jobs) or a longer log"
             )
-    world = world_for(cluster, how, power)
+    factory = world_for(cluster, how, power)
     settings = how.algorithm_settings()
     with use_device(how.device, None):
         pass  # raise the error of a missing device before anything is written
@@ -204,23 +204,23 @@ def learn(
     observed = replace(observed, slots=observed.slots - 1 + how.slots)
     check_memory(observed, envs=how.envs + how.windows, kept=stored, settings=settings)
     probe.close()
-    checks = world.envs(validation, how.windows, window_jobs, False)
+    validation_envs = factory.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
-    units = _units(world, jobs if laid is None else jobs[: laid.parts[0][1]], how)
+    units = _units(factory, jobs if joined is None else jobs[: joined.parts[0][1]], how)
 
     def training_envs(*, copied: bool) -> Any:
         """Training environments, also used for the expert."""
-        vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
+        vec = factory.envs(jobs, how.envs, how.episode_jobs, copied)
         if units:
             vec.draw_preferences(units)
-        if laid is not None and mixture is not None:
-            vec.set_episode_ranges(laid.parts, laid.weights(mixture.share))
+        if joined is not None and mixture is not None:
+            vec.set_episode_ranges(joined.parts, joined.weights(mixture.share))
         return vec
 
     off_policy = how.algo in ("d3qn", "sac")  # their replay buffer needs new arrays every step
     vec = training_envs(copied=off_policy)
-    if laid is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticCurriculum(vec, laid, mixture, how.steps)
+    if joined is not None and mixture is not None and mixture.curriculum == "synthetic-first":
+        vec = SyntheticCurriculum(vec, joined, mixture, how.steps)
     if how.ease != 1.0:
         vec = LoadCurriculum(vec, how.ease, how.steps)
     train = getattr(agents, f"train_{how.algo}")
@@ -231,16 +231,16 @@ def learn(
             how.teacher, how.teacher_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
             resume=resume, progress=progress,
         )  # fmt: skip
-    identity = world_of(world.name, world.asked, parts, cluster, how)
+    identity = world_of(factory.name, factory.asked, parts, cluster, how)
     powered = {} if power is None else power.world
     mixed = {} if mixture is None else mixture.words
-    mark_begun(Path(folder), {**identity, **world.more, **powered, **mixed}, resume=resume)
+    mark_begun(Path(folder), {**identity, **factory.more, **powered, **mixed}, resume=resume)
 
     def evaluate(network: Any) -> float:
         """Validation metric of the network, smaller is better."""
         if units:
-            return weighed(network, checks, first, units)
-        return float(figures(network, checks, first).mean())
+            return weighed(network, validation_envs, first, units)
+        return float(figures(network, validation_envs, first).mean())
 
     best = BestModel(evaluate, how.seconds, progress)
     trained = best.of(
@@ -256,18 +256,23 @@ def learn(
         progress=best.progress,
         warm=warm,
     )
-    provenance = {"env": world.name, "asking": world.asked, "learning": _plain(how), "cluster": cluster.name}
-    provenance |= {**world.more, **({"units": units} if units else {}), **mixed}
+    provenance = {
+        "env": factory.name,
+        "asking": factory.asked,
+        "learning": _plain(how),
+        "cluster": cluster.name,
+    }
+    provenance |= {**factory.more, **({"units": units} if units else {}), **mixed}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
     evenly_weighted = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
-    explanation = explained(evenly_weighted, checks, first, cluster)
+    explanation = explained(evenly_weighted, validation_envs, first, cluster)
     content = {} if explanation is None else explanation.to_dict()
     (Path(folder) / "explained.json").write_text(plain_json(content) + "\n", encoding="utf-8")
-    return world.agent(trained.network), trained.history
+    return factory.agent(trained.network), trained.history
 
 
-def _units(world: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
+def _units(factory: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
     """Units of the objectives, measured on windows of the training jobs."""
     from kilowait.agents.pareto import units_of
 
@@ -275,7 +280,7 @@ def _units(world: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, floa
         return {}
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
-    return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
+    return units_of(factory.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
 
 
 def warm_updates(how: RLTraining) -> int:

@@ -59,8 +59,10 @@ def test_training_learns_custom_objective(jobs, parts):
     assert history[-1].best < 0.9
     assert agent.provenance["objective"] == "long_ones_wait"
     later = split(jobs).test
-    ours, theirs = (long_ones_wait(kw.simulate(later, CLUSTER, who, "easy")) for who in (agent, "saf"))
-    assert ours < 0.9 * theirs
+    of_agent, of_policy = (
+        long_ones_wait(kw.simulate(later, CLUSTER, policy, "easy")) for policy in (agent, "saf")
+    )
+    assert of_agent < 0.9 * of_policy
 
 
 def test_clearly_better_policy_becomes_fallback(jobs, parts):
@@ -72,8 +74,10 @@ def test_clearly_better_policy_becomes_fallback(jobs, parts):
 
     agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_rule == "fcfs"
-    ours, theirs = (kw.simulate(jobs, CLUSTER, who).jobs()["start_s"] for who in (agent.rule, "fcfs"))
-    assert np.array_equal(ours, theirs)
+    of_agent, of_policy = (
+        kw.simulate(jobs, CLUSTER, policy).jobs()["start_s"] for policy in (agent.rule, "fcfs")
+    )
+    assert np.array_equal(of_agent, of_policy)
 
 
 def test_history_contains_users_of_training_and_validation(parts):
@@ -97,9 +101,9 @@ def test_window_history_does_not_depend_on_later_jobs(parts):
 
 
 def test_progress_and_provenance(parts):
-    heard = []
-    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=heard.append, **SMALL)
-    assert heard == history
+    reported = []
+    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
+    assert reported == history
     assert [g.number for g in history] == [1, 2, 3, 4]
     assert history[-1].best in (1.0, pytest.approx(agent.provenance["validation_relative_to_start"]))
     assert np.isfinite(history[-1].validation)

@@ -26,8 +26,8 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 
 def run(policy, jobs=JOBS, **way):
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
-    told = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
-    return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
+    options = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
+    return kw.simulate(jobs, CLUSTER, policy, "skip", **options)
 
 
 def same(one, other):

@@ -77,9 +77,9 @@ def test_training_objective_equals_accounting(trained):
     )
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
-        assert seen.spent[0, place] == pytest.approx(told["energy"], rel=1e-9)
-        assert seen.slowdown[0, place] == pytest.approx(told["slowdown"], rel=1e-9)
+        metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
+        assert seen.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
+        assert seen.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
 
 
 def test_missing_arguments_are_errors():

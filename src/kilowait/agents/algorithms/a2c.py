@@ -96,30 +96,30 @@ def train_a2c(
     settings = settings or A2CSettings()
     size = settings.n_steps * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            where
+            torch_device
         )
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.a2c", where)
+        rng = TorchRng(seed, "agents.a2c", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
-        keeper = TrainingState(
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
+        training = TrainingState(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
+            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             if settings.anneal_lr:
-                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
 
-            with torch.no_grad(), lower_precision(where, settings.precision):
+            with torch.no_grad(), lower_precision(torch_device, settings.precision):
                 for step in range(settings.n_steps):
-                    actions = rollout.add_observation(step, observation, agent, draws.generator)
+                    actions = rollout.add_observation(step, observation, agent, rng.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
@@ -136,7 +136,7 @@ def train_a2c(
             if settings.normalize_advantage:
                 advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
 
-            with lower_precision(where, settings.precision):
+            with lower_precision(torch_device, settings.precision):
                 logits, values = agent(rollout.flat())
             choice = MaskedCategorical(logits)
             policy_loss = -(advantages * choice.log_prob(rollout.actions.flatten())).mean()
@@ -150,7 +150,7 @@ def train_a2c(
 
             policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
             losses = {"policy": policy_loss_, "value": value_loss_}
-            keeper.end_update(
+            training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return keeper.trained()
+        return training.trained()

@@ -120,40 +120,40 @@ def train_d3qn(
     settings = settings or D3QNSettings()
     size = settings.train_freq * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = q_network(
             vec.spec_of_observation, settings.network, seed=seed, noisy=settings.noisy, atoms=settings.n_atoms,
             span=settings.v_range, **asdict(settings.sizes),
-        ).to(where)  # fmt: skip
+        ).to(torch_device)  # fmt: skip
         target = deepcopy(agent).requires_grad_(False)
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.d3qn", where)
+        rng = TorchRng(seed, "agents.d3qn", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
         replay = ReplayBuffer(
-            settings.buffer_size, vec.num_envs, DeviceTransfer(where),
+            settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device),
             n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,
         )  # fmt: skip
-        keeper = TrainingState(
+        training = TrainingState(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"target": target, "optimizer": optimizer, "draws": draws, "scale": scale,
+            parts={"target": target, "optimizer": optimizer, "draws": rng, "scale": scale,
                    "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
+        observation = training.begin(resume)
         if resume is None:
             target.load_state_dict(agent.state_dict())  # a warm start has changed the agent
-        while not keeper.done:
-            progress_share = keeper.number / updates
+        while not training.done:
+            progress_share = training.number / updates
             epsilon = _epsilon(settings, progress_share)
             per_beta = settings.per_beta + (1 - settings.per_beta) * progress_share
 
             for _ in range(settings.train_freq):
                 seen = replay.place(observation)
-                with torch.no_grad(), lower_precision(where, settings.precision):
-                    actions = _epsilon_greedy(agent, seen, epsilon, draws.generator)
+                with torch.no_grad(), lower_precision(torch_device, settings.precision):
+                    actions = _epsilon_greedy(agent, seen, epsilon, rng.generator)
                 chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
                 observation, rewards, terminated, truncated, infos = vec.step(chosen)
                 done = terminated | truncated
@@ -162,15 +162,15 @@ def train_d3qn(
                 replay.commit(actions, rewards, terminated, truncated)
 
             losses = {}
-            if keeper.steps + size > settings.learning_starts and len(replay):
+            if training.steps + size > settings.learning_starts and len(replay):
                 divisor = scale.divisor if settings.normalize_rewards else 1.0
-                gradient_steps_before = keeper.number * settings.gradient_steps
+                gradient_steps_before = training.number * settings.gradient_steps
                 metrics = []
                 for step in range(settings.gradient_steps):
-                    batch = replay.draw(settings.batch_size, draws.generator, per_beta=per_beta)
-                    agent.draw_noise(draws.generator)
-                    target.draw_noise(draws.generator)
-                    with lower_precision(where, settings.precision):
+                    batch = replay.draw(settings.batch_size, rng.generator, per_beta=per_beta)
+                    agent.draw_noise(rng.generator)
+                    target.draw_noise(rng.generator)
+                    with lower_precision(torch_device, settings.precision):
                         errors, mean_q = _td_errors(agent, target, batch, divisor)
                     loss = (batch.weights * errors).mean()
                     optimizer.zero_grad()
@@ -183,8 +183,8 @@ def train_d3qn(
                         target.load_state_dict(agent.state_dict())
                 loss_, mean_q_ = torch.stack(metrics).mean(0).tolist()
                 losses = {"q": loss_, "mean_q": mean_q_, "epsilon": epsilon}
-            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
-        return keeper.trained()
+            training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
+        return training.trained()
 
 
 def _epsilon(settings: D3QNSettings, progress_share: float) -> float:

@@ -132,31 +132,31 @@ def train_ppo(
         raise InputError(
             f"a rollout of {size} steps cannot be split into {settings.n_minibatches} minibatches; take fewer"
         )
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            where
+            torch_device
         )
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.ppo", where)
+        rng = TorchRng(seed, "agents.ppo", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs, settings.cost)
         dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
-        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
-        keeper = TrainingState(
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
+        training = TrainingState(
             "ppo", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes, "dual": dual},
+            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes, "dual": dual},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             if settings.anneal_lr:
-                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
 
-            with torch.no_grad(), lower_precision(where, settings.precision):
+            with torch.no_grad(), lower_precision(torch_device, settings.precision):
                 for step in range(settings.n_steps):
-                    actions = rollout.add_observation(step, observation, agent, draws.generator)
+                    actions = rollout.add_observation(step, observation, agent, rng.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
@@ -177,9 +177,9 @@ def train_ppo(
 
             metrics = []  # tensors on the device; read once an update, as reading waits for the device
             for _ in range(settings.n_epochs):
-                order = torch.randperm(size, generator=draws.generator, device=where)
+                order = torch.randperm(size, generator=rng.generator, device=torch_device)
                 for part in order.tensor_split(settings.n_minibatches):
-                    with lower_precision(where, settings.precision):
+                    with lower_precision(torch_device, settings.precision):
                         logits, values = agent({name: array[part] for name, array in seen.items()})
                     choice = MaskedCategorical(logits)
                     log_ratio = choice.log_prob(taken[part]) - before[part]
@@ -207,7 +207,7 @@ def train_ppo(
                 losses["price"] = dual.multiplier
                 if not math.isnan(ended["cost"]):
                     losses["cost"] = ended["cost"]
-            keeper.end_update(
+            training.end_update(
                 observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_
             )
-        return keeper.trained()
+        return training.trained()

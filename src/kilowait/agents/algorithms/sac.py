@@ -133,35 +133,39 @@ def train_sac(
     settings = settings or SACSettings()
     size = settings.train_freq * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         spec, sizes = vec.spec_of_observation, asdict(settings.sizes)
-        agent = network(spec, settings.network, seed=seed, **sizes).to(where)
+        agent = network(spec, settings.network, seed=seed, **sizes).to(torch_device)
         pair = [q_network(spec, settings.network, seed=seed + 1 + one, **sizes) for one in range(2)]
-        twins = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(where)
-        target = deepcopy(twins).requires_grad_(False)
-        fused = where.type == "cuda"
+        critics = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(torch_device)
+        target = deepcopy(critics).requires_grad_(False)
+        fused = torch_device.type == "cuda"
         actor_optimizer = torch.optim.Adam(agent.parameters(), settings.learning_rate, eps=1e-5, fused=fused)
         critic_optimizer = torch.optim.Adam(
-            twins.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
+            critics.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
         )
-        heat_optimizer = torch.optim.Adam([twins.log_temperature], settings.learning_rate, fused=fused)
-        draws = TorchRng(seed, "agents.sac", where)
+        temperature_optimizer = torch.optim.Adam(
+            [critics.log_temperature], settings.learning_rate, fused=fused
+        )
+        rng = TorchRng(seed, "agents.sac", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(where), gamma=settings.gamma)
-        keeper = TrainingState(
+        replay = ReplayBuffer(
+            settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device), gamma=settings.gamma
+        )
+        training = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"twins": twins, "target": target, "actor_optimizer": actor_optimizer,
-                   "critic_optimizer": critic_optimizer, "heat_optimizer": heat_optimizer, "draws": draws,
+            parts={"twins": critics, "target": target, "actor_optimizer": actor_optimizer,
+                   "critic_optimizer": critic_optimizer, "heat_optimizer": temperature_optimizer, "draws": rng,
                    "scale": scale, "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             for _ in range(settings.train_freq):
                 seen = replay.place(observation)
-                with torch.no_grad(), lower_precision(where, settings.precision):
-                    actions = MaskedCategorical(agent(seen)[0]).sample(draws.generator)
+                with torch.no_grad(), lower_precision(torch_device, settings.precision):
+                    actions = MaskedCategorical(agent(seen)[0]).sample(rng.generator)
                 chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
                 observation, rewards, terminated, truncated, infos = vec.step(chosen)
                 done = terminated | truncated
@@ -170,32 +174,36 @@ def train_sac(
                 replay.commit(actions, rewards, terminated, truncated)
 
             losses, entropy_ = {}, float("nan")
-            if keeper.steps + size > settings.learning_starts and len(replay):
+            if training.steps + size > settings.learning_starts and len(replay):
                 divisor = scale.divisor if settings.normalize_rewards else 1.0
                 metrics = []
                 for _ in range(settings.gradient_steps):
-                    batch = replay.draw(settings.batch_size, draws.generator)
-                    heat = twins.log_temperature.exp().detach()
+                    batch = replay.draw(settings.batch_size, rng.generator)
+                    temperature = critics.log_temperature.exp().detach()
 
-                    with torch.no_grad(), lower_precision(where, settings.precision):
+                    with torch.no_grad(), lower_precision(torch_device, settings.precision):
                         next_policy = MaskedCategorical(agent(batch.following)[0])
                         next_q = _finite(torch.minimum(*target.values(batch.following)))
-                        soft = (next_policy.probabilities * (next_q - heat * next_policy.finite)).sum(-1)
+                        soft = (next_policy.probabilities * (next_q - temperature * next_policy.finite)).sum(
+                            -1
+                        )
                         targets = batch.rewards / divisor + batch.discounts * soft
-                    with lower_precision(where, settings.precision):
-                        both = twins.values(batch.observation)
+                    with lower_precision(torch_device, settings.precision):
+                        both = critics.values(batch.observation)
                     taken = [values.gather(-1, batch.actions[:, None]).squeeze(-1) for values in both]
                     critic_loss = torch.stack([(values - targets).square().mean() for values in taken]).sum()
                     critic_optimizer.zero_grad()
                     torch.autograd.backward(critic_loss)
-                    nn.utils.clip_grad_norm_(twins.pair.parameters(), settings.max_grad_norm)
+                    nn.utils.clip_grad_norm_(critics.pair.parameters(), settings.max_grad_norm)
                     critic_optimizer.step()
 
-                    with lower_precision(where, settings.precision):
+                    with lower_precision(torch_device, settings.precision):
                         choice = MaskedCategorical(agent(batch.observation)[0])
                         with torch.no_grad():
-                            least_q = _finite(torch.minimum(*twins.values(batch.observation)))
-                    actor_loss = (choice.probabilities * (heat * choice.finite - least_q)).sum(-1).mean()
+                            least_q = _finite(torch.minimum(*critics.values(batch.observation)))
+                    actor_loss = (
+                        (choice.probabilities * (temperature * choice.finite - least_q)).sum(-1).mean()
+                    )
                     actor_optimizer.zero_grad()
                     torch.autograd.backward(actor_loss)
                     nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
@@ -203,21 +211,23 @@ def train_sac(
 
                     entropy = choice.entropy().detach()
                     wanted = target_entropy(batch.observation["mask"], settings.target_entropy)
-                    heat_loss = twins.log_temperature.exp() * (entropy - wanted).mean()
-                    heat_optimizer.zero_grad()
-                    torch.autograd.backward(heat_loss)
-                    heat_optimizer.step()
+                    temperature_loss = critics.log_temperature.exp() * (entropy - wanted).mean()
+                    temperature_optimizer.zero_grad()
+                    torch.autograd.backward(temperature_loss)
+                    temperature_optimizer.step()
 
                     with torch.no_grad():
-                        for slow, fast in zip(target.parameters(), twins.parameters(), strict=True):
+                        for slow, fast in zip(target.parameters(), critics.parameters(), strict=True):
                             slow.lerp_(fast, settings.tau)
-                    metrics.append(torch.stack([critic_loss, actor_loss, heat, entropy.mean()]).detach())
-                critic_, actor_, heat_, entropy_ = torch.stack(metrics).mean(0).tolist()
-                losses = {"q": critic_, "policy": actor_, "temperature": heat_}
-            keeper.end_update(
+                    metrics.append(
+                        torch.stack([critic_loss, actor_loss, temperature, entropy.mean()]).detach()
+                    )
+                critic_, actor_, temperature_, entropy_ = torch.stack(metrics).mean(0).tolist()
+                losses = {"q": critic_, "policy": actor_, "temperature": temperature_}
+            training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return keeper.trained()
+        return training.trained()
 
 
 def _finite(values: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ def train(
     length = min(window_jobs, len(validation))
     later = LogPart(validation.sorted(), cluster, length, max_wait_s)
     known = sampler.final_history
-    checks = [
+    validation_windows = [
         later.window(first, known)
         for first in spread_starts(validation, max(windows, 2 * len(validation) // length), length)
     ]
@@ -171,7 +171,10 @@ def train(
         rivals: list[Floats | str] = [*points, *([] if fallback is None else [fallback])]
         both = [
             [_relative(value, values[0]) for value in values]
-            for values in (evaluate(rivals, sampler.sample(2 * windows, random)), evaluate(rivals, checks))
+            for values in (
+                evaluate(rivals, sampler.sample(2 * windows, random)),
+                evaluate(rivals, validation_windows),
+            )
         ]
         accepted = _accepted(both)
         if fallback is not None and max(scores[accepted] / scores[-1] for scores in both) < CLEARLY:

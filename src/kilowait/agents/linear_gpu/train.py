@@ -114,7 +114,7 @@ def train_placed(
             f"{len(validation):,} validation jobs hold {count} windows of {window_jobs:,} side by side, and 4 are "
             "needed to select and to test; take a longer log or shorter windows (--window-jobs)"
         )
-    checks = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
+    validation_windows = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
     with ThreadPoolExecutor(threads) as pool:
         evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
@@ -131,7 +131,7 @@ def train_placed(
         rules = rule_agents(cluster, placements)
         start = _best(rules, checkpoint.starts(rules, lambda some: evaluate(some, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
-        reference = evaluate([start], checks)[0]
+        reference = evaluate([start], validation_windows)[0]
         every = max(1, generations // 16)
         path = checkpoint.path
         best = 1.0 if checkpoint.best is None else checkpoint.best[0]
@@ -148,7 +148,8 @@ def train_placed(
             if number % every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
-                    evaluate([LinearGpuAgent(averaged, start.gpu_settings)], checks[::2])[0], reference[::2]
+                    evaluate([LinearGpuAgent(averaged, start.gpu_settings)], validation_windows[::2])[0],
+                    reference[::2],
                 )
                 if score < best:
                     best = score
@@ -158,7 +159,7 @@ def train_placed(
             if progress is not None:
                 progress(checkpoint.history[-1])
         chosen = start if checkpoint.best is None else LinearGpuAgent(checkpoint.best[1], start.gpu_settings)
-        ratios = np.log(evaluate([chosen], checks[1::2])[0] / reference[1::2])
+        ratios = np.log(evaluate([chosen], validation_windows[1::2])[0] / reference[1::2])
     keeps_policy = chosen is start or not _significantly_below(ratios)
     provenance = {
         "trained_by": "kilowait.agents.train_placed (CMA-ES)",

@@ -119,14 +119,14 @@ def train_steered(
         raise InputError(
             f"{spent} needs the {signal} over time, and none was given; give it, or minimize energy"
         )
-    inside = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
-    checks = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
+    training_windows = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
+    validation_windows = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
     random = stream(seed, "agents.steered.windows")
-    free = _free(inside, signal)
+    free = _free(training_windows, signal)
 
-    first = np.linspace(0, inside.last, windows).astype(np.int64)
-    allowed = inside.slowdown_limit(first, sla)
-    points = starts(cluster, _longest(inside), _break_even_s(inside))
+    first = np.linspace(0, training_windows.last, windows).astype(np.int64)
+    allowed = training_windows.slowdown_limit(first, sla)
+    points = starts(cluster, _longest(training_windows), _break_even_s(training_windows))
     identity = {
         "search": "of levers",
         "seed": seed,
@@ -138,13 +138,15 @@ def train_steered(
         "window_jobs": window_jobs,
     }
     checkpoint = SearchCheckpoint(identity, generations, keeping)
-    values = checkpoint.starts(points, lambda some: _values(inside.tried(some, first, threads), allowed))
+    values = checkpoint.starts(
+        points, lambda some: _values(training_windows.tried(some, first, threads), allowed)
+    )
     start = points[int(np.argmin(values))]
     start = replace(start, levers=power.levers, signal=signal)
 
-    later = np.linspace(0, checks.last, windows).astype(np.int64)
-    allowed_later = checks.slowdown_limit(later, sla)
-    reference = _values(checks.tried([start], later, threads), allowed_later)[0]
+    later = np.linspace(0, validation_windows.last, windows).astype(np.int64)
+    allowed_later = validation_windows.slowdown_limit(later, sla)
+    reference = _values(validation_windows.tried([start], later, threads), allowed_later)[0]
     search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
     every = max(1, generations // 16)
     best = reference if checkpoint.best is None else checkpoint.best[0]
@@ -156,18 +158,18 @@ def train_steered(
         return replace(start, weights=weights * UNIT)
 
     for number in checkpoint.rest(search, random):
-        first = random.integers(0, inside.last + 1, windows)
-        allowed = inside.slowdown_limit(first, sla)
+        first = random.integers(0, training_windows.last + 1, windows)
+        allowed = training_windows.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
-            inside.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
+            training_windows.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
         )
         search.tell(candidates, values[1:])
         path.append(search.mean)
         score = float("nan")
         if number % every == 0 or number == generations:
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
-            score = float(_values(checks.tried([averaged], later, threads), allowed_later)[0])
+            score = float(_values(validation_windows.tried([averaged], later, threads), allowed_later)[0])
             if score < best:
                 best = score
                 checkpoint.best = (score, averaged.weights)

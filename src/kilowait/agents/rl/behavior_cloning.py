@@ -155,22 +155,22 @@ def imitate(
     vec, where = expert_env.vec, next(network.parameters()).device
     size, updates = settings.n_steps * vec.num_envs, settings.updates(vec.num_envs)
     optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, eps=1e-5)
-    draws = TorchRng(seed, "agents.imitation", where)
+    rng = TorchRng(seed, "agents.imitation", where)
     scale = ReturnScale(vec.num_envs, settings.gamma)
     episodes = Episodes(vec.num_envs)
     rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
     actor = cast(ActorCritic, lambda seen: _scores_and_value(network, seen))
-    keeper = TrainingState(
+    training = TrainingState(
         f"{algorithm}, warm start", vec, settings, seed=seed, updates=updates, network=network,
-        parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
+        parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes},
         folder=folder, validate=None, progress=progress,
     )  # fmt: skip
-    observation = keeper.begin(resume)
-    while not keeper.done:
-        optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+    observation = training.begin(resume)
+    while not training.done:
+        optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
         with torch.no_grad():
             for step in range(settings.n_steps):
-                rollout.add_observation(step, observation, actor, draws.generator)
+                rollout.add_observation(step, observation, actor, rng.generator)
                 actions = expert_env.choose()
                 rollout.actions[step] = torch.from_numpy(actions)
                 observation, rewards, terminated, truncated, infos = vec.step(actions)
@@ -188,7 +188,7 @@ def imitate(
 
         metrics = []
         for epoch in range(settings.n_epochs):
-            order = torch.randperm(size, generator=draws.generator, device=where)
+            order = torch.randperm(size, generator=rng.generator, device=where)
             for part in torch.split(order, settings.batch_size):
                 scores, values = _scores_and_value(
                     network, {name: array[part] for name, array in seen.items()}
@@ -207,8 +207,8 @@ def imitate(
                     metrics.append(torch.stack([choice_loss, value_loss, agreed]).detach())
         choice_, value_, agreed_ = torch.stack(metrics).mean(0).tolist()
         losses = {"imitation": choice_, "value": value_, "agreement": agreed_}
-        keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
-    return keeper.history
+        training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
+    return training.history
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
