@@ -103,15 +103,15 @@ def test_restarted_training_resumes_itself(tmp_path):
 def test_memory_check_names_size():
     seen = DecisionSettings(slots=1000, graph=True).seen
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
-    check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
+    check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120)
     with pytest.raises(
         InputError,
         match=r"10 environments with a queue window of 1,000.*smaller --queue-window or a smaller --num-envs$",
     ):
-        check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
+        check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120 - 1)
     with pytest.raises(InputError, match="smaller buffer_size"):
-        check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)
-    check_memory(seen, envs=10, kept=100, settings=SACSettings())
+        check_memory(seen, envs=10, stored=100, settings=SACSettings(), free=1)
+    check_memory(seen, envs=10, stored=100, settings=SACSettings())
 
 
 OWN = """

@@ -58,16 +58,16 @@ def judged_on_gpus(
     rows: dict[str, dict[str, list[float]]] = {}
     for name, (policy, way) in policies.items():
         measured = [played(policy, jobs, cluster, **way)[1] for jobs in windows]
-        rows[name] = {figure: [metrics[figure] for metrics in measured] for figure in FIGURES}
+        rows[name] = {figure: [run[figure] for run in measured] for figure in FIGURES}
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),
         "policies": {
             name: {
-                **{figure: float(np.mean(values)) for figure, values in found.items()},
-                "mean_jct_s_by_window": found["mean_jct_s"],
+                **{figure: float(np.mean(values)) for figure, values in metrics.items()},
+                "mean_jct_s_by_window": metrics["mean_jct_s"],
             }
-            for name, found in rows.items()
+            for name, metrics in rows.items()
         },
         "ratios": _ratios(rows, seed),
     }
@@ -75,15 +75,15 @@ def judged_on_gpus(
 
 def _ratios(rows: Mapping[str, Mapping[str, list[float]]], seed: int) -> dict[str, list[float]]:
     """Ratio of each policy's mean completion time to that of the best policy, with a 95 % interval over windows."""
-    means = {name: np.mean(found["mean_jct_s"]) for name, found in rows.items()}
+    means = {name: np.mean(metrics["mean_jct_s"]) for name, metrics in rows.items()}
     best = min((name for name in means if name != "agent"), key=lambda name: means[name])
     return {
         name: [
             float(means[name] / means[best]),
             *ratio_interval(
-                found["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
+                metrics["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
             ),
         ]
-        for name, found in rows.items()
+        for name, metrics in rows.items()
         if name != best
     }

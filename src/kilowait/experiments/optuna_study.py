@@ -75,20 +75,20 @@ def optuna_or_error() -> Any:
 
 
 @contextmanager
-def opened(place: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
+def opened(folder: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
     """The study of a folder; with `identity` it is created for these arguments, or checked to have equal ones."""
     optuna = optuna_or_error()
     import sqlalchemy.exc
 
-    file = place / STUDY
+    file = folder / STUDY
     if resume and not file.exists():
-        raise InputError(f"{place} holds no search to resume; begin one without --resume")
+        raise InputError(f"{folder} holds no search to resume; begin one without --resume")
     if not resume and file.exists():
-        raise InputError(_BEGUN.format(place))
+        raise InputError(_BEGUN.format(folder))
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(file, timeout=60, check_same_thread=False)) as connection:
             # Not by URL, where characters of the folder's name could have a special meaning.
             storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": lambda: connection})
@@ -99,7 +99,7 @@ def opened(place: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> 
                 pruner=optuna.pruners.MedianPruner(BEFORE_PRUNING, FIRST_PARTS),
             )
             if identity is not None:
-                _settle(study, identity, place)
+                _settle(study, identity, folder)
             yield study
     except (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError) as problem:
         raise InputError(f"cannot use {file}: {str(problem).splitlines()[0]}; name another folder") from None
@@ -107,7 +107,7 @@ def opened(place: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> 
         optuna.logging.set_verbosity(before)
 
 
-def _settle(study: Any, identity: Mapping[str, Any], place: Path) -> None:
+def _settle(study: Any, identity: Mapping[str, Any], folder: Path) -> None:
     """Record the identity of a new study, or check that of an existing one; mark interrupted trials as failed."""
     running, failed = (getattr(optuna_or_error().trial.TrialState, name) for name in ("RUNNING", "FAIL"))
     now = {name: plain_json(value) for name, value in identity.items()}
@@ -116,7 +116,7 @@ def _settle(study: Any, identity: Mapping[str, Any], place: Path) -> None:
         if was.get(name) != value:
             what = "other jobs" if name == "jobs" else f"{name} {was.get(name)}, and this is {value}"
             raise InputError(
-                f"the search in {place} was begun with {what}; resume with the same, or start again"
+                f"the search in {folder} was begun with {what}; resume with the same, or start again"
             )
     study.set_user_attr("asked", now)
     for trial in study.get_trials(deepcopy=False, states=(running,)):
@@ -126,20 +126,20 @@ def _settle(study: Any, identity: Mapping[str, Any], place: Path) -> None:
 def trials_in(study: Any) -> list[TuningTrial]:
     """The finished, pruned and diverged trials, in the order they ended; interrupted ones are left out."""
     states = optuna_or_error().trial.TrialState
-    found: list[TuningTrial] = []
+    trials: list[TuningTrial] = []
     for trial in study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)):
         figures = [*trial.intermediate_values.values(), *([] if trial.value is None else [trial.value])]
         attributes = trial.user_attrs
-        found.append(
+        trials.append(
             TuningTrial(
-                len(found) + 1,
+                len(trials) + 1,
                 attributes["outcome"],
                 min(figures, default=math.nan),
                 dict(trial.params),
                 attributes["seconds"],
             )
         )
-    return found
+    return trials
 
 
 def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = False) -> list[TuningTrial]:

@@ -68,7 +68,11 @@ def check_begun(folder: Path, *, resume: bool, force: bool) -> None:
 
 
 def world_of(
-    env: str, asked: Mapping[str, Any], parts: Mapping[str, JobTable], cluster: Cluster, how: RLTraining
+    env: str,
+    decision_settings: Mapping[str, Any],
+    parts: Mapping[str, JobTable],
+    cluster: Cluster,
+    how: RLTraining,
 ) -> dict[str, Any]:
     """Environment, jobs, machine and settings of a training, with digests. `how` is an `RLTraining`."""
     return {
@@ -82,7 +86,7 @@ def world_of(
         "episode_jobs": how.episode_jobs,
         "windows": how.windows,
         "window_jobs": how.window_jobs,
-        **{f"asking {name}": value for name, value in asked.items()},
+        **{f"asking {name}": value for name, value in decision_settings.items()},
     }
 
 
@@ -141,19 +145,19 @@ def mark_begun(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
             )
 
 
-def check_memory(seen: Any, *, envs: int, kept: int, settings: Any, free: int | None = None) -> None:
+def check_memory(seen: Any, *, envs: int, stored: int, settings: Any, free: int | None = None) -> None:
     """Raise an error if the stored observations of a training do not fit into memory.
 
     Args:
         seen: the observation spec.
         envs: number of parallel environments, those of the validation included.
-        kept: observations stored at a time: a rollout, or the replay buffer.
+        stored: observations stored at a time: a rollout, or the replay buffer.
         settings: hyperparameters of the algorithm; decides which remedy the error names.
         free: bytes of free memory; None asks the operating system, without a check where that is unknown.
     """
     numbers = 4 * (seen.slots * len(seen.features) + len(seen.summary)) + seen.actions
-    one = numbers + (seen.slots * seen.slots if seen.graph else 0)
-    wanted = one * (2 * envs + kept)
+    observation_bytes = numbers + (seen.slots * seen.slots if seen.graph else 0)
+    wanted = observation_bytes * (2 * envs + stored)
     free = _free_bytes() if free is None else free
     if free is not None and wanted > free:
         remedy = (
@@ -162,7 +166,7 @@ def check_memory(seen: Any, *, envs: int, kept: int, settings: Any, free: int | 
             else "a smaller --num-envs, or a smaller buffer_size in --hyperparameters"
         )
         raise InputError(
-            f"{envs:,} environments with a queue window of {seen.slots:,} and {kept:,} stored observations need "
+            f"{envs:,} environments with a queue window of {seen.slots:,} and {stored:,} stored observations need "
             f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take a smaller --queue-window or "
             f"{remedy}"
         )

@@ -91,7 +91,7 @@ def check_mixed(cluster: Cluster, *, powered: bool, predicted: bool = False) -> 
 
 
 def drawn_for(
-    asked: SyntheticTraining,
+    options: SyntheticTraining,
     log: Workload,
     cluster: Cluster,
     *,
@@ -103,7 +103,7 @@ def drawn_for(
     """Sample jobs of every generator, for a training on the first 60 % of a log.
 
     Args:
-        asked: generators and number of jobs.
+        options: generators and number of jobs.
         log: all jobs of the log.
         cluster: the machine, which must be large enough for all synthetic jobs.
         seed: of the samples.
@@ -112,11 +112,11 @@ def drawn_for(
         as_logged: the log's jobs before scaling, where `load` changed them.
     """
     check_mixed(cluster, powered=False)
-    count = len(split(log.jobs).train) if asked.jobs is None else asked.jobs
-    generators = [load_generator(folder) for folder in asked.folders]
-    SyntheticMix((log.jobs,), asked.share, asked.curriculum)  # raises errors before jobs are sampled
+    count = len(split(log.jobs).train) if options.jobs is None else options.jobs
+    generators = [load_generator(folder) for folder in options.folders]
+    SyntheticMix((log.jobs,), options.share, options.curriculum)  # raises errors before jobs are sampled
     tables, records, warnings = [], [], []
-    for folder, generator in zip(asked.folders, generators, strict=True):
+    for folder, generator in zip(options.folders, generators, strict=True):
         sampled = generator.sample(count, seed=seed)
         _check_fits(sampled, cluster, folder)
         tables.append(brought_to_load(sampled, cluster, load))
@@ -129,8 +129,10 @@ def drawn_for(
             {"folder": folder, "generator": generator.name, "jobs": count, "seed": seed, **overlap}
         )
         warnings += _overlap_warnings(folder, overlap, trace, len(split(log.jobs).train))
-    record = {"share": asked.share, "curriculum": asked.curriculum, "generators": records}
-    return GeneratedJobs(SyntheticMix(tuple(tables), asked.share, asked.curriculum), record, tuple(warnings))
+    record = {"share": options.share, "curriculum": options.curriculum, "generators": records}
+    return GeneratedJobs(
+        SyntheticMix(tuple(tables), options.share, options.curriculum), record, tuple(warnings)
+    )
 
 
 def data_overlap(facts: LogSchema, jobs: JobTable, *, same: bool) -> dict[str, Any]:

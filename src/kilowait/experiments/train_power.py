@@ -70,12 +70,12 @@ def power_of(meter: PowerContext, levers: str) -> Any:
     from kilowait.envs.power.power_setup import PowerConfig
 
     shifting = ("shift", "hold")
-    kept = [part for part in levers.split("+") if not part.strip().startswith(shifting)]
+    controls = [part for part in levers.split("+") if not part.strip().startswith(shifting)]
     return PowerConfig(
         meter.model,
         meter.carbon,
         meter.price,
-        "+".join(kept) or "none",
+        "+".join(controls) or "none",
         meter.forecast,
         meter.profile,
         wrap=meter.wrap,

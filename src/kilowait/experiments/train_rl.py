@@ -202,7 +202,7 @@ def learn(
     stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
     observed = probe.spec_of_observation
     observed = replace(observed, slots=observed.slots - 1 + how.slots)
-    check_memory(observed, envs=how.envs + how.windows, kept=stored, settings=settings)
+    check_memory(observed, envs=how.envs + how.windows, stored=stored, settings=settings)
     probe.close()
     validation_envs = factory.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)

@@ -151,7 +151,7 @@ def train(
         }
         checkpoint = SearchCheckpoint(identity, generations, keeping)
         candidates: list[Floats | str] = [*(weights() for weights in STARTS.values()), *RULES]
-        values = checkpoint.starts(candidates, lambda some: evaluate(some, training))
+        values = checkpoint.starts(candidates, lambda batch: evaluate(batch, training))
         start_name, start, fallback = _best_start(values)
         fallback = fallback if np.isinf(max_wait_s) else None
         for number in checkpoint.rest(search, random):

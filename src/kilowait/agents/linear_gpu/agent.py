@@ -44,8 +44,8 @@ FEATURES: dict[str, str] = {
     "share": "GPUs / GPUs of the machine",
     "attained": "ln(1 + GPU-hours attained) / 3",
     "age": "days since it joined the queue",
-    "wait": "ln(1 + time without a place / 1 h) / 3",
-    "patience": "ln(1 + time without a place / estimate) / 3",
+    "wait": "ln(1 + time without an allocation / 1 h) / 3",
+    "patience": "ln(1 + time without an allocation / estimate) / 3",
     "priority": "p / (1 + p); 0 for priorities below 0",
     "running": "1: it runs; 0: it waits",
     "speed": "ln(speed on its fastest type)",
@@ -65,7 +65,7 @@ TYPE_FEATURES: dict[str, str] = {
 COUNT = len(FEATURES)
 MOVING = COUNT - 2  # the last two features are constant during a run
 SHORT_S, NARROW = 1.0, 1e-3
-WAY = ("preempt", "round_interval_s", "placement", "migrate")
+GPU_SETTINGS = ("preempt", "round_interval_s", "placement", "migrate")
 
 RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "fcfs": ({"age": -1.0}, {}),
@@ -121,8 +121,8 @@ class LinearGpuAgent:
                 f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
             )
         for key in self.gpu_settings:
-            if key not in WAY:
-                raise UnknownNameError("GPU setting of an agent", key, WAY)
+            if key not in GPU_SETTINGS:
+                raise UnknownNameError("GPU setting of an agent", key, GPU_SETTINGS)
         GpuSettings(**self.gpu_settings)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
@@ -153,9 +153,9 @@ class LinearGpuAgent:
         gpus = _gpus(cluster)
         speed = _speeds_on(jobs, cluster, speeds)
         usable = np.where(speed > 0, speed, np.nan)
-        some = (speed > 0).any(axis=0)
-        fastest = np.where(some, np.nanmax(np.where(some, usable, 1.0), axis=0), 1.0)
-        slowest = np.where(some, np.nanmin(np.where(some, usable, 1.0), axis=0), 1.0)
+        runs_anywhere = (speed > 0).any(axis=0)
+        fastest = np.where(runs_anywhere, np.nanmax(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
+        slowest = np.where(runs_anywhere, np.nanmin(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
         constant = self.weights[MOVING] * np.log(fastest) + self.weights[MOVING + 1] * np.log(
             fastest / slowest
         )
@@ -211,7 +211,7 @@ def rule_agent(
     """
     if name not in RULES:
         raise UnknownNameError("policy with a linear GPU agent", name, RULES)
-    rule_weights, way = RULES[name]
+    rule_weights, gpu_settings = RULES[name]
     names = (*FEATURES, *TYPE_FEATURES)
     weights = np.zeros(len(names))
     for feature, value in rule_weights.items():
@@ -221,8 +221,11 @@ def rule_agent(
     if types == "fastest":
         weights[names.index("slow")] = 1.0
     chosen = {"placement": placement, "migrate": migrate}
-    way = {**way, **{key: value for key, value in chosen.items() if value not in ("first", False)}}
-    return LinearGpuAgent(weights, way, provenance={"rule": name, "types": types, **chosen})
+    gpu_settings = {
+        **gpu_settings,
+        **{key: value for key, value in chosen.items() if value not in ("first", False)},
+    }
+    return LinearGpuAgent(weights, gpu_settings, provenance={"rule": name, "types": types, **chosen})
 
 
 def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
@@ -233,7 +236,7 @@ def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGp
             f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
             "train it again"
         )
-    weights, way = data.get("weights"), data.get("way")
+    weights, gpu_settings = data.get("weights"), data.get("way")
     if not isinstance(weights, dict) or set(weights) != set(names):
         found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
         raise InputError(f"{source} has weights for {found}; this agent needs {', '.join(names)}")
@@ -241,12 +244,13 @@ def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGp
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
     name, provenance = data.get("name", "agent"), data.get("provenance", {})
-    if not isinstance(way, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
+    if not isinstance(gpu_settings, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
         raise InputError(
-            f"{source} has the name {name!r}, the way {way!r} and the provenance {provenance!r}; train it again"
+            f"{source} has the name {name!r}, the GPU settings {gpu_settings!r} and the provenance "
+            f"{provenance!r}; train it again"
         )
     try:
-        return LinearGpuAgent(np.array(values, np.float64), way, name, provenance)
+        return LinearGpuAgent(np.array(values, np.float64), gpu_settings, name, provenance)
     except (KilowaitError, OverflowError, TypeError) as problem:
         raise InputError(f"{source}: {problem}") from None
 

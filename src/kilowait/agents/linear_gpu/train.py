@@ -129,7 +129,7 @@ def train_placed(
         }
         checkpoint = SearchCheckpoint(identity, generations, keeping)
         rules = rule_agents(cluster, placements)
-        start = _best(rules, checkpoint.starts(rules, lambda some: evaluate(some, training)))
+        start = _best(rules, checkpoint.starts(rules, lambda agents: evaluate(agents, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
         reference = evaluate([start], validation_windows)[0]
         every = max(1, generations // 16)
@@ -177,8 +177,8 @@ def train_placed(
         "kept_the_rule": keeps_policy,
         "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
     }
-    found = start if keeps_policy else chosen
-    return LinearGpuAgent(found.weights, found.gpu_settings, provenance=provenance), checkpoint.history
+    result = start if keeps_policy else chosen
+    return LinearGpuAgent(result.weights, result.gpu_settings, provenance=provenance), checkpoint.history
 
 
 def rule_agents(

@@ -160,12 +160,12 @@ def from_controls(
         levers: allowed power controls.
         signal: carbon, price or None.
     """
-    found = dict.fromkeys(WEIGHTS, 0.0)
-    found |= saf_order(machine_nodes) if order is None else order
-    found["longer"], found["crowded"] = longer, 0.0 if always else -longer
-    found["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
-    found["spare"] = reserve
-    return LinearPowerAgent(np.array([found[name] for name in WEIGHTS]), levers, signal)
+    weights = dict.fromkeys(WEIGHTS, 0.0)
+    weights |= saf_order(machine_nodes) if order is None else order
+    weights["longer"], weights["crowded"] = longer, 0.0 if always else -longer
+    weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
+    weights["spare"] = reserve
+    return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), levers, signal)
 
 
 def steered_agent(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:

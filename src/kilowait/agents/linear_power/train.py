@@ -54,18 +54,18 @@ def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[Linear
     >>> len(starts(Cluster.from_nodes(8), 0.2, 300.0))
     35
     """
-    found = []
+    agents = []
     for longer, always in [(0.0, False)] + [
         (more, always) for more in (longest / 3, longest) for always in (False, True)
     ]:
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
-                found.append(
+                agents.append(
                     from_controls(
                         cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve
                     )
                 )
-    return found
+    return agents
 
 
 def train_steered(
@@ -139,7 +139,7 @@ def train_steered(
     }
     checkpoint = SearchCheckpoint(identity, generations, keeping)
     values = checkpoint.starts(
-        points, lambda some: _values(training_windows.tried(some, first, threads), allowed)
+        points, lambda agents: _values(training_windows.tried(agents, first, threads), allowed)
     )
     start = points[int(np.argmin(values))]
     start = replace(start, levers=power.levers, signal=signal)
@@ -229,9 +229,9 @@ def _longest(windows: EvaluationWindows) -> float:
 
 def _break_even_s(windows: EvaluationWindows) -> float:
     powered = windows.vec.powered
-    found = [
+    times_s = [
         group.sleep.break_even_s(group.idle_w)
         for group in powered.model.groups
         if group.sleep is not None and group.name in powered.levers.sleep
     ]
-    return max(found, default=600.0)
+    return max(times_s, default=600.0)
