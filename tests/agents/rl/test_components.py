@@ -108,12 +108,12 @@ def test_unsupported_environments_are_errors():
     class Forgetful(TwoJobs):
         snapshot = property()  # type: ignore[assignment]
 
-    check_vector(TwoJobs(1), kept=True)
-    check_vector(Forgetful(1), kept=False)
+    check_vector(TwoJobs(1), checkpoints=True)
+    check_vector(Forgetful(1), checkpoints=False)
     with pytest.raises(InputError, match="resets by NEXT_STEP; learning needs AutoresetMode.SAME_STEP"):
-        check_vector(NextStep(1), kept=False)
+        check_vector(NextStep(1), checkpoints=False)
     with pytest.raises(InputError, match=r"Forgetful has no snapshot\(\) and restore\(\)"):
-        check_vector(Forgetful(1), kept=True)
+        check_vector(Forgetful(1), checkpoints=True)
 
 
 def test_torch_rng_is_named_and_restorable():

@@ -41,8 +41,8 @@ class FeatureExtractor(nn.Module):
 
     def __call__(self, observation: Observation) -> EncodedQueue:
         """As `forward`, with its return type."""
-        found: EncodedQueue = super().__call__(observation)
-        return found
+        encoded: EncodedQueue = super().__call__(observation)
+        return encoded
 
 
 def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:

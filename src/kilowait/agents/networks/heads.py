@@ -47,8 +47,8 @@ class Outputs(nn.Module):
 
     def __call__(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
         """As `forward`, with its return type."""
-        found: tuple[Tensor, Tensor] = super().__call__(seen)
-        return found
+        outputs: tuple[Tensor, Tensor] = super().__call__(seen)
+        return outputs
 
 
 class ActorCritic(nn.Module):
@@ -70,8 +70,8 @@ class ActorCritic(nn.Module):
 
     def __call__(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """As `forward`, with its return type."""
-        found: tuple[Tensor, Tensor] = super().__call__(observation)
-        return found
+        outputs: tuple[Tensor, Tensor] = super().__call__(observation)
+        return outputs
 
     def scores(self, observation: Observation) -> Tensor:
         """(B, A) larger is better; -inf where the mask forbids."""
@@ -107,14 +107,14 @@ class DuelingQ(nn.Module):
 
     def forward(self, observation: Observation) -> Tensor:
         """Q (B, A), -inf where the mask forbids."""
-        found = self._dueled(observation)
-        values = found.squeeze(-1) if self.atoms == 1 else found.softmax(-1) @ self.support
+        outputs = self._dueled(observation)
+        values = outputs.squeeze(-1) if self.atoms == 1 else outputs.softmax(-1) @ self.support
         return values.masked_fill(observation["mask"] == 0, -torch.inf)
 
     def __call__(self, observation: Observation) -> Tensor:
         """As `forward`, with its return type."""
-        found: Tensor = super().__call__(observation)
-        return found
+        outputs: Tensor = super().__call__(observation)
+        return outputs
 
     def log_distribution(self, observation: Observation) -> Tensor:
         """(B, A, atoms) log-probability of each return in `support`."""

@@ -73,11 +73,13 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
         ) from None
     try:
         header = json.loads(metadata["kilowait"])
-        found, version, digest, rest = (header[key] for key in ("format", "version", "digest", "state"))
+        found_format, version, digest, rest = (
+            header[key] for key in ("format", "version", "digest", "state")
+        )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no {format}: kilowait did not write it") from None
-    if found != format:
-        raise InputError(f"{path} is a {found}, not a {format}")
+    if found_format != format:
+        raise InputError(f"{path} is a {found_format}, not a {format}")
     if version != VERSION:
         raise InputError(
             f"{path} is a {format} of version {version!r}; this kilowait reads version {VERSION}: train again"
@@ -89,11 +91,11 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
 
 
 def _digest(arrays: Arrays) -> str:
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        found.update(arrays[name].data)
-    return found.hexdigest()
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(arrays[name].data)
+    return digest.hexdigest()
 
 
 def _packed(value: Any, name: str, arrays: Arrays) -> Any:
@@ -143,8 +145,8 @@ def _unpacked(value: Any, arrays: Arrays) -> Any:
     if kind == "$dict":
         return {key: _unpacked(one, arrays) for key, one in inside}
     if kind in ("$tuple", "$list"):
-        found = [_unpacked(one, arrays) for one in inside]
-        return tuple(found) if kind == "$tuple" else found
+        items = [_unpacked(one, arrays) for one in inside]
+        return tuple(items) if kind == "$tuple" else items
     if kind == "$float":
         return float(inside)
     if kind == "$words":

@@ -38,16 +38,16 @@ class VectorEnvProtocol(Protocol):
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
         """The complete state."""
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]], /) -> object:
+    def restore(self, snapshot: Mapping[str, npt.NDArray[Any]], /) -> object:
         """Restore a snapshot."""
 
 
-def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
+def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
     """Raise an error for an environment with which training would silently go wrong.
 
     Args:
         vec: the environment.
-        kept: whether checkpoints are to be written, which needs snapshots.
+        checkpoints: whether checkpoints are to be written, which needs snapshots.
     """
     metadata: Mapping[str, Any] = getattr(vec, "metadata", None) or {}
     mode = metadata.get("autoreset_mode")
@@ -57,7 +57,7 @@ def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
             f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, or the first step of every "
             "episode is learned from although it does nothing"
         )
-    if kept and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
+    if checkpoints and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
         raise InputError(
             f"{type(vec).__name__} has no snapshot() and restore(), so training cannot be resumed exactly; "
             "train without a checkpoint folder, or use an environment of kilowait.envs"

@@ -46,12 +46,12 @@ class Episodes:
 
     def means(self) -> dict[str, float]:
         """By name, over the episodes since the last call; NaN where there are none."""
-        found = {}
+        means = {}
         for name, parts in self._ended.items():
             values = np.concatenate(parts) if parts else np.empty(0)
-            found[name] = float(values.mean()) if len(values) else float("nan")
+            means[name] = float(values.mean()) if len(values) else float("nan")
             parts.clear()
-        return found
+        return means
 
     def state_dict(self) -> dict[str, Any]:
         """Costs of the running episodes; finished ones are read by `means` before a checkpoint is written."""

@@ -26,8 +26,8 @@ def check_settings(settings: Any) -> None:
 
     A name has the same meaning in every algorithm, so the bounds are written once.
     """
-    for one in fields(settings):
-        name, value = one.name, getattr(settings, one.name)
+    for field in fields(settings):
+        name, value = field.name, getattr(settings, field.name)
         if value is None:
             continue
         if name in AT_LEAST_ONE and value < 1:

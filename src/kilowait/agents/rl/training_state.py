@@ -92,7 +92,7 @@ class TrainingState:
         progress: Progress | None,
         warm: WarmStart | None = None,
     ) -> None:
-        check_vector(vec, kept=folder is not None)
+        check_vector(vec, checkpoints=folder is not None)
         self.vec, self.settings, self.updates, self.network = vec, settings, updates, network
         self.parts: dict[str, Stateful] = {"network": network, **parts}
         self.folder = None if folder is None else Path(folder)
@@ -110,9 +110,9 @@ class TrainingState:
         self.history: list[Update] = []
         self.best, self.stale = math.nan, 0
         self.best_weights: dict[str, Any] | None = None
-        self.kept: str | None = None
+        self.last_checkpoint: str | None = None
         """The last good checkpoint, for messages."""
-        self._since = self._kept_at = perf_counter()
+        self._since = self._saved_at = perf_counter()
 
     def begin(self, resume: str | PathLike[str] | None) -> Observed:
         """The first observation: of new environments, or of the checkpoint (file or folder) to resume."""
@@ -127,7 +127,7 @@ class TrainingState:
         state = read_state(path, FORMAT)
         check_spec(state["spec"], self.vec.spec_of_observation, path)
         self._check_identity(state["identity"], path)
-        check_vector(self.vec, kept=True)
+        check_vector(self.vec, checkpoints=True)
         self.vec.reset(seed=self.identity["seed"])  # some environments require a reset before restore
         self.vec.restore(state["environment"])
         for name, part in self.parts.items():
@@ -135,7 +135,7 @@ class TrainingState:
         self.number, self.steps, self.stale = state["number"], state["steps"], state["stale"]
         self.best, self.best_weights = state["best"], state["best_weights"]
         self.history = [replace(Update(**one), of=self.updates) for one in state["history"]]
-        self.kept = f"{path} (update {self.number})"
+        self.last_checkpoint = f"{path} (update {self.number})"
         self._since = perf_counter()
         observation: Observed = state["observation"]
         return observation
@@ -170,14 +170,14 @@ class TrainingState:
         self.history.append(record)
         if self.folder is not None and self._due(now):
             self._write(self.folder, observation)
-            self._kept_at = perf_counter()
+            self._saved_at = perf_counter()
         if self.progress is not None:
             self.progress(record)
 
     def _due(self, now: float) -> bool:
         """Whether to write a checkpoint: by `checkpoint_every`, or after `LOST_AT_MOST_S`."""
         scheduled = self.done or self.number % self.settings.checkpoint_every == 0
-        return scheduled or self.number == 1 or now - self._kept_at > LOST_AT_MOST_S
+        return scheduled or self.number == 1 or now - self._saved_at > LOST_AT_MOST_S
 
     def trained(self) -> TrainingResult:
         """The result; the network has its best weights if there was a validation."""
@@ -217,7 +217,7 @@ class TrainingState:
             "parts": {name: part.state_dict() for name, part in self.parts.items()},
         }
         path = write_state(folder / LAST, FORMAT, state)
-        self.kept = f"{path} (update {self.number})"
+        self.last_checkpoint = f"{path} (update {self.number})"
         if self.best_weights is None:
             save_network(self.network, folder / AGENT, provenance=self._provenance())
 
@@ -232,8 +232,8 @@ class TrainingState:
         if broken:
             checkpoint = (
                 "no checkpoint was written"
-                if self.kept is None
-                else f"the last good checkpoint is {self.kept}"
+                if self.last_checkpoint is None
+                else f"the last good checkpoint is {self.last_checkpoint}"
             )
             raise TrainingError(
                 f"update {self.number + 1}: {'; '.join(broken)}. {checkpoint}. "
