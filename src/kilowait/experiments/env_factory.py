@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "world_for"]
 
-GPU_PLACING: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
-GPU_ASKING: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
+GPU_SETTINGS: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
+GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
 """GPU and decision settings of networks on GPU clusters: the network decides which jobs start and which are preempted;
 a job takes the fastest free type, and migrates to a faster one when it can, as under the best policies."""
 
@@ -97,9 +97,9 @@ def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
             "--prediction-features out"
         )
     decision_settings = GpuDecisionSettings(
-        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING
+        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_DECISION_SETTINGS
     )
-    placing = GpuSettings(head_of_line_blocking=False, **GPU_PLACING)
+    placing = GpuSettings(head_of_line_blocking=False, **GPU_SETTINGS)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return GpuVectorEnv(
@@ -110,7 +110,7 @@ def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
     return EnvFactory(
         "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
-        gpu_asked_as(decision_settings), {"placing": GPU_PLACING},
+        gpu_asked_as(decision_settings), {"placing": GPU_SETTINGS},
     )  # fmt: skip
 
 

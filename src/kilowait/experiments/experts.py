@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["lessons_by", "warm_start"]
 
 
-class _LookAheadLessons:
+class _LookAheadExpertEnv:
     """A vector environment with a look-ahead expert; a policy is look-ahead of width 1."""
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
@@ -58,7 +58,7 @@ def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
         raise InputError(
             f"the expert is {text!r}, and {type(vec).__name__} supports no expert yet; leave --expert out"
         )
-    return _LookAheadLessons(text, vec, cluster)
+    return _LookAheadExpertEnv(text, vec, cluster)
 
 
 def warm_start(

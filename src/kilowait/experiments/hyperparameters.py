@@ -89,12 +89,12 @@ def read_settings(
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise InputError(f"{path}: settings is {settings!r}; write a table, [settings]")
-    chosen, network = content.get("algo", algo or "ppo"), content.get("net", net or "kernel")
-    if chosen not in ALGORITHMS:
-        raise UnknownNameError("algorithm with a network", str(chosen), ALGORITHMS)
-    if network not in agents.KINDS:
-        raise UnknownNameError("network", str(network), agents.KINDS)
-    found = FoundSettings(chosen, network, settings)
+    chosen_algo, chosen_network = content.get("algo", algo or "ppo"), content.get("net", net or "kernel")
+    if chosen_algo not in ALGORITHMS:
+        raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
+    if chosen_network not in agents.KINDS:
+        raise UnknownNameError("network", str(chosen_network), agents.KINDS)
+    found = FoundSettings(chosen_algo, chosen_network, settings)
     try:
         _check(found)
     except InputError as problem:
