@@ -110,7 +110,6 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
 
     >>> empty = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
     >>> with_an_action(empty)["mask"].tolist()
-    >>> with_an_action(nobody)["mask"].tolist()
     [[1, 0]]
     """
     stuck = ~(observation["mask"] != 0).any(-1)
