@@ -1,4 +1,4 @@
-"""One thread: tests run side by side, and two OpenMP pools on one core wait for one another."""
+"""One thread: tests run in parallel, and two OpenMP pools on one core wait for each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents look at: shares add up, and what does not count has none."""
+"""Explanations of agents: contributions add up, and unused features have none."""
 
 import json
 
@@ -29,7 +29,7 @@ def envs(kind="kernel", **more):
 
 
 def made(make, kind, vec):
-    """A network whose scores differ by something."""
+    """A network with clearly different scores."""
     net = make(vec.spec_of_observation, kind, seed=2, width=16)
     with torch.no_grad():
         net.outputs.job.weight.mul_(100 if make is network else 1)
@@ -38,7 +38,7 @@ def made(make, kind, vec):
 
 @pytest.mark.parametrize("make", [network, q_network])
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
-def test_shares_add_up_to_what_the_choice_gained(make, kind):
+def test_contributions_sum_to_margin_difference(make, kind):
     vec = envs(kind)
     net = made(make, kind, vec)
     found = record_decisions(net, vec, FIRST, most=60)
@@ -51,7 +51,7 @@ def test_shares_add_up_to_what_the_choice_gained(make, kind):
     assert np.allclose(shares.margin, found.margin[rows], atol=1e-4)
 
 
-def test_what_does_not_count_has_no_share_and_the_sign_is_right():
+def test_unused_features_have_no_contribution():
     vec = envs()
     net = network(vec.spec_of_observation, "kernel", seed=0, width=16, depth=1)
     with torch.no_grad():  # the score is one number of the job, and no more
@@ -70,7 +70,7 @@ def test_what_does_not_count_has_no_share_and_the_sign_is_right():
 
 
 @pytest.mark.parametrize(("kind", "whole"), [("attention", True), ("gat", False)])
-def test_attention_is_told_and_rows_sum_to_1(kind, whole):
+def test_attention_rows_sum_to_1(kind, whole):
     vec = envs(kind)
     told = explained(made(network, kind, vec), vec, FIRST, MACHINE)
     assert [case.which for case in told.cases] == list(TYPICAL)
@@ -83,7 +83,7 @@ def test_attention_is_told_and_rows_sum_to_1(kind, whole):
         assert case.attention.jobs[0] == case.chosen
 
 
-def test_the_same_again_and_small():
+def test_explanation_is_deterministic_and_small():
     vec = envs()
     net = made(network, "kernel", vec)
     net.train()
@@ -96,7 +96,7 @@ def test_the_same_again_and_small():
     assert once.choices >= once.measured > 10
 
 
-def test_jobs_are_told_as_they_are():
+def test_jobs_are_described_in_plain_units():
     vec = envs()
     net = made(network, "kernel", vec)
     known = set(zip(JOBS["nodes"].tolist(), np.maximum(JOBS["estimate_s"], 1).tolist(), strict=True))
@@ -106,7 +106,7 @@ def test_jobs_are_told_as_they_are():
             assert job["wait_s"] >= 0
 
 
-def test_where_nobody_ever_chose_there_is_nothing_to_tell():
+def test_no_explanation_without_choices():
     lonely = JOBS.with_columns(submit_s=np.arange(200) * 1e5)
     vec = BatchVectorEnv(1, jobs=lonely, cluster=MACHINE, episode_jobs=20, slots=4, autoreset_mode="SameStep")
     assert explained(network(vec.spec_of_observation, "kernel"), vec, [0], MACHINE) is None
@@ -117,7 +117,7 @@ def test_where_nobody_ever_chose_there_is_nothing_to_tell():
 # -- weights -------------------------------------------------------------------------------------------
 
 
-def test_shares_of_weights_are_weights_times_differences():
+def test_linear_contributions_are_weight_times_difference():
     weights = np.linspace(0.5, -0.5, len(FEATURES)) + 0.1
     told = explained_weights(LinearAgent(weights), JOBS, MACHINE)
     assert len(told.cases) == 3
@@ -132,7 +132,7 @@ def test_shares_of_weights_are_weights_times_differences():
                        [-w for w, part in zip(weights, told.usual, strict=True) if part.mean > 0])  # fmt: skip
 
 
-def test_it_is_watched_in_the_run_it_would_make(monkeypatch):
+def test_explanation_uses_agents_own_run(monkeypatch):
     from kilowait.agents import explanations
 
     logs = []
@@ -148,7 +148,7 @@ def test_it_is_watched_in_the_run_it_would_make(monkeypatch):
     assert np.array_equal(logs[0].jobs()["start_s"], own.jobs()["start_s"])
 
 
-def test_each_choice_is_told_once():
+def test_each_decision_is_explained_once():
     one = typical(np.array([5]), np.array([1.0]), np.array([True]))
     assert one == [(TYPICAL[0], 0)]
     assert typical(np.array([5]), np.array([1.0]), np.array([False])) == []

@@ -1,4 +1,4 @@
-"""Exported networks, run by others, choose what the network chooses on real observations."""
+"""Exported networks take the same actions in other runtimes, on real observations."""
 
 import json
 import warnings
@@ -22,7 +22,7 @@ SIZES = {"width": 16, "depth": 1, "heads": 2}
 
 
 def made(kind, vec, seed=0):
-    """A network whose choices differ from job to job: fresh heads are nearly level."""
+    """A network with clearly different scores: those of initial heads are nearly equal."""
     agent = network(vec.spec_of_observation, kind, seed=seed, **SIZES)
     with torch.no_grad():
         for weights in agent.outputs.parameters():
@@ -53,7 +53,7 @@ WORLDS = {
 
 @pytest.fixture(scope="module", params=WORLDS)
 def world(request):
-    """A network and what it sees while it plays: batches of five and of one."""
+    """A network and observations of its episodes: batches of five and of one."""
     kind, make = WORLDS[request.param]
     vec = make()
     agent = made(kind, vec)
@@ -90,7 +90,7 @@ RUNNERS = {"onnx": run_onnx, "torchscript": run_torchscript, "pt2": run_pt2}
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_an_exported_network_chooses_the_same(world, to, tmp_path):
+def test_exported_network_takes_same_actions(world, to, tmp_path):
     agent, shown = world
     if to == "pt2" and agent.made["kind"] == "attention":
         pytest.skip("onnx goes through the same program")
@@ -130,7 +130,7 @@ def test_q_networks_with_atoms_and_noise_are_exported_without_noise(tmp_path):
     vec.close()
 
 
-def test_what_is_wrong_is_told(tmp_path, monkeypatch):
+def test_errors(tmp_path, monkeypatch):
     vec = batch(False)
     agent = made("kernel", vec)
     with pytest.raises(UnknownNameError, match="did you mean 'onnx'"):

@@ -1,4 +1,4 @@
-"""Generated jobs beside real ones: how often, when, and in one table for environments."""
+"""Mixing synthetic jobs with log jobs: shares, curricula, and the joined table."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ MACHINE = kw.Cluster.from_nodes(32)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.01, float("nan")])
-def test_a_share_is_from_0_to_1(share):
-    with pytest.raises(InputError, match=r"from 0 \(real jobs only\) to 1"):
+def test_share_must_be_from_0_to_1(share):
+    with pytest.raises(InputError, match=r"from 0 \(log jobs only\) to 1"):
         SyntheticMix((MADE,), share)
 
 
-def test_a_curriculum_has_a_name():
+def test_unknown_curriculum_is_an_error():
     with pytest.raises(UnknownNameError, match="did you mean 'synthetic-first'"):
         SyntheticMix((MADE,), 0.5, "synthetic-frist")
     assert [SyntheticMix((MADE,), 0.3).share_at(done) for done in (0.0, 0.9)] == [0.3, 0.3]
@@ -38,12 +38,12 @@ def test_parts_keep_their_jobs_and_hours():
     assert (np.diff(laid.jobs["submit_s"]) >= 0).all()
 
 
-def test_alone_real_jobs_are_not_there():
+def test_share_1_has_no_log_jobs():
     laid = laid_out(REAL, SyntheticMix((MADE,), 1.0))
     assert len(laid.jobs) == len(MADE) and laid.weights(1.0) == [1.0]
 
 
-def test_queues_are_kept_only_where_they_mean_the_same():
+def test_queues_are_kept_only_if_labels_are_equal():
     def queued(table, names):
         columns = {name: table[name] for name in table.columns} | {"queue": np.arange(len(table)) % 2}
         return JobTable(labels={"queue": names}, **columns)
@@ -53,7 +53,7 @@ def test_queues_are_kept_only_where_they_mean_the_same():
     assert "queue" not in laid_out(one, SyntheticMix((queued(MADE, ("long", "short")),))).jobs
 
 
-def test_episodes_lie_within_parts_as_often_as_asked():
+def test_episodes_stay_within_parts_at_given_shares():
     laid = laid_out(REAL, SyntheticMix((MADE,), 0.25))
     vec = BatchVectorEnv(64, jobs=laid.jobs, cluster=MACHINE, episode_jobs=50, seed=0, slots=8)
     vec.set_episode_ranges(laid.parts, laid.weights(0.25))
@@ -70,7 +70,7 @@ def test_episodes_lie_within_parts_as_often_as_asked():
     vec.close()
 
 
-def test_parts_that_are_too_short_or_weights_that_are_none_are_told():
+def test_invalid_parts_and_weights_are_errors():
     vec = BatchVectorEnv(2, jobs=REAL, cluster=MACHINE, episode_jobs=50, slots=8)
     with pytest.raises(InputError, match="take shorter episodes"):
         vec.set_episode_ranges([(0, 40)], [1.0])

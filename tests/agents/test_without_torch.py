@@ -1,4 +1,4 @@
-"""The room opens without torch, and says what is missing where torch is needed."""
+"""The package can be imported without torch, and names the missing extra where torch is needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_linear_agents_load_no_torch():
     assert done.stdout == "False\n"
 
 
-def test_every_name_is_there():
+def test_all_public_names_exist():
     assert set(dir(kilowait.agents)) == set(kilowait.agents.__all__) == set(kilowait.agents._HOME)
     for name in kilowait.agents.__all__:
         assert getattr(kilowait.agents, name) is not None

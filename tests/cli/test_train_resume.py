@@ -34,7 +34,7 @@ def test_killed_by_the_system_and_gone_on_with_it_comes_to_the_same_agent(kilowa
         process.communicate()
     assert process.returncode == -signal.SIGKILL and not killed.exists()
     assert 0 < len(json.loads(state.read_text())["state"]["history"]) < 40
-    assert "--resume, or begin anew with --force" in kilowait(*words(killed)).error()
+    assert "--resume, or start again with --force" in kilowait(*words(killed)).error()
     said = kilowait(*words(killed), "--resume")
     assert "going on with the training" in said.err and "40 of 40" in said.err
     assert (killed / "agent.json").read_bytes() == (whole / "agent.json").read_bytes()
@@ -48,7 +48,7 @@ def test_killed_by_the_system_and_gone_on_with_it_comes_to_the_same_agent(kilowa
 def test_what_is_not_there_is_not_gone_on_with(kilowait, tmp_path, more):
     trace = () if "gpu-mixed" in more else (TRACE,)
     said = kilowait("train", *trace, *more, "--out", tmp_path / "x", "--resume").error()
-    assert "holds no training to resume; begin one without --resume" in said and not list(tmp_path.iterdir())
+    assert "holds no training to resume; start one without --resume" in said and not list(tmp_path.iterdir())
 
 
 def test_another_log_is_refused(kilowait, tmp_path):

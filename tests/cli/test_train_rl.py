@@ -55,7 +55,7 @@ def test_one_agent_for_every_preference(kilowait, folder):
     compared = kilowait("compare", TRACE, "--policies", told, "--windows", "2", "--window-jobs", "100")
     assert "agent slowdown=1" in compared.out and "agent fairness=1" in compared.out
     few = ("--windows", "2", "--window-jobs", "100")
-    assert "has been told nothing" in kilowait("evaluate", str(out), TRACE, *few).error()
+    assert "none is set" in kilowait("evaluate", str(out), TRACE, *few).error()
     assert "agent" in kilowait("evaluate", str(out), TRACE, *few, "--prefer", "slowdown=1+fairness=1").out
 
 
@@ -105,7 +105,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
     [
         (("--device", "cuda:7"), "the device is 'cuda:7'"),
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--slots", "50000000"), "take fewer --slots or --envs"),
+        (("--slots", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
         (("--window-jobs", "1000"), "take shorter windows"),
         (("--teacher", "lookahead:width=0"), "width of look-ahead is 0"),

@@ -52,7 +52,7 @@ def test_a_generator_that_has_seen_what_is_judged_is_told_and_recorded(kilowait,
     ("words", "told"),
     [
         (("--synthetic", "nowhere"), "nowhere has no card.json"),
-        (("--synthetic", "MODEL", "--synthetic-share", "2"), "the share of generated jobs is 2"),
+        (("--synthetic", "MODEL", "--synthetic-share", "2"), "the share of synthetic jobs is 2"),
         (("--synthetic", "MODEL", "--synthetic-curriculum", "first"), "unknown curriculum 'first'"),
         (("--synthetic", "MODEL", "--power", "taurus"), "leave it out"),
         (("--synthetic", "MODEL", "--power", "taurus", "--algo", "ppo"), "cannot be mixed in with --power"),

@@ -1,4 +1,4 @@
-"""Networks that weigh terms as they are told: trained in a folder, named on the command line, their front."""
+"""Preference-conditioned networks: training, names on the command line, Pareto front."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def run(tmp_path_factory):
     return folder, *trained(folder)
 
 
-def test_a_teacher_is_watched_under_preferences_too(tmp_path):
+def test_warm_start_with_preferences(tmp_path):
     how = replace(QUICK, teacher="saf", teacher_steps=16 * 4 * 2, steps=16 * 4)
     agent, _ = trained(tmp_path / "taught", how)
     assert agent.preferences == ("slowdown", "wait")
@@ -49,7 +49,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("algo", ["ppo", "d3qn"])
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo):
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo):
     settings = dict(QUICK.settings) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
@@ -68,11 +68,11 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo):
     assert all(np.array_equal(one[name].numpy(), other[name].numpy()) for name in one)
     told = [[(each.metric, each.validation) for each in updates] for updates in (history, again)]
     assert np.array_equal(*told, equal_nan=True)
-    with pytest.raises(InputError, match="preferences .*'wait'., and this is .*'sla'"):
+    with pytest.raises(InputError, match="objectives .*'wait'., and this is .*'sla'"):
         trained(tmp_path / "cut", replace(how, preferences=("slowdown", "sla")), resume=True)
 
 
-def test_its_file_tells_terms_and_units_and_it_plays_when_told(run):
+def test_saved_agent_has_terms_and_units_and_runs_with_preference(run):
     folder, agent, history = run
     again = kw.load_agent(folder)
     assert again.preferences == ("slowdown", "wait")
@@ -92,13 +92,13 @@ def test_its_file_tells_terms_and_units_and_it_plays_when_told(run):
     )
 
 
-def test_names_on_the_command_line(run, tmp_path):
+def test_preference_in_policy_text(run, tmp_path):
     path = f"agent:{run[0] / 'agent.pt'}"
     several = contenders_of(
         f"saf,{path}:prefer=slowdown=1,{path}:prefer=slowdown=1+wait=3", "easy", clairvoyant=False
     )
     assert [who.label for who in several] == ["saf", "agent slowdown=1", "agent slowdown=1+wait=3"]
-    with pytest.raises(InputError, match=r"has been told nothing.*agent:PATH:prefer=slowdown=0.5\+wait=0.5"):
+    with pytest.raises(InputError, match=r"none is set.*agent:PATH:prefer=slowdown=0.5\+wait=0.5"):
         contenders_of(path, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'slowdwn'; did you mean 'slowdown'"):
         resolve_policy(f"{path}:prefer=slowdwn=1")
@@ -113,7 +113,7 @@ def test_names_on_the_command_line(run, tmp_path):
     )
 
 
-def test_the_front_is_what_simulating_each_preference_gives(run):
+def test_front_equals_simulations_of_each_preference(run):
     agent, later = run[1], JOBS[750:]
     found = front(agent, later, MACHINE, window_jobs=50, parts=2)
     assert (found["windows"], len(found["points"]), list(found["terms"])) == (3, 3, ["slowdown", "wait"])
@@ -126,13 +126,13 @@ def test_the_front_is_what_simulating_each_preference_gives(run):
         assert point["figures"]["wait"] == pytest.approx(
             np.mean([each["mean_wait_s"] for each in runs]) / 3600
         )
-    with pytest.raises(InputError, match="weighs no terms"):
+    with pytest.raises(InputError, match="takes no preference"):
         front(agent.prefer(wait=1), later, MACHINE, window_jobs=50)
-    with pytest.raises(InputError, match="150 jobs hold no window of 1,024"):
+    with pytest.raises(InputError, match="150 jobs are fewer than a window of 1,024"):
         front(agent, later, MACHINE)
 
 
-def test_bad_settings_are_told(tmp_path):
+def test_invalid_settings_are_errors(tmp_path):
     with pytest.raises(InputError, match="leave the reward out"):
         replace(QUICK, reward={"wait": 1.0})
     with pytest.raises(UnknownNameError, match="unknown reward term 'wiat'; did you mean 'wait'"):

@@ -1,4 +1,4 @@
-"""A training is gone on with in the world it was begun in, or not at all; and one too large is told beforehand."""
+"""A training is resumed only with the identity it was started with; memory is checked beforehand."""
 
 from dataclasses import replace
 
@@ -46,13 +46,13 @@ def folder(tmp_path_factory):
             JOBS,
             MACHINE,
             replace(QUICK, preferences=("wait", "sla")),
-            r"preferences \[\], and .*'wait', 'sla'",
+            r"objectives \[\], and .*'wait', 'sla'",
         ),
         (JOBS, MACHINE, replace(QUICK, episode_jobs=50), "episode_jobs 40, and this is 50"),
         (JOBS, MACHINE, replace(QUICK, backfill_order="saf"), "asking backfill_order agent, and this is saf"),
     ],
 )
-def test_another_world_is_refused_and_the_checkpoint_stays(folder, jobs, cluster, how, words):
+def test_resume_with_other_identity_keeps_checkpoint(folder, jobs, cluster, how, words):
     kept = (folder / "last.safetensors").read_bytes()
     with pytest.raises(InputError, match=words):
         learn(jobs[:400], jobs[400:], cluster, replace(how, steps=200), folder=folder, resume=True)
@@ -62,7 +62,7 @@ def test_another_world_is_refused_and_the_checkpoint_stays(folder, jobs, cluster
 @pytest.mark.parametrize(
     "wrong", [{"device": "cuda:9"}, {"device": "mps"}, {"teacher": "nobody"}, {"slots": 10**9}]
 )
-def test_a_new_training_that_cannot_begin_leaves_the_old_one(folder, wrong):
+def test_invalid_new_training_keeps_old_one(folder, wrong):
     kept = (folder / "last.safetensors").read_bytes()
     with pytest.raises((InputError, LookupError, MemoryError)):
         learn(JOBS[:400], JOBS[400:], MACHINE, replace(QUICK, **wrong), folder=folder)
@@ -80,9 +80,7 @@ def kill(*_, **__):
 SLOW = replace(QUICK, settings={**QUICK.settings, "checkpoint_every": 10}, steps=16 * 2 * 5)
 
 
-def test_one_begun_anew_and_killed_before_its_first_checkpoint_does_not_go_on_with_the_old_one(
-    tmp_path, monkeypatch
-):
+def test_restarted_and_killed_training_does_not_resume_old_one(tmp_path, monkeypatch):
     folder = tmp_path / "x.training"
     learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     assert can_resume(folder)
@@ -92,7 +90,7 @@ def test_one_begun_anew_and_killed_before_its_first_checkpoint_does_not_go_on_wi
     assert not can_resume(folder)
 
 
-def test_one_begun_anew_and_killed_after_its_first_update_goes_on_with_itself(tmp_path):
+def test_restarted_training_resumes_itself(tmp_path):
     folder = tmp_path / "x.training"
     learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     with pytest.raises(Killed):
@@ -102,15 +100,18 @@ def test_one_begun_anew_and_killed_after_its_first_update_goes_on_with_itself(tm
     assert [update.number for update in told] == [2, 3, 4, 5]
 
 
-def test_what_does_not_fit_into_memory_is_told_with_its_size():
+def test_memory_check_names_size():
     seen = DecisionSettings(slots=1000, graph=True).seen
     one = 4 * (1000 * 10 + 11) + 1000 + 1000 * 1000
-    check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120)
-    with pytest.raises(InputError, match=r"10 environments of 1,000 slots.*fewer --slots or --envs$"):
-        check_memory(seen, envs=10, kept=100, settings=PPOSettings(), free=one * 120 - 1)
+    check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120)
+    with pytest.raises(
+        InputError,
+        match=r"10 environments with a queue window of 1,000.*smaller --queue-window or a smaller --num-envs$",
+    ):
+        check_memory(seen, envs=10, stored=100, settings=PPOSettings(), free=one * 120 - 1)
     with pytest.raises(InputError, match="smaller buffer_size"):
-        check_memory(seen, envs=10, kept=100, settings=SACSettings(), free=1)
-    check_memory(seen, envs=10, kept=100, settings=SACSettings())
+        check_memory(seen, envs=10, stored=100, settings=SACSettings(), free=1)
+    check_memory(seen, envs=10, stored=100, settings=SACSettings())
 
 
 OWN = """
@@ -178,19 +179,19 @@ def steered(jobs, cluster, how, levers="sleep=timeout:600", power="taurus", **ke
             JOBS,
             kw.Cluster.from_nodes(40),
             SEARCH,
-            "machine .*resume with the same, or begin anew with --force",
+            "machine .*resume with the same, or start again with --force",
         ),
         (JOBS, MACHINE, replace(SEARCH, seed=3), "seed 0, and this is 3"),
     ],
 )
-def test_a_search_goes_on_in_its_own_world_only(searched, jobs, cluster, how, words):
+def test_search_with_other_identity_is_not_resumed(searched, jobs, cluster, how, words):
     kept = (searched / "search.json").read_bytes()
     with pytest.raises(InputError, match=words):
         train(jobs, cluster, how, trace="a log", folder=searched, resume=True)
     assert (searched / "search.json").read_bytes() == kept
 
 
-def test_a_search_of_levers_goes_on_with_its_power_only(tmp_path):
+def test_power_search_with_other_power_is_not_resumed(tmp_path):
     folder = tmp_path / "x.training"
     steered(JOBS, MACHINE, SEARCH, folder=folder)
     with pytest.raises(InputError, match="levers sleep=timeout:600, and this is sleep=timeout:60"):
@@ -203,23 +204,23 @@ def test_a_search_of_levers_goes_on_with_its_power_only(tmp_path):
         steered(JOBS, MACHINE, SEARCH, power=str(model), folder=folder / "own", resume=True)
 
 
-def test_a_search_does_not_go_on_with_a_network_nor_a_network_with_a_search(searched, folder):
+def test_search_and_network_do_not_resume_each_other(searched, folder):
     with pytest.raises(InputError, match=r"environment none \(es, .*, and this is kilowait/Batch-v0"):
         learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=searched, resume=True)
     with pytest.raises(InputError, match=r"environment kilowait/Batch-v0, and this is none \(es"):
         train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder, resume=True)
 
 
-def test_a_training_is_neither_lost_nor_made_up(searched, tmp_path):
-    with pytest.raises(InputError, match="go on with --resume, or begin anew with --force"):
+def test_existing_and_missing_trainings_are_errors(searched, tmp_path):
+    with pytest.raises(InputError, match="continue it with --resume, or start again with --force"):
         check_begun(searched, resume=False, force=False)
-    with pytest.raises(InputError, match="holds no training to resume; begin one without --resume"):
+    with pytest.raises(InputError, match="holds no training to resume; start one without --resume"):
         check_begun(tmp_path, resume=True, force=True)
     check_begun(searched, resume=True, force=False)
     check_begun(searched, resume=False, force=True)
 
 
-def test_a_search_begun_anew_where_a_network_was_trained_leaves_nothing_of_it(tmp_path):
+def test_new_search_removes_files_of_network_training(tmp_path):
     folder = tmp_path / "x.training"
     learn(JOBS[:400], JOBS[400:], MACHINE, QUICK, folder=folder)
     train(JOBS, MACHINE, SEARCH, trace="a log", folder=folder)

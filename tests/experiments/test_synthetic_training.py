@@ -1,4 +1,4 @@
-"""Jobs of generators in a training: what is drawn, what a generator has seen, networks that learn from them."""
+"""Synthetic jobs in training: sampling, data leakage of generators, networks trained on them."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def drawn(folder, machine=MACHINE, **asked):
     return drawn_for(SyntheticTraining((folder,), **asked), Workload(JOBS), machine, seed=4, trace="log.swf")
 
 
-def test_as_many_jobs_as_are_trained_on_or_as_are_asked_for(folder):
+def test_number_of_sampled_jobs(folder):
     one = drawn(folder)
     assert [len(table) for table in one.mixture.generated] == [540] and not one.warnings
     assert len(drawn(folder, jobs=100).mixture.generated[0]) == 100
@@ -54,9 +54,9 @@ def test_as_many_jobs_as_are_trained_on_or_as_are_asked_for(folder):
 
 @pytest.mark.parametrize(
     ("rows", "saw", "verb"),
-    [(720, "validation jobs", "chosen"), (900, "judged jobs", "judged")],
+    [(720, "validation jobs", "selected"), (900, "judged jobs", "evaluated")],
 )
-def test_a_generator_that_has_seen_later_jobs_is_told_with_the_remedy(tmp_path, rows, saw, verb):
+def test_data_leakage_warning_names_remedy(tmp_path, rows, saw, verb):
     fit_generator(JOBS[:rows], "bootstrap", seed=0).save(tmp_path / "seen")
     found = drawn(str(tmp_path / "seen"))
     assert found.record["generators"][0]["saw"] == saw
@@ -65,7 +65,7 @@ def test_a_generator_that_has_seen_later_jobs_is_told_with_the_remedy(tmp_path, 
     assert "kilowait synth fit log.swf --jobs 540" in warning
 
 
-def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known():
+def test_data_overlap_with_dates_and_other_logs():
     dated = kw.jobs.JobTable(
         meta={"source": "a.swf", "unix_start_s": 843480031}, **{n: JOBS[n] for n in JOBS.columns}
     )
@@ -74,16 +74,16 @@ def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known()
     assert data_overlap(facts_of(dated), dated, same=False)["saw"] == "another log"
 
 
-def test_what_cannot_be_is_told(folder, tmp_path):
+def test_errors(folder, tmp_path):
     with pytest.raises(InputError, match=r"has no card\.json; name a folder written by kilowait synth fit"):
         drawn(str(tmp_path / "nothing"))
-    with pytest.raises(InputError, match=r"makes jobs of up to \d+ nodes, and the machine has 2;"):
+    with pytest.raises(InputError, match=r"generates jobs of up to \d+ nodes, and the machine has 2;"):
         drawn(folder, kw.Cluster.from_nodes(2))
-    with pytest.raises(InputError, match=r"the share of generated jobs is 1\.5"):
+    with pytest.raises(InputError, match=r"the share of synthetic jobs is 1\.5"):
         drawn(folder, share=1.5)
-    with pytest.raises(InputError, match="gives out single nodes and GPUs"):
+    with pytest.raises(InputError, match="is a node-level GPU cluster"):
         drawn(folder, kw.Cluster.preset("gpu-mixed"))
-    with pytest.raises(InputError, match=r"--synthetic-share 0\.5 is of generated jobs"):
+    with pytest.raises(InputError, match=r"--synthetic-share 0\.5 applies to synthetic jobs"):
         SyntheticTraining.asked(None, 0.5, None, None)
     with pytest.raises(InputError, match="name folders"):
         SyntheticTraining.asked(" , ", None, None, None)
@@ -102,7 +102,7 @@ def alike(one, other):
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_ppo_learns_from_both_and_with_a_share_of_1_from_generated_jobs_only(folder, tmp_path):
+def test_ppo_with_mixed_and_synthetic_only_jobs(folder, tmp_path):
     mixture = drawn(folder).mixture
     mixed = learned(tmp_path / "mixed", mixture)
     assert not alike(mixed, learned(tmp_path / "real", None))
@@ -119,7 +119,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
-def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, ease):
+def test_resumed_after_kill_equals_uninterrupted(folder, tmp_path, algo, ease):
     mixture = replace(drawn(folder).mixture, curriculum="synthetic-first")
     settings = dict(QUICK.settings) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
@@ -146,7 +146,7 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(folder, tmp_path, algo, eas
         learned(tmp_path / "after", other, how, resume=True)
 
 
-def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(folder):
+def test_synthetic_first_goes_from_synthetic_to_log_jobs(folder):
     mixture = replace(drawn(folder).mixture, share=0.25, curriculum="synthetic-first")
     laid = laid_out(JOBS[:540], mixture)
     inner = BatchVectorEnv(
@@ -161,7 +161,7 @@ def test_synthetic_first_begins_with_generated_jobs_and_ends_with_real_ones(fold
     inner.close()
 
 
-def test_parts_too_short_for_an_episode_are_told(folder, tmp_path):
+def test_parts_shorter_than_episode_are_errors(folder, tmp_path):
     mixture = SyntheticMix((drawn(folder).mixture.generated[0][:30],), 0.5)
     with pytest.raises(InputError, match=r"there are 30 generated \(1\) jobs, and an episode has 40"):
         learned(tmp_path / "short", mixture)

@@ -40,7 +40,7 @@ def agent(tmp_path_factory):
     return learn(JOBS[:240], JOBS[240:320], CLUSTER, QUICK, folder=folder)[0], folder
 
 
-def test_it_plays_by_simulate_and_from_its_file(agent):
+def test_saved_agent_runs_in_simulate(agent):
     player, folder = agent
     log = kw.simulate(JOBS[320:], CLUSTER, player, backfill="none")
     again = kw.simulate(JOBS[320:], CLUSTER, kw.load_agent(folder / "agent.pt"), backfill="none")
@@ -48,7 +48,7 @@ def test_it_plays_by_simulate_and_from_its_file(agent):
     assert log.run["policy"] == "agent" and np.isfinite(log.jobs()["end_s"]).all()
 
 
-def test_it_brings_the_way_it_was_trained_for(agent):
+def test_agent_declares_its_gpu_settings(agent):
     log = kw.simulate(JOBS[320:], CLUSTER, agent[0], backfill="none")
     assert log.run["migrate"] and log.run["types"] == "fastest" and log.run["placement"] == "best"
 
@@ -58,8 +58,8 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("updates", [(1,), (7, 15)])
-def test_killed_and_gone_on_with_it_comes_to_the_same_agent(agent, tmp_path, updates):
-    """Once before it begins to learn from what it replays; once on the way, twice."""
+def test_resumed_after_kill_gives_same_agent(agent, tmp_path, updates):
+    """Killed once before learning starts, once during the training, and twice."""
 
     def kill_at(number):
         def kill(update):
@@ -85,7 +85,7 @@ def test_killed_and_gone_on_with_it_comes_to_the_same_agent(agent, tmp_path, upd
     assert (tmp_path / "agent.pt").read_bytes() == (agent[1] / "agent.pt").read_bytes()
 
 
-def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
+def test_time_limit_returns_best_network(tmp_path):
     how = replace(QUICK, algo="ppo", seconds=0.0, settings={"n_steps": 8, "validate_every": 1})
     player, history = learn(JOBS[:240], JOBS[240:320], CLUSTER, how, folder=tmp_path)
     assert len(history) == 1 < history[0].of
@@ -96,7 +96,7 @@ def test_a_training_that_the_clock_stops_is_what_was_best_until_then(tmp_path):
     assert np.array_equal(one, other)
 
 
-def test_a_preempting_rule_teaches_as_it_schedules():
+def test_preemptive_expert_schedules_as_its_policy():
     world = world_for(CLUSTER, RLTraining(slots=32))
     vec = world.envs(JOBS, 1, 200, False)
     teacher = GpuRuleExpert(kw.policies.resolve("srtf"), vec)
@@ -114,7 +114,7 @@ def test_a_preempting_rule_teaches_as_it_schedules():
         GpuRuleExpert(kw.policies.resolve("sjf"), vec)
 
 
-def test_it_is_judged_beside_the_rules(agent):
+def test_agent_is_compared_with_policies(agent):
     found = judged_on_gpus(agent[0], [JOBS[320:360], JOBS[360:400]], CLUSTER, rules=("fcfs", "srtf"))
     ways = ("", ", fastest", ", fastest, moved")
     assert set(found["policies"]) == {"agent", *(rule + way for rule in ("fcfs", "srtf") for way in ways)}
@@ -128,6 +128,6 @@ def test_it_is_judged_beside_the_rules(agent):
     assert found["policies"]["fcfs, fastest"]["mean_jct_s"] <= found["policies"]["fcfs"]["mean_jct_s"]
 
 
-def test_other_machines_are_refused(agent):
+def test_other_gpu_types_are_an_error(agent):
     with pytest.raises(InputError, match="other GPU types"):
         kw.simulate(JOBS[:20], kw.Cluster.preset("gavel"), agent[0], backfill="none")

@@ -1,4 +1,4 @@
-"""Agents trained where power is drawn, on their way into runs and before the judge."""
+"""Agents trained with power: binding to a power model, runs and evaluation."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def trained(tmp_path_factory):
     return learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=folder, power=POWERING)[0], folder
 
 
-def test_a_network_plays_by_simulate_and_from_its_file(trained):
+def test_saved_network_runs_in_simulate(trained):
     player, folder = trained
     again = kw.load_agent(folder / "agent.pt")
     assert again.levers == LEVERS and again.provenance["env"] == "kilowait/Energy-v0"
@@ -63,7 +63,7 @@ def test_a_network_plays_by_simulate_and_from_its_file(trained):
     assert np.isfinite(logs[0].jobs()["end_s"]).all()
 
 
-def test_a_training_goes_on_with_the_levers_and_the_power_it_was_begun_with(trained):
+def test_training_with_other_power_is_not_resumed(trained):
     how = replace(QUICK, limit={"sla": 0.05}, steps=512)
     others = {
         "levers sleep=timeout:600.*, and this is levels=1.3": replace(POWERING, levers="levels=1.3"),
@@ -76,23 +76,23 @@ def test_a_training_goes_on_with_the_levers_and_the_power_it_was_begun_with(trai
             learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=trained[1], resume=True, power=power)
 
 
-def test_a_network_refuses_what_it_was_not_trained_with(trained):
-    with pytest.raises(InputError, match="--power and --levers"):
+def test_network_with_other_power_is_an_error(trained):
+    with pytest.raises(InputError, match="--power and --power-controls"):
         kw.simulate(JOBS[480:], MACHINE, trained[0], "easy")
-    with pytest.raises(InputError, match="pulls levers, and none are given"):
+    with pytest.raises(InputError, match="uses power controls, and none are given"):
         bind_agent_power(trained[0], POWERING.meter, "none")
-    with pytest.raises(InputError, match="trained with other levels"):
+    with pytest.raises(InputError, match="trained with other DVFS states"):
         kw.simulate(JOBS[480:], MACHINE, bind_agent_power(trained[0], POWERING.meter, "levels=1.1"), "easy")
 
 
-def test_a_network_over_the_job_graph_learns_and_plays(tmp_path):
+def test_graph_network_trains_and_runs(tmp_path):
     how = replace(QUICK, net="gat", steps=64)
     player = learn(JOBS[:360], JOBS[360:480], MACHINE, how, folder=tmp_path, power=POWERING)[0]
     log = kw.simulate(JOBS[480:520], MACHINE, bind_agent_power(player, POWERING.meter, LEVERS), "easy")
     assert np.isfinite(log.jobs()["end_s"]).all()
 
 
-def test_a_scenario_takes_an_agent_by_the_same_door(tmp_path):
+def test_scenario_accepts_power_agent(tmp_path):
     path = from_controls(32, longer=0.1, timeout_s=600, levers=LEVERS).save(tmp_path / "agent.json")
     asked = Scenario(
         "lublin:300:32:0.5:3", policy=f"agent:{path}", power=PowerSettings("taurus"), levers=LEVERS
@@ -110,18 +110,18 @@ def test_a_scenario_takes_an_agent_by_the_same_door(tmp_path):
     assert ("agent", LEVERS) in names and ("agent", "none") not in names and ("rule", "none") in names
 
 
-def test_holds_are_left_to_who_decides():
+def test_load_shifting_is_left_to_agent():
     assert power_of(POWERING.meter, "sleep=break-even+hold=carbon_time:6h").levers == "sleep=break-even"
 
 
-def test_terms_of_power_need_power():
+def test_power_terms_need_power_model():
     check_reward({"energy": 1.0}, True)
     check_reward({"slowdown": 1.0}, False)
     with pytest.raises(InputError, match="--power auto"):
         check_reward({"slowdown": 1.0, "co2": 1.0}, False)
 
 
-def test_an_agent_is_judged_beside_rules_with_levers():
+def test_agent_is_compared_with_hand_tuned_controls():
     windows = [JOBS[0:150], JOBS[150:300], JOBS[300:450]]
     agent = from_controls(32, longer=0.1, timeout_s=600)
     found = judged_on_energy(
@@ -139,7 +139,7 @@ def test_an_agent_is_judged_beside_rules_with_levers():
     assert 0.9 < found["beyond"]["spent"][0] < 1.1 and len(found["by_window"]["energy"]) == 3
 
 
-def test_the_front_and_who_is_beyond():
+def test_pareto_front_and_margin():
     def row(kwh, slow):
         return {"energy": np.full(4, kwh), "slowdown": np.full(4, slow)}
 
@@ -153,7 +153,7 @@ def test_the_front_and_who_is_beyond():
     assert inside.spent[2] == pytest.approx(1.3) and inside.outside == 0.0
 
 
-def test_the_grid_runs_as_it_is_written():
+def test_control_grid_is_valid():
     grid = lever_grid(POWERING.meter.model, 32)
     assert len(grid) == len(set(grid)) > 100
     points = hand_tuned_baselines([JOBS[:60]], MACHINE, POWERING.meter, ["fcfs"], grid[:: len(grid) // 12])

@@ -1,4 +1,4 @@
-"""Networks trained on a log, in a folder that survives a crash."""
+"""Training of networks on a log, resumable after a crash."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(("algo", "ease"), [("ppo", 1.0), ("ppo", 0.5), ("d3qn", 1.0)])
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo, ease):
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, algo, ease):
     settings = dict(QUICK.settings) if algo == "ppo" else {
         "train_freq": 16, "gradient_steps": 2, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
         "validate_every": 2, "checkpoint_every": 2,
@@ -58,7 +58,7 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, algo, ease):
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_the_agent_plays_and_its_file_brings_it_back(tmp_path):
+def test_saved_agent_runs(tmp_path):
     agent, history = trained(tmp_path / "run")
     log = kw.simulate(JOBS[600:], MACHINE, agent, "easy")
     again = kw.load_agent(tmp_path / "run" / "agent.pt")
@@ -72,14 +72,14 @@ def test_the_agent_plays_and_its_file_brings_it_back(tmp_path):
     assert history[-1].best <= history[1].validation  # the best of what was validated
 
 
-def test_curves_go_to_tensorboard(tmp_path):
+def test_metrics_are_logged_to_tensorboard(tmp_path):
     curves = TrainingLogger(tmp_path / "curves")
     trained(tmp_path / "run", progress=curves)
     curves.close()
     assert any(file.stat().st_size > 0 for file in (tmp_path / "curves").iterdir())
 
 
-def test_bad_settings_are_told(tmp_path):
+def test_invalid_settings_are_errors(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'ppo'"):
         RLTraining(algo="pppo")
     with pytest.raises(UnknownNameError, match="learning_rate"):
@@ -89,10 +89,10 @@ def test_bad_settings_are_told(tmp_path):
     assert training_folder("a/b").as_posix() == "a/b.training"
 
 
-def test_a_limit_has_a_price_that_rises_while_it_is_broken(tmp_path):
+def test_multiplier_rises_while_constraint_is_violated(tmp_path):
     how = replace(QUICK, limit={"sla": 0.0}, sla_s=1.0)
     _, history = trained(tmp_path / "run", how)
     prices = [update.losses["price"] for update in history]
     assert prices[0] < prices[-1] and any(update.losses.get("cost", 0) > 0 for update in history)
-    with pytest.raises(InputError, match="it is ppo"):
+    with pytest.raises(InputError, match="only ppo supports"):
         replace(QUICK, algo="sac", settings={}, limit={"sla": 0.1})

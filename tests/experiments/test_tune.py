@@ -1,4 +1,4 @@
-"""Searches for settings: the same seed, the same trials, also when killed and resumed."""
+"""Hyperparameter tuning: the same seed gives the same trials, also after a resume."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def tuned(folder, how=QUICK, **more):
 
 
 def what(trials):
-    """Trials without how long they took."""
+    """Trials without their durations."""
     return [{**asdict(trial), "seconds": 0} for trial in trials]
 
 
@@ -45,7 +45,7 @@ class Killed(BaseException):
     pass
 
 
-def test_trials_are_trainings_and_the_best_is_written(tmp_path):
+def test_trials_are_trainings_and_best_is_written(tmp_path):
     trials = tuned(tmp_path, trials=3)
     assert [trial.outcome for trial in trials] == ["finished"] * 3
     assert trials[0].settings == defaults("ppo")  # the first has the algorithm's own
@@ -60,14 +60,14 @@ def test_trials_are_trainings_and_the_best_is_written(tmp_path):
     ]
     assert not (tmp_path / "trial").exists()
     _, history = learn(*PARTS, MACHINE, replace(QUICK, settings=found.settings), folder=tmp_path / "again")
-    assert history[-1].validation >= best.figure  # the same training, looked at less often
+    assert history[-1].validation >= best.figure  # the same training, with fewer validations
 
 
-# -- without trainings: what a trial is worth is made up -------------------------------------------------
+# -- without trainings: the metric of a trial is a formula -------------------------------------------------
 
 
 @dataclass
-class Told:
+class FakeUpdate:
     number: int
     of: int
     validation: float
@@ -76,7 +76,7 @@ class Told:
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """A training whose figures are a formula; gives what was trained."""
+    """Replace training by a formula for the metric; returns the list of trainings."""
     seen = []
 
     def train(jobs, validation, cluster, how, *, folder, progress):
@@ -86,8 +86,8 @@ def made_up(monkeypatch):
         rate = abs(math.log(own.learning_rate / 1e-3)) + (own.sizes.width != 128)
         history = []
         for number in range(1, 21):
-            judged = rate + 1 / number if number % 2 == 0 else math.nan
-            history.append(Told(number, 20, judged, rate + 1 / (number - number % 2 or 1)))
+            validation = rate + 1 / number if number % 2 == 0 else math.nan
+            history.append(FakeUpdate(number, 20, validation, rate + 1 / (number - number % 2 or 1)))
             progress(history[-1])
         return None, history
 
@@ -95,7 +95,7 @@ def made_up(monkeypatch):
     return seen
 
 
-def test_killed_and_resumed_gives_the_same_trials(tmp_path, made_up, monkeypatch):
+def test_resumed_after_kill_gives_same_trials(tmp_path, made_up, monkeypatch):
     monkeypatch.setattr(tune_module, "RANDOM", 4)
     whole = tuned(tmp_path / "whole", trials=12)
     assert {trial.outcome for trial in whole} == {"finished", "given up"}
@@ -122,7 +122,7 @@ def test_killed_and_resumed_gives_the_same_trials(tmp_path, made_up, monkeypatch
     assert tuned(tmp_path / "cut", trials=5, resume=True) == cut  # enough are there
 
 
-def test_the_search_finds_what_is_better(tmp_path, made_up):
+def test_tuning_improves_metric(tmp_path, made_up):
     trials = tuned(tmp_path, trials=20)
     best = best_of(trials)
     assert best.settings["width"] == 128 and 6e-4 < best.settings["learning_rate"] < 1.7e-3
@@ -132,18 +132,18 @@ def test_the_search_finds_what_is_better(tmp_path, made_up):
     assert what(other)[1] != what(trials)[1] and what(other)[0] == what(trials)[0]
 
 
-def test_figures_are_taken_at_every_tenth_of_a_training(tmp_path, made_up):
+def test_metric_is_reported_at_every_tenth(tmp_path, made_up):
     tuned(tmp_path, replace(QUICK, steps=64 * 2 * 45), trials=1)
     assert made_up[0].algorithm_settings().validate_every == 5  # 45 updates of 64 steps in 2 environments
 
 
-def test_settings_that_are_named_are_held(tmp_path, made_up):
+def test_named_hyperparameters_are_fixed(tmp_path, made_up):
     trials = tuned(tmp_path, replace(QUICK, settings={"n_steps": 32}), trials=2)
     assert "n_steps" not in trials[1].settings
     assert read_settings(tmp_path / "best.toml").settings["n_steps"] == 32
 
 
-def test_a_training_that_breaks_is_a_trial_and_not_the_end(tmp_path, made_up, monkeypatch):
+def test_diverged_training_is_a_trial(tmp_path, made_up, monkeypatch):
     train = train_rl.learn
 
     def breaks(*args, **how):
@@ -160,21 +160,21 @@ def test_a_training_that_breaks_is_a_trial_and_not_the_end(tmp_path, made_up, mo
 
 
 @pytest.mark.parametrize("algo", SPACES)
-def test_the_defaults_lie_in_the_space(algo):
+def test_defaults_are_in_search_space(algo):
     for name, value in defaults(algo).items():
         space = SPACES[algo][name]
         assert space.low <= value <= space.high if isinstance(space, SearchRange) else value in space
 
 
 @pytest.mark.parametrize("algo", SPACES)
-def test_every_end_of_a_space_is_taken(algo):
+def test_ends_of_search_space_are_valid(algo):
     for name, space in SPACES[algo].items():
         for value in (space.low, space.high) if isinstance(space, SearchRange) else space:
             settings = {"sizes": {name: value}} if name in ("width", "depth") else {name: value}
             RLTraining(algo=algo, settings=settings).algorithm_settings()
 
 
-def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
+def test_errors(tmp_path, made_up, monkeypatch):
     with pytest.raises(InputError, match="no search to resume"):
         tuned(tmp_path / "none", trials=1, resume=True)
     with pytest.raises(UnknownNameError, match="ppo"):
@@ -187,7 +187,7 @@ def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
     with pytest.raises(InputError, match="begun with other jobs"):
         tune(JOBS[:300], PARTS[1], MACHINE, QUICK, trials=2, folder=tmp_path / "one", resume=True)
     (tmp_path / "one" / "mine.txt").touch()
-    with pytest.raises(InputError, match="begun before"):
+    with pytest.raises(InputError, match="already holds a search"):
         begin(tmp_path / "one")
     assert begin(tmp_path / "one", force=True) == []
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["mine.txt"]
@@ -202,7 +202,7 @@ def test_what_is_wrong_is_told(tmp_path, made_up, monkeypatch):
         tuned(tmp_path / "new", trials=1)
 
 
-def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
+def test_wrong_argument_leaves_no_search(tmp_path):
     with pytest.raises(InputError, match="shorter episodes"):
         tuned(tmp_path, replace(QUICK, episode_jobs=1000), trials=1)
     assert not (tmp_path / "study.db").exists()
@@ -215,7 +215,7 @@ def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("algo = ", "is no TOML"),
+        ("algo = ", "is not TOML"),
         ('algo = "pppo"', "did you mean 'ppo'"),
         ('net = "kernl"', "did you mean 'kernel'"),
         ("setings = 1", "did you mean 'settings'"),
@@ -228,29 +228,29 @@ def test_a_wrong_argument_leaves_no_search_behind(tmp_path):
         ("[settings]\nn_epochs = true", "a whole number"),
         ("[settings]\nanneal_lr = 1", "true or false"),
         ("[settings]\ntarget_kl = 'x'", "a number"),
-        ("[settings]\ntotal_timesteps = 5", "--steps"),
+        ("[settings]\ntotal_timesteps = 5", "--total-timesteps"),
         ("[settings]\nsizes = 5", r"\[settings.sizes\]"),
         ("[settings.sizes]\nwidht = 5", "did you mean 'width'"),
-        ("[settings.sizes]\nwidth = 6", "cannot be shared by 4 heads"),
+        ("[settings.sizes]\nwidth = 6", "is not divisible by 4 heads"),
         ("[settings.sizes]\nwidth = 'wide'", "a whole number"),
         ('algo = "d3qn"\n[settings]\nv_range = [1]', "a list of 2 numbers"),
     ],
 )
-def test_bad_settings_are_told(tmp_path, text, said):
+def test_invalid_settings_are_errors(tmp_path, text, said):
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises((InputError, UnknownNameError), match=said):
         read_settings(path)
 
 
-def test_settings_are_read_as_they_were_written(tmp_path):
+def test_hyperparameter_file_round_trip(tmp_path):
     path = tmp_path / "own.toml"
     with pytest.raises(InputError, match="cannot read"):
         read_settings(path)
     own = FoundSettings("sac", "gat", {"tau": 0.02, "max_grad_norm": 1, "sizes": {"width": 32}})
     path.write_text(settings_toml(own))
     assert read_settings(path) == own == read_settings(path, algo="sac", net="gat")
-    with pytest.raises(InputError, match="is for --algo sac, and --algo ppo was asked for"):
+    with pytest.raises(InputError, match="is for --algo sac, and --algo ppo is requested"):
         read_settings(path, algo="ppo")
     path.write_text("")
     assert read_settings(path, algo="a2c") == FoundSettings("a2c", "kernel", {})

@@ -1,6 +1,6 @@
-"""Who goes next, by learning: agents that are trained on the past of a log.
+"""Learned schedulers: linear agents found by evolution strategies, and neural networks trained by RL.
 
-Names are loaded when they are first used: weights by direct search need no torch, the networks do.
+Names are imported when they are first used: linear agents do not need torch, networks do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Why an agent chose a job: what each number it looked at did to a choice, and to choices in general.
+"""Explanations of an agent's decisions: the contribution of each feature to single decisions, and on average.
 
-Of a choice the *margin* is looked at: how far the chosen job is ahead of the next best. It is held against the margin
-that a job like the mean of the others would have had at a usual moment, and the difference is shared out among the
-numbers that make it, so that the shares add up to it. For a `LinearAgent` that is a weight times a difference, here;
-for networks see `kilowait.agents.rl.integrated_gradients`.
+What is explained is the *margin* of a decision: the score of the chosen job minus that of the next best. It is compared
+with the margin of a baseline (a job like the mean of the others, at an average time), and the difference is attributed
+to the features, so that the contributions add up to it. For a `LinearAgent` a contribution is a weight times a
+difference, computed here; for networks see `kilowait.agents.rl.integrated_gradients`.
 
-Everything here is plain numbers, small, and needs no torch: it is stored with the agent and drawn by the report.
+The results are plain numbers, small, and need no torch: they are stored with the agent and plotted by the report.
 """
 
 from __future__ import annotations
@@ -40,61 +40,61 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 WINDOW_JOBS = 400
-"""Jobs a linear agent is watched with."""
+"""Jobs in the run that explains a linear agent."""
 TYPICAL = ("the longest queue", "the most doubtful choice", "the clearest choice")
-"""Which choices are told one by one."""
+"""Decisions that are explained one by one."""
 
 
 @dataclass(frozen=True)
 class FeatureContribution:
-    """What one number did to a choice."""
+    """Contribution of one feature to a decision."""
 
     name: str
     of: str
-    """job, or whole: the machine, the queue and the time."""
+    """"job", or "whole": the machine, the queue and the time."""
     value: float
-    """As the agent saw it."""
+    """Value in the agent's observation."""
     usual: float
-    """What it is held against: the mean of the other jobs, or of all moments that were met."""
+    """Baseline: the mean of the other jobs, or of all decision times."""
     moved: float
-    """By how much it moved the margin; above 0 it spoke for the job."""
+    """Contribution to the margin; above 0 it favours the chosen job."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """How much jobs looked at one another; rows sum to 1."""
+    """Attention weights between jobs; rows sum to 1."""
 
     jobs: tuple[Mapping[str, float], ...]
-    """The chosen job, the next best, and those the chosen one looked at most."""
+    """The chosen job, the next best, and the jobs with most attention from the chosen one."""
     whole: bool
-    """Whether the first row and column are those of the machine, the queue and the time."""
+    """Whether the first row and column are the summary: the machine, the queue and the time."""
     weights: tuple[tuple[float, ...], ...]
-    """Rows look at columns; the last column is all that have no row."""
+    """Rows attend to columns; the last column sums over all jobs without a row."""
 
 
 @dataclass(frozen=True)
 class ExplainedDecision:
-    """One choice."""
+    """One explained decision."""
 
     which: str
     choices: int
-    """Jobs that could have been chosen."""
+    """Jobs that could be chosen."""
     margin: float
-    """Score of the chosen job above that of the next best."""
+    """Score of the chosen job minus that of the next best."""
     usual: float
-    """The same if it had been like the others, at a usual moment."""
+    """Margin of the baseline."""
     chosen: Mapping[str, float]
     """nodes or gpus, estimate_s, wait_s, as far as they are known."""
     other: Mapping[str, float]
-    """The next best; empty where that is to choose nobody."""
+    """The next best job; empty where the next best action starts no job."""
     parts: tuple[FeatureContribution, ...]
-    """Their moved add up to margin less usual."""
+    """The sum of their `moved` is margin minus usual."""
     attention: Attention | None = None
 
 
 @dataclass(frozen=True)
 class FeatureImportance:
-    """What one number does in general."""
+    """Average effect of one feature."""
 
     name: str
     of: str
@@ -102,46 +102,46 @@ class FeatureImportance:
     mean: float
     """Mean of the absolute values of `Part.moved`."""
     leaning: float
-    """How the margin grows with the number; above 0, more of it speaks for a job."""
+    """Slope of the margin over the feature; above 0, larger values favour a job."""
 
 
 @dataclass(frozen=True)
 class AgentExplanation:
-    """What an agent looks at."""
+    """What an agent's decisions depend on."""
 
     score: str
-    """What the margin is a difference of: logits, values or scores."""
+    """What the margin is a difference of: logits, Q values or scores."""
     choices: int
-    """Choices that were met while playing."""
+    """Decisions met during the run."""
     measured: int
-    """Choices behind the means."""
+    """Decisions used for the averages."""
     usual: tuple[FeatureImportance, ...]
     cases: tuple[ExplainedDecision, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, numbers of four digits."""
-        told: dict[str, Any] = _short(asdict(self))
-        return told
+        """Plain data, numbers rounded to four significant digits."""
+        rounded: dict[str, Any] = _rounded(asdict(self))
+        return rounded
 
 
 def typical(
-    queue: npt.NDArray[np.int64], margin: Floats, told_apart: npt.NDArray[np.bool_]
+    queue: npt.NDArray[np.int64], margin: Floats, distinguishable: npt.NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
-    """One row for each of `TYPICAL`, each row once; fewer where there are fewer choices.
+    """The decision (row) of each kind in `TYPICAL`, each row at most once; fewer where there are fewer decisions.
 
     Args:
-        queue: jobs that could have been chosen.
-        margin: of each choice.
-        told_apart: whether the agent saw any difference between the chosen job and the next best.
+        queue: number of jobs that could be chosen.
+        margin: of each decision.
+        distinguishable: whether the observations of the chosen and the next best job differ.
 
     >>> typical(np.array([2, 9, 3, 4]), np.array([1.0, 2.0, 0.0, 5.0]), np.array([True, True, False, True]))
     [('the longest queue', 1), ('the most doubtful choice', 0), ('the clearest choice', 3)]
     """
     found: list[tuple[str, int]] = []
-    left = told_apart.copy()
-    for which, worth in zip(TYPICAL, (queue.astype(np.float64), -margin, margin), strict=True):
+    left = distinguishable.copy()
+    for which, rank in zip(TYPICAL, (queue.astype(np.float64), -margin, margin), strict=True):
         if left.any():
-            row = int(np.argmax(np.where(left, worth, -np.inf)))
+            row = int(np.argmax(np.where(left, rank, -np.inf)))
             found.append((which, row))
             left[row] = False
     return found
@@ -150,15 +150,15 @@ def typical(
 def usual_parts(
     names: Sequence[tuple[str, str]], away: Floats, moved: Floats, meaning: Mapping[str, str]
 ) -> tuple[FeatureImportance, ...]:
-    """Means over choices; `away` and `moved` are (choices, numbers): how far from usual, and what that did.
+    """Averages over decisions; `away` (from the baseline) and `moved` (contribution) are (decisions, features).
 
     >>> found = usual_parts([("length", "job")], np.array([[-1.0], [2.0]]), np.array([[0.5], [-1.0]]), {})
     >>> found[0].mean, found[0].leaning
     (0.75, -0.5)
     """
     mean = np.abs(moved).mean(axis=0)
-    spread = (away**2).sum(axis=0)
-    leaning = (away * moved).sum(axis=0) / np.where(spread > 0, spread, 1.0)
+    squares = (away**2).sum(axis=0)
+    leaning = (away * moved).sum(axis=0) / np.where(squares > 0, squares, 1.0)
     return tuple(
         FeatureImportance(name, of, meaning.get(name, ""), float(mean[place]), float(leaning[place]))
         for place, (name, of) in enumerate(names)
@@ -168,9 +168,9 @@ def usual_parts(
 def explained_weights(
     agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int = "easy"
 ) -> AgentExplanation | None:
-    """What weights do: who is first in line at every instant of a run of `jobs`, at most `WINDOW_JOBS` of them.
+    """Explanation of a linear agent: its decisions at every time of a run of at most `WINDOW_JOBS` jobs.
 
-    None where no two jobs ever waited, and of an agent that plays a rule instead of its weights.
+    None if two jobs never wait at the same time, and for an agent that applies a fallback policy instead of weights.
 
     >>> import kilowait as kw
     >>> agent = LinearAgent([1.0, *[0.0] * (len(FEATURES) - 1)])
@@ -178,12 +178,12 @@ def explained_weights(
     >>> (
     ...     [part.name for part in found.usual if part.mean > 0],
     ...     found.usual[0].leaning,
-    ... )  # the shorter, the sooner
+    ... )  # shorter jobs go first
     (['length'], -1.0)
     """
     if agent.fallback_rule is not None:
         return None
-    lines = _watched(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
+    lines = _queues(agent, jobs.sorted()[:WINDOW_JOBS], cluster, backfill)
     if not lines:
         return None
     weights = agent.weights
@@ -219,8 +219,8 @@ def explained_weights(
     return AgentExplanation("scores", len(lines), len(lines), means, tuple(cases))
 
 
-def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
-    """Of every instant when several jobs waited: estimate, nodes, wait of each, and what memory said of it."""
+def _queues(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str | int) -> list[Floats]:
+    """For every time when several jobs waited: estimate, nodes, wait and user-history statistics of each job."""
     instants: dict[float, dict[int, tuple[float, ...]]] = {}
     weights, nodes = agent.weights, cluster.nodes
     remember, recall = compiled(), recalled()
@@ -229,11 +229,11 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
         if job["ran_s"] != 0:
             return float(remember(job, now, parameters))
         limit_s = float(job["limit_s"])
-        asked_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
-        known = (asked_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
-        told = recall(job, now, parameters)
-        instants.setdefault(now, {})[int(job["number"])] = (*known, *told)
-        return float(features(*known, nodes, told)[0] @ weights)
+        requested_s = limit_s if np.isfinite(limit_s) else float(job["estimate_s"])
+        known = (requested_s, float(job["nodes"]), max(now - float(job["submit_s"]), 0.0))
+        statistics = recall(job, now, parameters)
+        instants.setdefault(now, {})[int(job["number"])] = (*known, *statistics)
+        return float(features(*known, nodes, statistics)[0] @ weights)
 
     rule = PriorityPolicy(
         agent.name,
@@ -248,10 +248,10 @@ def _watched(agent: LinearAgent, jobs: JobTable, cluster: Cluster, backfill: str
     return [line for line in lines if len(line) > 1]
 
 
-def _short(value: Any) -> Any:
-    """Numbers of four digits: the file stays small, and no reader sees the difference."""
+def _rounded(value: Any) -> Any:
+    """Numbers rounded to four significant digits, to keep the file small."""
     if isinstance(value, Mapping):
-        return {key: _short(item) for key, item in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_short(item) for item in value]
+        return [_rounded(item) for item in value]
     return float(f"{value:.4g}") if isinstance(value, float) and math.isfinite(value) else value

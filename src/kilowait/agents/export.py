@@ -1,8 +1,8 @@
-"""A trained network for others: ONNX, TorchScript, or torch.export's own file.
+"""Export of a trained network: ONNX, TorchScript, or the file format of torch.export.
 
-What goes in has the names and shapes of an observation (`kilowait.envs.observation_spec`), one row an environment
-and any number of rows; out come `scores`, one an action, -inf where the mask forbids. The greedy action is
-their argmax.
+The inputs have the names and shapes of an observation (`kilowait.envs.observation_spec`), one row an environment, with
+any number of rows; the output is `scores`, one an action, -inf where the mask forbids. The greedy action is their
+argmax.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kilowait.errors import InputError, MissingExtraError, UnknownNameError
 __all__ = ["FORMATS", "OPSET", "export_network"]
 
 OPSET = 20
-"""Of ONNX: what onnxruntime 1.17 and later run."""
+"""ONNX opset: supported by onnxruntime 1.17 and later."""
 
 
 class Exportable(nn.Module):
-    """A network that takes the arrays of an observation one by one, and computes the same for every one of them."""
+    """A network with the arrays of an observation as separate arguments, and without data-dependent shapes."""
 
     def __init__(self, network: ActorCritic | DuelingQ) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class Exportable(nn.Module):
 def export_network(
     network: ActorCritic | DuelingQ, path: str | PathLike[str], *, to: str = "onnx"
 ) -> dict[str, str]:
-    """Write a network as one of FORMATS; gives the names of its inputs with their shapes, in their order.
+    """Write a network in one of FORMATS; returns the names of its inputs with their shapes, in order.
 
-    The file also says what the columns of ``jobs`` and ``summary`` are, and how an action is counted.
+    The file also contains the names of the columns of ``jobs`` and ``summary``, and the encoding of actions.
 
     >>> import tempfile
     >>> from kilowait.agents.networks import network
@@ -65,10 +65,10 @@ def export_network(
     if to not in FORMATS:
         raise UnknownNameError("format of a network", to, FORMATS)
     path = Path(path)
-    shown = _example(network)
-    about = json.dumps({**described(network.spec), "made": network.made})
+    inputs = _example(network)
+    metadata = json.dumps({**described(network.spec), "made": network.made})
     with _quiet(), torch.no_grad():
-        content = FORMATS[to](Exportable(network), shown, about)
+        content = FORMATS[to](Exportable(network), inputs, metadata)
     beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,47 +78,47 @@ def export_network(
         raise InputError(f"cannot write {path}: {problem.strerror}; name another file") from None
     return {
         name: f"{str(array.dtype).removeprefix('torch.')} (batch, {', '.join(map(str, array.shape[1:]))})"
-        for name, array in shown.items()
+        for name, array in inputs.items()
     }
 
 
-def _onnx(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
-    """Opset OPSET; inputs by name, a dynamic first dimension, one output."""
+def _onnx(network: Exportable, inputs: dict[str, Tensor], metadata: str) -> bytes:
+    """ONNX file with opset OPSET, named inputs, a dynamic first dimension, and one output."""
     for package in ("onnx", "onnxscript"):
         if find_spec(package) is None:
             raise MissingExtraError(package, "export")
     program = torch.onnx.export(
         network,
-        kwargs=shown,
-        input_names=list(shown),
+        kwargs=inputs,
+        input_names=list(inputs),
         output_names=["scores"],
         opset_version=OPSET,
-        dynamic_shapes=_dynamic(shown),
+        dynamic_shapes=_dynamic(inputs),
         dynamo=True,
         verbose=False,
     )
     assert program is not None
     model = program.model_proto
-    model.metadata_props.add(key="kilowait", value=about)
+    model.metadata_props.add(key="kilowait", value=metadata)
     content: bytes = model.SerializeToString()
     return content
 
 
-def _torchscript(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
-    """What libtorch loads without Python."""
+def _torchscript(network: Exportable, inputs: dict[str, Tensor], metadata: str) -> bytes:
+    """TorchScript file, which libtorch loads without Python."""
     traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
-        network, tuple(shown.values()), check_trace=False
+        network, tuple(inputs.values()), check_trace=False
     )
     file = io.BytesIO()
-    torch.jit.save(traced, file, _extra_files={"kilowait.json": about.encode()})
+    torch.jit.save(traced, file, _extra_files={"kilowait.json": metadata.encode()})
     return file.getvalue()
 
 
-def _pt2(network: Exportable, shown: dict[str, Tensor], about: str) -> bytes:
-    """What TorchScript gives way to: a program of torch.export."""
-    program = torch.export.export(network, (), shown, dynamic_shapes=_dynamic(shown))
+def _pt2(network: Exportable, inputs: dict[str, Tensor], metadata: str) -> bytes:
+    """Program of torch.export, the successor of TorchScript."""
+    program = torch.export.export(network, (), inputs, dynamic_shapes=_dynamic(inputs))
     file = io.BytesIO()
-    torch.export.save(program, file, extra_files={"kilowait.json": about})
+    torch.export.save(program, file, extra_files={"kilowait.json": metadata})
     return file.getvalue()
 
 
@@ -127,30 +127,30 @@ FORMATS: dict[str, Callable[[Exportable, dict[str, Tensor], str], bytes]] = {
     "torchscript": _torchscript,
     "pt2": _pt2,
 }
-"""How a network is written, by name."""
+"""Writers of the formats, by name."""
 
 
 def _example(network: ActorCritic | DuelingQ) -> dict[str, Tensor]:
-    """Inputs of the right shapes; two rows, as one would pass for a constant."""
+    """Example inputs; two rows, as the exporters would take a batch of one for a constant."""
     spec = network.spec
-    shown = {
+    inputs = {
         "jobs": torch.rand(2, spec.slots, len(spec.features), generator=torch.Generator().manual_seed(0)),
         "mask": torch.ones(2, spec.slots * spec.choices + spec.extra, dtype=torch.int8),
         "summary": torch.zeros(2, len(spec.summary)),
     }
     if spec.graph:
-        shown["edges"] = torch.ones(2, spec.slots, spec.slots, dtype=torch.uint8)
-    return shown
+        inputs["edges"] = torch.ones(2, spec.slots, spec.slots, dtype=torch.uint8)
+    return inputs
 
 
-def _dynamic(shown: dict[str, Tensor]) -> dict[str, Any]:
+def _dynamic(inputs: dict[str, Tensor]) -> dict[str, Any]:
     batch = torch.export.Dim("batch")
-    return {name: {0: batch} for name in shown}
+    return {name: {0: batch} for name in inputs}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporters' own talk: TorchScript announces that it will go, and onnxscript what it does."""
+    """Silence deprecation warnings of TorchScript and progress messages of onnxscript."""
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     try:

@@ -1,4 +1,4 @@
-"""An agent from its file, whatever it is made of."""
+"""Loading an agent of any kind from its file or folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ STEERING = "kilowait steering agent"
 def load_agent(
     path: str | PathLike[str],
 ) -> LinearAgent | LinearGpuAgent | LinearPowerAgent | NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
-    """The agent a file, or the folder that ``kilowait train`` wrote, holds: weights of a score, or a network.
+    """The agent in a file, or in a folder written by ``kilowait train``: a linear agent or a network.
 
-    A file that is not one, or is damaged, is an InputError that says why.
+    A damaged or foreign file raises an InputError with the reason.
     """
     source = Path(path)
     if source.is_dir():
@@ -42,28 +42,28 @@ def load_agent(
         with source.open("rb") as file:
             beginning = file.read(1)
     except OSError:
-        beginning = b"{"  # the reader below has the words for it
+        beginning = b"{"  # the JSON reader below raises the error
     if beginning == b"{" or source.suffix == ".json":
-        return _of_weights(source)
+        return _linear_agent(source)
     from kilowait.agents.network_policies.batch import network_agent
 
     return network_agent(source)
 
 
-def _of_weights(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
-    """The agent of a JSON file: one that orders jobs, on placed nodes their GPU types, or steers power too."""
+def _linear_agent(source: Path) -> LinearAgent | LinearGpuAgent | LinearPowerAgent:
+    """The agent of a JSON file: a linear batch agent, GPU agent or power agent."""
     data = _document(source)
     if data.get("format") == placed.FORMAT:
         return placed.agent_from(data, source)
     if data.get("format") == STEERING:
-        from kilowait.agents.linear_power.agent import steered_agent  # envs want an extra
+        from kilowait.agents.linear_power.agent import steered_agent  # here, as envs need an extra
 
         return steered_agent(data, source)
     return linear.load_agent(source)
 
 
 def _document(source: Path) -> dict[str, Any]:
-    """The JSON object of the file; an empty one where it is none, for which the reader of agents has the words."""
+    """The JSON object of the file; an empty one if it has none, for which the reader of agents raises the error."""
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One network under many preferences: the figures it reaches on windows of a log, and the units they are weighed in."""
+"""A preference-conditioned network under many preferences: its metrics on windows of a log, and the metrics' units."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["front_figures", "least_work_first", "preferences_for", "units_of", "
 
 Floats = npt.NDArray[np.float64]
 VALIDATED = 4
-"""Parts of the whole in which the weights of two terms are varied for validation: five preferences."""
+"""Grid steps of the weights of two terms in validation: five preferences."""
 
 
 def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]:
-    """The rule whose figures are the units: of the jobs that may be chosen the one of the least estimated work.
+    """The reference policy whose metrics are the units: start the allowed job with the least estimated work.
 
-    It is started at full speed or wherever placement likes, the first way to choose it. Where nobody may be chosen, it
-    takes the first action that is allowed. On Batch-v0 that is SAF; on Energy-v0 it is SAF at full speed, with nodes
-    left to the levers' own rule of sleep.
+    The job is started at full speed, or with any placement: the first choice. If no job may be started, the first
+    allowed action is taken. On Batch-v0 that is SAF; on Energy-v0 it is SAF at full speed, with node sleep controlled
+    by the sleep setting of the power controls.
     """
     place = spec.features.index("area" if "area" in spec.features else "work")
 
@@ -35,27 +35,27 @@ def least_work_first(spec: ObservationSpecProtocol) -> Callable[[Mapping[str, An
         mask = seen["mask"]
         jobs = mask[:, : spec.slots * spec.choices : spec.choices] != 0
         least = np.where(jobs, seen["jobs"][:, :, place], np.inf).argmin(axis=1)
-        found: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), least * spec.choices, mask.argmax(axis=1))
-        return found
+        actions: npt.NDArray[np.int64] = np.where(jobs.any(axis=1), least * spec.choices, mask.argmax(axis=1))
+        return actions
 
     return decide
 
 
 def units_of(vec: Any, first: npt.ArrayLike, terms: Iterable[str]) -> dict[str, float]:
-    """What counts as 1 of each term: its mean when `least_work_first` plays the windows that begin at `first`.
+    """The unit of each term: its mean when `least_work_first` schedules the windows that begin at `first`.
 
-    A weight then says what one per cent of that is worth. A term that is 0 there, such as sla where nobody waits long,
-    is counted as it is.
+    A weight then is the value of one per cent of that mean. A term with mean 0, such as sla where no job waits long,
+    has unit 1.
     """
     names = tuple(vec.reward.terms)
-    Preferences(dict.fromkeys(terms, 1.0), names)  # misspelt ones are told
-    found = figures_of(least_work_first(vec.spec_of_observation), vec, first).mean(axis=0)
-    measured = {name: float(found[names.index(name)]) for name in terms}
+    Preferences(dict.fromkeys(terms, 1.0), names)  # raises an error for unknown names
+    means = figures_of(least_work_first(vec.spec_of_observation), vec, first).mean(axis=0)
+    measured = {name: float(means[names.index(name)]) for name in terms}
     return {name: value if value > 0 else 1.0 for name, value in measured.items()}
 
 
 def preferences_for(terms: int, parts: int | None = None) -> Floats:
-    """(points, terms) the fixed preferences of a front: two terms in tenths, three in quarters, more in halves.
+    """(points, terms) the preference grid of a Pareto front: two terms in tenths, three in quarters, more in halves.
 
     >>> len(preferences_for(2)), len(preferences_for(3)), len(preferences_for(4))
     (11, 15, 10)
@@ -66,9 +66,9 @@ def preferences_for(terms: int, parts: int | None = None) -> Floats:
 def front_figures(
     network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, preferences: Floats
 ) -> Floats:
-    """(preferences, windows, terms it weighs) what the network reaches under each preference.
+    """(preferences, windows, terms of the preference) the network's metrics under each preference.
 
-    `vec` draws no preferences itself and has one copy a window.
+    `vec` samples no preferences itself and has one sub-environment a window.
     """
     terms = terms_of(network.spec)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
@@ -83,7 +83,7 @@ def front_figures(
 def weighed(
     network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike, units: Mapping[str, float]
 ) -> float:
-    """The mean over a few fixed preferences of what the windows cost under each: for validation."""
+    """Mean weighted metric of the windows over a few fixed preferences: for validation."""
     terms = terms_of(network.spec)
     preferences = preferences_for(len(terms), VALIDATED if len(terms) == 2 else 2)
     figures = front_figures(network, vec, first, preferences).mean(axis=1)

@@ -1,6 +1,6 @@
-"""Generated jobs beside a log's own in a training: which share of what is learned from they are, and when.
+"""Mixing synthetic jobs with a log's own jobs in training: their share, and when they are used.
 
-An agent is chosen and judged on real jobs, whatever it was trained on.
+Agents are validated and tested on jobs of the log, whatever they were trained on.
 """
 
 from __future__ import annotations
@@ -16,63 +16,63 @@ from kilowait.jobs import JobTable
 __all__ = ["CURRICULA", "TrainingTable", "SyntheticMix", "laid_out"]
 
 CURRICULA = {
-    "mixed": "all the time, each window by the throw of a coin",
-    "synthetic-first": "generated jobs alone in the first part of the training, as long as their share of it",
+    "mixed": "all the time, each window at random",
+    "synthetic-first": "synthetic jobs only in the first part of the training, of the length of their share",
 }
-"""When generated jobs are learned from."""
+"""When synthetic jobs are used, by name."""
 
 WEEK_S = 7 * 86400.0
 PEOPLE = ("user", "account")
-"""Numbered anew by each generator; an episode is all of one part, so they need not be told apart between parts."""
+"""Numbered anew by each generator; an episode is within one part, so equal numbers of different parts cannot meet."""
 TAKEN = ("runtime_s", "estimate_s", "nodes", "cores", "memory_mb", "gpus", "queue")
-"""What a job takes; of those beyond run time, estimate and nodes only what all parts know."""
+"""What a job requests; beyond run time, estimate and nodes only columns that all parts have."""
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticMix:
-    """Generated jobs to learn from.
+    """Synthetic jobs to train on.
 
-    >>> made = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
-    >>> [SyntheticMix((made,), 0.25, "synthetic-first").share_at(done) for done in (0.0, 0.2, 0.25, 0.9)]
+    >>> synthetic = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
+    >>> [SyntheticMix((synthetic,), 0.25, "synthetic-first").share_at(done) for done in (0.0, 0.2, 0.25, 0.9)]
     [1.0, 1.0, 0.0, 0.0]
     """
 
     generated: tuple[JobTable, ...]
-    """One table a generator; each is drawn from as often as the others."""
+    """One table a generator; all are sampled equally often."""
     share: float = 0.5
-    """Of all windows (episodes of networks) that are learned from: 0 is none of them, 1 is synthetic jobs only."""
+    """Share of synthetic training windows (of episodes for networks): 0 is none, 1 is synthetic jobs only."""
     curriculum: str = "mixed"
     """A name of `CURRICULA`."""
 
     def __post_init__(self) -> None:
         if not self.generated:
-            raise InputError("there are no generated jobs to mix in; give at least one table of them")
-        if not 0.0 <= self.share <= 1.0:  # NaN is not
+            raise InputError("there are no synthetic jobs to mix in; give at least one table of them")
+        if not 0.0 <= self.share <= 1.0:  # excludes NaN
             raise InputError(
-                f"the share of generated jobs is {self.share}; it must be from 0 (real jobs only) to 1 (synthetic only)"
+                f"the share of synthetic jobs is {self.share}; it must be from 0 (log jobs only) to 1 (synthetic only)"
             )
         if self.curriculum not in CURRICULA:
             raise UnknownNameError("curriculum", self.curriculum, CURRICULA)
 
     @property
     def alone(self) -> bool:
-        """Whether nothing is learned from real jobs."""
+        """Whether only synthetic jobs are trained on."""
         return self.share == 1.0
 
     @property
     def tables(self) -> dict[str, JobTable]:
-        """The generated jobs by a name, for those who tell of them."""
+        """The synthetic job tables by name, for messages."""
         return {f"generated ({place})": table for place, table in enumerate(self.generated, 1)}
 
     def share_at(self, done: float) -> float:
-        """The share of generated jobs when `done`, 0 to 1, of the training is done."""
+        """The share of synthetic jobs after this share, 0 to 1, of the training."""
         if self.curriculum == "mixed":
             return self.share
         return 1.0 if done < self.share else 0.0
 
     @property
     def words(self) -> dict[str, Any]:
-        """What it is, for the record."""
+        """The mix as plain data, for the provenance."""
         return {
             "generated_jobs": [len(table) for table in self.generated],
             "synthetic_share": self.share,
@@ -82,30 +82,30 @@ class SyntheticMix:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """Real and generated jobs one after another in one table, for environments, which have one log."""
+    """Log jobs and synthetic jobs one after another in one table, as environments have one table."""
 
     jobs: JobTable
     parts: tuple[tuple[int, int], ...]
-    """First row of each part, and the row after its last; an episode is within one of them."""
+    """First row of each part, and the row after its last; an episode stays within one part."""
     real: bool
-    """Whether the first part is that of the real jobs."""
+    """Whether the first part contains the log's jobs."""
 
     def weights(self, share: float) -> list[float]:
-        """How often each part is drawn from at this share of generated jobs."""
+        """Sampling probability of each part at this share of synthetic jobs."""
         if not self.real:
             return [1.0 / len(self.parts)] * len(self.parts)
-        made = len(self.parts) - 1
-        return [1.0 - share, *([share / made] * made)]
+        synthetic = len(self.parts) - 1
+        return [1.0 - share, *([share / synthetic] * synthetic)]
 
 
 def laid_out(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
-    """Real jobs, unless nothing is learned from them, and after them those of each generator.
+    """Log jobs (unless only synthetic jobs are trained on), followed by those of each generator.
 
-    Generated jobs are moved by whole weeks, so that hours and weekdays are what they were.
+    Synthetic jobs are shifted by whole weeks, which keeps hours and weekdays.
 
     >>> real = JobTable(job_id=[7, 8], submit_s=[0, 60], runtime_s=[9, 9], nodes=[1, 1])
-    >>> made = JobTable(job_id=[1], submit_s=[30], runtime_s=[5], nodes=[2])
-    >>> laid = laid_out(real, SyntheticMix((made,), 0.5))
+    >>> synthetic = JobTable(job_id=[1], submit_s=[30], runtime_s=[5], nodes=[2])
+    >>> laid = laid_out(real, SyntheticMix((synthetic,), 0.5))
     >>> laid.parts, laid.jobs["submit_s"].tolist()
     (((0, 2), (2, 3)), [0.0, 60.0, 604830.0])
     >>> laid.weights(0.2)
@@ -123,19 +123,21 @@ def laid_out(jobs: JobTable, mixture: SyntheticMix) -> TrainingTable:
     queues = tables[0].labels.get("queue")
     known = [name for name in TAKEN if all(name in table for table in tables)]
     if any(table.labels.get("queue") != queues for table in tables):
-        known = [name for name in known if name != "queue"]  # the same number is another queue there
+        known = [
+            name for name in known if name != "queue"
+        ]  # the numbers mean other queues in the other table
     columns: dict[str, Any] = {
         name: np.concatenate([table.column(name) for table in tables]) for name in (*known, *PEOPLE)
     }
     labels = {"queue": queues} if "queue" in known and queues is not None else {}
-    made = JobTable(
+    joined = JobTable(
         job_id=np.arange(1, row + 1), submit_s=np.concatenate(moved), labels=labels, meta=jobs.meta, **columns
     )
-    return TrainingTable(made, tuple(parts), real)
+    return TrainingTable(joined, tuple(parts), real)
 
 
 def _plain(table: JobTable) -> JobTable:
-    """By submission, or by when jobs may begin where that is later, as environments take them."""
+    """Jobs sorted by submission, or by their earliest start where that is later, as environments take them."""
     if "begin_s" in table:
         table = table.with_columns(submit_s=np.maximum(table["submit_s"], table["begin_s"]), begin_s=None)
     return table.sorted()

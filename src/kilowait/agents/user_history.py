@@ -1,4 +1,4 @@
-"""What an agent has learned of users from jobs that have ended, and takes along to the next run."""
+"""User history: statistics of ended jobs by estimate, user and class, which an agent carries into its next run."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ __all__ = ["UserHistory", "memories", "parameters_for"]
 Floats = npt.NDArray[np.float64]
 
 KEPT = 3
-"""Of the numbers of a class, those that outlive a run: weight, ln(part used), expected_inverse_runtime."""
+"""Statistics of a class that are kept after a run: weight, ln(share used), inverse run time."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserHistory:
-    """Numbers of every estimate and of every user; see `kilowait.agents.linear_batch.score`."""
+    """Statistics by estimate and by user; see `kilowait.agents.linear_batch.score`."""
 
     usual: Floats = field(default_factory=lambda: np.zeros((BUCKETS, KEPT)))
-    """(64, 3): of each half octave of estimates: weight, sum of ln(part used), sum of expected_inverse_runtime."""
+    """(64, 3) for each bucket of estimates: weight, sum of ln(share used), sum of inverse run times."""
     users: Mapping[str, Floats] = field(default_factory=dict)
-    """(65, 3) by name: the user's jobs together, then by estimate."""
+    """(65, 3) by user name: all jobs of the user, then by bucket."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it; classes that no job was of are left out."""
+        """Plain data for JSON; classes without jobs are left out."""
         return {
             "usual": _rows(self.usual),
             "users": {name: _rows(numbers) for name, numbers in sorted(self.users.items())},
         }
 
     @classmethod
-    def from_dict(cls, told: Any) -> UserHistory:
-        """The memory that `to_dict` gave."""
+    def from_dict(cls, data: Any) -> UserHistory:
+        """The inverse of `to_dict`."""
         if (
-            not isinstance(told, dict)
-            or set(told) != {"usual", "users"}
-            or not isinstance(told["users"], dict)
+            not isinstance(data, dict)
+            or set(data) != {"usual", "users"}
+            or not isinstance(data["users"], dict)
         ):
-            raise InputError("its memory is not one of usual and users: train it again")
-        users = {name: _table(rows, BUCKETS + 1) for name, rows in told["users"].items()}
-        return cls(_table(told["usual"], BUCKETS), users)
+            raise InputError("its user history does not consist of usual and users: train it again")
+        users = {name: _table(rows, BUCKETS + 1) for name, rows in data["users"].items()}
+        return cls(_table(data["usual"], BUCKETS), users)
 
 
 def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
-    """What is known after the first so many jobs by submission, for each of these numbers; all of them have ended.
+    """User history after the first n jobs by submission, for each n in `cuts`; all of them count as ended.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2],
@@ -89,20 +89,20 @@ def memories(jobs: JobTable, cuts: Iterable[int]) -> dict[int, UserHistory]:
 def parameters_for(
     weights: Floats, jobs: JobTable, nodes: int, memory: UserHistory, trust: float, max_wait_s: float = np.inf
 ) -> Floats:
-    """What the compiled score is given for a run of these jobs: weights, machine, memory, users.
+    """Initial parameters of the compiled score for a run of these jobs: weights, machine, history, users.
 
-    `trust`, 0 to 1: how much what is remembered of users counts, beside what this run will teach. `max_wait_s`:
-    jobs that have waited longer go first.
+    `trust`, 0 to 1: weight of the stored history relative to jobs of this run. `max_wait_s`: jobs that have waited
+    longer go first.
     """
     names, user = _users(jobs.sorted())
-    faded = UserHistory(
+    discounted = UserHistory(
         memory.usual, {name: trust * memory.users[name] for name in names if name in memory.users}
     )
-    return _layout(weights, nodes, max_wait_s, faded, names, user)
+    return _layout(weights, nodes, max_wait_s, discounted, names, user)
 
 
 def _users(jobs: JobTable) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Names of the users of these jobs, and whose each is; -1: nobody knows."""
+    """Names of the users of these jobs, and the user number of each job; -1: unknown."""
     codes = jobs.column("user")
     present, place = np.unique(codes, return_inverse=True)
     labels = jobs.labels.get("user")
@@ -112,10 +112,10 @@ def _users(jobs: JobTable) -> tuple[list[str], npt.NDArray[np.int64]]:
 
 
 def _times(jobs: JobTable) -> tuple[Floats, Floats]:
-    asked = jobs["estimate_s"]
+    requested_s = jobs["estimate_s"]
     if "limit_s" in jobs:  # then the estimate may be a prediction
-        asked = np.where(np.isnan(jobs["limit_s"]), asked, jobs["limit_s"])
-    return np.maximum(asked, 1.0).astype(np.float64), np.array(jobs["runtime_s"], np.float64)
+        requested_s = np.where(np.isnan(jobs["limit_s"]), requested_s, jobs["limit_s"])
+    return np.maximum(requested_s, 1.0).astype(np.float64), np.array(jobs["runtime_s"], np.float64)
 
 
 def _layout(
@@ -126,7 +126,7 @@ def _layout(
     names: list[str],
     user: npt.NDArray[Any],
 ) -> Floats:
-    """All in one row, as `scoring` reads it."""
+    """The parameters in one array, in the layout of `linear_batch.score`."""
     count = len(names)
     known = np.zeros((BUCKETS + count + count * BUCKETS, MOMENTS))
     known[:BUCKETS, :KEPT] = memory.usual
@@ -139,7 +139,7 @@ def _layout(
 
 
 def _memory(parameters: Floats, names: list[str]) -> UserHistory:
-    """The other way round."""
+    """The user history in the parameters: the inverse of `_layout`."""
     count = len(names)
     size = BUCKETS + count + count * BUCKETS
     known = parameters[HEADER : HEADER + size * MOMENTS].reshape(size, MOMENTS)[:, :KEPT]
@@ -163,8 +163,10 @@ def _table(rows: Any, length: int) -> Floats:
             table[int(row)] = np.reshape(values, KEPT)
     except (AttributeError, TypeError, ValueError, IndexError):
         raise InputError(
-            f"its memory holds {rows!r:.80}, not rows of {KEPT} numbers: train it again"
+            f"its user history holds {rows!r:.80}, not rows of {KEPT} numbers: train it again"
         ) from None
     if not np.isfinite(table).all() or (table[:, 0] < 0).any():
-        raise InputError("its memory holds numbers that are not finite, or weights below 0: train it again")
+        raise InputError(
+            "its user history holds numbers that are not finite, or weights below 0: train it again"
+        )
     return table

@@ -1,4 +1,4 @@
-"""The folder of an agent that is a few weights: agent.json, how its search went, and where it all comes from."""
+"""The folder of a linear agent: agent.json, the training history, and the manifest."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def save_weights(
     manifest: Mapping[str, Any],
     force: bool = False,
 ) -> Path:
-    """Write the folder; `meanings` says what each weight is of."""
-    told = {
+    """Write the folder; `meanings` describes each weight."""
+    content = {
         "objective": agent.provenance.get("objective"),
-        "training": [asdict(done) for done in history],
+        "training": [asdict(generation) for generation in history],
         "weights": [[name, weight, meanings[name]] for name, weight in agent.explain()],
         **results,
     }
@@ -36,6 +36,6 @@ def save_weights(
     def fill(folder: Path) -> None:
         agent.save(folder / "agent.json")
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
+        (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
 
     return save_folder(out, fill, kind="agent", manifest=manifest, force=force)

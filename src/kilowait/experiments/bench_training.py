@@ -1,7 +1,7 @@
-"""How fast environments step and agents learn on this machine and device.
+"""Benchmark of environment steps and training steps a second on this machine and device.
 
-The world is the Lublin–Feitelson model's on 256 nodes at load 1, the same for all; what is measured is steps, not
-learning. The best of several stretches counts, as on a busy machine all else is noise.
+The workload is that of the Lublin–Feitelson model on 256 nodes at load 1; the benchmark measures speed, not learning.
+The best of several repetitions counts, as other work on the machine only slows them down.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _vector(copies: int, *, slots: int, threads: int | None = None, **how: Any) 
 
 
 def batched_steps_per_s(*, copies: int = 1024, slots: int = 128, seconds: float = 3.0) -> float:
-    """Steps a second of many copies with observation and mask, by a policy that costs nothing (the oldest job)."""
+    """Steps a second of many sub-environments with observation and mask; the policy takes the oldest job."""
     return _stepped(_vector(copies, slots=slots, copy=False), copies, seconds)
 
 
 def gpu_steps_per_s(*, copies: int = 1024, load: float = 1.1, seconds: float = 3.0) -> float:
-    """The same of `kilowait/Gpu-v0` as it comes, on gpu-mixed: the first job that fits, where placement likes."""
+    """The same for `kilowait/Gpu-v0` with default settings, on gpu-mixed: first job that fits, default placement."""
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.experiments.gpu_settings import run_speeds
     from kilowait.synth import gpu_workload
@@ -82,7 +82,7 @@ def _stepped(vec: Any, copies: int, seconds: float) -> float:
 
 
 def single_steps_per_s(*, slots: int = 128, seconds: float = 2.0) -> float:
-    """Steps a second of one copy through Gymnasium's own interface."""
+    """Steps a second of one environment through Gymnasium's interface."""
     from kilowait.envs.env import BatchEnv
 
     jobs = kw.lublin(JOBS, NODES, load=1.0, seed=0, estimates="rounded")
@@ -100,7 +100,7 @@ def single_steps_per_s(*, slots: int = 128, seconds: float = 2.0) -> float:
 
 
 class _Timed:
-    """A vector environment that knows how long its steps took."""
+    """A vector environment that measures the time of its steps."""
 
     def __init__(self, vec: Any) -> None:
         self._vec = vec
@@ -118,20 +118,20 @@ class _Timed:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """Speed of one algorithm with one network; the first update, which warms up, is left out."""
+    """Speed of one algorithm with one network, without the first update, which compiles and allocates."""
 
     algorithm: str
     network: str
     device: str
     envs: int
     steps_per_s: float
-    """Env steps a second, end to end."""
+    """Environment steps a second, end to end."""
     env_share: float
-    """Of the time: in the environments."""
+    """Share of the time spent in the environments."""
     env_steps_per_s: float
-    """Env steps a second of env time."""
+    """Environment steps a second of environment time."""
     learner_steps_per_s: float
-    """Env steps a second of all other time: acting, carrying, learning."""
+    """Environment steps a second of all other time: inference, transfer, learning."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -150,9 +150,9 @@ def training_speeds(
     threads: int = 1,
     settings: dict[str, Any] | None = None,
 ) -> Iterator[TrainingSpeed]:
-    """Every algorithm with every network for a few updates, as soon as each is measured.
+    """Yield the speed of every algorithm with every network, measured over a few updates.
 
-    `settings` are put into the algorithms' dataclasses where they have such a field.
+    `settings` are passed to those algorithms that have such a hyperparameter.
     """
     from kilowait import agents
 
@@ -164,7 +164,7 @@ def training_speeds(
             raise UnknownNameError("network", kind, agents.KINDS)
     for kind in networks:
         for name in algorithms:
-            copied = name in ("d3qn", "sac")  # they keep what they saw
+            copied = name in ("d3qn", "sac")  # replay buffers need new arrays
             vec = _Timed(_vector(envs, slots=slots, graph=kind == "gat", copy=copied))
             train = getattr(agents, f"train_{name}")
             how = getattr(agents, f"{name.upper()}Settings")(network=kind, precision=precision)

@@ -1,4 +1,4 @@
-"""A training that the clock may stop: what validated best so far is what it came to."""
+"""Early stopping by wall-clock time: the result is the network that validated best so far."""
 
 from __future__ import annotations
 
@@ -13,38 +13,41 @@ __all__ = ["BestModel"]
 
 
 class _TimeUp(Exception):
-    """The training has lasted as long as it may."""
+    """The time limit of the training is reached."""
 
 
 class BestModel:
-    """The network that validated best so far, and how the training went until then."""
+    """Keeps the network that validated best so far, and the history of the training."""
 
     def __init__(
-        self, judge: Callable[[Any], float], seconds: float, told: Callable[[Any], None] | None = None
+        self,
+        evaluate: Callable[[Any], float],
+        seconds: float,
+        callback: Callable[[Any], None] | None = None,
     ) -> None:
-        """`judge`: of a network, smaller is better; `seconds`: from now on; `told` hears of every update."""
-        self._judge, self._ends, self._told = judge, perf_counter() + seconds, told
+        """`evaluate`: validation metric, smaller is better; `seconds`: time limit; `callback` gets every update."""
+        self._evaluate, self._ends, self._callback = evaluate, perf_counter() + seconds, callback
         self._value, self._network = math.inf, None
         self._history: list[Any] = []
 
     def validate(self, network: Any) -> float:
-        """What the network is worth; the best is kept."""
-        value = self._judge(network)
+        """Evaluate the network; keep a copy of the best."""
+        value = self._evaluate(network)
         if value < self._value or self._network is None:
             self._value, self._network = value, deepcopy(network)
         return value
 
     def progress(self, update: Any) -> None:
-        """Hear of an update; where time is up and some network has been validated, it was the last."""
+        """Record an update; stop the training if the time is up and a network has been validated."""
         self._history.append(update)
-        if self._told is not None:
-            self._told(update)
+        if self._callback is not None:
+            self._callback(update)
         if perf_counter() > self._ends and self._network is not None:
             raise _TimeUp
 
-    def of(self, train: Callable[..., Any], *asked: Any, **how: Any) -> Any:
-        """What the training came to, or had come to when its time was up: `network` and `history`."""
+    def of(self, train: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Run the training; its result, or, after the time limit, the best network so far: `network` and `history`."""
         try:
-            return train(*asked, **how)
+            return train(*args, **options)
         except _TimeUp:
             return SimpleNamespace(network=self._network, history=self._history)

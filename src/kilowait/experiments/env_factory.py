@@ -1,4 +1,4 @@
-"""Where networks are trained and tried: plain queues, placed nodes, or a machine with power."""
+"""Environments to train and validate networks in: batch systems, GPU clusters and clusters with power."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadCurriculum", "SyntheticCurriculum", "EnvFactory", "world_for"]
 
-GPU_PLACING: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
-GPU_ASKING: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
-"""How networks are trained and play on placed nodes: they say who starts and who makes room; a job takes the fastest
-type that is free, and moves to a faster one when it can, as it does under the best rules."""
+GPU_SETTINGS: dict[str, Any] = {"types": "fastest", "placement": "best", "migrate": True}
+GPU_DECISION_SETTINGS: dict[str, Any] = {"by_type": False, "preempt": True, "restarts": 16}
+"""GPU and decision settings of networks on GPU clusters: the network decides which jobs start and which are preempted;
+a job takes the fastest free type, and migrates to a faster one when it can, as under the best policies."""
 
 
 class EnvFactory(NamedTuple):
-    """Where a network is trained: how environments are made, and what plays with it afterwards."""
+    """Creates the environments of a training, and the agent of the trained network."""
 
     name: str
     envs: Callable[[JobTable, int, int, bool], Any]
-    """(log, copies, jobs in an episode, whether observations are new arrays)"""
+    """(log, sub-environments, jobs in an episode, whether observations are new arrays)"""
     agent: Callable[[Any], Any]
     asked: dict[str, Any]
+    """Decision settings as plain data."""
     more: Mapping[str, Any] = MappingProxyType({})
-    """What else it is, and belongs into the file of the agent."""
+    """Further entries of the agent's provenance."""
 
 
 def world_for(cluster: Cluster, how: RLTraining, power: PowerTraining | None = None) -> EnvFactory:
-    """Where networks for this machine are trained and tried."""
+    """The environments for training networks on this cluster."""
     if power is not None:
-        return _energy_world(cluster, how, power)
-    return _gpu_world(cluster, how) if cluster.node_level else _batch_world(cluster, how)
+        return _energy_factory(cluster, how, power)
+    return _gpu_factory(cluster, how) if cluster.node_level else _batch_factory(cluster, how)
 
 
-def _asked(how: RLTraining) -> dict[str, Any]:
-    """How networks are asked where nodes are alike."""
+def _decision_settings(how: RLTraining) -> dict[str, Any]:
+    """Decision settings of networks on batch systems and clusters with power."""
     return {
         "slots": how.slots,
         "backfill": how.backfill,
@@ -62,25 +63,28 @@ def _bound_s(how: RLTraining) -> float:
     return math.inf if how.max_wait_s is None else how.max_wait_s
 
 
-def _batch_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _batch_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.batch import NetworkAgent, settings_to_dict
     from kilowait.envs.batched_sim import DecisionSettings
     from kilowait.envs.vector_env import BatchVectorEnv
 
-    asking = DecisionSettings(**_asked(how))
+    decision_settings = DecisionSettings(**_decision_settings(how))
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return BatchVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(asking),
+            autoreset_mode="SameStep", copy=copied, threads=how.env_threads, **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
-        "kilowait/Batch-v0", envs, lambda network: NetworkAgent(network, asking), settings_to_dict(asking)
+        "kilowait/Batch-v0",
+        envs,
+        lambda network: NetworkAgent(network, decision_settings),
+        settings_to_dict(decision_settings),
     )
 
 
-def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
+def _gpu_factory(cluster: Cluster, how: RLTraining) -> EnvFactory:
     from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asked_as
     from kilowait.engine.gpu.settings import GpuSettings
     from kilowait.envs.gpu.batched_sim import GpuDecisionSettings
@@ -89,84 +93,85 @@ def _gpu_world(cluster: Cluster, how: RLTraining) -> EnvFactory:
 
     if how.prediction_features:
         raise InputError(
-            f"what predictions know is not shown on placed nodes, which {cluster.name!r} has; leave --told out"
+            f"prediction features are not observed on GPU clusters such as {cluster.name!r}; leave "
+            "--prediction-features out"
         )
-    asking = GpuDecisionSettings(
-        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_ASKING
+    decision_settings = GpuDecisionSettings(
+        slots=how.slots, max_wait_s=_bound_s(how), graph=how.net == "gat", **GPU_DECISION_SETTINGS
     )
-    placing = GpuSettings(head_of_line_blocking=False, **GPU_PLACING)
+    placing = GpuSettings(head_of_line_blocking=False, **GPU_SETTINGS)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
         return GpuVectorEnv(
             copies, jobs=jobs, cluster=cluster, speeds=run_speeds("auto", jobs, cluster), placing=placing,
             episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s, autoreset_mode="SameStep", copy=copied,
-            threads=how.env_threads, **vars(asking),
+            threads=how.env_threads, **vars(decision_settings),
         )  # fmt: skip
 
     return EnvFactory(
-        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, asking),
-        gpu_asked_as(asking), {"placing": GPU_PLACING},
+        "kilowait/Gpu-v0", envs, lambda network: GpuNetworkAgent(network, decision_settings),
+        gpu_asked_as(decision_settings), {"placing": GPU_SETTINGS},
     )  # fmt: skip
 
 
-def _energy_world(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
+def _energy_factory(cluster: Cluster, how: RLTraining, power: PowerTraining) -> EnvFactory:
     from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asked_as
     from kilowait.envs.power.batched_sim import EnergyDecisionSettings
     from kilowait.envs.power.vector_env import EnergyVectorEnv
 
-    asking = EnergyDecisionSettings(**_asked(how))
-    drawn = power_of(power.meter, power.levers)
+    decision_settings = EnergyDecisionSettings(**_decision_settings(how))
+    config = power_of(power.meter, power.levers)
 
     def envs(jobs: JobTable, copies: int, episode_jobs: int, copied: bool) -> Any:
-        given: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(drawn), **vars(asking)}
+        options: dict[str, Any] = {"autoreset_mode": "SameStep", **vars(config), **vars(decision_settings)}
         return EnergyVectorEnv(
             copies, jobs=jobs, cluster=cluster, episode_jobs=episode_jobs, reward=how.reward, sla_s=how.sla_s,
-            copy=copied, threads=how.env_threads, **given,
+            copy=copied, threads=how.env_threads, **options,
         )  # fmt: skip
 
     def agent(network: Any) -> Any:
-        return EnergyNetworkAgent(network, asking, power.levers)
+        return EnergyNetworkAgent(network, decision_settings, power.levers)
 
-    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(asking), power.words)
+    return EnvFactory("kilowait/Energy-v0", envs, agent, energy_asked_as(decision_settings), power.words)
 
 
 class LoadCurriculum:
-    """A vector env whose arrivals come faster, or slower, at first; its count of steps is kept with it."""
+    """A vector environment whose arrival rate goes linearly from a multiple of the log's to that of the log."""
 
-    def __init__(self, vec: Any, ease: float, steps: int) -> None:
-        self._vec, self._ease, self._until = vec, ease, max(1, steps // 2)
+    def __init__(self, vec: Any, rate: float, steps: int) -> None:
+        self._vec, self._rate, self._until = vec, rate, max(1, steps // 2)
         self._done = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._vec, name)
 
     def _set(self) -> None:
-        way = min(1.0, self._done / self._until)
-        self._vec.set_arrival_rate(self._ease + (1.0 - self._ease) * way)
+        share = min(1.0, self._done / self._until)
+        self._vec.set_arrival_rate(self._rate + (1.0 - self._rate) * share)
 
-    def reset(self, **how: Any) -> Any:
-        """As of the environments, at the pace of the moment."""
+    def reset(self, **options: Any) -> Any:
+        """Reset the environments, at the current arrival rate."""
         self._set()
-        return self._vec.reset(**how)
+        return self._vec.reset(**options)
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
-        """As of the environments, each a little nearer to the log."""
+        """Step the environments, after updating the arrival rate."""
         self._done += len(actions)
         self._set()
         return self._vec.step(actions)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything, and how far it has come."""
+        """Snapshot of the environments, with the number of steps."""
         return {**self._vec.snapshot(), "eased": np.array([self._done])}
 
     def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Go on from a snapshot."""
+        """Restore a snapshot."""
         self._done = int(kept["eased"][0])
         return self._vec.restore({name: array for name, array in kept.items() if name != "eased"})
 
 
 class SyntheticCurriculum:
-    """A vector env that plays generated jobs at first; its count of steps is kept with it."""
+    """A vector environment that starts with episodes of synthetic jobs only."""
 
     def __init__(self, vec: Any, laid: TrainingTable, mixture: SyntheticMix, steps: int) -> None:
         self._vec, self._laid, self._mixture, self._steps = vec, laid, mixture, max(1, steps)
@@ -184,17 +189,17 @@ class SyntheticCurriculum:
             self._vec.set_episode_ranges(self._laid.parts, self._laid.weights(share))
 
     def step(self, actions: npt.NDArray[np.int64]) -> Any:
-        """As of the environments; whoever begins an episode, begins it where it is time for."""
+        """Step the environments; new episodes use the current share of synthetic jobs."""
         self._done += len(actions)
         self._set()
         return self._vec.step(actions)
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything, and how far it has come."""
+        """Snapshot of the environments, with the number of steps."""
         return {**self._vec.snapshot(), "synthetic_first": np.array([self._done])}
 
     def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Go on from a snapshot."""
+        """Restore a snapshot."""
         self._done = int(kept["synthetic_first"][0])
-        self._set()  # before all else, as it draws; what was drawn is in the snapshot
+        self._set()  # first, as it samples; the sampled state is overwritten by the snapshot
         return self._vec.restore({name: array for name, array in kept.items() if name != "synthetic_first"})

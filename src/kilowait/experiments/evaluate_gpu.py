@@ -1,4 +1,4 @@
-"""A policy on a GPU cluster beside the rules, on windows of later jobs."""
+"""Evaluation of an agent on a GPU cluster against priority policies, on windows of test jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kilowait.rng import stream
 __all__ = ["FIGURES", "RIVALS", "WAYS", "judged_on_gpus", "played"]
 
 RIVALS = ("fcfs", "sjf", "srtf", "las")
-"""Rules a trained agent is held against; those that preempt do so in their own way, the others may be overtaken."""
+"""Policies a trained agent is compared with; preemptive ones preempt as they are defined, the others do not block."""
 WAYS: dict[str, dict[str, Any]] = {
     "": {},
     ", fastest": {"types": "fastest"},
     ", fastest, moved": {"types": "fastest", "migrate": True},
 }
-"""Ways to run a rule, by what is added to its name: GPUs of any type as they come; the fastest types tried first; so,
-and running jobs moved to where they end sooner."""
+"""Variants of a policy, by the suffix of its name: GPUs of any type; the fastest types first; the fastest types first
+with migration of running jobs to where they end sooner."""
 FIGURES = ("mean_jct_s", "p95_jct_s", "makespan_s", "gpu_utilization", "flops_utilization")
 _FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False}
 
@@ -32,58 +32,58 @@ _FIXED: dict[str, Any] = {"at_limit": "extend", "on_oversized": "drop", "depende
 def played(
     policy: Any, jobs: JobTable, cluster: Cluster, *, placement: str | None = None, **way: Any
 ) -> tuple[ExecutionLog, dict[str, float]]:
-    """The run of a policy, all jobs to their end, and its `gpu_metrics`; `way`: fields of `PlacedSettings`.
+    """Simulate a policy until all jobs end; the log and its `gpu_metrics`. `way`: fields of `GpuOptions`.
 
-    Utilization is over the time in which jobs arrive, which is the same for everybody.
+    Utilization is over the time in which jobs arrive, which is the same for all policies.
     """
-    told = arguments(
+    settings = arguments(
         {**_FIXED, "placement": placement, "gpu": GpuOptions(**way)}, jobs, cluster, policy, "skip"
     )
-    log = kw.simulate(jobs, cluster, policy, "skip", **told)
+    log = kw.simulate(jobs, cluster, policy, "skip", **settings)
     first_s, last_s = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())
     horizon = (first_s, last_s) if last_s > first_s else None
-    return log, kw.gpu_metrics(log, cluster, told["speeds"], horizon_s=horizon)
+    return log, kw.gpu_metrics(log, cluster, settings["speeds"], horizon_s=horizon)
 
 
 def judged_on_gpus(
     agent: Any, windows: Sequence[JobTable], cluster: Cluster, *, rules: Sequence[str] = RIVALS, seed: int = 0
 ) -> dict[str, Any]:
-    """Means over the windows of `FIGURES`, of the agent and of every rule; of mean_jct_s the ratio to the best rule's.
+    """Mean `FIGURES` over the windows, of the agent and every policy; of mean_jct_s also the ratio to the best policy.
 
-    A rule runs in all of `WAYS`, the agent in its own. All jobs of a window count, and each window runs until its last
-    job has finished.
+    A policy runs in all variants of `WAYS`, the agent with its own settings. All jobs of a window count: each window
+    runs until its last job has finished.
     """
     policies: dict[str, tuple[Any, dict[str, Any]]] = {"agent": (agent, {})}
-    policies |= {rule + words: (rule, way) for rule in rules for words, way in WAYS.items()}
+    policies |= {rule + suffix: (rule, way) for rule in rules for suffix, way in WAYS.items()}
     rows: dict[str, dict[str, list[float]]] = {}
     for name, (policy, way) in policies.items():
         measured = [played(policy, jobs, cluster, **way)[1] for jobs in windows]
-        rows[name] = {figure: [one[figure] for one in measured] for figure in FIGURES}
+        rows[name] = {figure: [run[figure] for run in measured] for figure in FIGURES}
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),
         "policies": {
             name: {
-                **{figure: float(np.mean(values)) for figure, values in found.items()},
-                "mean_jct_s_by_window": found["mean_jct_s"],
+                **{figure: float(np.mean(values)) for figure, values in metrics.items()},
+                "mean_jct_s_by_window": metrics["mean_jct_s"],
             }
-            for name, found in rows.items()
+            for name, metrics in rows.items()
         },
         "ratios": _ratios(rows, seed),
     }
 
 
 def _ratios(rows: Mapping[str, Mapping[str, list[float]]], seed: int) -> dict[str, list[float]]:
-    """Of each policy's mean completion time to that of the best, with a 95 % interval over windows."""
-    means = {name: np.mean(found["mean_jct_s"]) for name, found in rows.items()}
+    """Ratio of each policy's mean completion time to that of the best policy, with a 95 % interval over windows."""
+    means = {name: np.mean(metrics["mean_jct_s"]) for name, metrics in rows.items()}
     best = min((name for name in means if name != "agent"), key=lambda name: means[name])
     return {
         name: [
             float(means[name] / means[best]),
             *ratio_interval(
-                found["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
+                metrics["mean_jct_s"], rows[best]["mean_jct_s"], random=stream(seed, "gpu judging")
             ),
         ]
-        for name, found in rows.items()
+        for name, metrics in rows.items()
         if name != best
     }

@@ -1,7 +1,7 @@
-"""A policy that steers power beside rules with levers written by hand: who spends least, and how long users wait.
+"""Evaluation of agents that control power against policies with hand-tuned power controls.
 
-Every contender schedules the same windows. What is spent is counted from a window's first submission to the last end
-of its jobs. The slowdown divides by the run time at full speed, so that slow levels are not rewarded.
+All policies schedule the same windows. Energy is counted from a window's first submission to the last end of its jobs.
+The slowdown is relative to the run time at full speed, so that slow DVFS states are not rewarded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Rows = dict[str, Floats]
-"""Figures by name, one value a window."""
+"""Metrics by name, one value a window."""
 
 FIGURES: dict[str, str] = {
     "energy": "kWh of the IT / jobs",
@@ -50,13 +50,13 @@ FIGURES: dict[str, str] = {
     "p95_wait_s": "95 % of the jobs wait less, seconds",
 }
 RIVALS = ("fcfs", "sjf", "saf", "f1", "wfp3")
-"""Rules that are tried with every set of levers."""
+"""Policies that are combined with every set of power controls."""
 LEAST_RUN_S = 10.0
 DRAWS = 2000
 
 
 def figures_of(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
-    """`FIGURES` of one run of all its jobs."""
+    """`FIGURES` (metrics) of one run."""
     records, jobs = log.jobs(), log.jobs_table
     ran = ~np.isnan(records["start_s"])
     count = max(int(ran.sum()), 1)
@@ -75,7 +75,7 @@ def figures_of(log: ExecutionLog, spent: EnergyAccounts) -> dict[str, float]:
 def run_on(
     jobs: JobTable, cluster: Cluster, meter: PowerContext, policy: Any, backfill: str | int, levers: str
 ) -> dict[str, float]:
-    """`FIGURES` of a window under a rule with these levers, or under an agent that pulls them."""
+    """`FIGURES` of a window under a policy with these power controls, or under an agent that uses them."""
     pulled = meter.pull(levers, jobs)
     log = simulate(pulled.jobs, cluster, policy, backfill, power_controls=pulled.levers)
     log = replace(log, jobs_table=jobs)
@@ -83,7 +83,7 @@ def run_on(
 
 
 def lever_grid(model: PowerModel, nodes: int, *, signal: bool = False) -> list[str]:
-    """Sets of levers that people write by hand: ways to sleep x reserves x levels x holds, as the machine has them.
+    """Sets of hand-tuned power controls: sleep x reserve x DVFS x load shifting, as far as the machine has them.
 
     >>> grid = lever_grid(PowerModel.preset("mira"), 49152)
     >>> len(grid), grid[:2]
@@ -115,7 +115,7 @@ def hand_tuned_baselines(
     backfill: str | int = "easy",
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Rows]:
-    """Every rule with every set of levers on every window; names are those of `compare`: ``saf, levels=1.1``."""
+    """Metrics of every policy with every set of power controls on every window; names are those of `compare`."""
     found = {}
     for rule, text in product(rules, levers):
         name = f"{rule}, {text}"
@@ -126,12 +126,12 @@ def hand_tuned_baselines(
 
 
 def gathered(rows: Sequence[Mapping[str, float]]) -> Rows:
-    """Figures of many windows as columns."""
+    """Metrics of many windows as arrays."""
     return {name: np.array([row[name] for row in rows]) for name in FIGURES}
 
 
 def front(points: Mapping[str, Rows], spent: str = "energy", waited: str = "slowdown") -> list[str]:
-    """Names of the points than which none is better in both means, the least spent first.
+    """Names of the Pareto-optimal points by mean `spent` and mean `waited`, the least spent first.
 
     >>> row = lambda kwh, slow: {"energy": np.array([kwh]), "slowdown": np.array([slow])}
     >>> front({"a": row(1.0, 9.0), "b": row(2.0, 5.0), "c": row(3.0, 6.0)})
@@ -149,7 +149,7 @@ def front(points: Mapping[str, Rows], spent: str = "energy", waited: str = "slow
 
 
 def tuned(points: Mapping[str, Rows], allowed: float, spent: str = "energy") -> str:
-    """The name of the point that spends least with a mean slowdown of at most `allowed`; else of the least slowdown."""
+    """The point with the least `spent` and a mean slowdown of at most `allowed`; else that with the least slowdown."""
     within = [name for name, rows in points.items() if rows["slowdown"].mean() <= allowed]
     if not within:
         return min(points, key=lambda name: points[name]["slowdown"].mean())
@@ -157,23 +157,23 @@ def tuned(points: Mapping[str, Rows], allowed: float, spent: str = "energy") -> 
 
 
 class ParetoMargin(NamedTuple):
-    """How a point lies to the front of others, each with a 95 % interval over windows."""
+    """Position of a point relative to the Pareto front of others, each with a 95 % interval over windows."""
 
     spent: list[float]
-    """What it spends over the least that others spend whose users wait no longer; below 1 it is beyond the front."""
+    """Its energy (CO2, cost) divided by the least of others with no larger slowdown; below 1: beyond the front."""
     waited: list[float]
-    """Its slowdown over the least of others that spend no more."""
+    """Its slowdown divided by the smallest of others that spend no more."""
     outside: float
-    """Share of the draws in which no other point is as good in both."""
+    """Share of the bootstrap samples in which no other point is at least as good in both."""
 
 
 def beyond(
     point: Rows, others: Mapping[str, Rows], *, spent: str = "energy", waited: str = "slowdown", seed: int = 0
 ) -> ParetoMargin:
-    """Whether a point lies beyond the front of others, whose best is found anew in each draw of the windows.
+    """Margin of a point over the Pareto front of others, with a bootstrap over windows.
 
-    That favours the others: in every draw they are the best in hindsight. Where no other has as small a slowdown, the
-    one of the smallest stands for them.
+    The front is computed anew in every bootstrap sample, which favours the others. Where no other point has as small a
+    slowdown, the one with the smallest represents them.
 
     >>> one = {"energy": np.array([1.0, 1.0]), "slowdown": np.array([2.0, 2.0])}
     >>> hand = {"a": {"energy": np.array([2.0, 2.0]), "slowdown": np.array([2.0, 2.0])}}
@@ -183,7 +183,7 @@ def beyond(
     mine = np.stack([point[spent], point[waited]])
     theirs = np.stack([[rows[spent], rows[waited]] for rows in others.values()])
     count = mine.shape[1]
-    drawn = stream(seed, "energy judging").integers(0, count, (DRAWS, count))
+    samples = stream(seed, "energy judging").integers(0, count, (DRAWS, count))
 
     def ratios(rows: npt.NDArray[np.int64]) -> tuple[float, float, bool]:
         e, w = mine[:, rows].mean(axis=1)
@@ -195,12 +195,12 @@ def beyond(
         return float(e / least), float(w / shortest), not bool((near & cheap).any())
 
     value = ratios(np.arange(count))
-    again = [ratios(rows) for rows in drawn]
-    low, high = np.percentile([row[:2] for row in again], [2.5, 97.5], axis=0)
+    resampled = [ratios(rows) for rows in samples]
+    low, high = np.percentile([row[:2] for row in resampled], [2.5, 97.5], axis=0)
     return ParetoMargin(
         [value[0], float(low[0]), float(high[0])],
         [value[1], float(low[1]), float(high[1])],
-        float(np.mean([row[2] for row in again])),
+        float(np.mean([row[2] for row in resampled])),
     )
 
 
@@ -217,14 +217,14 @@ def judged_on_energy(
     spent: str = "energy",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Means over the windows of `FIGURES`, of the agent and of every rule with every set of levers; and the front.
+    """Mean `FIGURES` over the windows, of the agent and every policy with every set of power controls; and the front.
 
-    `agent` is bound to its power already (`energy_learning.bound`). Without `sets` the usual ones are tried.
+    `agent` is already bound to its power model (`train_power.bind_agent_power`). Without `sets` common ones are used.
     """
     texts = list(dict.fromkeys(sets or _usual_sets(meter)))
     points = hand_tuned_baselines(windows, cluster, meter, rules, texts, backfill=backfill)
-    own = gathered([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
-    lies = beyond(own, points, spent=spent, seed=seed)
+    agent_rows = gathered([run_on(jobs, cluster, meter, agent, backfill, levers) for jobs in windows])
+    margin = beyond(agent_rows, points, spent=spent, seed=seed)
     return {
         "windows": len(windows),
         "window_jobs": len(windows[0]),
@@ -234,16 +234,16 @@ def judged_on_energy(
             name: {
                 figure: float(values.mean()) for figure, values in rows.items() if not np.isnan(values).all()
             }
-            for name, rows in {"agent": own, **points}.items()
+            for name, rows in {"agent": agent_rows, **points}.items()
         },
         "front": front(points, spent),
-        "beyond": lies._asdict(),
-        "by_window": {figure: own[figure].tolist() for figure in (spent, "slowdown")},
+        "beyond": margin._asdict(),
+        "by_window": {figure: agent_rows[figure].tolist() for figure in (spent, "slowdown")},
     }
 
 
 def _usual_sets(meter: PowerContext) -> list[str]:
-    """No levers, and those that are usual on such a machine."""
+    """Power controls commonly used on such a machine, and none."""
     found = ["none"]
     sleeps = any(group.sleep is not None for group in meter.model.groups)
     slow = any(len(group.levels) > 1 for group in meter.model.groups)

@@ -1,4 +1,4 @@
-"""Whom a network may imitate before it learns by itself: a rule, or look-ahead."""
+"""Experts for behavior cloning: priority policies, or look-ahead."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["lessons_by", "warm_start"]
 
 
-class _Watched:
-    """Copies of a batch system, and look-ahead over them; of width 1 that is its base rule."""
+class _LookAheadExpertEnv:
+    """A vector environment with a look-ahead expert; a policy is look-ahead of width 1."""
 
     def __init__(self, text: str, vec: Any, cluster: Cluster) -> None:
         from kilowait.envs.expert import LookAheadExpert
@@ -30,20 +30,20 @@ class _Watched:
         looking = text.partition(":")[0] == WORD
         lookahead = LookAhead.from_text(text) if looking else LookAhead(resolve(text), width=1)
         self.vec = vec
-        self._teacher = LookAheadExpert(lookahead, vec.board, vec.jobs, cluster)
+        self._expert = LookAheadExpert(lookahead, vec.board, vec.jobs, cluster)
 
     def choose(self) -> npt.NDArray[np.int64]:
-        """As the teacher would."""
-        return self._teacher.choose()
+        """The expert's actions."""
+        return self._expert.choose()
 
     def close(self) -> None:
-        """Let go of the copies."""
-        self._teacher.close()
+        """Close the environments."""
+        self._expert.close()
         self.vec.close()
 
 
 def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
-    """A teacher beside these copies: a rule's name, or look-ahead as the command line writes it."""
+    """An expert for these environments: a policy's name, or look-ahead in the syntax of the command line."""
     from kilowait.envs.gpu.expert import GpuRuleExpert
     from kilowait.envs.gpu.vector_env import GpuVectorEnv
     from kilowait.envs.vector_env import BatchVectorEnv
@@ -51,14 +51,14 @@ def lessons_by(text: str, vec: Any, cluster: Cluster) -> Any:
     if isinstance(vec, GpuVectorEnv):
         if text.startswith("lookahead"):
             raise InputError(
-                f"the teacher is {text!r}, and look-ahead rehearses no placed nodes; take a rule such as srtf"
+                f"the expert is {text!r}, and look-ahead cannot simulate GPU clusters; take a policy such as srtf"
             )
         return GpuRuleExpert(resolve(text), vec)
     if type(vec) is not BatchVectorEnv:
         raise InputError(
-            f"the teacher is {text!r}, and in {type(vec).__name__} nobody can teach yet; leave --teacher out"
+            f"the expert is {text!r}, and {type(vec).__name__} supports no expert yet; leave --expert out"
         )
-    return _Watched(text, vec, cluster)
+    return _LookAheadExpertEnv(text, vec, cluster)
 
 
 def warm_start(
@@ -72,11 +72,11 @@ def warm_start(
     resume: bool,
     progress: Callable[[Any], None] | None,
 ) -> BehaviorCloning:
-    """A warm start of so many choices by a teacher, in new environments; `settings` are those of what follows."""
+    """A warm start with `steps` decisions of an expert, in new environments; `settings` are those of the algorithm."""
     from kilowait.agents.rl.behavior_cloning import BehaviorCloning, ImitationSettings
 
     first = envs()
-    lessons_by(text, first, cluster).close()  # a teacher that cannot teach is told before anything is begun
+    lessons_by(text, first, cluster).close()  # raise errors of the expert before anything is written
     return BehaviorCloning(
         ImitationSettings(text, steps, gamma=settings.gamma, normalize_rewards=settings.normalize_rewards),
         lambda: lessons_by(text, envs(), cluster),

@@ -1,4 +1,4 @@
-"""A trained agent's network as a file for other programs."""
+"""Export of a trained agent's network to a file for other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.errors import InputError, UnknownNameError
 __all__ = ["ENDINGS", "export_agent"]
 
 ENDINGS = {"onnx": "onnx", "torchscript": "ts", "pt2": "pt2"}
-"""Formats and how their files usually end."""
+"""Formats and their usual file extensions."""
 
 
 def export_agent(
@@ -21,10 +21,10 @@ def export_agent(
     out: str | PathLike[str] | None = None,
     force: bool = False,
 ) -> tuple[Path, dict[str, str]]:
-    """Write the network of an agent's folder or file; where it went, and its inputs with their shapes.
+    """Write the network of an agent's folder or file; returns the path, and its inputs with their shapes.
 
-    Without `out` it goes beside the agent's folder, named like it: what is in a run folder is kilowait's own.
-    A file that is there already is replaced only with `force`.
+    Without `out` it is written beside the agent's folder, with the same name.
+    An existing file is replaced only with `force`.
     """
     if to not in ENDINGS:
         raise UnknownNameError("format of a network", to, ENDINGS)
@@ -32,7 +32,7 @@ def export_agent(
     network = getattr(loaded, "network", None)
     if network is None:
         raise InputError(
-            f"{agent} is a linear score, not a network: its weights stand in agent.json as they are; "
+            f"{agent} is a linear agent, not a network: its weights are in agent.json; "
             "export an agent that was trained with --algo ppo, a2c, d3qn or sac"
         )
     from kilowait.agents.export import export_network
@@ -40,5 +40,5 @@ def export_agent(
     home = Path(agent) if Path(agent).is_dir() else Path(agent).absolute().parent
     path = home.absolute().with_name(f"{home.absolute().name}.{ENDINGS[to]}") if out is None else Path(out)
     if path.exists() and not force:
-        raise InputError(f"{path} is there already; name another file, or replace it with --force")
+        raise InputError(f"{path} already exists; name another file, or replace it with --force")
     return path, export_network(network, path, to=to)

@@ -1,4 +1,4 @@
-"""Settings of an algorithm in a TOML file: what ``kilowait tune`` found, or what somebody wrote.
+"""Hyperparameters of an RL algorithm in a TOML file, written by ``kilowait tune`` or by hand.
 
 ::
 
@@ -11,7 +11,7 @@
     [settings.sizes]
     width = 128
 
-``algo`` and ``net`` may be left out. A misspelt name, or a word where a number belongs, is an error, never ignored.
+``algo`` and ``net`` are optional. An unknown name, or a value of the wrong type, is an error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kilowait.experiments.train_rl import ALGORITHMS, RLTraining
 
 __all__ = ["FoundSettings", "read_settings", "settings_toml"]
 
-ELSEWHERE = {"total_timesteps": "--steps", "network": "--net, or net = ... above [settings]"}
-"""Fields of an algorithm's settings that have a place of their own."""
+ELSEWHERE = {"total_timesteps": "--total-timesteps", "network": "--network, or net = ... above [settings]"}
+"""Fields of an algorithm's settings that are set elsewhere."""
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
 
 
 @dataclass(frozen=True)
 class FoundSettings:
-    """What a file says."""
+    """The content of a file."""
 
     algo: str
     net: str
@@ -65,36 +65,36 @@ def settings_toml(found: FoundSettings) -> str:
 def read_settings(
     path: str | PathLike[str], *, algo: str | None = None, net: str | None = None
 ) -> FoundSettings:
-    """The settings in a file, looked at closely.
+    """The hyperparameters in a file, checked.
 
     Args:
         path: the file.
-        algo: an algorithm that was asked for: a file for another one is an error. None takes the file's, or ppo.
-        net: a network that was asked for, likewise. None takes the file's, or the kernel network.
+        algo: the requested algorithm: a file for another one is an error. None takes the file's, or ppo.
+        net: the requested network, likewise. None takes the file's, or the kernel network.
     """
     try:
-        said = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
-        raise InputError(f"cannot read the settings {path}: {problem.strerror or problem}") from None
+        raise InputError(f"cannot read the hyperparameters {path}: {problem.strerror or problem}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path} is no TOML: {problem}; kilowait tune writes such a file") from None
-    for name in said:
+        raise InputError(f"{path} is not TOML: {problem}; kilowait tune writes such a file") from None
+    for name in content:
         if name not in ("algo", "net", "settings"):
             raise UnknownNameError(f"entry of {path}", name, ("algo", "net", "settings"))
-    for name, asked in (("algo", algo), ("net", net)):
-        if name in said and asked is not None and said[name] != asked:
+    for name, option, requested in (("algo", "--algo", algo), ("net", "--network", net)):
+        if name in content and requested is not None and content[name] != requested:
             raise InputError(
-                f"{path} is for --{name} {said[name]}, and --{name} {asked} was asked for; leave one of them out"
+                f"{path} is for {option} {content[name]}, and {option} {requested} is requested; leave one of them out"
             )
-    settings = said.get("settings", {})
+    settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise InputError(f"{path}: settings is {settings!r}; write a table, [settings]")
-    chosen, network = said.get("algo", algo or "ppo"), said.get("net", net or "kernel")
-    if chosen not in ALGORITHMS:
-        raise UnknownNameError("algorithm with a network", str(chosen), ALGORITHMS)
-    if network not in agents.KINDS:
-        raise UnknownNameError("network", str(network), agents.KINDS)
-    found = FoundSettings(chosen, network, settings)
+    chosen_algo, chosen_network = content.get("algo", algo or "ppo"), content.get("net", net or "kernel")
+    if chosen_algo not in ALGORITHMS:
+        raise UnknownNameError("algorithm with a network", str(chosen_algo), ALGORITHMS)
+    if chosen_network not in agents.KINDS:
+        raise UnknownNameError("network", str(chosen_network), agents.KINDS)
+    found = FoundSettings(chosen_algo, chosen_network, settings)
     try:
         _check(found)
     except InputError as problem:
@@ -103,7 +103,7 @@ def read_settings(
 
 
 def _check(found: FoundSettings) -> None:
-    """Raise unless the algorithm takes these."""
+    """Raise an error unless the algorithm accepts these hyperparameters."""
     kind = getattr(agents, f"{found.algo.upper()}Settings")
     hints = get_type_hints(kind)
     for name, value in found.settings.items():
@@ -122,7 +122,7 @@ def _check(found: FoundSettings) -> None:
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:
-    """Raise unless the value is of the field's type, a whole number being a number too; TOML has no None."""
+    """Raise an error unless the value has the field's type; a float may be an integer, and TOML has no None."""
     if get_origin(kind) is tuple:
         inner = get_args(kind)
         if not isinstance(value, list) or len(value) != len(inner):

@@ -1,4 +1,4 @@
-"""The folder of a search: Optuna's study in SQLite, and the trials in it."""
+"""The folder of a hyperparameter search: Optuna's study in SQLite, and its trials."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ __all__ = [
 
 STUDY = "study.db"
 FILES = (STUDY, "study.db-journal", "best.toml", "results.json")
-"""What a search leaves in its folder."""
+"""Files of a search in its folder."""
 SCRATCH = "trial"
-"""The folder of the training that is under way; gone when it is over."""
+"""Folder of the running training; removed when it ends."""
 FIRST_PARTS = 2
-"""Parts in which none is given up."""
+"""Parts of a training in which it is not pruned."""
 BEFORE_PRUNING = 4
-"""Finished trials before any is given up."""
-_BEGUN = "{} holds a search that was begun before; go on with --resume, or begin anew with --force"
+"""Finished trials before any is pruned."""
+_BEGUN = "{} already holds a search; continue it with --resume, or start again with --force"
 
 
 @dataclass(frozen=True)
 class TuningTrial:
-    """One training with settings that were proposed."""
+    """One training with proposed hyperparameters."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     outcome: str
-    """finished, given up (others were better at that point) or diverged (numbers that are not finite)."""
+    """finished, given up (pruned by the median pruner) or diverged (numbers that are not finite)."""
     figure: float
-    """The best on the validation jobs, smaller is better; NaN where it diverged before the first."""
+    """Best metric on the validation jobs, smaller is better; NaN if it diverged before the first validation."""
     settings: dict[str, float]
     seconds: float
 
 
 def best_of(trials: Sequence[TuningTrial]) -> TuningTrial:
-    """The finished trial with the least figure, the earliest of equals.
+    """The finished trial with the smallest metric, the earliest of equals.
 
     >>> best_of([TuningTrial(1, "finished", 3.0, {}, 1.0), TuningTrial(2, "given up", 2.0, {}, 1.0)]).number
     1
     """
     finished = [trial for trial in trials if trial.outcome == "finished"]
     if not finished:
-        raise InputError(f"none of {len(trials)} trials came to an end; take more --trials, with --resume")
+        raise InputError(f"none of {len(trials)} trials finished; take more --trials, with --resume")
     return min(finished, key=lambda trial: trial.figure)
 
 
 def optuna_or_error() -> Any:
-    """Optuna, or what to install."""
+    """The module optuna, or an error that names the extra to install."""
     try:
         import optuna
     except ImportError:
@@ -75,22 +75,22 @@ def optuna_or_error() -> Any:
 
 
 @contextmanager
-def opened(place: Path, asked: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
-    """The study of a folder; with `asked`, made for these arguments or seen to have been."""
+def opened(folder: Path, identity: Mapping[str, Any] | None, *, resume: bool) -> Iterator[Any]:
+    """The study of a folder; with `identity` it is created for these arguments, or checked to have equal ones."""
     optuna = optuna_or_error()
     import sqlalchemy.exc
 
-    file = place / STUDY
+    file = folder / STUDY
     if resume and not file.exists():
-        raise InputError(f"{place} holds no search to resume; begin one without --resume")
+        raise InputError(f"{folder} holds no search to resume; begin one without --resume")
     if not resume and file.exists():
-        raise InputError(_BEGUN.format(place))
+        raise InputError(_BEGUN.format(folder))
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(file, timeout=60, check_same_thread=False)) as connection:
-            # Not by an address, in which the name of a folder could have characters that mean something.
+            # Not by URL, where characters of the folder's name could have a special meaning.
             storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": lambda: connection})
             study = optuna.create_study(
                 storage=storage,
@@ -98,8 +98,8 @@ def opened(place: Path, asked: Mapping[str, Any] | None, *, resume: bool) -> Ite
                 load_if_exists=resume,
                 pruner=optuna.pruners.MedianPruner(BEFORE_PRUNING, FIRST_PARTS),
             )
-            if asked is not None:
-                _settle(study, asked, place)
+            if identity is not None:
+                _settle(study, identity, folder)
             yield study
     except (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError) as problem:
         raise InputError(f"cannot use {file}: {str(problem).splitlines()[0]}; name another folder") from None
@@ -107,16 +107,16 @@ def opened(place: Path, asked: Mapping[str, Any] | None, *, resume: bool) -> Ite
         optuna.logging.set_verbosity(before)
 
 
-def _settle(study: Any, asked: Mapping[str, Any], place: Path) -> None:
-    """Write down what a new study is for, or see that an old one is for the same; close what was cut off."""
+def _settle(study: Any, identity: Mapping[str, Any], folder: Path) -> None:
+    """Record the identity of a new study, or check that of an existing one; mark interrupted trials as failed."""
     running, failed = (getattr(optuna_or_error().trial.TrialState, name) for name in ("RUNNING", "FAIL"))
-    now = {name: plain_json(value) for name, value in asked.items()}
+    now = {name: plain_json(value) for name, value in identity.items()}
     was = study.user_attrs.get("asked", now)
     for name, value in now.items():
         if was.get(name) != value:
             what = "other jobs" if name == "jobs" else f"{name} {was.get(name)}, and this is {value}"
             raise InputError(
-                f"the search in {place} was begun with {what}; resume with the same, or begin anew"
+                f"the search in {folder} was begun with {what}; resume with the same, or start again"
             )
     study.set_user_attr("asked", now)
     for trial in study.get_trials(deepcopy=False, states=(running,)):
@@ -124,28 +124,28 @@ def _settle(study: Any, asked: Mapping[str, Any], place: Path) -> None:
 
 
 def trials_in(study: Any) -> list[TuningTrial]:
-    """What is over, in the order it came to its end; trials that were cut off are not there."""
+    """The finished, pruned and diverged trials, in the order they ended; interrupted ones are left out."""
     states = optuna_or_error().trial.TrialState
-    found: list[TuningTrial] = []
+    trials: list[TuningTrial] = []
     for trial in study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)):
         figures = [*trial.intermediate_values.values(), *([] if trial.value is None else [trial.value])]
-        told = trial.user_attrs
-        found.append(
+        attributes = trial.user_attrs
+        trials.append(
             TuningTrial(
-                len(found) + 1,
-                told["outcome"],
+                len(trials) + 1,
+                attributes["outcome"],
                 min(figures, default=math.nan),
                 dict(trial.params),
-                told["seconds"],
+                attributes["seconds"],
             )
         )
-    return found
+    return trials
 
 
 def begin(folder: str | PathLike[str], *, resume: bool = False, force: bool = False) -> list[TuningTrial]:
-    """See that a search may begin, or go on, in a folder: asked before a long read. What is over in it comes back.
+    """Check, before the log is read, that a search can start or resume in a folder; returns its ended trials.
 
-    With `force`, a search that was begun there before is removed.
+    With `force`, an existing search there is removed.
     """
     begun = (Path(folder) / STUDY).exists()
     if resume:
@@ -167,6 +167,6 @@ def discard(folder: str | PathLike[str]) -> None:
 
 
 def trials_of(folder: str | PathLike[str]) -> list[TuningTrial]:
-    """The trials of a folder that are over, in their order."""
+    """The ended trials of a folder, in their order."""
     with opened(Path(folder), None, resume=True) as study:
         return trials_in(study)

@@ -1,4 +1,4 @@
-"""The front of an agent that weighs terms as it is told: what it reaches on later jobs under each preference."""
+"""Pareto front of a preference-conditioned agent: its metrics on test jobs under each preference."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def front(
     progress: Callable[[str], None] | None = None,
     power: PowerTraining | None = None,
 ) -> dict[str, Any]:
-    """The figures of every term under fixed preferences, with 95 % intervals over windows, as plain data.
+    """Metrics of every term under fixed preferences, with 95 % intervals over windows, as plain data.
 
-    ``points`` has a row a preference: ``preference``, ``figures``, ``intervals``, and ``dominated``: whether another
-    preference is better in all terms at once. ``reference`` is what the least-work-first rule (on whole nodes SAF)
-    reaches on the same windows. The jobs must be later than those it was trained on.
+    ``points`` has a row a preference: ``preference``, ``figures`` (metrics), ``intervals``, and ``dominated``: whether
+    another preference is better in all terms. ``reference`` contains the metrics of the least-work-first policy (SAF
+    on whole nodes) on the same windows. The jobs must be later than those of the training.
 
     Args:
-        agent: as `kilowait.load_agent` gives it, without a preference.
-        jobs: later jobs.
+        agent: an agent as returned by `kilowait.load_agent`, without a fixed preference.
+        jobs: test jobs.
         cluster: the machine.
-        windows: as many as lie side by side, if None; else so many, evenly spread.
-        window_jobs: jobs in each.
-        parts: weights are whole multiples of 1 / parts; None: tenths for two terms, quarters for three, else halves.
+        windows: number of evenly spaced windows; None: as many as fit side by side.
+        window_jobs: jobs in a window.
+        parts: grid steps: weights are multiples of 1 / parts; None: 10 for two terms, 4 for three, else 2.
         seed: of the intervals.
-        progress: hears what is about to be played.
-        power: with what an agent of kilowait/Energy-v0 plays.
+        progress: called with every preference before its run.
+        power: power settings, for an agent of kilowait/Energy-v0.
     """
     from kilowait.agents.pareto import front_figures, least_work_first, preferences_for
     from kilowait.agents.rl.validation import figures_of
@@ -55,16 +55,19 @@ def front(
     terms = agent.preferences
     if not terms:
         raise InputError(
-            f"agent {agent.name!r} weighs no terms as it is told; train one with kilowait train --preferences"
+            f"agent {agent.name!r} takes no preference; train one with kilowait train --objectives"
         )
     if len(jobs) < window_jobs:
         raise InputError(
-            f"{len(jobs):,} jobs hold no window of {window_jobs:,}; take shorter ones (--window-jobs)"
+            f"{len(jobs):,} jobs are fewer than a window of {window_jobs:,}; take shorter windows (--window-jobs)"
         )
     count = len(jobs) // window_jobs if windows is None else windows
     first = np.linspace(0, len(jobs) - window_jobs, count).astype(np.int64)
-    learned = agent.provenance["learning"]
-    how = RLTraining(**{**learned, "preferences": tuple(learned["preferences"])})
+    saved = agent.provenance["learning"]
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()
+    }
+    how = RLTraining(**settings)
     vec = world_for(cluster, how, power).envs(jobs, count, window_jobs, False)
     places = [tuple(vec.reward.terms).index(name) for name in terms]
     preferences = preferences_for(len(terms), parts)
@@ -73,9 +76,9 @@ def front(
         if progress is not None:
             progress(", ".join(f"{name} {weight:g}" for name, weight in zip(terms, weights, strict=True)))
         figures.append(front_figures(agent.network, vec, first, weights[None])[0])
-    block = max(1, -(-count * window_jobs // len(jobs)))  # windows that overlap are drawn together
-    again = WindowBootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
-    free = pareto_front([each.mean(axis=0) for each in figures])
+    block = max(1, -(-count * window_jobs // len(jobs)))  # overlapping windows are resampled together
+    bootstrap = WindowBootstrap(count, random=stream(seed, "experiments.front"), block=min(block, count))
+    optimal = pareto_front([each.mean(axis=0) for each in figures])
     rule = figures_of(least_work_first(vec.spec_of_observation), vec, first)[:, places]
     units = agent.provenance["units"]
     return {
@@ -88,9 +91,9 @@ def front(
                 "preference": dict(zip(terms, weights.tolist(), strict=True)),
                 "figures": dict(zip(terms, each.mean(axis=0).tolist(), strict=True)),
                 "intervals": {
-                    name: list(again.mean(values)) for name, values in zip(terms, each.T, strict=True)
+                    name: list(bootstrap.mean(values)) for name, values in zip(terms, each.T, strict=True)
                 },
-                "dominated": not free[place],
+                "dominated": not optimal[place],
             }
             for place, (weights, each) in enumerate(zip(preferences, figures, strict=True))
         ],

@@ -1,7 +1,7 @@
-"""What a training was begun with, kept in its folder, so that it is gone on with on the same jobs or not at all.
+"""Identity of a training, stored in its folder, so that it is resumed only with the same jobs, machine and settings.
 
-Weights, settings and seed are looked at by the checkpoint itself; here it is the world: log, machine, reward, power.
-Also: whether that world, with so many copies, fits into this machine's memory at all.
+The checkpoint itself checks weights, hyperparameters and seed; this module checks log, machine, reward and power
+model. It also checks that the observations of a training fit into memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from kilowait.errors import InputError
 from kilowait.evaluation.storage import plain_json
 from kilowait.evaluation.storage.folder import read_json
 from kilowait.jobs import JobTable
+
+if TYPE_CHECKING:
+    from kilowait.experiments.train_rl import RLTraining
 
 __all__ = [
     "can_resume",
@@ -35,14 +38,12 @@ __all__ = [
 
 BEGUN = "begun.json"
 STATES = ("last.safetensors", "warm/last.safetensors", FILE)
-"""Of a network, of its warm start, of a search."""
+"""Checkpoints of a network, of its warm start, and of an evolution strategy."""
 OLD = (*STATES, "agent.pt", "explained.json", "warm.json", BEGUN)
-STEERING = ("reward", "preferences", "limit", "sla_s", "ease", "episode_jobs", "windows", "window_jobs")
-"""Fields of `Learning` that make another training of it, and that no checkpoint knows."""
 
 
 def training_folder(out: str | PathLike[str]) -> Path:
-    """Where the state of a training is kept while it runs, and after: beside the folder of the agent.
+    """Folder of a training's checkpoints, beside the agent's folder.
 
     >>> training_folder("runs/first").name
     'first.training'
@@ -51,30 +52,41 @@ def training_folder(out: str | PathLike[str]) -> Path:
 
 
 def can_resume(folder: Path) -> bool:
-    """Whether a folder holds a training that was begun, if only its warm start."""
+    """Whether a folder contains a checkpoint, at least of the warm start."""
     return any((folder / name).exists() for name in STATES)
 
 
 def check_begun(folder: Path, *, resume: bool, force: bool) -> None:
-    """An error where a training would be lost that could be gone on with, or none is there to be gone on with."""
+    """Raise an error if an existing training would be overwritten, or if there is none to resume."""
     begun = can_resume(folder)
     if begun and not resume and not force:
         raise InputError(
-            f"{folder} holds a training that was begun before; go on with --resume, or begin anew with --force"
+            f"{folder} already holds a training; continue it with --resume, or start again with --force"
         )
     if resume and not begun:
-        raise InputError(f"{folder} holds no training to resume; begin one without --resume")
+        raise InputError(f"{folder} holds no training to resume; start one without --resume")
 
 
 def world_of(
-    env: str, asked: Mapping[str, Any], parts: Mapping[str, JobTable], cluster: Cluster, how: Any
+    env: str,
+    decision_settings: Mapping[str, Any],
+    parts: Mapping[str, JobTable],
+    cluster: Cluster,
+    how: RLTraining,
 ) -> dict[str, Any]:
-    """What a training sees, in words and digests. `how` is a `Learning`."""
+    """Environment, jobs, machine and settings of a training, with digests. `how` is an `RLTraining`."""
     return {
         "environment": env,
-        **_seen(parts, cluster),
-        **{name: getattr(how, name) for name in STEERING},
-        **{f"asking {name}": value for name, value in asked.items()},
+        **_jobs_and_machine(parts, cluster),
+        "reward": how.reward,
+        "objectives": how.preferences,
+        "constraint": how.limit,
+        "sla_s": how.sla_s,
+        "load_curriculum": how.ease,
+        "episode_jobs": how.episode_jobs,
+        "windows": how.windows,
+        "window_jobs": how.window_jobs,
+        **{f"asking {name}": value for name, value in decision_settings.items()},
     }
 
 
@@ -86,14 +98,18 @@ def search_in(
     resume: bool,
     more: Mapping[str, Any] | None = None,
 ) -> CheckpointDir | None:
-    """Where an evolution strategy is kept, in the world it was begun in; None, without a folder, is nowhere."""
+    """The checkpoint folder of an evolution strategy, which checks its identity; None without a folder."""
     if folder is None:
         return None
-    world = {"environment": "none (es, a search of weights)", **_seen(parts, cluster), **(more or {})}
+    world = {
+        "environment": "none (es, a search of weights)",
+        **_jobs_and_machine(parts, cluster),
+        **(more or {}),
+    }
     return CheckpointDir(folder, resume, lambda: mark_begun(folder, world, resume=resume))
 
 
-def _seen(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
+def _jobs_and_machine(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
     """Jobs and machine, with their digests."""
     return {
         **{f"{name} jobs": f"{len(jobs):,} (digest {jobs_digest(jobs)})" for name, jobs in parts.items()},
@@ -102,10 +118,10 @@ def _seen(parts: Mapping[str, JobTable], cluster: Cluster) -> dict[str, Any]:
 
 
 def mark_begun(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
-    """Note what a training begins with, or refuse to go on with one that was begun with something else.
+    """Record the identity of a new training, or raise an error if that of a resumed training differs.
 
-    What an earlier training left there is removed by a new one: if that is killed at once, `resume` must not find the
-    old one in its place.
+    A new training removes the files of an earlier one: if it is killed at once, `resume` must not find the old
+    checkpoints.
     """
     text = plain_json(dict(world))
     try:
@@ -125,33 +141,34 @@ def mark_begun(folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
         if was.get(name) != now.get(name):
             raise InputError(
                 f"{folder} was begun with {name} {was.get(name)}, and this is {now.get(name)}; "
-                "resume with the same, or begin anew with --force"
+                "resume with the same, or start again with --force"
             )
 
 
-def check_memory(seen: Any, *, envs: int, kept: int, settings: Any, free: int | None = None) -> None:
-    """An error unless what a training keeps of its observations can fit into memory.
+def check_memory(seen: Any, *, envs: int, stored: int, settings: Any, free: int | None = None) -> None:
+    """Raise an error if the stored observations of a training do not fit into memory.
 
     Args:
-        seen: the shape of an observation.
-        envs: copies that play side by side, those of the validation included.
-        kept: observations that are learned from at a time: a rollout, or what is replayed.
-        settings: the algorithm's; its name for the number of kept ones is told.
-        free: bytes; None asks this machine, and does not check where it cannot say.
+        seen: the observation spec.
+        envs: number of parallel environments, those of the validation included.
+        stored: observations stored at a time: a rollout, or the replay buffer.
+        settings: hyperparameters of the algorithm; decides which remedy the error names.
+        free: bytes of free memory; None asks the operating system, without a check where that is unknown.
     """
     numbers = 4 * (seen.slots * len(seen.features) + len(seen.summary)) + seen.actions
-    one = numbers + (seen.slots * seen.slots if seen.graph else 0)
-    wanted = one * (2 * envs + kept)
+    observation_bytes = numbers + (seen.slots * seen.slots if seen.graph else 0)
+    wanted = observation_bytes * (2 * envs + stored)
     free = _free_bytes() if free is None else free
     if free is not None and wanted > free:
-        keeps = (
-            "--envs"
+        remedy = (
+            "a smaller --num-envs"
             if not hasattr(settings, "buffer_size")
-            else "--envs, or a smaller buffer_size in --settings"
+            else "a smaller --num-envs, or a smaller buffer_size in --hyperparameters"
         )
         raise InputError(
-            f"{envs:,} environments of {seen.slots:,} slots, {kept:,} observations of them kept, want "
-            f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take fewer --slots or {keeps}"
+            f"{envs:,} environments with a queue window of {seen.slots:,} and {stored:,} stored observations need "
+            f"{wanted / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free; take a smaller --queue-window or "
+            f"{remedy}"
         )
 
 
@@ -164,14 +181,14 @@ def _free_bytes() -> int | None:
 
 
 def jobs_digest(jobs: JobTable) -> str:
-    """Twelve digits that tell one table of jobs from another."""
-    found = hashlib.sha256()
+    """The first twelve digits of a SHA-256 digest of a job table."""
+    digest = hashlib.sha256()
     for name in jobs.columns:
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(jobs[name]).data)
-    return found.hexdigest()[:12]
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(jobs[name]).data)
+    return digest.hexdigest()[:12]
 
 
 def _as_read(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    return found
+    data: dict[str, Any] = json.loads(text)
+    return data

@@ -1,4 +1,4 @@
-"""Training on the first part of a log, judging on the last; and the folder of an agent."""
+"""Training of linear batch agents on the first 60 % of a log, evaluation on the last 20 %; the agent's folder."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kilowait.jobs import JobTable
 
 __all__ = ["ALGORITHMS", "BatchTraining", "judged", "judged_last", "save_agent", "test_windows", "train"]
 
-ALGORITHMS = {"es": "twelve weights, found by an evolution strategy (CMA-ES)"}
+ALGORITHMS = {"es": "linear agent with twelve weights, found by an evolution strategy (CMA-ES)"}
 
 
 @dataclass(frozen=True)
 class BatchTraining:
-    """How to train."""
+    """Settings of the training of a linear batch agent."""
 
     algo: str = "es"
     seed: int = 0
@@ -67,14 +67,14 @@ def train(
     resume: bool = False,
     mixture: SyntheticMix | None = None,
 ) -> tuple[LinearAgent, list[Generation]]:
-    """Train on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+    """Train on the first 60 % of a log and select on the next 20 %; the last 20 % are not used.
 
-    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly. What the agent
-    looks at on the validation jobs is ``agent.provenance["explained"]``. A `mixture` has generated jobs to learn from
-    besides.
+    The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it. The
+    explanation of the agent on the validation jobs is ``agent.provenance["explained"]``. A `mixture` contains synthetic
+    jobs to train on besides.
     """
     parts = split(jobs)
-    generated = {} if mixture is None else mixture.tables
+    synthetic = {} if mixture is None else mixture.tables
     agent, history = agents.train(
         parts.train,
         parts.validation,
@@ -92,30 +92,31 @@ def train(
         progress=progress,
         keeping=search_in(
             folder,
-            {"training": parts.train, "validation": parts.validation, **generated},
+            {"training": parts.train, "validation": parts.validation, **synthetic},
             cluster,
             resume=resume,
             more={} if mixture is None else mixture.words,
         ),
         mixture=mixture,
     )
-    looked = explained_weights(agent, parts.validation, cluster, how.backfill)
-    told = {} if looked is None else looked.to_dict()
-    return replace(agent, provenance={**agent.provenance, "explained": told}), history
+    explanation = explained_weights(agent, parts.validation, cluster, how.backfill)
+    explained = {} if explanation is None else explanation.to_dict()
+    return replace(agent, provenance={**agent.provenance, "explained": explained}), history
 
 
 def judged_last(workload: Workload) -> Workload:
-    """The same, of which the last 20 % are judged."""
+    """The workload with its last 20 % marked as test jobs for its predictors."""
     return workload.judged_from(split(workload.jobs).places("test")[0]) if workload.predictors else workload
 
 
 def test_windows(jobs: JobTable, window_jobs: int, *, seed: int) -> Windows:
-    """As many windows as lie side by side in the last 20 % of a log."""
+    """As many windows as fit side by side into the last 20 % of a log."""
     within = split(jobs).places("test")
     later = within[1] - within[0]
     if later < window_jobs:
         raise InputError(
-            f"the last 20 % of the log, {later:,} jobs, hold no window of {window_jobs:,}; take shorter windows"
+            f"the last 20 % of the log, {later:,} jobs, are fewer than a window of {window_jobs:,}; "
+            "take shorter windows"
         )
     return cut_windows(jobs, later // window_jobs, window_jobs=window_jobs, seed=seed, within=within)
 
@@ -131,7 +132,7 @@ def judged(
     clairvoyant: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """The agent and the rules on the same windows of jobs later than any it was trained on."""
+    """Compare the agent and policies on the same windows of test jobs, later than any it was trained on."""
     return compare(
         test_windows(jobs, how.window_jobs, seed=how.seed),
         cluster,
@@ -153,12 +154,12 @@ def save_agent(
     manifest: Mapping[str, Any],
     force: bool = False,
 ) -> Path:
-    """Write agent.json, how the training went, and where it all comes from."""
+    """Write agent.json, the training history, the explanation, and the manifest."""
     provenance = dict(agent.provenance)
     explained = provenance.pop("explained", {})
-    told = {
+    content = {
         "objective": provenance.get("objective"),
-        "training": [asdict(done) for done in history],
+        "training": [asdict(generation) for generation in history],
         "weights": [[name, weight, FEATURES[name]] for name, weight in agent.explain()],
         "explained": explained,
         **results,
@@ -167,6 +168,6 @@ def save_agent(
     def fill(folder: Path) -> None:
         replace(agent, provenance=provenance).save(folder / "agent.json")
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
+        (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
 
     return save_folder(out, fill, kind="agent", manifest=manifest, force=force)

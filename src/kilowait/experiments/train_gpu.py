@@ -1,4 +1,4 @@
-"""The evolution strategy on a GPU cluster, trained on the first part of a log."""
+"""Training of linear GPU agents by CMA-ES, on the first part of a log."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kilowait.jobs import JobTable
 __all__ = ["GpuSearch", "MEANINGS", "rule_words", "search_on_gpus"]
 
 MEANINGS = {**FEATURES, **TYPE_FEATURES}
-"""What the weights of an agent of placed nodes are of."""
+"""Meanings of the weights of a linear GPU agent."""
 
 
 @dataclass(frozen=True)
 class GpuSearch:
-    """How to search."""
+    """Settings of the training of a linear GPU agent."""
 
     seed: int = 0
     objective: str = "mean_jct_s"
@@ -49,9 +49,9 @@ def search_on_gpus(
     folder: Path | None = None,
     resume: bool = False,
 ) -> tuple[LinearGpuAgent, list[Generation]]:
-    """Search on the first 60 % of a log and choose on the next 20 %; the last 20 % are not touched.
+    """Train on the first 60 % of a log and select on the next 20 %; the last 20 % are not used.
 
-    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
+    The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it.
     """
     parts = split(jobs)
     return train_placed(
@@ -70,7 +70,7 @@ def search_on_gpus(
 
 
 def rule_words(agent: LinearGpuAgent) -> str:
-    """The rule a search began with, in words.
+    """Description of the policy that a search started from.
 
     >>> from kilowait.agents.linear_gpu.agent import rule_agent
     >>> start = dict(rule_agent("srtf", 8, types="fastest", migrate=True).provenance)

@@ -1,4 +1,4 @@
-"""Learning where power is drawn: what agents are trained with, and how they enter runs."""
+"""Training of agents that control power: their settings, and binding them to a power model in a run."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = [
 ]
 
 LEVERS = "all"
-"""What an agent may pull unless told."""
+"""Default power controls of an agent."""
 SPENT = ("energy", "co2", "cost")
-"""Terms of a reward that draw on power."""
+"""Reward terms that need a power model."""
 
 
 @runtime_checkable
 class PowerAgent(Protocol):
-    """An agent that needs to know what power is drawn with, and pulls levers of its own."""
+    """An agent with power controls of its own, which needs a power model to run."""
 
     levers: str
 
     def bind_power(self, power: Any) -> Any:
-        """The agent on a machine with this power."""
+        """The agent on a machine with this power model."""
 
 
 @dataclass(frozen=True)
 class PowerTraining:
-    """What an agent is trained with besides jobs and nodes."""
+    """Power model, signals and power controls of a training."""
 
     meter: PowerContext
     levers: str = LEVERS
@@ -51,30 +51,31 @@ class PowerTraining:
 
     @classmethod
     def of(cls, settings: PowerSettings, levers: str, jobs: JobTable, cluster: Cluster) -> PowerTraining:
-        """Everything the settings name, read and laid on the log's clock."""
+        """Read the files that the settings name, aligned with the times of the log."""
         return cls(meter_for(settings, jobs, cluster), levers, settings)
 
     @property
     def words(self) -> dict[str, Any]:
-        """What is pulled and what is drawn, for the record."""
+        """Power controls and power settings as plain data, for the provenance."""
         return {"levers": self.levers, "power": self.settings.to_dict()}
 
     @property
     def world(self) -> dict[str, Any]:
-        """The same with what the files of power and signals hold: a training goes on with no other."""
+        """The same with a digest of the files' content: a training is resumed only with equal content."""
         return {**self.words, "content of power and signals": f"digest {self.meter.digest[:12]}"}
 
 
 def power_of(meter: PowerContext, levers: str) -> Any:
-    """The power of a meter as `kilowait/Energy-v0` takes it; jobs are held by whoever decides, so hold is left out."""
+    """The power settings of `kilowait/Energy-v0`, without load shifting, as the agent decides when jobs start."""
     from kilowait.envs.power.power_setup import PowerConfig
 
-    kept = [part for part in levers.split("+") if not part.strip().startswith("hold")]
+    shifting = ("shift", "hold")
+    controls = [part for part in levers.split("+") if not part.strip().startswith(shifting)]
     return PowerConfig(
         meter.model,
         meter.carbon,
         meter.price,
-        "+".join(kept) or "none",
+        "+".join(controls) or "none",
         meter.forecast,
         meter.profile,
         wrap=meter.wrap,
@@ -82,32 +83,33 @@ def power_of(meter: PowerContext, levers: str) -> Any:
 
 
 def bind_agent_power(policy: Any, meter: PowerContext | None, levers: str) -> Any:
-    """A policy as it enters a run: an agent that steers power is told of it; all others are as they were."""
+    """The policy of a run: an agent that controls power is bound to the power model; others are returned unchanged."""
     if not isinstance(policy, PowerAgent):
         return policy
     if meter is None:
         raise InputError(
-            "this agent was trained on kilowait/Energy-v0: it needs a power model and levers; give --power and "
-            f"--levers {policy.levers}"
+            "this agent was trained on kilowait/Energy-v0: it needs a power model and power controls; give --power and "
+            f"--power-controls {policy.levers}"
         )
     if levers.strip() == "none":
         raise InputError(
-            f"this agent pulls levers, and none are given; take those it was trained with: --levers {policy.levers}"
+            "this agent uses power controls, and none are given; take those of its training: "
+            f"--power-controls {policy.levers}"
         )
     return policy.bind_power(power_of(meter, levers))
 
 
 def check_reward(terms: Mapping[str, float], powered: bool) -> None:
-    """Raise where a term is asked for that only a power model can tell."""
+    """Raise an error for a reward term that needs a power model where there is none."""
     lacking = [name for name in terms if name in SPENT]
     if lacking and not powered:
         raise InputError(
-            f"the term {lacking[0]!r} is known only with a power model; name one with --power, or --power auto"
+            f"the term {lacking[0]!r} needs a power model; name one with --power, or use --power auto"
         )
 
 
 def spent_in(reward: Mapping[str, float] | None) -> str:
-    """What a reward makes small first of all: the term of power that weighs most; energy where none is in it.
+    """The power term of a reward with the largest weight; energy if it has none.
 
     >>> spent_in({"slowdown": 1.0, "co2": 0.5})
     'co2'
@@ -130,9 +132,9 @@ def train_es(
     resume: bool = False,
     **how: Any,
 ) -> tuple[Any, list[Any]]:
-    """Weights that steer power, by an evolution strategy; `times` the slowdown of `rule` is what users are promised.
+    """Train a linear power agent by CMA-ES; the slowdown is limited to `times` that of `rule`.
 
-    In `folder` the search is kept after every generation, and `resume` goes on from there, exactly.
+    The checkpoint in `folder` is written after every generation, and `resume` continues exactly from it.
     """
     from kilowait.agents.linear_power.train import SlowdownLimit, train_steered
 

@@ -1,4 +1,4 @@
-"""Training a network on the earlier part of a log, in a folder that survives a crash."""
+"""Training of a neural network with reinforcement learning on the earlier part of a log, resumable after a crash."""
 
 from __future__ import annotations
 
@@ -51,92 +51,93 @@ ALGORITHMS = {
     "d3qn": "dueling double deep Q-network, prioritized replay",
     "sac": "discrete soft actor-critic",
 }
-"""Algorithms that train networks, with what they are."""
+"""RL algorithms by name, with their full names."""
 
 
 WARM = "warm.json"
-"""How a warm start went, in the folder of the training."""
+"""File with the history of the warm start, in the training folder."""
 
 
 @dataclass(frozen=True)
 class RLTraining:
-    """How to train a network. What is None is the algorithm's own default."""
+    """Settings of the training of a network. None means the algorithm's default."""
 
     algo: str = "ppo"
     net: str = "kernel"
     """kernel, attention or gat."""
     seed: int = 0
     steps: int = 1_000_000
-    """Decisions of all environments together."""
+    """Environment steps (decisions) of all environments together."""
     envs: int = 32
-    """Environments that play side by side."""
+    """Number of parallel environments."""
     episode_jobs: int = 256
     """Jobs in an episode."""
     slots: int = 64
-    """Waiting jobs shown at once."""
+    """Queue window: number of waiting jobs in an observation."""
     backfill: str | int = "easy"
     backfill_order: str = "agent"
-    """A rule for the candidates of backfilling, or "agent": the network orders those too."""
+    """Policy that orders the candidates of backfilling, or "agent": the network orders those too."""
     prediction_features: bool = False
-    """Whether the network is shown what predictions know besides the estimate; jobs must bring them. Not on placed
-    nodes."""
+    """Whether observations contain prediction features beyond the estimate; jobs must have them. Not on GPU
+    clusters."""
     reward: Mapping[str, float] | None = None
-    """Weights of the terms of the reward; None: slowdown, on placed nodes mean completion time."""
+    """Weights of the reward terms; None: slowdown, on GPU clusters mean completion time."""
     preferences: tuple[str, ...] = ()
-    """Instead of a reward: terms whose weights are drawn for every episode and told to the network, so that it learns
-    every trade-off between them. Their units are what SAF reaches on windows of the training jobs."""
+    """Instead of a reward: terms whose weights are sampled for every episode and are part of the observation, so that
+    the network learns every trade-off between them. Their units are SAF's means on windows of the training jobs."""
     sla_s: float = 4 * 3600.0
     """Wait beyond which a job counts for the term sla, seconds."""
     limit: Mapping[str, float] = field(default_factory=dict)
-    """PPO: one term and the most it may be, such as {"sla": 0.05}: 95 % of the jobs are to wait at most sla_s. The
-    rest of the reward is made small subject to that, by a price on the term that rises until it holds."""
+    """PPO: one term with its upper limit, such as {"sla": 0.05}: 95 % of the jobs should wait at most sla_s. The rest
+    of the reward is optimized subject to it, with a Lagrange multiplier on the term."""
     max_wait_s: float | None = None
     """A job that has waited longer goes first; None: no bound."""
     ease: float = 1.0
-    """Curriculum: episodes begin with arrivals this many times as fast as in the log and come to it, in a straight
-    line, by the middle of the training; below 1 the machine is less busy at first."""
+    """Load curriculum: initial arrival rate as a multiple of the log's; it changes linearly to the log's rate by the
+    middle of the training. Below 1 the machine is less busy at first."""
     windows: int = 16
-    """Windows of the validation jobs that choose the best weights."""
+    """Windows of the validation jobs that select the best weights."""
     window_jobs: int = 1024
-    """Jobs in each."""
+    """Jobs in a validation window."""
     seconds: float = math.inf
-    """After which training stops, where it stands; what validated best so far is the agent."""
+    """Time limit after which training stops; the network that validated best so far becomes the agent."""
     device: str = "cpu"
     precision: str = "float32"
     threads: int = 1
-    """Of torch on the CPU; two beside a busy neighbour can be a hundred times as slow as one."""
+    """CPU threads of torch; with other work on the machine two can be a hundred times as slow as one."""
     env_threads: int | None = None
-    """Of the environments; None: one a core. 1 is best beside other trainings. It changes no result."""
+    """CPU threads of the environments; None: one a core. 1 is best beside other trainings. Results do not depend on
+    it."""
     teacher: str | None = None
-    """Who is imitated before anything else is learned: a rule's name or look-ahead; None: nobody."""
+    """Expert of the behavior cloning before RL: a policy's name or look-ahead; None: no warm start."""
     teacher_steps: int = 50_000
-    """Choices of the teacher to learn from."""
+    """Decisions of the expert to learn from."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of the algorithm's own settings, such as learning_rate; sizes of the network as a mapping."""
+    """Further hyperparameters of the algorithm, such as learning_rate; sizes of the network as a mapping."""
 
     def __post_init__(self) -> None:
         if self.algo not in ALGORITHMS:
             raise UnknownNameError("algorithm", self.algo, (*ALGORITHMS, "es"))
         if self.limit and (self.algo != "ppo" or len(self.limit) > 1):
             raise InputError(
-                f"limits {dict(self.limit)} for {self.algo}; it is ppo that keeps a limit, and one"
+                f"constraint {dict(self.limit)} for {self.algo}; only ppo supports a constraint, and only one"
             )
         if self.preferences and self.reward is not None:
             raise InputError(
-                f"preferences {', '.join(self.preferences)} beside a reward; weights are drawn: leave the reward out"
+                f"objectives {', '.join(self.preferences)} and a reward; weights are sampled: leave the reward out"
             )
         if not (math.isfinite(self.ease) and self.ease > 0):
             raise InputError(
-                f"the curriculum begins at {self.ease} times the arrivals; give a number above 0"
+                f"the load curriculum begins at {self.ease} times the arrival rate; give a number above 0"
             )
 
     def algorithm_settings(self) -> Any:
-        """The dataclass of the algorithm."""
+        """The hyperparameters of the algorithm, as its dataclass."""
         kind = getattr(agents, f"{self.algo.upper()}Settings")
         known = [each.name for each in fields(kind)]
         for name in self.settings:
             if name not in known:
-                raise UnknownNameError(f"setting of {self.algo}", name, known)
+                raise UnknownNameError(f"hyperparameter of {self.algo}", name, known)
         return kind(
             **{
                 "total_timesteps": self.steps,
@@ -144,7 +145,7 @@ class RLTraining:
                 "precision": self.precision,
                 **(
                     {"exploration_fraction": 0.0} if self.teacher and self.algo == "d3qn" else {}
-                ),  # it knows something
+                ),  # a pretrained network needs no random actions
                 **dict(zip(("cost", "cost_limit"), next(iter(self.limit.items()), ()), strict=False)),
                 **_with_sizes(self.settings),
             }
@@ -163,11 +164,12 @@ def learn(
     power: PowerTraining | None = None,
     mixture: SyntheticMix | None = None,
 ) -> tuple[Any, list[Any]]:
-    """A `NetworkAgent` trained on `jobs` and chosen on `validation`, later jobs of the same log; and its history.
+    """A `NetworkAgent` trained on `jobs` and selected on `validation`, later jobs of the same log; and its history.
 
-    The folder holds ``last.safetensors``, from which `resume` goes on exactly, ``agent.pt``, and ``explained.json``:
-    what the network looks at when it plays the validation jobs. With `power` it learns on kilowait/Energy-v0. A
-    `mixture` has generated jobs to learn from besides; with a share of 1 `jobs` are not looked at.
+    The folder contains ``last.safetensors``, from which `resume` continues exactly, ``agent.pt``, and
+    ``explained.json``, the explanation of the network's decisions on the validation jobs. With `power` the training
+    uses kilowait/Energy-v0. A `mixture` contains synthetic jobs to train on besides; with a share of 1 `jobs` are not
+    used.
     """
     from kilowait.agents.networks.preference import preferred
     from kilowait.agents.pareto import weighed
@@ -180,67 +182,67 @@ def learn(
 
     window_jobs = min(how.window_jobs, len(validation))
     parts = {"training": jobs, "validation": validation}
-    laid = None
+    joined = None
     if mixture is not None:
         check_mixed(cluster, powered=power is not None)
-        laid = laid_out(jobs, mixture)
+        joined = laid_out(jobs, mixture)
         parts |= mixture.tables
-        jobs = laid.jobs
+        jobs = joined.jobs
     for name, part in parts.items():
         if name != "validation" and len(part) < how.episode_jobs:
             raise InputError(
                 f"there are {len(part):,} {name} jobs, and an episode has {how.episode_jobs:,}; take shorter episodes "
                 "(--episode-jobs) or a longer log"
             )
-    world = world_for(cluster, how, power)
+    factory = world_for(cluster, how, power)
     settings = how.algorithm_settings()
     with use_device(how.device, None):
-        pass  # a device that is not there is told before anything is begun
-    few = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
-    kept = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
-    shown = few.spec_of_observation
-    shown = replace(shown, slots=shown.slots - 1 + how.slots)
-    check_memory(shown, envs=how.envs + how.windows, kept=kept, settings=settings)
-    few.close()
-    checks = world.envs(validation, how.windows, window_jobs, False)
+        pass  # raise the error of a missing device before anything is written
+    probe = world_for(cluster, replace(how, slots=1), power).envs(jobs, 1, min(len(jobs), 2), False)
+    stored = getattr(settings, "buffer_size", agents.steps_per_update(settings) * how.envs)
+    observed = probe.spec_of_observation
+    observed = replace(observed, slots=observed.slots - 1 + how.slots)
+    check_memory(observed, envs=how.envs + how.windows, stored=stored, settings=settings)
+    probe.close()
+    validation_envs = factory.envs(validation, how.windows, window_jobs, False)
     first = np.linspace(0, len(validation) - window_jobs, how.windows).astype(np.int64)
-    units = _units(world, jobs if laid is None else jobs[: laid.parts[0][1]], how)
+    units = _units(factory, jobs if joined is None else jobs[: joined.parts[0][1]], how)
 
-    def played(*, copied: bool) -> Any:
-        """Environments to learn in; a teacher is watched in the same."""
-        vec = world.envs(jobs, how.envs, how.episode_jobs, copied)
+    def training_envs(*, copied: bool) -> Any:
+        """Training environments, also used for the expert."""
+        vec = factory.envs(jobs, how.envs, how.episode_jobs, copied)
         if units:
             vec.draw_preferences(units)
-        if laid is not None and mixture is not None:
-            vec.set_episode_ranges(laid.parts, laid.weights(mixture.share))
+        if joined is not None and mixture is not None:
+            vec.set_episode_ranges(joined.parts, joined.weights(mixture.share))
         return vec
 
-    keeping = how.algo in ("d3qn", "sac")  # they keep what they saw; the others carry it away at once
-    vec = played(copied=keeping)
-    if laid is not None and mixture is not None and mixture.curriculum == "synthetic-first":
-        vec = SyntheticCurriculum(vec, laid, mixture, how.steps)
+    off_policy = how.algo in ("d3qn", "sac")  # their replay buffer needs new arrays every step
+    vec = training_envs(copied=off_policy)
+    if joined is not None and mixture is not None and mixture.curriculum == "synthetic-first":
+        vec = SyntheticCurriculum(vec, joined, mixture, how.steps)
     if how.ease != 1.0:
         vec = LoadCurriculum(vec, how.ease, how.steps)
     train = getattr(agents, f"train_{how.algo}")
-    begun = resume and (Path(folder) / LAST).exists()
+    resumed = resume and (Path(folder) / LAST).exists()
     warm = None
     if how.teacher is not None:
         warm = warm_start(
-            how.teacher, how.teacher_steps, lambda: played(copied=False), cluster, settings, folder=folder,
+            how.teacher, how.teacher_steps, lambda: training_envs(copied=False), cluster, settings, folder=folder,
             resume=resume, progress=progress,
         )  # fmt: skip
-    seen = world_of(world.name, world.asked, parts, cluster, how)
-    drawn = {} if power is None else power.world
+    identity = world_of(factory.name, factory.asked, parts, cluster, how)
+    powered = {} if power is None else power.world
     mixed = {} if mixture is None else mixture.words
-    mark_begun(Path(folder), {**seen, **world.more, **drawn, **mixed}, resume=resume)
+    mark_begun(Path(folder), {**identity, **factory.more, **powered, **mixed}, resume=resume)
 
-    def judge(network: Any) -> float:
-        """What the network is worth on the validation jobs, less is better."""
+    def evaluate(network: Any) -> float:
+        """Validation metric of the network, smaller is better."""
         if units:
-            return weighed(network, checks, first, units)
-        return float(figures(network, checks, first).mean())
+            return weighed(network, validation_envs, first, units)
+        return float(figures(network, validation_envs, first).mean())
 
-    best = BestModel(judge, how.seconds, progress)
+    best = BestModel(evaluate, how.seconds, progress)
     trained = best.of(
         train,
         vec,
@@ -249,35 +251,40 @@ def learn(
         device=how.device,
         threads=how.threads,
         checkpoint_dir=folder,
-        resume=folder if begun else None,
+        resume=folder if resumed else None,
         validate=best.validate,
         progress=best.progress,
         warm=warm,
     )
-    provenance = {"env": world.name, "asking": world.asked, "learning": _plain(how), "cluster": cluster.name}
-    provenance |= {**world.more, **({"units": units} if units else {}), **mixed}
+    provenance = {
+        "env": factory.name,
+        "asking": factory.asked,
+        "learning": _plain(how),
+        "cluster": cluster.name,
+    }
+    provenance |= {**factory.more, **({"units": units} if units else {}), **mixed}
     save_network(trained.network, Path(folder) / "agent.pt", provenance=provenance)
     trained.network.provenance = provenance
-    told_evenly = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
-    looked = explained(told_evenly, checks, first, cluster)
-    told = {} if looked is None else looked.to_dict()
-    (Path(folder) / "explained.json").write_text(plain_json(told) + "\n", encoding="utf-8")
-    return world.agent(trained.network), trained.history
+    evenly_weighted = preferred(trained.network, dict.fromkeys(units, 1.0)) if units else trained.network
+    explanation = explained(evenly_weighted, validation_envs, first, cluster)
+    content = {} if explanation is None else explanation.to_dict()
+    (Path(folder) / "explained.json").write_text(plain_json(content) + "\n", encoding="utf-8")
+    return factory.agent(trained.network), trained.history
 
 
-def _units(world: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
-    """The units of the terms between which preferences are drawn, measured on windows of the training jobs."""
+def _units(factory: EnvFactory, jobs: JobTable, how: RLTraining) -> dict[str, float]:
+    """Units of the objectives, measured on windows of the training jobs."""
     from kilowait.agents.pareto import units_of
 
     if not how.preferences:
         return {}
     window_jobs = min(how.window_jobs, len(jobs))
     first = np.linspace(0, len(jobs) - window_jobs, how.windows).astype(np.int64)
-    return units_of(world.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
+    return units_of(factory.envs(jobs, how.windows, window_jobs, False), first, how.preferences)
 
 
 def warm_updates(how: RLTraining) -> int:
-    """Updates of the warm start, 0 without a teacher."""
+    """Number of updates of the warm start, 0 without an expert."""
     if how.teacher is None:
         return 0
     from kilowait.agents.rl.behavior_cloning import ImitationSettings
@@ -294,9 +301,9 @@ def save_learned(
     manifest: Mapping[str, Any],
     force: bool = False,
 ) -> Path:
-    """Write agent.pt, how the training went, and where it all comes from."""
+    """Write agent.pt, the training history, the explanation, and the manifest."""
     state = training_folder(out)
-    told = {
+    content = {
         "training": [asdict(update) for update in history],
         "explained": read_json(state / "explained.json", state),
         **({"warm_start": read_json(state / WARM, state)} if (state / WARM).exists() else {}),
@@ -306,13 +313,13 @@ def save_learned(
     def fill(folder: Path) -> None:
         shutil.copyfile(state / "agent.pt", folder / "agent.pt")
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        (folder / "results.json").write_text(plain_json(told) + "\n", encoding="utf-8")
+        (folder / "results.json").write_text(plain_json(content) + "\n", encoding="utf-8")
 
     return save_folder(out, fill, kind="agent", manifest=manifest, force=force)
 
 
 def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as the algorithm takes them: sizes of the network, a mapping in files, are a `Sizes`."""
+    """The hyperparameters as the algorithm takes them: the sizes of the network as `Sizes`."""
     if "sizes" not in settings:
         return dict(settings)
     sizes = import_module("kilowait.agents.networks.spec").sizes_of(settings["sizes"])
@@ -320,9 +327,11 @@ def _with_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(how: RLTraining) -> dict[str, Any]:
-    """The settings as numbers and words."""
-    told = asdict(how)
-    told |= {name: dict(getattr(how, name)) for name in ("limit", "settings")}
-    told["preferences"] = list(how.preferences)
-    told["reward"] = None if how.reward is None else dict(how.reward)
-    return told
+    """The settings as plain data."""
+    return {each.name: _plain_value(getattr(how, each.name)) for each in fields(how)}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

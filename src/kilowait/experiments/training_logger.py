@@ -1,4 +1,4 @@
-"""Figures of a training while it runs, for the programs that draw them."""
+"""Logging the metrics of a running training to TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TrainingLogger"]
 
 
 class TrainingLogger:
-    """Figures of a training for TensorBoard, and for Weights & Biases where that is asked for and installed."""
+    """Logs to TensorBoard, and to Weights & Biases if requested."""
 
     def __init__(
         self, folder: Path, *, wandb: str | None = None, config: Mapping[str, Any] | None = None
@@ -30,8 +30,8 @@ class TrainingLogger:
                 raise MissingExtraError("wandb", "learn") from None
 
     def __call__(self, update: Any) -> None:
-        """Write down what one update did."""
-        told = {
+        """Log the metrics of one update."""
+        metrics = {
             "episode/return": update.mean_return,
             "episode/metric": update.metric,
             "policy/entropy": update.entropy,
@@ -40,16 +40,16 @@ class TrainingLogger:
             "speed/steps_per_s": update.steps_per_s,
             **{f"loss/{name}": value for name, value in update.losses.items()},
         }
-        told = {name: value for name, value in told.items() if not math.isnan(value)}
+        metrics = {name: value for name, value in metrics.items() if not math.isnan(value)}
         self._open()
         if self._board is not None:
-            for name, value in told.items():
+            for name, value in metrics.items():
                 self._board.add_scalar(name, value, update.steps)
         if self._wandb is not None:
-            self._wandb.log(told, step=update.steps)
+            self._wandb.log(metrics, step=update.steps)
 
     def _open(self) -> None:
-        """Not before there is something to write: a training that cannot begin leaves no folder."""
+        """Create the TensorBoard folder at the first update: a training that fails to start leaves none."""
         if self._folder is None:
             return
         try:
@@ -61,7 +61,7 @@ class TrainingLogger:
         self._folder = None
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Flush and close the loggers."""
         if self._board is not None:
             self._board.close()
         if self._wandb is not None:

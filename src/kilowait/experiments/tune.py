@@ -1,15 +1,14 @@
-"""Search for the settings of an algorithm, by Optuna: train with some, look at the validation jobs, try others.
+"""Hyperparameter tuning of RL algorithms with Optuna.
 
-A trial is a whole training (`learning.learn`) and counts by its best figure on the validation jobs, later than those it
-learned from. What an agent is judged on in the end is not handed in. The first trial is the algorithm's own
-defaults, so what is found is never worse than these on the validation jobs. Later ones are proposed by a
-tree-structured Parzen estimator. A trial that is worse at some tenth of its training than half of the finished ones
-were there is given up.
+A trial is a complete training (`train_rl.learn`); its metric is the best on the validation jobs, which are later than
+the training jobs. Test jobs are not used. The first trial uses the algorithm's defaults, so the best trial is never
+worse than these on the validation jobs. Later ones are proposed by a tree-structured Parzen estimator. The median
+pruner stops a trial that, at some tenth of its training, is worse than half of the finished ones were.
 
-Everything is kept in a folder: ``study.db`` (SQLite, Optuna's own), ``results.json`` with all trials, ``best.toml`` for
-``kilowait train --settings``. The same seed gives the same trials, and that holds across a kill and a resume too: a
-proposal depends on the seed and on the finished trials only, and a trial that was cut off is done again from its
-beginning, with the same settings. Only a training on a GPU, which is not exact to the bit, may make it differ.
+The folder contains ``study.db`` (Optuna's SQLite storage), ``results.json`` with all trials, and ``best.toml`` for
+``kilowait train --hyperparameters``. The same seed gives the same trials, also after a crash and a resume: a proposal
+depends only on the seed and the finished trials, and an interrupted trial is repeated from its beginning with the same
+hyperparameters. Only training on a GPU, which is not bit-reproducible, may make a difference.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ from kilowait.rng import stream
 __all__ = ["SPACES", "SearchRange", "defaults", "tune"]
 
 PARTS = 10
-"""Validations of a trial, in equal parts of its training, so that trials can be compared on the way."""
+"""Validations of a trial, at equal parts of its training, so that trials can be compared while they run."""
 RANDOM = 8
-"""Trials before the estimator has enough to go by; they are drawn at random."""
+"""Random trials before the estimator is used."""
 
 
 @dataclass(frozen=True)
 class SearchRange:
-    """Numbers from `low` to `high`, both included."""
+    """A continuous range from `low` to `high`, both included."""
 
     low: float
     high: float
     log: bool = False
-    """Whether equal ratios are equally likely, not equal differences."""
+    """Whether to sample uniformly in the logarithm."""
 
 
 _SIZES: dict[str, SearchRange | tuple[float, ...]] = {"width": (32, 64, 128), "depth": (1, 2, 3)}
@@ -111,21 +110,21 @@ SPACES: dict[str, dict[str, SearchRange | tuple[float, ...]]] = {
         **_SIZES,
     },
 }
-"""What is searched, by algorithm: a span of numbers, or a list of them. What the settings mean is said where they are
-defined (``kilowait.agents.PPOSettings`` and its like); ``width`` and ``depth`` are sizes of the network. The
-evolution strategy has nothing to search: it adapts itself."""
+"""Search space by algorithm: a range, or a list of values. The hyperparameters are documented where they are defined
+(``kilowait.agents.PPOSettings`` and the others); ``width`` and ``depth`` are sizes of the network. The evolution
+strategy has no hyperparameters to tune: it adapts itself."""
 
 
 def defaults(algo: str) -> dict[str, float]:
-    """The algorithm's own values of what is searched.
+    """The algorithm's default hyperparameters, those in its search space.
 
     >>> defaults("ppo")["width"]
     64
     """
     if algo not in SPACES:
         raise UnknownNameError("algorithm that can be tuned", algo, SPACES)
-    own = RLTraining(algo=algo).algorithm_settings()
-    return {name: getattr(own.sizes if name in _SIZES else own, name) for name in SPACES[algo]}
+    settings = RLTraining(algo=algo).algorithm_settings()
+    return {name: getattr(settings.sizes if name in _SIZES else settings, name) for name in SPACES[algo]}
 
 
 def tune(
@@ -140,37 +139,37 @@ def tune(
     told: Mapping[str, Any] | None = None,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> list[TuningTrial]:
-    """Try settings until there are `trials` trials, those of before counting where it is resumed.
+    """Run trials until there are `trials` of them, those before a resume included.
 
     Args:
-        jobs: what trials learn from.
-        validation: later jobs of the same log, by which they are ranked.
+        jobs: training jobs.
+        validation: later jobs of the same log, by which trials are ranked.
         cluster: the machine.
-        how: the training; its seed is that of the search too. Settings it names are held, the others searched.
-        trials: how many, in all.
-        folder: where the search is kept.
-        resume: go on with the search of the folder; its arguments must be the same, but for `trials`.
-        told: more for results.json: where it all comes from.
-        progress: hears of every new trial.
+        how: the training; its seed is also that of the search. Hyperparameters it names are fixed, the others tuned.
+        trials: total number of trials.
+        folder: folder of the search.
+        resume: resume the search of the folder; the other arguments must be the same, except for `trials`.
+        told: further entries of results.json, such as the origin of the jobs.
+        progress: called with every finished trial.
     """
     space = {name: one for name, one in SPACES[how.algo].items() if name not in how.settings}
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
-    place = Path(folder)
-    asked = {**asdict(how), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
-    with opened(place, asked, resume=resume) as study:
+    path = Path(folder)
+    identity = {**asdict(how), "jobs": _digest(jobs, validation), "cluster": repr(cluster)}
+    with opened(path, identity, resume=resume) as study:
         done = trials_in(study)
         while len(done) < trials:
             try:
-                _try(study, space, jobs, validation, cluster, how, place / SCRATCH, number=len(done) + 1)
+                _try(study, space, jobs, validation, cluster, how, path / SCRATCH, number=len(done) + 1)
             except KilowaitError:
                 if not done:
-                    discard(place)  # a first trial that cannot be played is a wrong argument, not a search
+                    discard(path)  # if the first trial fails, an argument is wrong: leave no search
                 raise
             finally:
-                shutil.rmtree(place / SCRATCH, ignore_errors=True)
+                shutil.rmtree(path / SCRATCH, ignore_errors=True)
             done = trials_in(study)
-            _write(place, how, done, told or {})
+            _write(path, how, done, told or {})
             if progress is not None:
                 progress(done[-1])
     return done
@@ -190,17 +189,17 @@ def _try(
     *,
     number: int,
 ) -> None:
-    """Ask for settings, train with them, tell what came out."""
+    """Run one trial: get a proposal, train with it, report the result."""
     optuna = optuna_or_error()
     from kilowait.agents import TrainingError
 
-    # Seeded anew for each, so that a proposal depends on what is finished and not on who was interrupted.
+    # A new seed for each trial, so that a proposal depends only on finished trials, not on interruptions.
     seed = int(stream(how.seed, f"experiments.tuning.{number}").integers(2**31))
     study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM)
     waiting = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
     if number == 1 and not waiting:
-        own = defaults(how.algo)
-        study.enqueue_trial({name: own[name] for name in space})
+        initial = defaults(how.algo)
+        study.enqueue_trial({name: initial[name] for name in space})
     began = perf_counter()
     trial = study.ask({name: _distribution(optuna, one) for name, one in space.items()})
     training = _with(how, trial.params)
@@ -218,7 +217,7 @@ def _try(
             if update.number < update.of and trial.should_prune():
                 raise optuna.TrialPruned
 
-    shutil.rmtree(scratch, ignore_errors=True)  # of one that was cut off
+    shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted trial
     outcome = "finished"
     try:
         best = train_rl.learn(jobs, validation, cluster, training, folder=scratch, progress=progress)[1][
@@ -240,7 +239,7 @@ def _try(
 
 
 def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
-    """The training with what was proposed, validated at every tenth of it."""
+    """The training with the proposed hyperparameters, validated at every tenth of it."""
     settings = {**how.settings, **_nested(proposed)}
     n_steps = agents.steps_per_update(replace(how, settings=settings).algorithm_settings())
     updates = max(1, how.steps // (n_steps * how.envs))
@@ -249,7 +248,7 @@ def _with(how: RLTraining, proposed: Mapping[str, Any]) -> RLTraining:
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes of the network in a table of their own."""
+    """The hyperparameters with the sizes of the network in a nested table."""
     sizes = {name: value for name, value in flat.items() if name in _SIZES}
     plain = {name: value for name, value in flat.items() if name not in _SIZES}
     return {**plain, "sizes": sizes} if sizes else plain
@@ -265,27 +264,27 @@ def _distribution(optuna: Any, one: SearchRange | tuple[float, ...]) -> Any:
 
 
 def _digest(*tables: JobTable) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for jobs in tables:
         for name in jobs.columns:
-            found.update(name.encode())
-            found.update(np.ascontiguousarray(jobs[name]).data)
-    return found.hexdigest()
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(jobs[name]).data)
+    return digest.hexdigest()
 
 
-def _write(place: Path, how: RLTraining, trials: Sequence[TuningTrial], told: Mapping[str, Any]) -> None:
-    """results.json, and best.toml once there is a best; each whole or as it was."""
-    results = {**told, "algo": how.algo, "net": how.net, "trials": [asdict(trial) for trial in trials]}
+def _write(path: Path, how: RLTraining, trials: Sequence[TuningTrial], record: Mapping[str, Any]) -> None:
+    """Write results.json, and best.toml once a trial is finished, each atomically."""
+    results = {**record, "algo": how.algo, "net": how.net, "trials": [asdict(trial) for trial in trials]}
     if any(trial.outcome == "finished" for trial in trials):
         best = best_of(trials)
         results["best"] = best.number
         found = FoundSettings(how.algo, how.net, {**how.settings, **_nested(best.settings)})
-        words = (
+        header = (
             f"# Trial {best.number} of {len(trials)} by kilowait tune, seed {how.seed}: {best.figure:.6g} on the "
             f"validation jobs after {how.steps:,} steps\n"
         )
-        _replace(place / "best.toml", words + settings_toml(found))
-    _replace(place / "results.json", plain_json(results) + "\n")
+        _replace(path / "best.toml", header + settings_toml(found))
+    _replace(path / "results.json", plain_json(results) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:

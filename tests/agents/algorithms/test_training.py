@@ -1,4 +1,4 @@
-"""Every algorithm on the smallest scheduling: it finds the optimum, and goes on exactly where it was stopped."""
+"""RL algorithms on the two-job environment: they find the known optimum and resume exactly."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SOLVED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVED)
-def test_it_finds_short_first(name):
+def test_algorithm_finds_optimal_policy(name):
     train, settings = SOLVED[name]
     trained = train(TwoJobs(64), settings, seed=0)
     assert excess(trained.network) == 0.0
@@ -60,15 +60,15 @@ def test_it_finds_short_first(name):
     assert last.metric == -last.mean_return
 
 
-def test_before_learning_it_is_not_the_optimum():
-    """The test above can fail."""
+def test_untrained_network_is_not_optimal():
+    """Check that the test above can fail."""
     trained = train_ppo(TwoJobs(8), replace(PPO, total_timesteps=1, learning_rate=1e-9), seed=0)
     assert excess(trained.network) > 0.5
 
 
 @pytest.mark.slow
-def test_a_constraint_is_kept_at_the_price_of_the_reward():
-    """Short first is now a cost, and may happen in one episode of ten."""
+def test_constraint_holds_at_the_cost_of_reward():
+    """Shortest first is now a cost, allowed in one episode of ten."""
     settings = replace(PPO, total_timesteps=60_000, cost="short_first", cost_limit=0.1, cost_rate=0.02)
     trained = train_ppo(TwoJobs(64), settings, seed=0)
     late = [one.losses["cost"] for one in trained.history[-10:]]
@@ -120,7 +120,7 @@ ENVS, UPDATES = 4, 6
 
 
 def quick(name, **changes):
-    """Six updates; episodes are cut off early, so that cuts are in every rollout."""
+    """Six updates; episodes are truncated early, so that every rollout contains truncations."""
     train, settings = QUICK[name]
     every = {"total_timesteps": UPDATES * 4 * ENVS, "checkpoint_every": 1, "validate_every": 2}
     settings = replace(settings, **{**every, **changes})
@@ -136,7 +136,7 @@ def weights(trained) -> bytes:
 
 
 def digest(folder) -> str:
-    """Of all tensors and arrays of the last checkpoint: optimizers, random states, environments, replay …"""
+    """Digest of all tensors and arrays of the last checkpoint: optimizers, random states, environments, replay …"""
     with safe_open(folder / "last.safetensors", framework="np") as file:
         found: str = json.loads(file.metadata()["kilowait"])["digest"]
     return found
@@ -155,12 +155,12 @@ def stop_after(number):
 
 
 def judge(network) -> float:
-    """Deterministic, and not falling all the time: best and last differ."""
+    """Deterministic and not monotone, so that the best and the last network differ."""
     return float(sum(p.detach().double().sum() for p in network.parameters())) % 1.0
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_stopped_and_resumed_is_as_never_stopped(name, tmp_path):
+def test_resumed_training_equals_uninterrupted(name, tmp_path):
     whole = quick(name)(checkpoint_dir=tmp_path / "whole")
     for stopped in range(1, UPDATES):
         folder = tmp_path / str(stopped)
@@ -175,7 +175,7 @@ def test_stopped_and_resumed_is_as_never_stopped(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ppo", "d3qn"])
-def test_stopped_between_checkpoints_and_validated(name, tmp_path):
+def test_resume_from_checkpoint_older_than_stop(name, tmp_path):
     """The checkpoint is older than the stop, and the best network is older than the checkpoint."""
     whole = quick(name, checkpoint_every=2)(validate=judge)
     with pytest.raises(Stopped):
@@ -189,21 +189,21 @@ def test_stopped_between_checkpoints_and_validated(name, tmp_path):
     assert kept.provenance["algorithm"] == name and kept.provenance["settings"]["sizes"]["width"] == 8
 
 
-def test_killed_before_its_first_checkpoint_by_the_settings_it_can_still_go_on(tmp_path):
+def test_first_update_writes_checkpoint(tmp_path):
     with pytest.raises(Stopped):
         quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, progress=stop_after(3))
     again = quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path, resume=tmp_path)
     assert weights(again) == weights(quick("sac", checkpoint_every=500)(checkpoint_dir=tmp_path / "whole"))
 
 
-def test_seeds_decide():
+def test_seed_determines_result():
     train, settings = QUICK["ppo"]
     settings = replace(settings, total_timesteps=64)
     found = [weights(train(TwoJobs(ENVS), settings, seed=seed, threads=1)) for seed in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
 
 
-def test_torch_and_numpy_are_left_alone(tmp_path):
+def test_global_random_state_is_unchanged(tmp_path):
     before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     for name in QUICK:
         quick(name, total_timesteps=64)()
@@ -211,7 +211,7 @@ def test_torch_and_numpy_are_left_alone(tmp_path):
     assert (np.random.get_state()[1] == numbers).all()  # noqa: NPY002
 
 
-def test_patience_stops_and_the_best_is_given():
+def test_patience_stops_and_best_network_is_returned():
     values = iter([5.0, 3.0, 4.0, 3.5, 1.0])
     seen = []
 
@@ -225,7 +225,7 @@ def test_patience_stops_and_the_best_is_given():
         assert torch.equal(value, seen[1][name])
 
 
-def test_what_is_not_finite_stops_and_the_last_good_checkpoint_stays(tmp_path):
+def test_non_finite_loss_stops_and_keeps_last_checkpoint(tmp_path):
     train, settings = QUICK["ppo"]
     settings = replace(settings, total_timesteps=96, checkpoint_every=1, cost=None)
     with pytest.raises(TrainingError) as caught:
@@ -234,16 +234,16 @@ def test_what_is_not_finite_stops_and_the_last_good_checkpoint_stays(tmp_path):
     assert said.startswith("update 3: policy is nan; value is nan. the last good checkpoint is ")
     assert f"{tmp_path}/last.safetensors (update 2)" in said and "lower the learning rate" in said
     assert read_state(tmp_path / "last.safetensors", "kilowait checkpoint")["number"] == 2
-    with pytest.raises(TrainingError, match=r"update 1: .*no checkpoint was kept"):
+    with pytest.raises(TrainingError, match=r"update 1: .*no checkpoint was written"):
         train(TwoJobs(ENVS, broken_after=1), settings, seed=0)
 
 
-def test_resuming_something_else(tmp_path):
+def test_resume_with_other_settings_is_an_error(tmp_path):
     quick("ppo", total_timesteps=32)(checkpoint_dir=tmp_path)
     with pytest.raises(InputError, match=r"was trained with algorithm 'ppo', and this is 'a2c'"):
         quick("a2c")(resume=tmp_path)
     with pytest.raises(
-        InputError, match=r"was trained with setting clip 0.2, and this is 0.3; resume with the same"
+        InputError, match=r"was trained with setting clip_range 0.2, and this is 0.3; resume with the same"
     ):
         quick("ppo", clip_range=0.3)(resume=tmp_path)
     train, settings = QUICK["ppo"]
@@ -259,7 +259,7 @@ def test_resuming_something_else(tmp_path):
         train(wider, settings, seed=7, resume=tmp_path)
 
 
-def test_more_steps_may_be_asked_for(tmp_path):
+def test_resume_with_more_steps(tmp_path):
     quick("ppo", total_timesteps=32)(checkpoint_dir=tmp_path)
     longer = quick("ppo", total_timesteps=64)(resume=tmp_path)
     assert [one.number for one in longer.history] == [1, 2, 3, 4] and longer.history[0].of == 4
@@ -267,6 +267,6 @@ def test_more_steps_may_be_asked_for(tmp_path):
     assert len(done.history) == 2
 
 
-def test_a_rollout_too_small_to_cut():
-    with pytest.raises(InputError, match="a rollout of 4 steps cannot be cut into 8 minibatches"):
+def test_rollout_smaller_than_minibatches_is_an_error():
+    with pytest.raises(InputError, match="a rollout of 4 steps cannot be split into 8 minibatches"):
         train_ppo(TwoJobs(1), PPOSettings(n_steps=4), seed=0)

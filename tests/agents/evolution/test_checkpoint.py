@@ -1,4 +1,4 @@
-"""Searches that are killed and gone on with find what they would have found; their file says what is wrong with it."""
+"""Checkpoints of evolution strategies: resumed searches give the same result; damaged files are errors."""
 
 import json
 import os
@@ -29,22 +29,22 @@ GPU_JOBS = gpu_workload(300, GPUS, load=1.4, seed=5, shared=0.3)
 QUICK = {"seed": 1, "generations": 3, "population": 4, "windows": 2, "window_jobs": 60}
 
 
-def score(**how):
+def train_batch_agent(**how):
     return train(*PARTS, MACHINE, **{**QUICK, **how})
 
 
-def levers(**how):
+def train_power_agent(**how):
     return train_steered(
         *PARTS, MACHINE, PowerConfig("taurus", levers="sleep=timeout:600"), **{**QUICK, **how}
     )
 
 
-def placed(**how):
+def train_gpu_agent(**how):
     own = {"speeds": lambda jobs: run_speeds("auto", jobs, GPUS), "placements": ("first",), "window_jobs": 40}
     return train_placed(GPU_JOBS[:100], GPU_JOBS[100:], GPUS, **{**QUICK, **own, **how})
 
 
-SEARCHES = {"score": score, "levers": levers, "placed": placed}
+SEARCHES = {"batch": train_batch_agent, "power": train_power_agent, "gpu": train_gpu_agent}
 
 
 class Killed(Exception):
@@ -53,7 +53,7 @@ class Killed(Exception):
 
 @pytest.fixture(scope="module", params=SEARCHES)
 def search(request, tmp_path_factory):
-    """A search, what its file is when nobody kills it, and how it went."""
+    """A search, the agent file of an uninterrupted run, and its history."""
     folder = tmp_path_factory.mktemp(request.param)
     agent, history = SEARCHES[request.param]()
     return (
@@ -64,7 +64,7 @@ def search(request, tmp_path_factory):
 
 
 def killed_at(moment, monkeypatch, run, folder):
-    """Let the search be killed when it keeps its state for the so-manyth time, before the new state has its place."""
+    """Kill the search at the checkpoint of number `moment`, before the new file replaces the old one."""
     times, replaced = 0, os.replace
 
     def replace_or_die(*paths):
@@ -80,25 +80,25 @@ def killed_at(moment, monkeypatch, run, folder):
     monkeypatch.setattr(os, "replace", replaced)
 
 
-def test_killed_at_any_moment_and_gone_on_with_it_comes_to_the_same(search, tmp_path, monkeypatch):
+def test_search_killed_at_any_checkpoint_resumes_exactly(search, tmp_path, monkeypatch):
     run, whole, history = search
-    agent, told = run(keeping=CheckpointDir(tmp_path / "never"))
+    agent, history_again = run(keeping=CheckpointDir(tmp_path / "never"))
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
     last = json.loads((tmp_path / "never" / FILE).read_text())["state"]
     starts = -(-len(last["tried"]) // 4)
-    # in the first places to begin at, in the last of them, in the second generation and in the last
+    # while the first and the last starts are evaluated, in the second generation and in the last
     for moment in (2, 1 + starts, 3 + starts, 4 + starts):
         folder = tmp_path / str(moment)
         killed_at(moment, monkeypatch, run, folder)
-        heard = []
-        agent, told = run(keeping=CheckpointDir(folder, resume=True), progress=heard.append)
+        reported = []
+        agent, history_again = run(keeping=CheckpointDir(folder, resume=True), progress=reported.append)
         assert agent.save(folder / "agent.json").read_bytes() == whole
-        assert [str(one) for one in told] == history
+        assert [str(one) for one in history_again] == history
         done = max(0, moment - 2 - starts)
-        assert [one.number for one in heard] == list(range(done + 1, 4))
+        assert [one.number for one in reported] == list(range(done + 1, 4))
 
 
-def test_killed_twice(search, tmp_path):
+def test_search_killed_twice_resumes_exactly(search, tmp_path):
     run, whole, _ = search
 
     def kill_at(number):
@@ -115,14 +115,14 @@ def test_killed_twice(search, tmp_path):
     assert agent.save(tmp_path / "agent.json").read_bytes() == whole
 
 
-def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
-    first, _ = score(keeping=CheckpointDir(tmp_path))
-    heard = []
-    again, history = score(keeping=CheckpointDir(tmp_path, resume=True), progress=heard.append)
+def test_finished_search_can_be_resumed_and_extended(tmp_path):
+    first, _ = train_batch_agent(keeping=CheckpointDir(tmp_path))
+    reported = []
+    again, history = train_batch_agent(keeping=CheckpointDir(tmp_path, resume=True), progress=reported.append)
     assert np.array_equal(first.weights, again.weights) and first.provenance == again.provenance
-    assert heard == history[-1:]  # what was found is validated again, and no generation done
-    longer, history = score(keeping=CheckpointDir(tmp_path, resume=True), generations=5)
-    fresh, straight = score(generations=5)
+    assert reported == history[-1:]  # the result is validated again, without another generation
+    longer, history = train_batch_agent(keeping=CheckpointDir(tmp_path, resume=True), generations=5)
+    fresh, straight = train_batch_agent(generations=5)
     assert np.array_equal(longer.weights, fresh.weights) and longer.provenance == fresh.provenance
     assert [str(one) for one in history] == [str(one) for one in straight]
 
@@ -130,68 +130,72 @@ def test_one_that_is_finished_gives_the_same_again_and_may_go_on(tmp_path):
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     folder = tmp_path_factory.mktemp("begun")
-    score(keeping=CheckpointDir(folder), generations=1)
+    train_batch_agent(keeping=CheckpointDir(folder), generations=1)
     return folder
 
 
 @pytest.mark.parametrize(
     ("run", "changes", "words"),
     [
-        (score, {"seed": 2}, "begun with seed 1, and this is 2; resume with the same, or begin anew"),
-        (score, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
-        (score, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
-        (score, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
-        (score, {"population": 6}, "population 4, and this is 6"),
-        (levers, {}, "search 'of a score', and this is 'of levers'"),
+        (
+            train_batch_agent,
+            {"seed": 2},
+            "begun with seed 1, and this is 2; resume with the same, or start again",
+        ),
+        (train_batch_agent, {"objective": "mean_wait_s"}, "objective 'mean_bsld', and this is 'mean_wait_s'"),
+        (train_batch_agent, {"backfill": "none"}, "backfill 'easy', and this is 'none'"),
+        (train_batch_agent, {"max_wait_s": 3600.0}, "max_wait_s None, and this is 3600"),
+        (train_batch_agent, {"population": 6}, "population 4, and this is 6"),
+        (train_power_agent, {}, "search 'of a score', and this is 'of levers'"),
     ],
 )
-def test_other_settings_are_refused_and_the_file_stays(begun, run, changes, words):
+def test_resume_with_other_settings_keeps_file(begun, run, changes, words):
     kept = (begun / FILE).read_bytes()
     with pytest.raises(InputError, match=words):
         run(keeping=CheckpointDir(begun, resume=True), **changes)
     assert (begun / FILE).read_bytes() == kept
 
 
-def test_promises_and_placements_are_settings(tmp_path):
-    levers(keeping=CheckpointDir(tmp_path / "levers"), generations=1)
+def test_slowdown_limit_and_placements_are_part_of_identity(tmp_path):
+    train_power_agent(keeping=CheckpointDir(tmp_path / "levers"), generations=1)
     with pytest.raises(InputError, match=r"promise \[1.1, 'saf'\], and this is \[1.3, 'saf'\]"):
-        levers(keeping=CheckpointDir(tmp_path / "levers", resume=True), sla=SlowdownLimit(1.3))
-    placed(keeping=CheckpointDir(tmp_path / "placed"), generations=1)
+        train_power_agent(keeping=CheckpointDir(tmp_path / "levers", resume=True), sla=SlowdownLimit(1.3))
+    train_gpu_agent(keeping=CheckpointDir(tmp_path / "placed"), generations=1)
     with pytest.raises(InputError, match=r"placements \['first'\], and this is \['best'\]"):
-        placed(keeping=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
+        train_gpu_agent(keeping=CheckpointDir(tmp_path / "placed", resume=True), placements=("best",))
 
 
-def test_a_search_that_cannot_begin_touches_nothing(tmp_path):
+def test_invalid_search_writes_nothing(tmp_path):
     def begin():
-        raise AssertionError("it was said to begin")
+        raise AssertionError("the search began")
 
     for run, wrong in (
-        (score, {"window_jobs": 5000}),
-        (levers, {"spent": "co2"}),
-        (placed, {"window_jobs": 900}),
+        (train_batch_agent, {"window_jobs": 5000}),
+        (train_power_agent, {"spent": "co2"}),
+        (train_gpu_agent, {"window_jobs": 900}),
     ):
         with pytest.raises(InputError):
             run(keeping=CheckpointDir(tmp_path, begin=begin), **wrong)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_number_is_kept_too(tmp_path):
-    course = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
+def test_nan_and_infinity_survive_checkpoint(tmp_path):
+    checkpoint = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     values = np.array([[1.0, np.nan], [np.inf, 0.1 + 0.2]])
-    course.starts([0, 1], lambda some: values)
+    checkpoint.starts([0, 1], lambda some: values)
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
-    assert next(course.rest(search, np.random.default_rng(0))) == 1
-    course.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
+    assert next(checkpoint.rest(search, np.random.default_rng(0))) == 1
+    checkpoint.close(Generation(1, 2, np.nan, -np.inf, 1.0, 0.1))
     again = SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
     assert np.array_equal(again.starts([0, 1], lambda some: np.zeros((2, 2))), values, equal_nan=True)
-    assert str(again.history) == str(course.history)
+    assert str(again.history) == str(checkpoint.history)
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
         (lambda text: text[: len(text) // 2], "cut off"),
-        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: it is not what was written"),
+        (lambda text: text.replace('"seed": 0', '"seed": 1'), "is damaged: its digest does not match"),
         (
             lambda text: text.replace('"version": 1', '"version": 3'),
             "of version 3; this kilowait reads version 1",
@@ -200,14 +204,14 @@ def test_what_is_no_number_is_kept_too(tmp_path):
         (lambda text: '{"format": "a list"}', "kilowait did not write it"),
     ],
 )
-def test_a_damaged_file_says_so(tmp_path, damage, words):
+def test_damaged_checkpoint_is_an_error(tmp_path, damage, words):
     SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path))
     (tmp_path / FILE).write_text(damage((tmp_path / FILE).read_text()))
     with pytest.raises(InputError, match=words):
         SearchCheckpoint({"seed": 0}, 2, CheckpointDir(tmp_path, resume=True))
 
 
-def test_places_that_cannot_be_written_or_hold_nothing(tmp_path):
+def test_unwritable_and_empty_folders_are_errors(tmp_path):
     with pytest.raises(InputError, match="holds no search to resume; begin one without --resume"):
         SearchCheckpoint({}, 2, CheckpointDir(tmp_path, resume=True))
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""The search where the answer is known."""
+"""CMA-ES on functions with known minimum."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def rosenbrock(x):
     return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
 
 
-def test_the_middle_of_a_sphere_is_found():
+def test_minimum_of_sphere_is_found():
     point, value = minimise(sphere, np.full(6, 5.0), step=2.0, seed=0, generations=150)
     assert np.allclose(point, np.arange(6), atol=1e-5)
     assert value < 1e-10
 
 
-def test_the_bent_valley_is_followed_to_its_end():
-    """Rosenbrock's valley cannot be followed without learning which directions go together."""
+def test_minimum_of_rosenbrock_is_found():
+    """Rosenbrock's function needs the covariance of the variables."""
     point, value = minimise(rosenbrock, np.zeros(5), step=0.5, seed=1, generations=500)
     assert np.allclose(point, 1.0, atol=1e-4)
     assert value < 1e-8
 
 
-def test_a_stretched_bowl():
+def test_minimum_of_ellipsoid_is_found():
     scales = 10.0 ** np.arange(5)
     point, _ = minimise(lambda x: float((scales * x**2).sum()), np.ones(5), step=1.0, seed=2, generations=300)
     assert np.abs(point).max() < 1e-4
@@ -44,14 +44,14 @@ def test_only_ranks_count():
     assert np.array_equal(*found)
 
 
-def test_same_seed_same_search_and_zero_is_a_seed():
+def test_seed_determines_search_and_zero_is_valid():
     runs = [
         minimise(sphere, [3.0, 3.0], step=1.0, seed=seed, generations=9)[0].tolist() for seed in (0, 0, 1)
     ]
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_nan_counts_as_the_worst():
+def test_nan_ranks_last():
     def holed(x):
         return float("nan") if x[0] > 2 else sphere(x)
 
@@ -68,12 +68,12 @@ def test_nan_counts_as_the_worst():
         ({"start": [1.0], "step": 1.0, "population": 3}, "at least 4"),
     ],
 )
-def test_impossible_searches_are_refused(settings, words):
+def test_invalid_search_settings_are_errors(settings, words):
     with pytest.raises(InputError, match=words):
         EvolutionStrategy(settings.pop("start"), seed=0, **settings)
 
 
-def test_a_value_for_each_candidate():
+def test_number_of_values_must_match_candidates():
     search = EvolutionStrategy([0.0, 0.0], step=1.0, seed=0)
-    with pytest.raises(InputError, match="wants one value for each"):
+    with pytest.raises(InputError, match="needs one value for each"):
         search.tell(search.ask(), [1.0])

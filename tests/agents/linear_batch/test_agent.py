@@ -1,4 +1,4 @@
-"""The agent: its score, its file."""
+"""The linear batch agent: score and file format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def jobs():
 def plain_score(
     weights, estimate_s, nodes, wait_s, machine, usual=-1.0, used=-1.0, quick_usual=0.02, quick=0.02
 ):
-    """The formula of the documentation once more, by hand; without memory, what is guessed of a job."""
+    """The documented formula in plain Python; without user history."""
     length = np.log(estimate_s / 3600) / 3
     expected_s = max(estimate_s * np.exp(used), 10)
     values = [length, np.log(nodes) / 3, length**2, length * np.log(nodes / machine) / 3, nodes / machine]
@@ -42,7 +42,7 @@ def waiting(number=0, **known):
     return job
 
 
-def test_the_compiled_score_is_the_formula():
+def test_compiled_score_equals_formula():
     random = np.random.default_rng(0)
     weights = random.normal(size=len(FEATURES))
     rule = LinearAgent(weights).rule
@@ -60,8 +60,8 @@ def test_the_compiled_score_is_the_formula():
         assert by_numpy == pytest.approx(wanted, rel=1e-12)
 
 
-def test_what_it_is_told_changes_the_score_of_that_user_most():
-    """Three ended jobs and a running one of one user, reckoned by hand."""
+def test_ended_jobs_change_score_of_their_user_most():
+    """Three ended jobs and a running one of one user, with values computed by hand."""
     jobs = kw.JobTable(
         job_id=range(3),
         submit_s=[0, 0, 0],
@@ -106,7 +106,7 @@ def test_what_it_is_told_changes_the_score_of_that_user_most():
         assert found == pytest.approx(plain_score(weights, 1024.0, 1, 100.0, 64, *told), rel=1e-12)
 
 
-def test_in_a_run_it_learns_that_a_user_asks_for_too_much():
+def test_overestimating_user_is_learned_during_run():
     """Both ask for an hour; ann's jobs take a minute. Her third goes before his, though his came first."""
     jobs = kw.JobTable(
         job_id=range(1, 7), submit_s=[0, 1, 2, 3, 4, 5], runtime_s=[60, 60, 3600, 3600, 3600, 60],
@@ -118,8 +118,8 @@ def test_in_a_run_it_learns_that_a_user_asks_for_too_much():
     assert blind[5] > blind[2]
 
 
-def test_nobody_waits_much_longer_than_the_bound():
-    """A wide job among a stream of small ones: SAF's order lets it starve, the bound does not."""
+def test_max_wait_bounds_waits():
+    """A wide job among a stream of small ones starves under SAF, but not with the bound."""
     small = 400
     jobs = kw.JobTable(
         job_id=range(small + 1), submit_s=[0, *range(0, 10 * small, 10)], runtime_s=[600, *[640] * small],
@@ -141,7 +141,7 @@ def test_nobody_waits_much_longer_than_the_bound():
     assert np.array_equal(ours, theirs)
 
 
-def test_a_rule_that_was_kept_is_played():
+def test_fallback_policy_is_used():
     agent = LinearAgent(usual_weights(), fallback_rule="f2")
     jobs = kw.lublin(300, 64, load=1.2, seed=3)
     ours, theirs = (kw.simulate(jobs, CLUSTER, who, "easy").jobs()["start_s"] for who in (agent.rule, "f2"))
@@ -151,7 +151,7 @@ def test_a_rule_that_was_kept_is_played():
         LinearAgent(usual_weights(), fallback_rule="f22")
 
 
-def test_saf_weights_give_the_order_of_saf():
+def test_saf_weights_give_order_of_saf():
     """On jobs whose areas all differ, as sums of logarithms may round ties apart."""
     jobs = kw.JobTable(
         job_id=range(1, 7),
@@ -173,7 +173,7 @@ def test_three_jobs_whose_order_is_obvious():
     assert kw.simulate(jobs, CLUSTER, oldest, backfill="none").jobs()["start_s"].tolist() == [0, 100, 150]
 
 
-def test_only_proportions_matter(jobs):
+def test_scaled_weights_give_same_schedule(jobs):
     weights = np.random.default_rng(1).normal(size=12)
     one, other = (
         kw.simulate(jobs, CLUSTER, LinearAgent(weights * factor).rule, "easy") for factor in (1.0, 4.0)
@@ -181,7 +181,7 @@ def test_only_proportions_matter(jobs):
     assert np.array_equal(one.start_s, other.start_s)
 
 
-def test_saved_and_loaded_to_the_bit(tmp_path):
+def test_save_and_load_are_exact(tmp_path):
     weights = np.random.default_rng(2).normal(size=12) / 3
     jobs = kw.JobTable(
         job_id=range(4), submit_s=range(4), runtime_s=[5, 50, 500, 5], estimate_s=[7200, 60, 7200, 60],
@@ -197,7 +197,7 @@ def test_saved_and_loaded_to_the_bit(tmp_path):
     assert (again.name, again.provenance, again.rule.name) == ("mine", {"seed": 0, "trace": "x"}, "mine")
 
 
-def test_weights_are_checked_and_cannot_be_changed():
+def test_weights_are_validated_and_read_only():
     for bad in ([1.0], [float("inf")] * 12):
         with pytest.raises(InputError, match="give 12 finite numbers"):
             LinearAgent(bad)
@@ -238,25 +238,25 @@ def damaged(**changes):
         (damaged(weights=dict.fromkeys(FEATURES, 10**400)), "agent.json"),
         (damaged(provenance=3), "the provenance 3"),
         (damaged(trust="much"), "the trust 'much'"),
-        (damaged(trust=2.0), "trust in what is remembered is 2.0"),
+        (damaged(trust=2.0), "weight of the stored user history is 2.0"),
         (damaged(kept="f9"), "'f9'"),
         (damaged(max_wait_s=-1.0), "longest wait is -1.0 s"),
         (damaged(max_wait_s="long"), "agent.json"),
         (damaged(kept=["f1"]), "agent.json"),
-        (damaged(memory=None), "its memory is not one of"),
+        (damaged(memory=None), "its user history does not consist of"),
         (damaged(memory={"usual": {"0": [1.0]}, "users": {}}), "agent.json"),
         (damaged(memory={"usual": {"0": [-1.0, 0.0, 0.0]}, "users": {}}), "weights below 0"),
         (damaged(memory={"usual": {"99": [1.0, 0.0, 0.0]}, "users": {}}), "not rows of 3 numbers"),
     ],
 )
-def test_a_damaged_file_is_an_error_in_words(tmp_path, text, words):
+def test_damaged_file_is_an_error(tmp_path, text, words):
     path = tmp_path / "agent.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=words):
         load_agent(path)
 
 
-def test_no_file_and_no_text(tmp_path):
+def test_missing_and_binary_files_are_errors(tmp_path):
     with pytest.raises(InputError, match="train one with kilowait train"):
         load_agent(tmp_path / "none.json")
     (tmp_path / "agent.json").write_bytes(b"\xff\xfe\x00")

@@ -1,4 +1,4 @@
-"""The search's score looks at what users asked for; a prediction counts as a few ended jobs."""
+"""The score of the linear agent uses requests; a prediction counts as a few ended jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import kilowait as kw
 from kilowait.agents import LinearAgent
 from kilowait.agents.linear_batch import usual_weights
-from kilowait.agents.linear_batch.score import FORETOLD, SHRINK, recalled
+from kilowait.agents.linear_batch.score import PREDICTION_WEIGHT, SHRINK, recalled
 from kilowait.agents.user_history import UserHistory, memories, parameters_for
 from kilowait.engine.interface import JOB
 from kilowait.jobs import JobTable
@@ -21,7 +21,7 @@ def starts(jobs, agent, machine=MACHINE):
     return kw.simulate(jobs, machine, agent.rule, "easy").jobs()["start_s"]
 
 
-def test_memory_is_of_the_requests_and_requests_as_limits_change_nothing():
+def test_history_uses_requested_limits_not_predictions():
     limited = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["estimate_s"])
     told = limited.with_columns(estimate_s=JOBS["runtime_s"])
     agent = LinearAgent(usual_weights(), memory=memories(JOBS, [200])[200])
@@ -50,17 +50,17 @@ def first(jobs):
     return int(np.argmin(begun[-2:]))
 
 
-def test_the_one_predicted_to_be_shorter_goes_first():
+def test_job_predicted_shorter_goes_first():
     assert first(waiting([60.0, 1200.0])) == 0
     assert first(waiting([1200.0, 60.0])) == 1
 
 
-def test_what_ended_since_outweighs_a_prediction():
+def test_ended_jobs_outweigh_prediction():
     assert first(waiting([700.0, 900.0])) == 0
     assert first(waiting([700.0, 900.0], before=[3600.0] * 12)) == 1
 
 
-def test_a_prediction_counts_as_so_many_ended_jobs():
+def test_prediction_weight_in_ended_jobs():
     jobs = waiting([36.0, 3600.0])
     parameters = parameters_for(usual_weights(), jobs, 1, UserHistory(), 0.0)
 
@@ -76,11 +76,15 @@ def test_a_prediction_counts_as_so_many_ended_jobs():
 
     usual, used, quick_usual, quick = told(36.0, 0.5)
     assert told(3600.0, 0.5) == (usual, usual, quick_usual, quick_usual)
-    assert used == pytest.approx((SHRINK * usual + FORETOLD * np.log(0.01)) / (SHRINK + FORETOLD))
-    assert quick == pytest.approx((SHRINK * quick_usual + FORETOLD * 0.5) / (SHRINK + FORETOLD))
+    assert used == pytest.approx(
+        (SHRINK * usual + PREDICTION_WEIGHT * np.log(0.01)) / (SHRINK + PREDICTION_WEIGHT)
+    )
+    assert quick == pytest.approx(
+        (SHRINK * quick_usual + PREDICTION_WEIGHT * 0.5) / (SHRINK + PREDICTION_WEIGHT)
+    )
 
 
-def test_planners_use_predictions():
+def test_reservations_use_predictions():
     agent = LinearAgent(usual_weights())
     told = JOBS.with_columns(limit_s=JOBS["estimate_s"], planned_s=JOBS["runtime_s"])
     assert not np.array_equal(starts(told, agent), starts(JOBS, agent))

@@ -1,4 +1,4 @@
-"""The search on generated jobs."""
+"""Training of linear agents with synthetic jobs."""
 
 import numpy as np
 import pytest
@@ -13,28 +13,28 @@ CLUSTER = kw.Cluster.from_nodes(32)
 SMALL = {"generations": 4, "population": 4, "windows": 2, "window_jobs": 100, "seed": 3}
 
 
-def people(jobs, users):
+def with_users(jobs, users):
     return jobs.with_columns(user=np.arange(len(jobs)) % users)
 
 
-REAL = people(kw.lublin(900, 32, load=1.0, seed=1), 5)
-MADE = people(kw.lublin(400, 32, load=1.1, seed=2), 3)
-OTHER = people(kw.lublin(600, 32, load=0.9, seed=5), 5)
+REAL = with_users(kw.lublin(900, 32, load=1.0, seed=1), 5)
+SYNTHETIC = with_users(kw.lublin(400, 32, load=1.1, seed=2), 3)
+OTHER = with_users(kw.lublin(600, 32, load=0.9, seed=5), 5)
 
 
 def searched(jobs=REAL[:600], mixture=None, **more):
     return train(jobs, REAL[600:], CLUSTER, mixture=mixture, **{**SMALL, **more})[0]
 
 
-def test_the_same_seed_gives_the_same_agent_and_generated_jobs_another():
-    mixed = searched(mixture=SyntheticMix((MADE,), 0.5)).provenance
-    assert mixed == searched(mixture=SyntheticMix((MADE,), 0.5), threads=2).provenance
+def test_seed_determines_agent_and_synthetic_jobs_change_it():
+    mixed = searched(mixture=SyntheticMix((SYNTHETIC,), 0.5)).provenance
+    assert mixed == searched(mixture=SyntheticMix((SYNTHETIC,), 0.5), threads=2).provenance
     assert mixed["found"] != searched().provenance["found"]
     assert mixed["synthetic_share"] == 0.5 and mixed["generated_jobs"] == [400]
 
 
-def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
-    alone = SyntheticMix((MADE,), 1.0)
+def test_share_1_ignores_log_training_jobs():
+    alone = SyntheticMix((SYNTHETIC,), 1.0)
     one, other = searched(mixture=alone), searched(OTHER, mixture=alone)
     assert one.weights.tolist() == other.weights.tolist()
     assert one.memory.to_dict() == other.memory.to_dict()
@@ -42,27 +42,27 @@ def test_with_a_share_of_1_real_training_jobs_are_not_looked_at():
     assert one.provenance["trained_on_jobs"] == 0
 
 
-def test_users_of_generated_jobs_are_nobody_of_the_log():
-    alone = WindowSampler(REAL[:600], SyntheticMix((MADE,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
-    assert not alone.at_the_end.users and alone.at_the_end.usual[:, 0].sum() > 0
-    mixed = WindowSampler(REAL[:600], SyntheticMix((MADE,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
+def test_users_of_synthetic_jobs_are_separate():
+    alone = WindowSampler(REAL[:600], SyntheticMix((SYNTHETIC,), 1.0), CLUSTER, 100, np.inf, until_s=1e6)
+    assert not alone.final_history.users and alone.final_history.usual[:, 0].sum() > 0
+    mixed = WindowSampler(REAL[:600], SyntheticMix((SYNTHETIC,), 0.5), CLUSTER, 100, np.inf, until_s=1e6)
     real = WindowSampler(REAL[:600], None, CLUSTER, 100, np.inf, until_s=1e6)
-    assert mixed.and_later(REAL[600:]).to_dict() == real.and_later(REAL[600:]).to_dict()
+    assert mixed.history_with(REAL[600:]).to_dict() == real.history_with(REAL[600:]).to_dict()
 
 
-def made(window):
-    """Whether a window is of generated jobs."""
-    return bool(np.isin(window.jobs["runtime_s"], MADE["runtime_s"]).all())
+def is_synthetic(window):
+    """Whether a window applies to synthetic jobs."""
+    return bool(np.isin(window.jobs["runtime_s"], SYNTHETIC["runtime_s"]).all())
 
 
-def test_synthetic_first_is_all_of_one_and_then_all_of_the_other():
-    mixture = SyntheticMix((MADE,), 0.5, "synthetic-first")
-    ground = WindowSampler(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
+def test_synthetic_first_samples_synthetic_then_log_windows():
+    mixture = SyntheticMix((SYNTHETIC,), 0.5, "synthetic-first")
+    sampler = WindowSampler(REAL[:600], mixture, CLUSTER, 100, np.inf, until_s=1e6)
     random = stream(0, "test")
-    for done, all_made in ((0.0, True), (0.49, True), (0.5, False), (0.9, False)):
-        windows = ground.drawn(20, random, mixture.share_at(done))
-        assert {made(window) for window in windows} == {all_made}
-    assert {made(window) for window in ground.drawn(40, random)} == {True, False}
+    for done, all_synthetic in ((0.0, True), (0.49, True), (0.5, False), (0.9, False)):
+        windows = sampler.sample(20, random, mixture.share_at(done))
+        assert {is_synthetic(window) for window in windows} == {all_synthetic}
+    assert {is_synthetic(window) for window in sampler.sample(40, random)} == {True, False}
 
 
 class Killed(Exception):
@@ -70,8 +70,8 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("curriculum", ["mixed", "synthetic-first"])
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, curriculum):
-    mixture = SyntheticMix((MADE,), 0.5, curriculum)
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, curriculum):
+    mixture = SyntheticMix((SYNTHETIC,), 0.5, curriculum)
 
     def kill(done):
         if done.number == 2:
@@ -80,9 +80,12 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, curriculum):
     with pytest.raises(Killed):
         searched(mixture=mixture, keeping=CheckpointDir(tmp_path), progress=kill)
     resumed = searched(mixture=mixture, keeping=CheckpointDir(tmp_path, resume=True))
-    whole = searched(mixture=mixture)
-    assert resumed.weights.tolist() == whole.weights.tolist() and resumed.provenance == whole.provenance
+    uninterrupted = searched(mixture=mixture)
+    assert (
+        resumed.weights.tolist() == uninterrupted.weights.tolist()
+        and resumed.provenance == uninterrupted.provenance
+    )
     with pytest.raises(kw.errors.InputError, match="was begun with mixture"):
         searched(
-            mixture=SyntheticMix((MADE,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True)
+            mixture=SyntheticMix((SYNTHETIC,), 0.25, curriculum), keeping=CheckpointDir(tmp_path, resume=True)
         )

@@ -1,4 +1,4 @@
-"""Training on a small workload, and judging on what it has not seen."""
+"""Training of linear agents on a small workload, and evaluation on later jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parts(jobs):
     return found.train, found.validation
 
 
-def test_same_seed_same_weights_on_any_number_of_threads(parts):
+def test_weights_do_not_depend_on_threads(parts):
     found = [
         train(*parts, CLUSTER, seed=seed, threads=threads, **SMALL)
         for seed, threads in ((0, 1), (0, 3), (1, 1))
@@ -39,8 +39,8 @@ def test_same_seed_same_weights_on_any_number_of_threads(parts):
     assert histories[0] == histories[1] != histories[2]
 
 
-def test_it_learns_what_there_is_to_learn(jobs, parts):
-    """Asked to make long jobs go first, it must turn the order it starts with (smallest area first) round."""
+def test_training_learns_custom_objective(jobs, parts):
+    """With an objective that favours long jobs, training must reverse the initial order (smallest area first)."""
 
     def long_ones_wait(log):
         records = log.jobs()
@@ -59,12 +59,14 @@ def test_it_learns_what_there_is_to_learn(jobs, parts):
     assert history[-1].best < 0.9
     assert agent.provenance["objective"] == "long_ones_wait"
     later = split(jobs).test
-    ours, theirs = (long_ones_wait(kw.simulate(later, CLUSTER, who, "easy")) for who in (agent, "saf"))
-    assert ours < 0.9 * theirs
+    of_agent, of_policy = (
+        long_ones_wait(kw.simulate(later, CLUSTER, policy, "easy")) for policy in (agent, "saf")
+    )
+    assert of_agent < 0.9 * of_policy
 
 
-def test_a_rule_that_is_surely_better_is_kept(jobs, parts):
-    """Where all that counts is who came first, no search beats first come, first served."""
+def test_clearly_better_policy_becomes_fallback(jobs, parts):
+    """If the objective is the order of arrival, no search beats first come, first served."""
 
     def disorder(log):
         records = log.jobs()
@@ -72,13 +74,14 @@ def test_a_rule_that_is_surely_better_is_kept(jobs, parts):
 
     agent, _ = train(*parts, CLUSTER, seed=0, objective=disorder, backfill="none", **SMALL)
     assert agent.fallback_rule == "fcfs"
-    ours, theirs = (
-        kw.simulate(jobs, CLUSTER, who, backfill="none").jobs()["start_s"] for who in (agent.rule, "fcfs")
+    of_agent, of_policy = (
+        kw.simulate(jobs, CLUSTER, policy, backfill="none").jobs()["start_s"]
+        for policy in (agent.rule, "fcfs")
     )
-    assert np.array_equal(ours, theirs)
+    assert np.array_equal(of_agent, of_policy)
 
 
-def test_what_it_remembers_are_the_jobs_it_was_given(parts):
+def test_history_contains_users_of_training_and_validation(parts):
     first, second = (
         part.with_columns(user=np.arange(len(part)) % 3 + shift)
         for part, shift in zip(parts, (0, 2), strict=True)
@@ -87,8 +90,8 @@ def test_what_it_remembers_are_the_jobs_it_was_given(parts):
     assert sorted(agent.memory.users) == ["0", "1", "2", "3", "4"]
 
 
-def test_a_window_knows_nothing_of_what_comes_later(parts):
-    """Whatever later jobs are changed into, what is known at its beginning stays the same."""
+def test_window_history_does_not_depend_on_later_jobs(parts):
+    """Changing later jobs does not change the user history at the start of the window."""
     jobs = parts[0].with_columns(user=np.arange(len(parts[0])) % 7)
     changed = jobs.with_columns(runtime_s=np.where(np.arange(len(jobs)) < 600, jobs["runtime_s"], 1.0))
     for lag in (0, 50, 400):
@@ -98,10 +101,10 @@ def test_a_window_knows_nothing_of_what_comes_later(parts):
     assert not np.array_equal(later, LogPart(jobs, CLUSTER, 150).lagging(900, 0).parameters)
 
 
-def test_training_reports_and_records(parts):
-    heard = []
-    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=heard.append, **SMALL)
-    assert heard == history
+def test_progress_and_provenance(parts):
+    reported = []
+    agent, history = train(*parts, CLUSTER, seed=0, trace="a log", progress=reported.append, **SMALL)
+    assert reported == history
     assert [g.number for g in history] == [1, 2, 3, 4]
     assert history[-1].best in (1.0, pytest.approx(agent.provenance["validation_relative_to_start"]))
     assert np.isfinite(history[-1].validation)
@@ -110,13 +113,13 @@ def test_training_reports_and_records(parts):
     assert agent.provenance["trained_on_jobs"] == 1200
 
 
-def test_objectives_are_those_of_the_metrics(jobs):
+def test_objectives_equal_metrics(jobs):
     log = kw.simulate(jobs, CLUSTER, "sjf", "easy")
     assert mean_bsld(log) == pytest.approx(kw.metrics(log)["mean_bsld"], rel=1e-12)
     assert mean_wait_s(log) == pytest.approx(kw.metrics(log)["mean_wait_s"], rel=1e-12)
 
 
-def test_relative_prefers_neither_of_two_equals():
+def test_relative_score_is_symmetric():
     assert _relative(np.array([2.0, 1.0]), np.array([1.0, 2.0])) == pytest.approx(1.0)
     assert _relative(np.array([0.0, 5.0]), np.array([0.0, 10.0])) == pytest.approx(0.5**0.75)
 
@@ -125,13 +128,13 @@ def test_relative_prefers_neither_of_two_equals():
     ("changes", "problem", "words"),
     [
         ({"objective": "mean_bslt"}, UnknownNameError, "did you mean 'mean_bsld'"),
-        ({"window_jobs": 1500}, InputError, "does not fit into a part of 1,200"),
+        ({"window_jobs": 1500}, InputError, "longer than the 1,200 jobs available"),
         ({"generations": 0}, InputError, "0 generations"),
         ({"windows": 0}, InputError, "0 windows"),
         ({"population": 2}, InputError, "at least 4"),
         ({"seed": -1}, InputError, "must be 0 or more"),
     ],
 )
-def test_impossible_trainings_are_refused(parts, changes, problem, words):
+def test_invalid_training_settings_are_errors(parts, changes, problem, words):
     with pytest.raises(problem, match=words):
         train(*parts, CLUSTER, **{"seed": 0, **SMALL, **changes})

@@ -1,4 +1,4 @@
-"""The linear agent of placed nodes: rules are points of its space; its file; its search."""
+"""The linear GPU agent: policies as special cases, file format, training."""
 
 import json
 
@@ -28,8 +28,8 @@ COUNT = len(FEATURES) + len(TYPE_FEATURES)
 def run(policy, jobs=JOBS, **way):
     policy = as_policy(policy)
     fixed = {"at_limit": "extend", "on_oversized": "drop", "dependencies": False, "placement": None}
-    told = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
-    return kw.simulate(jobs, CLUSTER, policy, "skip", **told)
+    options = arguments({**fixed, "gpu": GpuOptions(**way)}, jobs, CLUSTER, policy, "skip")
+    return kw.simulate(jobs, CLUSTER, policy, "skip", **options)
 
 
 def same(one, other):
@@ -38,11 +38,11 @@ def same(one, other):
 
 @pytest.mark.parametrize("types", ["any", "fastest"])
 @pytest.mark.parametrize("rule", list(RULES))
-def test_rules_are_points_of_the_space(rule, types):
+def test_rule_agent_schedules_as_policy(rule, types):
     assert same(run(rule_agent(rule, GPUS, types=types)), run(rule, types=types))
 
 
-def test_rules_with_moves_and_a_placement():
+def test_rule_agent_with_migration_and_placement():
     log = run(rule_agent("las", GPUS, types="fastest", placement="best", migrate=True))
     settings = {"placement": "best", "types": "fastest"}
     assert log.run["migrate"] and log.run["placement"] == "best" and log.run["preempt"]
@@ -53,7 +53,7 @@ def test_rules_with_moves_and_a_placement():
     assert same(log, kw.simulate(JOBS, CLUSTER, "las", "skip", settings=placing, speeds=speeds))
 
 
-def test_jobs_in_another_order_are_scored_by_their_own_numbers():
+def test_unsorted_jobs_are_scored_correctly():
     weights = np.random.default_rng(0).normal(size=COUNT)
     agent = LinearGpuAgent(weights, {"preempt": True})
     shuffled = np.random.default_rng(1).permutation(len(JOBS))
@@ -61,7 +61,7 @@ def test_jobs_in_another_order_are_scored_by_their_own_numbers():
     assert np.array_equal(run(agent).jobs()["end_s"][shuffled], back)
 
 
-def test_what_is_asked_for_goes_before_the_agents_own_way():
+def test_explicit_gpu_settings_override_agent():
     agent = rule_agent("srtf", GPUS, types="fastest", placement="best")
     log = run(agent, types="any", preempt=False)
     assert log.run["types"] == "any" and not log.run["preempt"]
@@ -70,7 +70,7 @@ def test_what_is_asked_for_goes_before_the_agents_own_way():
     assert kw.simulate(JOBS, CLUSTER, agent, placement="first", backfill="none").run["placement"] == "first"
 
 
-def test_its_file_gives_it_back_to_the_bit(tmp_path):
+def test_save_and_load_are_exact(tmp_path):
     weights = np.random.default_rng(2).normal(size=COUNT)
     agent = LinearGpuAgent(weights, {"preempt": True, "round_interval_s": 60.0}, provenance={"seed": 2})
     again = kw.load_agent(agent.save(tmp_path / "agent.json"))
@@ -89,14 +89,14 @@ def test_its_file_gives_it_back_to_the_bit(tmp_path):
         ({"way": None}, "train it again"),
     ],
 )
-def test_a_damaged_file_says_what_is_wrong(tmp_path, change, words):
+def test_damaged_file_is_an_error(tmp_path, change, words):
     path = rule_agent("sjf", GPUS).save(tmp_path / "agent.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=words):
         kw.load_agent(path)
 
 
-def test_weights_and_rules_that_are_none():
+def test_invalid_weights_and_policies_are_errors():
     with pytest.raises(InputError, match="finite"):
         LinearGpuAgent([1.0])
     with pytest.raises(UnknownNameError, match="srtf"):
@@ -111,7 +111,7 @@ def trained(seed=1, threads=1, log=JOBS):
     return train_placed(log[:60], log[60:], CLUSTER, seed=seed, threads=threads, **speeds, **QUICK)
 
 
-def test_same_seed_same_agent_on_any_number_of_threads():
+def test_agent_does_not_depend_on_threads():
     one, history = trained()
     two, again = trained(threads=2)
     assert np.array_equal(one.weights, two.weights) and [h.training for h in history] == [
@@ -121,7 +121,7 @@ def test_same_seed_same_agent_on_any_number_of_threads():
     assert [h.training for h in other] != [h.training for h in history]
 
 
-def test_the_start_is_the_best_rule_and_is_kept_unless_surely_beaten():
+def test_best_policy_is_start_and_kept_unless_clearly_beaten():
     agent, _ = trained()
     start = agent.provenance["start"]
     best = best_rule(
@@ -135,7 +135,7 @@ def test_the_start_is_the_best_rule_and_is_kept_unless_surely_beaten():
         assert agent.provenance["validation_relative_to_the_rule"] < 1
 
 
-def test_too_few_jobs_to_be_sure_are_told():
+def test_too_few_validation_windows_is_an_error():
     with pytest.raises(InputError, match="--window-jobs"):
         trained(log=JOBS[:200])
     with pytest.raises(UnknownNameError, match="mean_jct_s"):

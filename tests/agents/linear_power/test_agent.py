@@ -1,4 +1,4 @@
-"""Agents of a few weights for clusters with power, and their training."""
+"""Linear power agents and their training."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def trained():
     return train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, **QUICK)
 
 
-def test_a_file_gives_the_agent_back(tmp_path):
+def test_save_and_load(tmp_path):
     agent = LinearPowerAgent(
         np.random.default_rng(0).normal(size=len(WEIGHTS)), LEVERS, "carbon", "green", {"seed": 1}
     )
@@ -45,21 +45,21 @@ def test_a_file_gives_the_agent_back(tmp_path):
         ("0.5", '"x"', "damaged"),
     ],
 )
-def test_a_damaged_file_is_told(tmp_path, old, new, words):
+def test_damaged_file_is_an_error(tmp_path, old, new, words):
     path = from_controls(8, longer=0.5).save(tmp_path / "agent.json")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=words):
         kw.load_agent(path)
 
 
-def test_it_does_not_run_without_power():
-    with pytest.raises(InputError, match="--power and --levers all"):
+def test_run_without_power_is_an_error():
+    with pytest.raises(InputError, match="--power and --power-controls all"):
         kw.simulate(JOBS[:10], MACHINE, from_controls(32), "easy")
     with pytest.raises(InputError, match="finite numbers"):
         LinearPowerAgent(np.zeros(3))
 
 
-def test_training_is_the_same_on_any_number_of_threads(trained):
+def test_training_does_not_depend_on_threads(trained):
     agent, history = trained
     again, _ = train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, threads=2, **QUICK)
     assert np.array_equal(agent.weights, again.weights)
@@ -67,8 +67,8 @@ def test_training_is_the_same_on_any_number_of_threads(trained):
     assert agent.provenance["objective"] == "energy" and agent.levers == LEVERS
 
 
-def test_what_the_search_sees_is_what_is_judged(trained):
-    """The engine's own account of a window equals that of a run that is played and accounted."""
+def test_training_objective_equals_accounting(trained):
+    """The engine's energy of a window equals that of energy accounting on the simulated run."""
     from kilowait.agents.linear_power.objective import EvaluationWindows
 
     agent = trained[0]
@@ -77,17 +77,17 @@ def test_what_the_search_sees_is_what_is_judged(trained):
     )
     meter = meter_for(PowerSettings("taurus"), JOBS, MACHINE)
     for place, first in enumerate((100, 400)):
-        told = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
-        assert seen.spent[0, place] == pytest.approx(told["energy"], rel=1e-9)
-        assert seen.slowdown[0, place] == pytest.approx(told["slowdown"], rel=1e-9)
+        metrics = run_on(JOBS[first : first + 150], MACHINE, meter, agent.bind_power(POWER), "easy", LEVERS)
+        assert seen.spent[0, place] == pytest.approx(metrics["energy"], rel=1e-9)
+        assert seen.slowdown[0, place] == pytest.approx(metrics["slowdown"], rel=1e-9)
 
 
-def test_what_is_missing_is_told():
-    with pytest.raises(UnknownNameError, match="what is to be small"):
+def test_missing_arguments_are_errors():
+    with pytest.raises(UnknownNameError, match="objective"):
         train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="watts", **QUICK)
     with pytest.raises(InputError, match="carbon over time"):
         train_steered(JOBS[:540], JOBS[540:720], MACHINE, POWER, spent="co2", **QUICK)
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="longer than"):
         train_steered(JOBS[:540], JOBS[540:620], MACHINE, POWER, **QUICK)
     with pytest.raises(InputError, match="above 0"):
         SlowdownLimit(0.0)

@@ -1,4 +1,4 @@
-"""Networks as policies: inside the engine and asked from outside."""
+"""Networks as policies: inference inside the engine and from Python."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ MACHINE = kw.Cluster.from_nodes(16)
 @pytest.mark.parametrize("make", [network, q_network])
 @pytest.mark.parametrize("order", ["agent", "saf"])
 @pytest.mark.parametrize("seed", range(3))
-def test_inside_the_engine_it_decides_as_outside(make, order, seed):
+def test_engine_and_python_inference_agree(make, order, seed):
     asking = DecisionSettings(slots=24, backfill_order=order)
     net = make(asking.seen, "kernel", seed=seed, width=16, depth=2)
     jobs = crowded(120, seed)
@@ -41,7 +41,7 @@ def test_inside_the_engine_it_decides_as_outside(make, order, seed):
     )
 
 
-def test_simulate_takes_it_as_any_policy():
+def test_simulate_accepts_network_agent():
     asking = DecisionSettings(slots=16)
     agent = NetworkAgent(network(asking.seen, "attention", seed=1, width=16), asking, name="mine")
     log = kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
@@ -50,7 +50,7 @@ def test_simulate_takes_it_as_any_policy():
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy", backfill_order="sjf")
 
 
-def test_a_file_brings_back_the_same_decisions(tmp_path):
+def test_loaded_agent_makes_same_decisions(tmp_path):
     asking = DecisionSettings(slots=16, backfill_order="agent", max_wait_s=4000.0)
     net = network(asking.seen, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
@@ -62,16 +62,16 @@ def test_a_file_brings_back_the_same_decisions(tmp_path):
         kw.simulate(jobs, MACHINE, NetworkAgent(net, asking), "easy").jobs()["start_s"],
     )
     save_network(net, tmp_path / "bare.pt")
-    with pytest.raises(InputError, match="how it was asked"):
+    with pytest.raises(InputError, match="not its decision settings"):
         network_agent(tmp_path / "bare.pt")
 
 
-def test_what_does_not_fit_into_the_engine_is_not_exported():
+def test_unsupported_networks_have_no_engine_weights():
     assert exported(network(DecisionSettings(hold=True).seen, "kernel")) is None
     assert exported(network(DecisionSettings().seen, "attention")) is None
 
 
-def test_windows_in_which_nobody_has_a_choice_are_played_to_their_end():
+def test_windows_without_choices_run_to_the_end():
     lonely = kw.JobTable(
         job_id=np.arange(6), submit_s=np.arange(6) * 1000.0, runtime_s=np.full(6, 10.0), nodes=np.full(6, 1)
     )
@@ -88,7 +88,7 @@ def predicted(count: int = 60, seed: int = 1) -> kw.JobTable:
     )
 
 
-def test_a_network_that_is_told_what_predictions_know(tmp_path):
+def test_network_with_prediction_features(tmp_path):
     asking = DecisionSettings(slots=16, backfill_order="agent", prediction_features=True)
     net = network(asking.seen, "kernel", seed=3, width=16)
     save_network(net, tmp_path / "agent.pt", provenance={"asking": settings_to_dict(asking)})
@@ -103,7 +103,7 @@ def test_a_network_that_is_told_what_predictions_know(tmp_path):
         kw.simulate(crowded(60, 1), MACHINE, agent, "easy")
 
 
-def test_agents_from_before_predictions_were_shown_still_play(tmp_path):
+def test_agents_without_prediction_field_still_load(tmp_path):
     # What files said then: no word of predictions, and these columns.
     asked = {
         "slots": 16,

@@ -1,4 +1,4 @@
-"""The dense layer against PyTorch Geometric's on the list of the same edges, with the same weights."""
+"""The dense GATv2 layer against that of PyTorch Geometric, with the same edges and weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def graph():
 
 
 def in_lists(layer: DenseGATv2, nodes, adjacent, edges):
-    """By PyTorch Geometric, one graph of the batch at a time."""
+    """Result of PyTorch Geometric, one graph of the batch at a time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch_geometric.nn import GATv2Conv
@@ -55,7 +55,7 @@ def with_other_biases(layer: DenseGATv2) -> DenseGATv2:
     return layer
 
 
-def test_it_is_graph_attention_of_the_second_kind(graph):
+def test_layer_equals_gatv2(graph):
     nodes, adjacent, edges = graph
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, edges.shape[-1]))
     ours, weights = layer(nodes, adjacent, edges)
@@ -63,7 +63,7 @@ def test_it_is_graph_attention_of_the_second_kind(graph):
     assert (weights[:, :, :, :][~adjacent[:, None].expand_as(weights)] == 0).all()
 
 
-def test_types_of_edges_alone(graph):
+def test_layer_equals_gatv2_with_edge_types(graph):
     """As `GATv2Conv` with one-hot edge attributes."""
     nodes, adjacent, edges = graph
     layer = with_other_biases(DenseGATv2(WIDTH, HEADS, len(EDGE_TYPES)))
@@ -73,7 +73,7 @@ def test_types_of_edges_alone(graph):
     )
 
 
-def test_a_batch_in_pieces_is_the_same(graph, monkeypatch):
+def test_split_batch_gives_same_result(graph, monkeypatch):
     nodes, adjacent, edges = graph
     layer = DenseGATv2(WIDTH, HEADS, edges.shape[-1])
 
@@ -89,14 +89,14 @@ def test_a_batch_in_pieces_is_the_same(graph, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_time_tells_before_from_after():
+def test_time_encoding_is_asymmetric():
     code = TimeBetween()(torch.tensor([[0.0, 0.3]]))
     assert code.shape == (1, 2, 2, 4)
     assert not torch.allclose(code[0, 0, 1], code[0, 1, 0])
     torch.testing.assert_close(code[0, 0, 0], code[0, 1, 1])
 
 
-def test_which_feature_is_time():
+def test_time_feature_is_found_by_name():
     assert time_feature(("nodes", "age", "wait_h")) == 1
     assert time_feature(("nodes", "submit_h")) == 1
     assert time_feature(("nodes", "awaited")) is None

@@ -1,4 +1,4 @@
-"""What every network must do, whatever is inside: obey the mask, ignore padding and the order of the queue."""
+"""Properties of every network: the mask is obeyed; padding and the order of the queue have no effect."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_shapes_mask_and_gradients(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind):
+def test_padding_does_not_change_scores(kind):
     """A queue alone, with fewer slots used, is scored as in a batch with longer ones."""
     seen = queues()
     actor, q = both(kind)
@@ -82,7 +82,7 @@ def test_the_order_of_the_queue_does_not_matter(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["jobs", "summary", "edges"])
-def test_what_is_seen_matters(kind, name):
+def test_scores_depend_on_every_input(kind, name):
     seen = queues()
     actor, _ = both(kind)
     other = {**seen, name: queues(seed=1)[name]}
@@ -90,7 +90,7 @@ def test_what_is_seen_matters(kind, name):
     assert told == (name != "edges" or kind == "gat")
 
 
-def test_the_kernel_is_the_same_gathered_and_dense():
+def test_kernel_gathered_equals_dense():
     seen = queues()
     body = network(SPEC, "kernel", width=16).body
     jobs, joined = seen["jobs"], body.summary(seen["summary"])
@@ -101,7 +101,7 @@ def test_the_kernel_is_the_same_gathered_and_dense():
 
 
 @pytest.mark.parametrize("kind", ["attention", "gat"])
-def test_attention_can_be_looked_at(kind):
+def test_attention_weights_sum_to_1(kind):
     seen = queues()
     body = network(SPEC, kind, width=16, heads=2, depth=2).body
     layers = body.attention(seen)
@@ -115,7 +115,7 @@ def test_attention_can_be_looked_at(kind):
     assert (looked == 0).all()
 
 
-def test_the_mean_allowed_advantage_is_nought():
+def test_mean_allowed_advantage_is_zero():
     seen = queues()
     q = q_network(SPEC, "kernel", width=16)
     _, state = q.outputs(q.body(seen))
@@ -125,7 +125,7 @@ def test_the_mean_allowed_advantage_is_nought():
         assert found[row][allowed[row]].mean().item() == pytest.approx(state[row].item(), abs=1e-5)
 
 
-def test_atoms_make_distributions():
+def test_atoms_give_distributions():
     seen = queues()
     q = q_network(SPEC, "attention", width=16, atoms=11, span=(-5.0, 5.0))
     spread = q.log_distribution(seen).exp()
@@ -135,7 +135,7 @@ def test_atoms_make_distributions():
     torch.testing.assert_close(q(seen)[allowed], (spread @ torch.linspace(-5, 5, 11))[allowed])
 
 
-def test_noise_is_drawn_when_asked_and_off_in_evaluation():
+def test_noise_is_resampled_on_request_and_off_in_evaluation():
     seen, random = queues(), torch.Generator().manual_seed(1)
     q = q_network(SPEC, "kernel", width=16, noisy=True)
     still = q.eval()(seen)
@@ -147,7 +147,7 @@ def test_noise_is_drawn_when_asked_and_off_in_evaluation():
     assert torch.equal(q.eval()(seen), still)
 
 
-def test_a_seed_makes_the_weights_and_leaves_torch_alone():
+def test_seed_determines_weights_without_global_state():
     before = torch.get_rng_state()
     first, same, other = (network(SPEC, "gat", seed=seed) for seed in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), before)
@@ -155,16 +155,16 @@ def test_a_seed_makes_the_weights_and_leaves_torch_alone():
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
-def test_the_spec_goes_into_words_and_back():
+def test_spec_round_trip():
     assert seen_from(described(SPEC)) == SPEC
 
 
-def test_names_and_sizes_that_cannot_be():
+def test_invalid_names_and_sizes_are_errors():
     with pytest.raises(UnknownNameError, match="unknown network 'kernal'; did you mean 'kernel'"):
         network(SPEC, "kernal")
     with pytest.raises(UnknownNameError, match="unknown size 'hieght'"):
         network(SPEC, "kernel", hieght=3)
-    with pytest.raises(InputError, match="the width 20 cannot be shared by 3 heads; take a multiple of 3"):
+    with pytest.raises(InputError, match="the width 20 is not divisible by 3 heads; take a multiple of 3"):
         network(SPEC, "kernel", width=20, heads=3)
     with pytest.raises(InputError, match="each must be at least 1"):
         network(SPEC, "kernel", depth=0)

@@ -43,7 +43,7 @@ def batch(copies=6, *, graph=False, jobs=None, **how):
 
 @pytest.mark.parametrize("make", [network, q_network])
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
-def test_a_fixed_preference_decides_as_one_that_is_told(make, kind):
+def test_fixed_preference_equals_preference_input(make, kind):
     vec = batch(preferences=UNITS, graph=kind == "gat")
     told = make(vec.seen, kind, seed=1, width=16)
     plain = batch(graph=kind == "gat")
@@ -61,7 +61,7 @@ def test_a_fixed_preference_decides_as_one_that_is_told(make, kind):
     assert len(set(choices)) > 10
 
 
-def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_way():
+def test_engine_inference_agrees_and_depends_on_preference():
     asking = DecisionSettings(slots=16, backfill_order="agent")
     vec = batch(preferences=UNITS)
     told = network(vec.seen, "kernel", seed=2, width=16)
@@ -85,12 +85,13 @@ def test_it_plays_inside_the_engine_as_outside_and_each_preference_in_its_own_wa
     )
 
 
-def test_errors_name_what_is_missing(tmp_path):
+def test_preference_errors(tmp_path):
     asking = DecisionSettings(slots=16)
     told = network(batch(preferences=UNITS).seen, "kernel", width=16)
     agent = NetworkAgent(told, asking, "mine")
     with pytest.raises(
-        InputError, match=r"agent 'mine' weighs slowdown and wait and sla .*:prefer=slowdown=0.33"
+        InputError,
+        match=r"agent 'mine' needs a preference between slowdown and wait and sla.*:prefer=slowdown=0.33",
     ):
         kw.simulate(crowded(30, 1), MACHINE, agent, "easy")
     with pytest.raises(UnknownNameError, match="unknown preference 'waits'; did you mean 'wait'"):
@@ -103,11 +104,11 @@ def test_errors_name_what_is_missing(tmp_path):
     again = network_agent(tmp_path / "agent.pt")
     assert again.prefer(sla=1).provenance["preference"] == {"slowdown": 0.0, "wait": 0.0, "sla": 1.0}
     gpu = GpuNetworkAgent(told, GpuDecisionSettings(slots=16))
-    with pytest.raises(InputError, match="has been told nothing"):
+    with pytest.raises(InputError, match="none is set"):
         gpu.run(RunInputs(crowded(30, 1), MACHINE, GpuSettings()))
 
 
-def test_units_are_what_saf_reaches():
+def test_units_are_means_of_saf():
     jobs = crowded(200, 0)
     vec = batch(3, reward={"wait": 1.0})
     units = units_of(vec, [0, 50, 100], ["wait", "sla"])
@@ -120,7 +121,7 @@ def test_units_are_what_saf_reaches():
         units_of(vec, [0, 50, 100], ["wiat", "sla"])
 
 
-def test_one_network_learns_the_best_choice_under_every_preference():
+def test_one_network_learns_optimum_of_every_preference():
     jobs, cluster, first = two_users()
     how = {"jobs": jobs, "cluster": cluster, "episode_jobs": 5, "slots": 6, "backfill": "none", "threads": 1}
     units = {"slowdown": 1.0, "fairness": 1.0}

@@ -1,4 +1,4 @@
-"""Imitation before reinforcement: the network comes to choose what its teacher chooses."""
+"""Behavior cloning: the network learns the decisions of the expert."""
 
 import json
 from dataclasses import replace
@@ -37,31 +37,31 @@ def batch(jobs, copies=16, **how):
     )  # fmt: skip
 
 
-def agreement(agent, lessons, steps=60) -> float:
-    """Share of the teacher's choices on other jobs that the greedy network makes too."""
-    seen, _ = lessons.vec.reset(seed=5)
+def agreement(agent, expert_env, steps=60) -> float:
+    """Share of the expert's decisions on other jobs that the greedy network makes too."""
+    seen, _ = expert_env.vec.reset(seed=5)
     same = []
     for _ in range(steps):
-        wanted = lessons.choose()
+        wanted = expert_env.choose()
         same.append(greedy_actions(agent, seen) == wanted)
-        seen = lessons.vec.step(wanted)[0]
-    lessons.close()
+        seen = expert_env.vec.step(wanted)[0]
+    expert_env.close()
     return float(np.mean(same))
 
 
 @pytest.mark.parametrize("make", [network, q_network])
-def test_taught_by_saf_it_chooses_as_saf_on_later_jobs(make):
-    lessons = lessons_by("saf", batch(JOBS[:2000]), MACHINE)
-    agent = make(lessons.vec.spec_of_observation, width=32)
+def test_cloned_saf_agrees_with_saf_on_later_jobs(make):
+    expert_env = lessons_by("saf", batch(JOBS[:2000]), MACHINE)
+    agent = make(expert_env.vec.spec_of_observation, width=32)
     before = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
-    history = imitate(agent, lessons, ImitationSettings("saf", 16_000), algorithm="any", seed=1)
-    lessons.close()
+    history = imitate(agent, expert_env, ImitationSettings("saf", 16_000), algorithm="any", seed=1)
+    expert_env.close()
     after = agreement(agent, lessons_by("saf", batch(JOBS[2000:]), MACHINE))
     assert before < 0.8 and after > 0.9
     slowdown = {
-        name: kw.metrics(kw.simulate(JOBS[2000:], MACHINE, who, "easy"))["mean_bsld"]
-        for name, who in (
-            ("agent", NetworkAgent(agent, lessons.vec.asking)),
+        name: kw.metrics(kw.simulate(JOBS[2000:], MACHINE, policy, "easy"))["mean_bsld"]
+        for name, policy in (
+            ("agent", NetworkAgent(agent, expert_env.vec.asking)),
             ("saf", "saf"),
             ("fcfs", "fcfs"),
         )
@@ -70,30 +70,30 @@ def test_taught_by_saf_it_chooses_as_saf_on_later_jobs(make):
     assert history[-1].losses["agreement"] > 0.85 > history[0].losses["agreement"]
 
 
-def test_on_placed_nodes_it_learns_srtf():
+def test_cloned_srtf_agrees_on_gpu_cluster():
     def vec(jobs):
         return GpuVectorEnv(8, jobs=jobs, cluster=GPUS, episode_jobs=60, slots=16, autoreset_mode="SameStep")
 
-    lessons = lessons_by("srtf", vec(GPU_JOBS[:300]), GPUS)
-    agent = network(lessons.vec.spec_of_observation, width=32)
-    imitate(agent, lessons, ImitationSettings("srtf", 8_000), algorithm="any", seed=1)
-    lessons.close()
+    expert_env = lessons_by("srtf", vec(GPU_JOBS[:300]), GPUS)
+    agent = network(expert_env.vec.spec_of_observation, width=32)
+    imitate(agent, expert_env, ImitationSettings("srtf", 8_000), algorithm="any", seed=1)
+    expert_env.close()
     assert agreement(agent, lessons_by("srtf", vec(GPU_JOBS[300:]), GPUS)) > 0.9
 
 
-def test_a_rule_that_teaches_on_placed_nodes_plays_as_the_engine_would():
+def test_gpu_expert_schedules_as_engine():
     vec = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=80, autoreset_mode="Disabled")
-    lessons = lessons_by("sjf", vec, GPUS)
+    expert_env = lessons_by("sjf", vec, GPUS)
     vec.reset(options={"first": 0})
-    while not vec.step(lessons.choose())[2][0]:
+    while not vec.step(expert_env.choose())[2][0]:
         pass
     played = vec.board.stack.job_state["start_s"][0, :80].copy()
     log = kw.simulate(GPU_JOBS[:80], GPUS, "sjf", "skip")
     assert np.array_equal(played, log.jobs()["start_s"])
-    lessons.close()
+    expert_env.close()
 
 
-def test_the_margin_asks_no_more_than_it_says():
+def test_large_margin_loss_values():
     asked = q_network(BatchVectorEnv(1, jobs=JOBS[:50], cluster=MACHINE, episode_jobs=20).seen)
     scores = torch.tensor([[1.0, 0.1, -torch.inf], [1.0, 0.9, -torch.inf], [0.0, 3.0, -torch.inf]])
     loss = _choice_loss(asked, scores, torch.tensor([0, 0, 0]), margin=0.8)
@@ -121,7 +121,7 @@ class Killed(Exception):
     pass
 
 
-OF_VALUES = {
+Q_SETTINGS = {
     "train_freq": 16, "gradient_steps": 1, "batch_size": 16, "learning_starts": 64, "buffer_size": 500,
     "validate_every": 2, "checkpoint_every": 2,
 }  # fmt: skip
@@ -129,8 +129,8 @@ OF_VALUES = {
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Trainings nobody killed, by algorithm."""
-    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", settings=OF_VALUES)}
+    """Uninterrupted trainings, by algorithm."""
+    how = {"ppo": QUICK, "d3qn": replace(QUICK, algo="d3qn", settings=Q_SETTINGS)}
     return {name: (one, *trained(tmp_path_factory.mktemp(name), one)) for name, one in how.items()}
 
 
@@ -143,7 +143,7 @@ def undisturbed(tmp_path_factory):
         ("d3qn", ("imitation", 12)),
     ],
 )
-def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, undisturbed, algo, when):
+def test_resumed_after_kill_equals_uninterrupted(tmp_path, undisturbed, algo, when):
     how, whole, history = undisturbed[algo]
     stage, number = when
 
@@ -160,39 +160,42 @@ def test_killed_and_resumed_is_as_if_it_had_not_been(tmp_path, undisturbed, algo
     one, other = whole.network.state_dict(), resumed.network.state_dict()
     assert len(again) == len(history) and all(torch.equal(one[name], other[name]) for name in one)
     assert whole.provenance["learning"]["teacher"] == "saf"
-    told = json.loads((tmp_path / "cut" / HISTORY).read_text())
-    assert len(told["updates"]) == 14 and told["teacher"] == "saf"
+    record = json.loads((tmp_path / "cut" / HISTORY).read_text())
+    assert len(record["updates"]) == 14 and record["teacher"] == "saf"
 
 
-def test_what_was_learned_from_the_teacher_is_not_lost_to_worse(tmp_path):
+def test_cloned_network_is_kept_if_training_is_worse(tmp_path):
     how = replace(QUICK, settings={**QUICK.settings, "learning_rate": 0.5})  # which ruins any network
     agent, history = trained(tmp_path / "run", how)
     assert (
         max(update.validation for update in history if update.validation == update.validation)
         > history[-1].best
     )
-    assert agreement(agent.network, lessons_by("saf", taught_vec(), MACHINE), 30) > 0.8
+    assert agreement(agent.network, lessons_by("saf", expert_vec(), MACHINE), 30) > 0.8
 
 
-def taught_vec():
+def expert_vec():
     return BatchVectorEnv(
         4, jobs=JOBS[300:500], cluster=MACHINE, episode_jobs=40, slots=16, autoreset_mode="SameStep",
         backfill_order="agent",
     )  # fmt: skip
 
 
-def test_what_is_wrong_is_told(tmp_path):
-    for teacher, error, words in (
+def test_errors(tmp_path):
+    for expert, error, words in (
         ("saff", UnknownNameError, "did you mean 'saf'"),
         ("lookahead:base=saf:widht=3", UnknownNameError, "did you mean 'width'"),
         ("fair_share", InputError, "usage of others"),
     ):
         with pytest.raises(error, match=words):
-            trained(tmp_path / "x", replace(QUICK, teacher=teacher))
+            trained(tmp_path / "x", replace(QUICK, teacher=expert))
     gpu = GpuVectorEnv(1, jobs=GPU_JOBS[:80], cluster=GPUS, episode_jobs=40)
-    for teacher, words in (("lookahead", "rehearses no placed nodes"), ("wfp3", "changes while jobs wait")):
+    for expert, words in (
+        ("lookahead", "cannot simulate GPU clusters"),
+        ("wfp3", "changes while jobs wait"),
+    ):
         with pytest.raises(InputError, match=words):
-            lessons_by(teacher, gpu, GPUS)
+            lessons_by(expert, gpu, GPUS)
     trained(tmp_path / "saf")
     with pytest.raises(InputError, match="was trained with warm start"):
         trained(tmp_path / "saf", replace(QUICK, teacher="sjf"), resume=True)

@@ -1,4 +1,4 @@
-"""Files: everything comes back, nothing runs, damage is found, and the old file stays until the new one is whole."""
+"""Checkpoint files: round trips, no code execution, detection of damage, atomic writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATE = {
 }
 
 
-def test_everything_comes_back(tmp_path):
+def test_nested_state_round_trip(tmp_path):
     path = write_state(tmp_path / "deep" / "state", "thing", STATE)
     found = read_state(path, "thing")
     assert list(found) == list(STATE)
@@ -51,13 +51,13 @@ def test_everything_comes_back(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["state"]
 
 
-def test_others_may_read_what_they_usually_may(tmp_path):
+def test_file_has_default_permissions(tmp_path):
     (tmp_path / "usual").touch()
     modes = [one.stat().st_mode for one in (tmp_path / "usual", write_state(tmp_path / "s", "thing", {}))]
     assert modes[0] == modes[1]
 
 
-def test_nan_comes_back(tmp_path):
+def test_nan_round_trip(tmp_path):
     assert math.isnan(read_state(write_state(tmp_path / "s", "thing", {"x": math.nan}), "thing")["x"])
 
 
@@ -67,48 +67,46 @@ def test_same_state_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([None])])
-def test_what_cannot_be_kept(tmp_path, value):
-    with pytest.raises(InputError, match="/odd is a.* which cannot be kept"):
+def test_unsupported_values_are_errors(tmp_path, value):
+    with pytest.raises(InputError, match="/odd is a.* which cannot be saved"):
         write_state(tmp_path / "s", "thing", {"odd": value})
     assert not list(tmp_path.iterdir())
 
 
-def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
+def test_write_is_atomic(tmp_path, monkeypatch):
     path = write_state(tmp_path / "s", "thing", {"x": 1})
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.os, "replace", full)
-    with pytest.raises(
-        InputError, match="cannot write .*No space left.*the file that was there is as it was"
-    ):
+    with pytest.raises(InputError, match="cannot write .*No space left.*the earlier file is unchanged"):
         write_state(path, "thing", {"x": 2})
     assert read_state(path, "thing") == {"x": 1}
     assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("at", range(0, 1000, 37))
-def test_any_flipped_bit_is_found(tmp_path, at):
+def test_flipped_bit_is_detected(tmp_path, at):
     path = write_state(
         tmp_path / "s", "thing", {"weights": torch.randn(100, generator=torch.Generator().manual_seed(0))}
     )
     content = bytearray(path.read_bytes())
     content[-1 - at % 400] ^= 1 << at % 8
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is damaged: its tensors are not those that were written"):
+    with pytest.raises(InputError, match="is damaged: its digest does not match"):
         read_state(path, "thing")
 
 
 @pytest.mark.parametrize("length", [0, 5, 8, 100, -1])
-def test_a_file_that_was_cut_off(tmp_path, length):
+def test_truncated_file_is_an_error(tmp_path, length):
     path = write_state(tmp_path / "s", "thing", STATE)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(InputError, match="is no thing, or is cut off"):
         read_state(path, "thing")
 
 
-def test_other_files(tmp_path):
+def test_foreign_files_are_errors(tmp_path):
     with pytest.raises(InputError, match="there is no .*; name a file or folder that training wrote"):
         read_state(tmp_path / "none", "thing")
     path = write_state(tmp_path / "s", "other thing", {})
@@ -119,7 +117,7 @@ def test_other_files(tmp_path):
         read_state(tmp_path / "theirs", "thing")
 
 
-def test_a_file_of_another_version(tmp_path, monkeypatch):
+def test_other_version_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "VERSION", 7)
     path = write_state(tmp_path / "s", "thing", {})
     monkeypatch.undo()
@@ -129,7 +127,7 @@ def test_a_file_of_another_version(tmp_path, monkeypatch):
         read_state(path, "thing")
 
 
-def test_a_pickle_is_never_opened(tmp_path):
+def test_pickle_is_not_loaded(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -144,7 +142,7 @@ def test_a_pickle_is_never_opened(tmp_path):
     "build", [network, lambda *a, **k: q_network(*a, noisy=True, atoms=5, span=(-3.0, 1.0), **k)]
 )
 @pytest.mark.parametrize("kind", ["kernel", "attention", "gat"])
-def test_a_network_comes_back(tmp_path, build, kind):
+def test_network_round_trip(tmp_path, build, kind):
     made = build(Spec(), kind, seed=5, width=16, depth=1).eval()
     path = save_network(made, tmp_path / "agent.pt", provenance={"trace": "KTH", "seed": 5})
     again = load_network(path, Spec())
@@ -155,7 +153,7 @@ def test_a_network_comes_back(tmp_path, build, kind):
         assert any("weights/body" in name for name in file.keys())  # noqa: SIM118
 
 
-def test_a_network_for_another_environment(tmp_path):
+def test_network_for_other_spec_is_an_error(tmp_path):
     path = save_network(network(Spec(), "kernel"), tmp_path / "agent.pt")
     with pytest.raises(InputError, match="trained on an environment with slots 4; this one has 9"):
         load_network(path, Spec(slots=9))

@@ -1,4 +1,4 @@
-"""The small pieces: scales, prices, projections, carrying, settings."""
+"""Components of the algorithms: return scale, multiplier, projection, device transfer, checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kilowait.errors import InputError, UnknownNameError
 from tests.agents.support.two_job_env import TwoJobs
 
 
-def test_the_scale_is_the_deviation_of_discounted_returns():
+def test_scale_is_standard_deviation_of_returns():
     random = np.random.default_rng(0)
     rewards, done = random.normal(3, 5, (50, 4)), random.random((50, 4)) < 0.1
     scale, seen, running = ReturnScale(4, 0.9), [], np.zeros(4)
@@ -30,7 +30,7 @@ def test_the_scale_is_the_deviation_of_discounted_returns():
     assert scale.divisor == pytest.approx(np.std(seen))
 
 
-def test_the_price_follows_the_cost():
+def test_multiplier_follows_cost():
     dual = LagrangeMultiplier(limit=2.0, rate=0.1)
     dual.move(3.0)
     assert dual.multiplier == pytest.approx(0.05)
@@ -71,7 +71,7 @@ def test_projection_beyond_the_last_atom_and_at_an_end():
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))
 
 
-def test_the_wanted_entropy_counts_allowed_actions():
+def test_target_entropy_counts_allowed_actions():
     mask = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 1], [0, 1, 0, 0]], dtype=torch.int8)
     assert target_entropy(mask, 0.5).tolist() == pytest.approx([0.5 * np.log(4), 0.5 * np.log(2), 0.0])
 
@@ -82,18 +82,18 @@ def test_final_observations_come_in_two_forms():
     assert final_observation({"final_obs": rows}, which)["jobs"].tolist() == [[1.0], [3.0]]
     stacked = {"final_obs": {"jobs": np.array([[1.0], [2.0], [3.0]])}}
     assert final_observation(stacked, which)["jobs"].tolist() == [[1.0], [3.0]]
-    with pytest.raises(InputError, match="cut off .* no 'final_obs'"):
+    with pytest.raises(InputError, match="truncated .* no 'final_obs'"):
         final_observation({}, which)
 
 
-def test_a_mask_without_an_action_is_named():
+def test_mask_without_action_is_an_error():
     seen, _ = TwoJobs(3).reset(seed=0)
     seen["mask"][1] = 0
-    with pytest.raises(TrainingError, match="environment 1 shows waiting jobs and allows no action at all"):
+    with pytest.raises(TrainingError, match="environment 1 has waiting jobs and allows no action at all"):
         DeviceTransfer(torch.device("cpu"))(seen)
 
 
-def test_where_nobody_waits_there_is_one_thing_to_do():
+def test_empty_queue_has_one_action():
     seen, _ = TwoJobs(3).reset(seed=0)
     seen["mask"][1], seen["jobs"][1] = 0, 0
     found = DeviceTransfer(torch.device("cpu"))(seen)["mask"]
@@ -101,22 +101,22 @@ def test_where_nobody_waits_there_is_one_thing_to_do():
     assert found[[0, 2]].tolist() == seen["mask"][[0, 2]].tolist()
 
 
-def test_environments_that_would_go_wrong_in_silence():
+def test_unsupported_environments_are_errors():
     class NextStep(TwoJobs):
         metadata = {"autoreset_mode": "NEXT_STEP"}
 
     class Forgetful(TwoJobs):
         snapshot = property()  # type: ignore[assignment]
 
-    check_vector(TwoJobs(1), kept=True)
-    check_vector(Forgetful(1), kept=False)
+    check_vector(TwoJobs(1), checkpoints=True)
+    check_vector(Forgetful(1), checkpoints=False)
     with pytest.raises(InputError, match="resets by NEXT_STEP; learning needs AutoresetMode.SAME_STEP"):
-        check_vector(NextStep(1), kept=False)
+        check_vector(NextStep(1), checkpoints=False)
     with pytest.raises(InputError, match=r"Forgetful has no snapshot\(\) and restore\(\)"):
-        check_vector(Forgetful(1), kept=True)
+        check_vector(Forgetful(1), checkpoints=True)
 
 
-def test_draws_are_named_and_can_be_kept():
+def test_torch_rng_is_named_and_restorable():
     cpu = torch.device("cpu")
     one, same, other = TorchRng(0, "a", cpu), TorchRng(0, "a", cpu), TorchRng(0, "b", cpu)
     first = torch.rand(3, generator=one.generator)
@@ -141,7 +141,7 @@ def test_devices_and_threads():
 
 
 @pytest.mark.parametrize("settings", [PPOSettings, A2CSettings, D3QNSettings, SACSettings])
-def test_settings_that_cannot_work(settings):
+def test_invalid_hyperparameters_are_errors(settings):
     length = "train_freq" if hasattr(settings(), "train_freq") else "n_steps"
     with pytest.raises(InputError, match=f"{length} is 0; it must be at least 1"):
         settings(**{length: 0})

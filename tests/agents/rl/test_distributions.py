@@ -1,4 +1,4 @@
-"""Choosing among allowed actions, where the answer is known."""
+"""The masked categorical distribution against known values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kilowait.agents.rl.distributions import MaskedCategorical
 NO = -torch.inf
 
 
-def test_entropy_and_log_prob_by_hand():
+def test_entropy_and_log_prob_values():
     choice = MaskedCategorical(torch.tensor([[0.0, math.log(3.0), NO], [NO, 5.0, NO]]))
     assert choice.entropy().tolist() == pytest.approx([-(0.25 * math.log(0.25) + 0.75 * math.log(0.75)), 0.0])
     assert choice.log_prob(torch.tensor([1, 1])).tolist() == pytest.approx([math.log(0.75), 0.0])
@@ -28,7 +28,7 @@ def test_gradients_are_finite_and_forbidden_logits_have_none():
     assert logits.grad[:, 2].tolist() == [0, 0] and logits.grad[1].tolist() == [0, 0, 0]
 
 
-def test_samples_come_as_often_as_they_should():
+def test_sample_frequencies():
     wanted = torch.tensor([0.1, 0.0, 0.6, 0.3])
     choice = MaskedCategorical(wanted.log().expand(40_000, 4))
     drawn = choice.sample(torch.Generator().manual_seed(0))
@@ -37,7 +37,7 @@ def test_samples_come_as_often_as_they_should():
     assert (share - wanted).abs().max() < 0.01  # four standard errors
 
 
-def test_the_generator_decides():
+def test_generator_determines_samples():
     choice = MaskedCategorical(torch.zeros(100, 7))
     first, same, other = (choice.sample(torch.Generator().manual_seed(seed)).tolist() for seed in (0, 0, 1))
     assert first == same != other

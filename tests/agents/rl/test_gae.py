@@ -1,4 +1,4 @@
-"""Advantages and returns against sums written out by hand."""
+"""Advantages and n-step returns against values computed by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def advantages(terminated=NO, truncated=NO, *, after=AFTER, trace=0.5):
     return found.flatten().tolist()
 
 
-def test_by_hand():
+def test_gae_values():
     d = [1 + 18 - 10, 2 + 27 - 20, 3 + 36 - 30, 4 + 45 - 40]  # surprises; 0.9 * 0.5 of the next one is added
     a3 = d[3]
     a2 = d[2] + 0.45 * a3
@@ -34,14 +34,14 @@ def test_by_hand():
     assert advantages(trace=0.0) == pytest.approx(d)
 
 
-def test_an_end_cuts_and_is_worth_nothing():
+def test_termination_cuts_and_has_value_zero():
     found = advantages(terminated=at(1))
     assert found[1] == pytest.approx(2 - 20)
     assert found[0] == pytest.approx(9 + 0.45 * (2 - 20))
     assert found[2:] == pytest.approx(advantages()[2:])
 
 
-def test_a_cut_keeps_the_value_of_the_last_state():
+def test_truncation_bootstraps_from_last_state():
     after = AFTER.clone()
     after[1] = 7.0  # of the final observation
     found = advantages(truncated=at(1), after=after)
@@ -49,7 +49,7 @@ def test_a_cut_keeps_the_value_of_the_last_state():
     assert found[0] == pytest.approx(9 + 0.45 * found[1])
 
 
-def test_what_is_behind_an_end_may_be_anything():
+def test_values_after_termination_are_ignored():
     after = AFTER.clone()
     after[1] = torch.nan
     assert advantages(terminated=at(1), after=after) == pytest.approx(advantages(terminated=at(1)))
@@ -59,18 +59,18 @@ def returns(n, terminated=NO, truncated=NO):
     return n_step_returns(REWARDS, AFTER, terminated, truncated, gamma=0.5, n_steps=n).flatten().tolist()
 
 
-def test_n_steps_by_hand():
+def test_n_step_values():
     assert returns(1) == [1 + 10, 2 + 15, 3 + 20, 4 + 25]
     assert returns(2) == [1 + 1 + 7.5, 2 + 1.5 + 10, 3 + 2 + 12.5, 29]
     assert returns(4) == returns(9) == [1 + 1 + 0.75 + 0.5 + 50 / 16, 2 + 1.5 + 1 + 6.25, 17.5, 29]
 
 
-def test_n_steps_stop_at_an_end_or_a_cut():
+def test_n_step_returns_stop_at_episode_ends():
     assert returns(3, terminated=at(1)) == [1 + 1, 2, 3 + 2 + 12.5, 29]
     assert returns(3, truncated=at(1)) == [1 + 1 + 7.5, 2 + 15, 3 + 2 + 12.5, 29]
 
 
-def test_long_returns_are_advantages_with_trace_one():
+def test_full_returns_equal_gae_with_lambda_one():
     rewards, values, after = torch.randn(3, 20, 5, generator=RANDOM)
     terminated, truncated = torch.rand(2, 20, 5, generator=RANDOM) < 0.1
     # Between ends both look at the values of the same states: only then are they the same.

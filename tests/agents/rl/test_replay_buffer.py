@@ -1,4 +1,4 @@
-"""The ring and its tree: how often steps are drawn, what is looked ahead to, and what is never drawn."""
+"""Replay buffer and sum tree: sampling frequencies, n-step returns, and steps that are never sampled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def played(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), cuts=(), priority=0.0):
-    """A ring in which step t saw t (environment e: t + 100 e), did t and got t."""
+    """A buffer with observation t (environment e: t + 100 e), action t and reward t in step t."""
     ring = ReplayBuffer(capacity, envs, DeviceTransfer(CPU), n_steps=n, gamma=discount, per_alpha=priority)
     for step in range(steps):
         number = step + 100.0 * np.arange(envs)
@@ -26,14 +26,14 @@ def played(steps, *, capacity=1000, envs=1, n=1, discount=0.5, ends=(), cuts=(),
 
 
 def rows(ring, count=4000):
-    """What can be drawn, by action: (reward, discount, what follows)."""
+    """The steps that can be sampled, by action: (reward, discount, next observation)."""
     drawn = ring.draw(count, torch.Generator().manual_seed(0))
     assert torch.equal(drawn.actions.float(), drawn.observation["summary"][:, 0])
     columns = (drawn.actions, drawn.rewards, drawn.discounts, drawn.following["summary"][:, 0])
     return {int(a): (r, d, f) for a, r, d, f in zip(*(column.tolist() for column in columns), strict=True)}
 
 
-def test_the_tree_draws_by_weight():
+def test_sum_tree_samples_by_weight():
     weights = torch.tensor([1.0, 0.0, 3.0, 0.0, 4.0, 2.0])
     tree = SumTree(6)
     tree.put(torch.arange(6), weights)
@@ -47,7 +47,7 @@ def test_the_tree_draws_by_weight():
     ]  # rounding goes to the last one with a weight
 
 
-def test_the_tree_sums_what_is_put_again():
+def test_sum_tree_updates_sums():
     random = torch.Generator().manual_seed(0)
     tree, plain = SumTree(37), torch.zeros(37, dtype=torch.float64)
     for _ in range(20):
@@ -76,7 +76,7 @@ def test_n_steps_ahead():
     }
 
 
-def test_an_end_stops_the_look_ahead():
+def test_termination_stops_n_step_return():
     found = rows(played(7, n=3, ends=[2]))
     assert {step: found[step][:2] for step in (0, 1, 2, 3)} == {
         0: (0 + 0.5 + 0.5, 0.0),
@@ -86,7 +86,7 @@ def test_an_end_stops_the_look_ahead():
     }
 
 
-def test_a_cut_is_left_out_and_looked_at_only_up_to_it():
+def test_truncated_step_is_not_sampled():
     found = rows(played(7, n=3, cuts=[2]))
     assert set(found) == {0, 1, 3}
     assert found[0] == (0 + 0.5, 0.25, 2.0)
@@ -94,7 +94,7 @@ def test_a_cut_is_left_out_and_looked_at_only_up_to_it():
     assert found[3] == (3 + 2 + 1.25, 0.125, 6.0)
 
 
-def test_the_ring_forgets_the_oldest():
+def test_oldest_steps_are_overwritten():
     ring = played(25, capacity=20, envs=2, n=2)  # 10 slots
     assert set(rows(ring)) == {t + 100 * e for t in range(15, 23) for e in range(2)}
     assert all(found[2] == step + 2 for step, found in rows(ring).items())
@@ -102,7 +102,7 @@ def test_the_ring_forgets_the_oldest():
 
 
 @pytest.mark.parametrize("priority", [0.0, 0.5, 1.0])
-def test_surprising_steps_are_drawn_more_often_and_count_less(priority):
+def test_large_errors_are_sampled_more_and_weighted_less(priority):
     ring = played(5, priority=priority)
     ring.update_priorities(torch.arange(4), torch.tensor([1.0, 4.0, 9.0, 16.0]))
     drawn = ring.draw(40_000, torch.Generator().manual_seed(0))
@@ -118,7 +118,7 @@ def test_surprising_steps_are_drawn_more_often_and_count_less(priority):
     assert mean.item() == pytest.approx(plain, abs=0.05)
 
 
-def test_new_steps_have_the_largest_priority():
+def test_new_steps_have_largest_priority():
     ring = played(3, priority=1.0)
     ring.update_priorities(torch.tensor([0]), torch.tensor([8.0]))
     ring.place({"summary": np.array([[3.0]], np.float32), "mask": np.ones((1, 1), np.int8)})
@@ -127,7 +127,7 @@ def test_new_steps_have_the_largest_priority():
 
 
 @pytest.mark.parametrize("steps", [4, 25])
-def test_a_state_brings_it_all_back(steps):
+def test_replay_state_round_trip(steps):
     ring = played(steps, capacity=20, envs=2, n=2, priority=0.5)
     ring.update_priorities(
         ring.draw(3, torch.Generator().manual_seed(3)).places, torch.tensor([3.0, 0.1, 7.0])
@@ -141,8 +141,8 @@ def test_a_state_brings_it_all_back(steps):
     assert torch.equal(one.following["summary"], other.following["summary"])
 
 
-def test_too_small_a_ring():
+def test_too_small_buffer_is_an_error():
     with pytest.raises(
-        InputError, match="keeps 2 of each of 10 environments; looking 3 ahead needs 5: a capacity of 50"
+        InputError, match="stores 2 of each of 10 environments; 3-step returns need 5: a buffer_size of 50"
     ):
         ReplayBuffer(20, 10, DeviceTransfer(CPU), n_steps=3)

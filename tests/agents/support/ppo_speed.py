@@ -1,4 +1,4 @@
-"""Steps a second of PPO when the environments cost next to nothing: ``python -m tests.agents.support.ppo_speed``.
+"""Benchmark of PPO's steps a second with nearly free environments: ``python -m tests.agents.support.ppo_speed``.
 
 Needs torch and numpy alone. The environments hand out prepared observations of random queues.
 """
@@ -17,8 +17,8 @@ from kilowait.agents.networks.spec import LoadedSpec, Sizes
 from kilowait.agents.rl.results import Update
 
 
-class Prepared:
-    """Vector environments without a world."""
+class PreparedVectorEnv:
+    """A vector environment that returns prepared observations."""
 
     def __init__(
         self, num_envs: int, slots: int, features: int, summary: int, filled: float, graph: bool
@@ -68,7 +68,7 @@ def main() -> None:
     ask.add_argument("--updates", type=int, default=6)
     ask.add_argument("--threads", type=int, default=None)
     given = ask.parse_args()
-    vec = Prepared(given.envs, given.slots, given.features, 32, given.filled, given.network == "gat")
+    vec = PreparedVectorEnv(given.envs, given.slots, given.features, 32, given.filled, given.network == "gat")
     settings = PPOSettings(
         n_steps=given.rollout, n_epochs=given.epochs, n_minibatches=given.minibatches, network=given.network,
         precision=given.precision, sizes=Sizes(width=given.width),

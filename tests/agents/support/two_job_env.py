@@ -1,4 +1,4 @@
-"""The smallest scheduling there is: a short and a long job, one machine. Short first is best; by how much is known."""
+"""Two-job environment: a short and a long job on one machine. The optimum is shortest first, with known values."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TwoJobs(VectorEnv):
 
 
 def excess(network: Any, episodes: int = 200) -> float:
-    """Mean hours that a network's greedy choices lose against short first; 0 is the optimum."""
+    """Mean hours by which a network's greedy decisions are worse than shortest first; 0 is the optimum."""
     from kilowait.agents.rl import greedy_actions
 
     vec = TwoJobs(episodes)

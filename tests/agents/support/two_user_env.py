@@ -1,4 +1,4 @@
-"""A scheduling with two ends: mean slowdown over jobs, and over users; what is best in between is known.
+"""An environment with two objectives, mean slowdown over jobs and over users, and a known Pareto front.
 
 One node, five jobs at once: four of an hour, of one user, and one of 1.05 to 1.95 hours, of another. The sum of
 weighted slowdowns is least if jobs go by run time squared over weight (Smith's rule), so the long one goes first or

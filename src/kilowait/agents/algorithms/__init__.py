@@ -1,10 +1,10 @@
-"""Algorithms that learn by playing, one a page, each with its own loop: read one and you have read all of it.
+"""Reinforcement-learning algorithms (A2C, D3QN, PPO, discrete SAC): one file each, with its complete training loop.
 
-``train_NAME(vec, settings, seed=…)`` plays the environments of `vec` and gives a `Trained`. On a CPU the same seed
-gives the same weights to the bit, also when it was stopped after any update and resumed from its folder.
+``train_NAME(vec, settings, seed=…)`` trains on the environments of `vec` and returns a `TrainingResult`. On a CPU the
+same seed gives bit-identical weights, also when training stops after any update and is resumed from its folder.
 """
 
-import kilowait.agents.rl  # noqa: F401 - first: says what to install where torch is missing
+import kilowait.agents.rl  # noqa: F401 - first: its error names the extra to install where torch is missing
 from kilowait.agents.algorithms.a2c import A2CSettings, train_a2c
 from kilowait.agents.algorithms.d3qn import D3QNSettings, train_d3qn
 from kilowait.agents.algorithms.ppo import PPOSettings, train_ppo

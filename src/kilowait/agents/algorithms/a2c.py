@@ -1,7 +1,7 @@
-"""Advantage actor-critic: play a few steps, take one gradient step, forget them.
+"""Advantage actor-critic (A2C): collect a short rollout, take one gradient step, discard the rollout.
 
-Mnih et al., "Asynchronous methods for deep reinforcement learning" (ICML 2016), in step instead of asynchronously.
-Simpler than PPO and less thrifty: every step is learned from once.
+Mnih et al., "Asynchronous methods for deep reinforcement learning" (ICML 2016), synchronous instead of asynchronous.
+Simpler than PPO and less sample-efficient: every transition is used once.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ __all__ = ["A2CSettings", "train_a2c"]
 
 @dataclass(frozen=True)
 class A2CSettings:
-    """How A2C learns. An update plays `rollout` steps of every environment and takes one step of the optimizer."""
+    """Hyperparameters of A2C. An update collects `n_steps` steps of every environment and takes one gradient step."""
 
     total_timesteps: int = 1_000_000
-    """Of all environments together; whole updates, at least one."""
+    """Environment steps of all environments together; rounded down to complete updates, at least one."""
     n_steps: int = 16
     """Steps of each environment between updates."""
     n_step_return: int = 16
-    """Steps whose rewards are counted before the value is trusted; no more than the rollout has are there."""
+    """Rewards summed before bootstrapping from the value; at most `n_steps`."""
     learning_rate: float = 1e-3
-    """Of Adam, at the beginning."""
+    """Initial learning rate of Adam."""
     anneal_lr: bool = True
-    """Whether the learning rate falls in a straight line to nearly 0 at the end."""
+    """Whether the learning rate decays linearly to nearly 0."""
     gamma: float = 0.999
-    """Of the future, a step."""
+    """Discount factor a step."""
     ent_coef: float = 0.003
     """Weight of the policy's entropy."""
     vf_coef: float = 0.5
-    """Weight of the value's squared error."""
+    """Weight of the value loss."""
     max_grad_norm: float = 0.5
-    """Norm that gradients are cut to."""
+    """Maximum norm of the gradients."""
     normalize_rewards: bool = True
-    """Whether rewards are divided by the deviation of returns so far."""
+    """Whether rewards are divided by the running standard deviation of the returns."""
     normalize_advantage: bool = True
-    """Whether advantages of an update have mean 0 and deviation 1."""
+    """Whether the advantages of an update are normalized to mean 0 and standard deviation 1."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
     sizes: Sizes = field(default_factory=Sizes)
-    """Of the network."""
+    """Sizes of the network."""
     precision: str = "float32"
-    """Or "bf16": layers in 16 bits, weights and losses in 32."""
+    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
     validate_every: int = 100
     """Updates between validations."""
     patience: int | None = None
-    """Validations without a new best after which training stops; None goes on."""
+    """Validations without a new best after which training stops; None: never stop early."""
     checkpoint_every: int = 100
     """Updates between checkpoints."""
 
@@ -96,30 +96,30 @@ def train_a2c(
     settings = settings or A2CSettings()
     size = settings.n_steps * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            where
+            torch_device
         )
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.a2c", where)
+        rng = TorchRng(seed, "agents.a2c", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
-        keeper = TrainingState(
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
+        training = TrainingState(
             "a2c", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes},
+            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             if settings.anneal_lr:
-                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
 
-            with torch.no_grad(), lower_precision(where, settings.precision):
+            with torch.no_grad(), lower_precision(torch_device, settings.precision):
                 for step in range(settings.n_steps):
-                    actions = rollout.add_observation(step, observation, agent, draws.generator)
+                    actions = rollout.add_observation(step, observation, agent, rng.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
@@ -136,7 +136,7 @@ def train_a2c(
             if settings.normalize_advantage:
                 advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
 
-            with lower_precision(where, settings.precision):
+            with lower_precision(torch_device, settings.precision):
                 logits, values = agent(rollout.flat())
             choice = MaskedCategorical(logits)
             policy_loss = -(advantages * choice.log_prob(rollout.actions.flatten())).mean()
@@ -150,7 +150,7 @@ def train_a2c(
 
             policy_loss_, value_loss_, entropy_ = torch.stack([policy_loss, value_loss, entropy]).tolist()
             losses = {"policy": policy_loss_, "value": value_loss_}
-            keeper.end_update(
+            training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return keeper.trained()
+        return training.trained()

@@ -1,8 +1,8 @@
-"""Deep Q-learning with its remedies: double, dueling, prioritized, n-step; and, by switches, the rest of Rainbow.
+"""Dueling double deep Q-network (D3QN) with prioritized replay and n-step returns; optionally the rest of Rainbow.
 
 Mnih et al. (2015); van Hasselt et al. "Double Q-learning" (2016); Wang et al. "Dueling networks" (2016); Schaul et al.
-"Prioritized experience replay" (2016); Hessel et al. "Rainbow" (AAAI 2018), which adds noisy layers in place of random
-actions (`noisy`) and distributions of returns in place of their means (`atoms`).
+"Prioritized experience replay" (2016); Hessel et al. "Rainbow" (AAAI 2018), which adds noisy layers instead of
+epsilon-greedy exploration (`noisy`) and distributions of returns instead of their means (`n_atoms`).
 """
 
 from __future__ import annotations
@@ -44,56 +44,58 @@ __all__ = ["D3QNSettings", "train_d3qn"]
 
 @dataclass(frozen=True)
 class D3QNSettings:
-    """How D3QN learns. An update plays `rollout` steps of every environment, then takes `gradient_steps`."""
+    """Hyperparameters of D3QN. An update collects `train_freq` steps of every environment, then takes `gradient_steps`
+    gradient steps.
+    """
 
     total_timesteps: int = 500_000
-    """Of all environments together; whole updates, at least one."""
+    """Environment steps of all environments together; rounded down to complete updates, at least one."""
     train_freq: int = 8
     """Steps of each environment between updates."""
     gradient_steps: int = 8
-    """Steps of the optimizer in an update."""
+    """Gradient steps in an update."""
     batch_size: int = 256
-    """Steps of the past that each of them learns from."""
+    """Transitions in the batch of a gradient step."""
     buffer_size: int = 100_000
-    """Steps of the past that are kept; checkpoints hold them all."""
+    """Capacity of the replay buffer, transitions; checkpoints contain all of them."""
     learning_starts: int = 5_000
-    """Steps that are played before anything is learned."""
+    """Environment steps before the first gradient step."""
     n_steps: int = 3
-    """Steps whose rewards are counted before the value is trusted."""
+    """Rewards summed before bootstrapping from the value."""
     learning_rate: float = 5e-4
-    """Of Adam."""
+    """Learning rate of Adam."""
     gamma: float = 0.99
-    """Of the future, a step."""
+    """Discount factor a step."""
     target_update_interval: int = 200
-    """Gradient steps after which the target network is made the same again."""
+    """Gradient steps between copies of the weights to the target network."""
     per_alpha: float = 0.5
-    """Exponent of the error in the priority of a step; 0 draws all alike."""
+    """Priority exponent; 0 samples uniformly."""
     per_beta: float = 0.4
-    """How much of the priorities' bias is undone at first; all of it in the end."""
+    """Initial exponent of the importance-sampling correction; it rises to 1 at the end of the training."""
     exploration_fraction: float = 0.3
-    """Part of training during which the share of random actions falls from 1 to `last_epsilon`; no matter if noisy."""
+    """Fraction of the training during which epsilon decays from 1 to `exploration_final_eps`; unused if `noisy`."""
     exploration_final_eps: float = 0.02
-    """Share of random actions after that."""
+    """Final epsilon: the share of random actions."""
     noisy: bool = False
-    """Whether noise on the last layers explores, instead of random actions."""
+    """Whether noisy output layers explore, instead of random actions."""
     n_atoms: int = 1
-    """Atoms of the distribution of returns; 1 learns their mean, Rainbow has 51."""
+    """Atoms of the distribution of returns; 1 learns their mean, Rainbow uses 51."""
     v_range: tuple[float, float] = (-10.0, 10.0)
-    """First and last atom, in units of rewards as they are learned from (normalised: deviations of the return)."""
+    """First and last atom, in units of the (normalized) rewards."""
     max_grad_norm: float = 10.0
-    """Norm that gradients are cut to."""
+    """Maximum norm of the gradients."""
     normalize_rewards: bool = True
-    """Whether rewards are divided by the deviation of returns so far."""
+    """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
     sizes: Sizes = field(default_factory=Sizes)
-    """Of the network."""
+    """Sizes of the network."""
     precision: str = "float32"
-    """Or "bf16": layers in 16 bits, weights and losses in 32."""
+    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
     validate_every: int = 100
     """Updates between validations."""
     patience: int | None = None
-    """Validations without a new best after which training stops; None goes on."""
+    """Validations without a new best after which training stops; None: never stop early."""
     checkpoint_every: int = 500
     """Updates between checkpoints."""
 
@@ -118,40 +120,40 @@ def train_d3qn(
     settings = settings or D3QNSettings()
     size = settings.train_freq * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = q_network(
             vec.spec_of_observation, settings.network, seed=seed, noisy=settings.noisy, atoms=settings.n_atoms,
             span=settings.v_range, **asdict(settings.sizes),
-        ).to(where)  # fmt: skip
+        ).to(torch_device)  # fmt: skip
         target = deepcopy(agent).requires_grad_(False)
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.d3qn", where)
+        rng = TorchRng(seed, "agents.d3qn", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
         replay = ReplayBuffer(
-            settings.buffer_size, vec.num_envs, DeviceTransfer(where),
+            settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device),
             n_steps=settings.n_steps, gamma=settings.gamma, per_alpha=settings.per_alpha,
         )  # fmt: skip
-        keeper = TrainingState(
+        training = TrainingState(
             "d3qn", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"target": target, "optimizer": optimizer, "draws": draws, "scale": scale,
+            parts={"target": target, "optimizer": optimizer, "draws": rng, "scale": scale,
                    "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
+        observation = training.begin(resume)
         if resume is None:
-            target.load_state_dict(agent.state_dict())  # a warm start has moved the agent
-        while not keeper.done:
-            done_share = keeper.number / updates
-            epsilon = _epsilon(settings, done_share)
-            correction = settings.per_beta + (1 - settings.per_beta) * done_share
+            target.load_state_dict(agent.state_dict())  # a warm start has changed the agent
+        while not training.done:
+            progress_share = training.number / updates
+            epsilon = _epsilon(settings, progress_share)
+            per_beta = settings.per_beta + (1 - settings.per_beta) * progress_share
 
             for _ in range(settings.train_freq):
                 seen = replay.place(observation)
-                with torch.no_grad(), lower_precision(where, settings.precision):
-                    actions = _explored(agent, seen, epsilon, draws.generator)
+                with torch.no_grad(), lower_precision(torch_device, settings.precision):
+                    actions = _epsilon_greedy(agent, seen, epsilon, rng.generator)
                 chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
                 observation, rewards, terminated, truncated, infos = vec.step(chosen)
                 done = terminated | truncated
@@ -160,67 +162,73 @@ def train_d3qn(
                 replay.commit(actions, rewards, terminated, truncated)
 
             losses = {}
-            if keeper.steps + size > settings.learning_starts and len(replay):
+            if training.steps + size > settings.learning_starts and len(replay):
                 divisor = scale.divisor if settings.normalize_rewards else 1.0
-                learned = keeper.number * settings.gradient_steps
-                figures = []
+                gradient_steps_before = training.number * settings.gradient_steps
+                metrics = []
                 for step in range(settings.gradient_steps):
-                    drawn = replay.draw(settings.batch_size, draws.generator, per_beta=correction)
-                    agent.draw_noise(draws.generator)
-                    target.draw_noise(draws.generator)
-                    with lower_precision(where, settings.precision):
-                        errors, level = _errors(agent, target, drawn, divisor)
-                    loss = (drawn.weights * errors).mean()
+                    batch = replay.draw(settings.batch_size, rng.generator, per_beta=per_beta)
+                    agent.draw_noise(rng.generator)
+                    target.draw_noise(rng.generator)
+                    with lower_precision(torch_device, settings.precision):
+                        errors, mean_q = _td_errors(agent, target, batch, divisor)
+                    loss = (batch.weights * errors).mean()
                     optimizer.zero_grad()
                     torch.autograd.backward(loss)
                     torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     optimizer.step()
-                    replay.update_priorities(drawn.places, errors)
-                    figures.append(torch.stack([loss, level]).detach())
-                    if (learned + step + 1) % settings.target_update_interval == 0:
+                    replay.update_priorities(batch.places, errors)
+                    metrics.append(torch.stack([loss, mean_q]).detach())
+                    if (gradient_steps_before + step + 1) % settings.target_update_interval == 0:
                         target.load_state_dict(agent.state_dict())
-                loss_, level_ = torch.stack(figures).mean(0).tolist()
-                losses = {"q": loss_, "mean_q": level_, "epsilon": epsilon}
-            keeper.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
-        return keeper.trained()
+                loss_, mean_q_ = torch.stack(metrics).mean(0).tolist()
+                losses = {"q": loss_, "mean_q": mean_q_, "epsilon": epsilon}
+            training.end_update(observation, steps=size, episodes=episodes.means(), losses=losses)
+        return training.trained()
 
 
-def _epsilon(settings: D3QNSettings, done_share: float) -> float:
-    """Share of random actions at a point of training."""
+def _epsilon(settings: D3QNSettings, progress_share: float) -> float:
+    """Share of random actions after this share of the training."""
     if settings.noisy:
         return 0.0
-    fallen = min(1.0, done_share / settings.exploration_fraction) if settings.exploration_fraction else 1.0
-    return 1.0 + fallen * (settings.exploration_final_eps - 1.0)
+    decayed = (
+        min(1.0, progress_share / settings.exploration_fraction) if settings.exploration_fraction else 1.0
+    )
+    return 1.0 + decayed * (settings.exploration_final_eps - 1.0)
 
 
-def _explored(agent: DuelingQ, seen: dict[str, Tensor], epsilon: float, random: torch.Generator) -> Tensor:
-    """(B,) the best actions, and random allowed ones in a share of the environments."""
+def _epsilon_greedy(
+    agent: DuelingQ, seen: dict[str, Tensor], epsilon: float, random: torch.Generator
+) -> Tensor:
+    """(B,) greedy actions, replaced by random allowed ones with probability `epsilon`."""
     agent.draw_noise(random)
     best = agent(seen).argmax(-1)
     if epsilon == 0.0:
         return best
     allowed = torch.zeros_like(seen["mask"], dtype=torch.float32).masked_fill(seen["mask"] == 0, -torch.inf)
-    anything = MaskedCategorical(allowed).sample(random)
-    strays = torch.rand(len(best), generator=random, device=best.device) < epsilon
-    return torch.where(strays, anything, best)
+    random_actions = MaskedCategorical(allowed).sample(random)
+    explores = torch.rand(len(best), generator=random, device=best.device) < epsilon
+    return torch.where(explores, random_actions, best)
 
 
-def _errors(agent: DuelingQ, target: DuelingQ, drawn: ReplayBatch, divisor: float) -> tuple[Tensor, Tensor]:
-    """(B,) how wrong each value was, and the mean of the values. The agent chooses, the target judges."""
-    rewards = drawn.rewards / divisor
+def _td_errors(
+    agent: DuelingQ, target: DuelingQ, batch: ReplayBatch, divisor: float
+) -> tuple[Tensor, Tensor]:
+    """(B,) temporal-difference losses, and the mean Q value. Double Q: the agent chooses, the target evaluates."""
+    rewards = batch.rewards / divisor
     row = torch.arange(len(rewards), device=rewards.device)
     with torch.no_grad():
-        best = agent(drawn.following).argmax(-1)
+        best = agent(batch.following).argmax(-1)
     if agent.atoms == 1:
         with torch.no_grad():
-            # An episode that ended counts its successor 0 times, but 0 x -inf would be NaN.
-            after = target(drawn.following)[row, best].masked_fill(drawn.discounts == 0, 0.0)
-            hoped = rewards + drawn.discounts * after
-        values = agent(drawn.observation)[row, drawn.actions]
-        return torch.nn.functional.smooth_l1_loss(values, hoped, reduction="none"), values.mean()
+            # After the end of an episode the discount is 0, but 0 x -inf would be NaN.
+            next_values = target(batch.following)[row, best].masked_fill(batch.discounts == 0, 0.0)
+            targets = rewards + batch.discounts * next_values
+        values = agent(batch.observation)[row, batch.actions]
+        return torch.nn.functional.smooth_l1_loss(values, targets, reduction="none"), values.mean()
     with torch.no_grad():
-        after = target.log_distribution(drawn.following)[row, best].exp()
-        hoped = projected(agent.support, rewards, drawn.discounts, after)
-    found = agent.log_distribution(drawn.observation)[row, drawn.actions]
-    errors = torch.nn.functional.kl_div(found, hoped, reduction="none").sum(-1)
-    return errors, (found.exp() @ agent.support).mean()
+        next_distribution = target.log_distribution(batch.following)[row, best].exp()
+        targets = projected(agent.support, rewards, batch.discounts, next_distribution)
+    predicted = agent.log_distribution(batch.observation)[row, batch.actions]
+    errors = torch.nn.functional.kl_div(predicted, targets, reduction="none").sum(-1)
+    return errors, (predicted.exp() @ agent.support).mean()

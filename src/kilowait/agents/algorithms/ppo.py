@@ -1,11 +1,11 @@
-"""Proximal policy optimisation: play a while, then learn from it, but move the policy only so far.
+"""Proximal policy optimization (PPO), with action masks, and optionally with a constraint on a cost.
 
-Schulman, Wolski, Dhariwal, Radford and Klimov, "Proximal policy optimization algorithms" (2017), with masked
-actions, generalised advantages, and the details that Huang et al. found to matter ("The 37 implementation details of
-PPO", 2022), except clipping of the value loss, which did not help there.
+Schulman, Wolski, Dhariwal, Radford and Klimov, "Proximal policy optimization algorithms" (2017), with generalized
+advantage estimation and the implementation details that Huang et al. found to matter ("The 37 implementation details
+of PPO", 2022), except clipping of the value loss, which did not help there.
 
-With `cost` it is constrained: the reward pays a price for a cost that the environment reports, and the price rises
-until the mean cost of an episode is below the limit (`learning.dual`).
+With `cost` the problem is constrained: the reward is reduced by a multiplier times a cost that the environment
+reports, and the multiplier rises until the mean cost of an episode is below the limit (`agents.rl.lagrangian`).
 """
 
 from __future__ import annotations
@@ -45,52 +45,52 @@ __all__ = ["PPOSettings", "train_ppo"]
 
 @dataclass(frozen=True)
 class PPOSettings:
-    """How PPO learns. An update plays `rollout` steps of every environment and learns from them `epochs` times."""
+    """Hyperparameters of PPO. An update collects `n_steps` steps of every environment and trains `n_epochs` on them."""
 
     total_timesteps: int = 1_000_000
-    """Of all environments together; whole updates, at least one."""
+    """Environment steps of all environments together; rounded down to complete updates, at least one."""
     n_steps: int = 64
     """Steps of each environment between updates."""
     n_epochs: int = 3
     """Passes over a rollout."""
     n_minibatches: int = 8
-    """Parts a rollout is cut into, anew in each pass."""
+    """Minibatches of a rollout, shuffled anew in each pass."""
     learning_rate: float = 5e-4
-    """Of Adam, at the beginning."""
+    """Initial learning rate of Adam."""
     anneal_lr: bool = True
-    """Whether the learning rate falls in a straight line to nearly 0 at the end."""
+    """Whether the learning rate decays linearly to nearly 0."""
     gamma: float = 0.999
-    """Of the future, a step. Episodes are long and end."""
+    """Discount factor a step; near 1, as episodes are long and end."""
     gae_lambda: float = 0.95
-    """Lambda of the generalised advantages."""
+    """Lambda of generalized advantage estimation."""
     clip_range: float = 0.2
-    """How far the probability of an action may move in an update, as a ratio."""
+    """Clipping range of the probability ratio of an action."""
     ent_coef: float = 0.003
-    """Weight of the policy's entropy, which keeps it from settling too soon."""
+    """Weight of the policy's entropy, which delays premature convergence."""
     vf_coef: float = 0.5
-    """Weight of the value's squared error."""
+    """Weight of the value loss."""
     max_grad_norm: float = 0.5
-    """Norm that gradients are cut to."""
+    """Maximum norm of the gradients."""
     target_kl: float | None = None
-    """Divergence, nats, beyond which an update's remaining passes are left out; None never looks."""
+    """KL divergence, nats, beyond which the remaining passes of an update are skipped; None: no limit."""
     normalize_rewards: bool = True
-    """Whether rewards are divided by the deviation of returns so far."""
+    """Whether rewards are divided by the running standard deviation of the returns."""
     cost: str | None = None
-    """Name in infos of a cost a step; None learns without a constraint."""
+    """Name in `infos` of a cost a step; None: no constraint."""
     cost_limit: float = 0.0
-    """Mean cost an episode that is allowed."""
+    """Largest allowed mean cost of an episode."""
     cost_rate: float = 0.05
-    """How fast the price of the cost follows."""
+    """Step size of the Lagrange multiplier."""
     network: str = "kernel"
     """A name of `kilowait.agents.networks.KINDS`."""
     sizes: Sizes = field(default_factory=Sizes)
-    """Of the network."""
+    """Sizes of the network."""
     precision: str = "float32"
-    """Or "bf16": layers in 16 bits, weights and losses in 32."""
+    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
     validate_every: int = 10
     """Updates between validations."""
     patience: int | None = None
-    """Validations without a new best after which training stops; None goes on."""
+    """Validations without a new best after which training stops; None: never stop early."""
     checkpoint_every: int = 10
     """Updates between checkpoints."""
 
@@ -114,49 +114,49 @@ def train_ppo(
     """Train by PPO.
 
     Args:
-        vec: environments that are played side by side.
+        vec: vector environment.
         settings: see `PPOSettings`.
-        seed: of first weights, environments and choices.
+        seed: of initial weights, environments and sampled actions.
         device: "cpu" or "cuda"; rollouts stay there.
-        threads: of the CPU; None leaves torch as it is. 1 is best beside other work.
-        progress: hears of every update.
-        resume: checkpoint, or its folder, to go on from.
-        checkpoint_dir: where checkpoints and the agent are kept.
-        validate: judges a network, smaller is better; the best is given back.
-        warm: what is done with the fresh network first, such as imitation.
+        threads: CPU threads of torch; None keeps torch's setting. 1 is best beside other work.
+        progress: called with every `Update`.
+        resume: checkpoint, or its folder, to resume from.
+        checkpoint_dir: folder of the checkpoints and of the agent.
+        validate: evaluates a network, smaller is better; the best network is returned.
+        warm: called with the new network first, for example behavior cloning.
     """
     settings = settings or PPOSettings()
     size = settings.n_steps * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
     if size < settings.n_minibatches:
         raise InputError(
-            f"a rollout of {size} steps cannot be cut into {settings.n_minibatches} minibatches; take fewer"
+            f"a rollout of {size} steps cannot be split into {settings.n_minibatches} minibatches; take fewer"
         )
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         agent = network(vec.spec_of_observation, settings.network, seed=seed, **asdict(settings.sizes)).to(
-            where
+            torch_device
         )
         optimizer = torch.optim.Adam(
-            agent.parameters(), settings.learning_rate, eps=1e-5, fused=where.type == "cuda"
+            agent.parameters(), settings.learning_rate, eps=1e-5, fused=torch_device.type == "cuda"
         )
-        draws = TorchRng(seed, "agents.ppo", where)
+        rng = TorchRng(seed, "agents.ppo", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs, settings.cost)
         dual = LagrangeMultiplier(settings.cost_limit, settings.cost_rate)
-        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(where))
-        keeper = TrainingState(
+        rollout = RolloutBuffer(settings.n_steps, vec.num_envs, DeviceTransfer(torch_device))
+        training = TrainingState(
             "ppo", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"optimizer": optimizer, "draws": draws, "scale": scale, "episodes": episodes, "dual": dual},
+            parts={"optimizer": optimizer, "draws": rng, "scale": scale, "episodes": episodes, "dual": dual},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             if settings.anneal_lr:
-                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - keeper.number / updates)
+                optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - training.number / updates)
 
-            with torch.no_grad(), lower_precision(where, settings.precision):
+            with torch.no_grad(), lower_precision(torch_device, settings.precision):
                 for step in range(settings.n_steps):
-                    actions = rollout.add_observation(step, observation, agent, draws.generator)
+                    actions = rollout.add_observation(step, observation, agent, rng.generator)
                     observation, rewards, terminated, truncated, infos = vec.step(actions)
                     done = terminated | truncated
                     episodes.step(infos, done)
@@ -175,18 +175,18 @@ def train_ppo(
             advantages = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).flatten()
             seen, taken, before = rollout.flat(), rollout.actions.flatten(), rollout.log_probs.flatten()
 
-            figures = []  # tensors on the device; looked at once an update, as looking waits for the device
+            metrics = []  # tensors on the device; read once an update, as reading waits for the device
             for _ in range(settings.n_epochs):
-                order = torch.randperm(size, generator=draws.generator, device=where)
+                order = torch.randperm(size, generator=rng.generator, device=torch_device)
                 for part in order.tensor_split(settings.n_minibatches):
-                    with lower_precision(where, settings.precision):
-                        logits, values = agent({name: kept[part] for name, kept in seen.items()})
+                    with lower_precision(torch_device, settings.precision):
+                        logits, values = agent({name: array[part] for name, array in seen.items()})
                     choice = MaskedCategorical(logits)
-                    moved = choice.log_prob(taken[part]) - before[part]
-                    ratio = moved.exp()
-                    gain = advantages[part]
+                    log_ratio = choice.log_prob(taken[part]) - before[part]
+                    ratio = log_ratio.exp()
+                    advantage = advantages[part]
                     clipped = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
-                    policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
+                    policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
                     value_loss = 0.5 * (values - returns[part]).square().mean()
                     entropy = choice.entropy().mean()
                     loss = policy_loss + settings.vf_coef * value_loss - settings.ent_coef * entropy
@@ -194,12 +194,12 @@ def train_ppo(
                     torch.autograd.backward(loss)
                     torch.nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     optimizer.step()
-                    kl = (ratio - 1 - moved).mean()
-                    figures.append(torch.stack([policy_loss, value_loss, entropy, kl]).detach())
-                if settings.target_kl is not None and figures[-1][3].item() > settings.target_kl:
+                    kl = (ratio - 1 - log_ratio).mean()
+                    metrics.append(torch.stack([policy_loss, value_loss, entropy, kl]).detach())
+                if settings.target_kl is not None and metrics[-1][3].item() > settings.target_kl:
                     break
 
-            policy_loss_, value_loss_, entropy_, kl_ = torch.stack(figures).mean(0).tolist()
+            policy_loss_, value_loss_, entropy_, kl_ = torch.stack(metrics).mean(0).tolist()
             ended = episodes.means()
             losses = {"policy": policy_loss_, "value": value_loss_}
             if settings.cost is not None:
@@ -207,7 +207,7 @@ def train_ppo(
                 losses["price"] = dual.multiplier
                 if not math.isnan(ended["cost"]):
                     losses["cost"] = ended["cost"]
-            keeper.end_update(
+            training.end_update(
                 observation, steps=size, episodes=ended, losses=losses, entropy=entropy_, kl=kl_
             )
-        return keeper.trained()
+        return training.trained()

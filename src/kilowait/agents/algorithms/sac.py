@@ -1,8 +1,8 @@
-"""Soft actor-critic for discrete actions: be good and stay undecided, and let a temperature weigh the two.
+"""Soft actor-critic (SAC) for discrete actions, with two critics and a learned temperature.
 
 Haarnoja et al., "Soft actor-critic algorithms and applications" (2018), in the discrete form of Christodoulou (2019):
-twin values against optimism, and a temperature that learns to keep the entropy at a share of what the *allowed*
-actions of each state could have, so that a state with one allowed action asks for nothing.
+the minimum of two critics counters overestimation, and the temperature keeps the entropy at a share of the maximum
+entropy of the *allowed* actions of each state, so that a state with one allowed action has target entropy 0.
 """
 
 from __future__ import annotations
@@ -43,44 +43,46 @@ __all__ = ["SACSettings", "target_entropy", "train_sac"]
 
 @dataclass(frozen=True)
 class SACSettings:
-    """How SAC learns. An update plays `rollout` steps of every environment, then takes `gradient_steps`."""
+    """Hyperparameters of SAC. An update collects `train_freq` steps of every environment, then takes `gradient_steps`
+    gradient steps.
+    """
 
     total_timesteps: int = 500_000
-    """Of all environments together; whole updates, at least one."""
+    """Environment steps of all environments together; rounded down to complete updates, at least one."""
     train_freq: int = 8
     """Steps of each environment between updates."""
     gradient_steps: int = 8
-    """Steps of the optimizers in an update."""
+    """Gradient steps in an update, of every optimizer."""
     batch_size: int = 256
-    """Steps of the past that each of them learns from."""
+    """Transitions in the batch of a gradient step."""
     buffer_size: int = 100_000
-    """Steps of the past that are kept; checkpoints hold them all."""
+    """Capacity of the replay buffer, transitions; checkpoints contain all of them."""
     learning_starts: int = 5_000
-    """Steps that are played before anything is learned."""
+    """Environment steps before the first gradient step."""
     learning_rate: float = 5e-4
-    """Of Adam, for policy, values and temperature."""
+    """Learning rate of Adam, for policy, critics and temperature."""
     gamma: float = 0.99
-    """Of the future, a step."""
+    """Discount factor a step."""
     tau: float = 0.01
-    """How far the target networks go to the values in each gradient step."""
+    """Soft-update coefficient of the target networks, a gradient step."""
     target_entropy: float = 0.2
-    """Entropy that is kept, as a share of the most the allowed actions could have."""
+    """Target entropy, as a share of the maximum entropy of the allowed actions."""
     initial_ent_coef: float = 0.2
-    """What an additional nat of entropy is worth at first."""
+    """Initial temperature: the reward of one additional nat of entropy."""
     max_grad_norm: float = 10.0
-    """Norm that gradients are cut to."""
+    """Maximum norm of the gradients."""
     normalize_rewards: bool = True
-    """Whether rewards are divided by the deviation of returns so far."""
+    """Whether rewards are divided by the running standard deviation of the returns."""
     network: str = "kernel"
-    """A name of `kilowait.agents.networks.KINDS`, for policy and values alike."""
+    """A name of `kilowait.agents.networks.KINDS`, used for policy and critics."""
     sizes: Sizes = field(default_factory=Sizes)
-    """Of the networks."""
+    """Sizes of the networks."""
     precision: str = "float32"
-    """Or "bf16": layers in 16 bits, weights and losses in 32."""
+    """Or "bf16": layers compute in 16 bits; weights and losses stay in 32."""
     validate_every: int = 100
     """Updates between validations."""
     patience: int | None = None
-    """Validations without a new best after which training stops; None goes on."""
+    """Validations without a new best after which training stops; None: never stop early."""
     checkpoint_every: int = 500
     """Updates between checkpoints."""
 
@@ -89,7 +91,7 @@ class SACSettings:
 
 
 class TwinCritics(nn.Module):
-    """Two networks of values that err apart, and the temperature."""
+    """Two independently initialized Q networks, and the temperature."""
 
     def __init__(self, first: nn.Module, second: nn.Module, temperature: float) -> None:
         super().__init__()
@@ -97,13 +99,13 @@ class TwinCritics(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(log(temperature)))
 
     def values(self, seen: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """(B, A) by each of the two, -inf where the mask forbids."""
+        """(B, A) Q values of both networks, -inf where the mask forbids."""
         first, second = (one(seen) for one in self.pair)
         return first, second
 
 
 def target_entropy(mask: Tensor, share: float) -> Tensor:
-    """(B,) nats: a share of the entropy of choosing evenly among the allowed actions.
+    """(B,) nats: a share of the entropy of the uniform distribution over the allowed actions.
 
     >>> target_entropy(torch.tensor([[1, 1, 0], [0, 0, 1]]), 1.0).tolist()
     [0.6931471824645996, 0.0]
@@ -126,40 +128,44 @@ def train_sac(
 ) -> TrainingResult:
     """Train by SAC; the arguments are those of `kilowait.agents.algorithms.ppo.train_ppo`.
 
-    The network that comes back is the policy; its value, which SAC has no use for, is untrained.
+    The returned network is the policy; its value head, which SAC does not use, is untrained.
     """
     settings = settings or SACSettings()
     size = settings.train_freq * vec.num_envs
     updates = max(1, settings.total_timesteps // size)
-    with use_device(device, threads) as where:
+    with use_device(device, threads) as torch_device:
         spec, sizes = vec.spec_of_observation, asdict(settings.sizes)
-        agent = network(spec, settings.network, seed=seed, **sizes).to(where)
+        agent = network(spec, settings.network, seed=seed, **sizes).to(torch_device)
         pair = [q_network(spec, settings.network, seed=seed + 1 + one, **sizes) for one in range(2)]
-        twins = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(where)
-        target = deepcopy(twins).requires_grad_(False)
-        fused = where.type == "cuda"
+        critics = TwinCritics(pair[0], pair[1], settings.initial_ent_coef).to(torch_device)
+        target = deepcopy(critics).requires_grad_(False)
+        fused = torch_device.type == "cuda"
         actor_optimizer = torch.optim.Adam(agent.parameters(), settings.learning_rate, eps=1e-5, fused=fused)
         critic_optimizer = torch.optim.Adam(
-            twins.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
+            critics.pair.parameters(), settings.learning_rate, eps=1e-5, fused=fused
         )
-        heat_optimizer = torch.optim.Adam([twins.log_temperature], settings.learning_rate, fused=fused)
-        draws = TorchRng(seed, "agents.sac", where)
+        temperature_optimizer = torch.optim.Adam(
+            [critics.log_temperature], settings.learning_rate, fused=fused
+        )
+        rng = TorchRng(seed, "agents.sac", torch_device)
         scale = ReturnScale(vec.num_envs, settings.gamma)
         episodes = Episodes(vec.num_envs)
-        replay = ReplayBuffer(settings.buffer_size, vec.num_envs, DeviceTransfer(where), gamma=settings.gamma)
-        keeper = TrainingState(
+        replay = ReplayBuffer(
+            settings.buffer_size, vec.num_envs, DeviceTransfer(torch_device), gamma=settings.gamma
+        )
+        training = TrainingState(
             "sac", vec, settings, seed=seed, updates=updates, network=agent,
-            parts={"twins": twins, "target": target, "actor_optimizer": actor_optimizer,
-                   "critic_optimizer": critic_optimizer, "heat_optimizer": heat_optimizer, "draws": draws,
+            parts={"twins": critics, "target": target, "actor_optimizer": actor_optimizer,
+                   "critic_optimizer": critic_optimizer, "heat_optimizer": temperature_optimizer, "draws": rng,
                    "scale": scale, "episodes": episodes, "replay": replay},
             folder=checkpoint_dir, validate=validate, progress=progress, warm=warm,
         )  # fmt: skip
-        observation = keeper.begin(resume)
-        while not keeper.done:
+        observation = training.begin(resume)
+        while not training.done:
             for _ in range(settings.train_freq):
                 seen = replay.place(observation)
-                with torch.no_grad(), lower_precision(where, settings.precision):
-                    actions = MaskedCategorical(agent(seen)[0]).sample(draws.generator)
+                with torch.no_grad(), lower_precision(torch_device, settings.precision):
+                    actions = MaskedCategorical(agent(seen)[0]).sample(rng.generator)
                 chosen: npt.NDArray[np.int64] = actions.cpu().numpy()
                 observation, rewards, terminated, truncated, infos = vec.step(chosen)
                 done = terminated | truncated
@@ -168,54 +174,60 @@ def train_sac(
                 replay.commit(actions, rewards, terminated, truncated)
 
             losses, entropy_ = {}, float("nan")
-            if keeper.steps + size > settings.learning_starts and len(replay):
+            if training.steps + size > settings.learning_starts and len(replay):
                 divisor = scale.divisor if settings.normalize_rewards else 1.0
-                figures = []
+                metrics = []
                 for _ in range(settings.gradient_steps):
-                    drawn = replay.draw(settings.batch_size, draws.generator)
-                    heat = twins.log_temperature.exp().detach()
+                    batch = replay.draw(settings.batch_size, rng.generator)
+                    temperature = critics.log_temperature.exp().detach()
 
-                    with torch.no_grad(), lower_precision(where, settings.precision):
-                        after = MaskedCategorical(agent(drawn.following)[0])
-                        least = _finite(torch.minimum(*target.values(drawn.following)))
-                        soft = (after.probabilities * (least - heat * after.finite)).sum(-1)
-                        hoped = drawn.rewards / divisor + drawn.discounts * soft
-                    with lower_precision(where, settings.precision):
-                        both = twins.values(drawn.observation)
-                    taken = [values.gather(-1, drawn.actions[:, None]).squeeze(-1) for values in both]
-                    critic_loss = torch.stack([(values - hoped).square().mean() for values in taken]).sum()
+                    with torch.no_grad(), lower_precision(torch_device, settings.precision):
+                        next_policy = MaskedCategorical(agent(batch.following)[0])
+                        next_q = _finite(torch.minimum(*target.values(batch.following)))
+                        soft = (next_policy.probabilities * (next_q - temperature * next_policy.finite)).sum(
+                            -1
+                        )
+                        targets = batch.rewards / divisor + batch.discounts * soft
+                    with lower_precision(torch_device, settings.precision):
+                        both = critics.values(batch.observation)
+                    taken = [values.gather(-1, batch.actions[:, None]).squeeze(-1) for values in both]
+                    critic_loss = torch.stack([(values - targets).square().mean() for values in taken]).sum()
                     critic_optimizer.zero_grad()
                     torch.autograd.backward(critic_loss)
-                    nn.utils.clip_grad_norm_(twins.pair.parameters(), settings.max_grad_norm)
+                    nn.utils.clip_grad_norm_(critics.pair.parameters(), settings.max_grad_norm)
                     critic_optimizer.step()
 
-                    with lower_precision(where, settings.precision):
-                        choice = MaskedCategorical(agent(drawn.observation)[0])
+                    with lower_precision(torch_device, settings.precision):
+                        choice = MaskedCategorical(agent(batch.observation)[0])
                         with torch.no_grad():
-                            least = _finite(torch.minimum(*twins.values(drawn.observation)))
-                    actor_loss = (choice.probabilities * (heat * choice.finite - least)).sum(-1).mean()
+                            least_q = _finite(torch.minimum(*critics.values(batch.observation)))
+                    actor_loss = (
+                        (choice.probabilities * (temperature * choice.finite - least_q)).sum(-1).mean()
+                    )
                     actor_optimizer.zero_grad()
                     torch.autograd.backward(actor_loss)
                     nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
                     actor_optimizer.step()
 
                     entropy = choice.entropy().detach()
-                    wanted = target_entropy(drawn.observation["mask"], settings.target_entropy)
-                    heat_loss = twins.log_temperature.exp() * (entropy - wanted).mean()
-                    heat_optimizer.zero_grad()
-                    torch.autograd.backward(heat_loss)
-                    heat_optimizer.step()
+                    wanted = target_entropy(batch.observation["mask"], settings.target_entropy)
+                    temperature_loss = critics.log_temperature.exp() * (entropy - wanted).mean()
+                    temperature_optimizer.zero_grad()
+                    torch.autograd.backward(temperature_loss)
+                    temperature_optimizer.step()
 
                     with torch.no_grad():
-                        for slow, quick in zip(target.parameters(), twins.parameters(), strict=True):
-                            slow.lerp_(quick, settings.tau)
-                    figures.append(torch.stack([critic_loss, actor_loss, heat, entropy.mean()]).detach())
-                critic_, actor_, heat_, entropy_ = torch.stack(figures).mean(0).tolist()
-                losses = {"q": critic_, "policy": actor_, "temperature": heat_}
-            keeper.end_update(
+                        for slow, fast in zip(target.parameters(), critics.parameters(), strict=True):
+                            slow.lerp_(fast, settings.tau)
+                    metrics.append(
+                        torch.stack([critic_loss, actor_loss, temperature, entropy.mean()]).detach()
+                    )
+                critic_, actor_, temperature_, entropy_ = torch.stack(metrics).mean(0).tolist()
+                losses = {"q": critic_, "policy": actor_, "temperature": temperature_}
+            training.end_update(
                 observation, steps=size, episodes=episodes.means(), losses=losses, entropy=entropy_
             )
-        return keeper.trained()
+        return training.trained()
 
 
 def _finite(values: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
-"""How far a search has come, kept in a file after every generation: a crash costs one generation at most.
+"""Checkpoints of an evolution strategy, written after every generation: a crash costs one generation at most.
 
-What is kept is the distribution the search draws from, its random numbers and those of the windows, and all that was
-found so far, every number to its last bit: a search that was killed and gone on with finds what it would have found.
-The file is JSON, so nothing in it can run; it is written beside its place and moved there when it is whole, and carries
-a digest.
+A checkpoint contains the search distribution, its random state and that of the windows, and all results so far, every
+number to its last bit: a resumed search finds what an uninterrupted one would have found. The file is JSON, so loading
+it runs no code; it is written to a temporary file and renamed when complete, and carries a digest.
 """
 
 from __future__ import annotations
@@ -31,101 +30,103 @@ FILE = "search.json"
 FORMAT = "kilowait search"
 VERSION = 1
 AT_ONCE = 4
-"""Starts that are tried before their values are kept."""
+"""Starting points that are evaluated between two checkpoints."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """What one generation found. Scores are relative to the start: below 1 is better."""
+    """Result of one generation. Scores are relative to the start: below 1 is better."""
 
     number: int
     of: int
     training: float
-    """Mean of the candidates on this generation's windows."""
+    """Mean score of the candidates on this generation's windows."""
     validation: float
-    """Of the mean of the path on the validation windows; NaN where it was not tried."""
+    """Score of the mean of the path on the validation windows; NaN where it was not evaluated."""
     best: float
-    """Of what is taken, on the validation windows; 1 is the start."""
+    """Score of the best weights so far on the validation windows; 1 is the start."""
     step: float
-    """Step of the search."""
+    """Step size of the search."""
 
 
 class CheckpointDir(NamedTuple):
-    """Where a search is kept."""
+    """Folder of the checkpoints of a search."""
 
     folder: Path
     resume: bool = False
-    """Whether it goes on from what is kept there."""
+    """Whether the search resumes from the checkpoint there."""
     begin: Callable[[], None] = lambda: None
-    """Called when the search is known to be possible, before anything is read or written."""
+    """Called once the arguments of the search are checked, before anything is read or written."""
 
 
 class SearchCheckpoint:
-    """The course of one search, and its file if it is kept.
+    """State of one search, and its file unless it is only in memory.
 
     Args:
-        identity: what makes it this search and no other, in numbers and words; it is gone on with by the same only.
-        generations: how many there will be.
-        keeping: where it is kept; None: nowhere.
+        identity: settings that define this search; it is resumed only with the same ones.
+        generations: number of generations.
+        directory: where checkpoints are written; None: nowhere.
 
-    >>> course, search = (
+    >>> checkpoint, search = (
     ...     SearchCheckpoint({"seed": 0}, 3, None),
     ...     EvolutionStrategy([1.0, 1.0], step=1.0, seed=0),
     ... )
-    >>> for number in course.rest(search, np.random.default_rng(0)):
+    >>> for number in checkpoint.rest(search, np.random.default_rng(0)):
     ...     points = search.ask()
     ...     search.tell(points, (points**2).sum(axis=1))
-    ...     course.path.append(search.mean)
-    ...     course.close(Generation(number, 3, 1.0, 1.0, 1.0, search.step))
-    >>> len(course.path), course.history[-1].number
+    ...     checkpoint.path.append(search.mean)
+    ...     checkpoint.close(Generation(number, 3, 1.0, 1.0, 1.0, search.step))
+    >>> len(checkpoint.path), checkpoint.history[-1].number
     (3, 3)
     """
 
-    def __init__(self, identity: Mapping[str, Any], generations: int, keeping: CheckpointDir | None) -> None:
+    def __init__(
+        self, identity: Mapping[str, Any], generations: int, directory: CheckpointDir | None
+    ) -> None:
         self.path: list[Floats] = []
-        """Where the mean of the search was after each generation."""
+        """Mean of the search distribution after each generation."""
         self.history: list[Generation] = []
         self.best: tuple[float, Floats] | None = None
-        """What validated better than the start, with its value."""
+        """Weights that validated better than the start, with their score."""
         self._identity, self._generations = dict(identity), generations
-        self._tried: list[Any] = []
+        self._start_scores: list[Any] = []
         self._search: EvolutionStrategy | None = None
         self._random: np.random.Generator | None = None
-        self._kept: dict[str, Any] = {}
-        self._file = None if keeping is None else keeping.folder / FILE
-        if keeping is None or self._file is None:
+        self._loaded: dict[str, Any] = {}
+        self._file = None if directory is None else directory.folder / FILE
+        if directory is None or self._file is None:
             return
-        keeping.begin()
-        if keeping.resume:
+        directory.begin()
+        if directory.resume:
             self._load(self._file)
         else:
-            self._keep()
+            self._write()
 
     def starts(self, candidates: Sequence[Any], valued: Callable[[Sequence[Any]], Floats]) -> Floats:
-        """What these places to begin at are worth, one row each; those that were valued before are not tried again."""
-        while len(self._tried) < len(candidates):
-            some = candidates[len(self._tried) : len(self._tried) + AT_ONCE]
-            self._tried += valued(some).tolist()
-            self._keep()
-        return np.array(self._tried)
+        """Scores of these starting points, one row each; scores in the checkpoint are not computed again."""
+        while len(self._start_scores) < len(candidates):
+            batch = candidates[len(self._start_scores) : len(self._start_scores) + AT_ONCE]
+            self._start_scores += valued(batch).tolist()
+            self._write()
+        return np.array(self._start_scores)
 
     def rest(self, search: EvolutionStrategy, random: np.random.Generator) -> Iterator[int]:
-        """Numbers of the generations that are to be done, the search and the random numbers being where they were."""
+        """Numbers of the remaining generations; search and random state are restored from the checkpoint."""
         self._search, self._random = search, random
         if self.history:
-            search.load_state_dict(self._kept["search"])
-            random.bit_generator.state = self._kept["windows"]
+            search.load_state_dict(self._loaded["search"])
+            random.bit_generator.state = self._loaded["windows"]
         yield from range(len(self.history) + 1, self._generations + 1)
 
     def close(self, generation: Generation) -> None:
-        """A generation is done."""
+        """Record a finished generation and write the checkpoint."""
         self.history.append(generation)
-        self._keep()
+        self._write()
 
-    def _keep(self) -> None:
+    def _write(self) -> None:
         if self._file is None:
             return
-        state: dict[str, Any] = {"identity": self._identity, "tried": self._tried}
+        state: dict[str, Any] = {"identity": self._identity, "tried": self._start_scores}
         state["history"] = [asdict(one) for one in self.history]
         state["path"] = [point.tolist() for point in self.path]
         state["best"] = None if self.best is None else [self.best[0], self.best[1].tolist()]
@@ -133,17 +134,17 @@ class SearchCheckpoint:
             assert self._search is not None and self._random is not None
             state["search"] = self._search.state_dict()
             state["windows"] = self._random.bit_generator.state
-        write_document(self._file, _spelt(state))
+        write_document(self._file, _encoded(state))
 
     def _load(self, path: Path) -> None:
-        state = _numbers(read_document(path))
+        state = _decoded(read_document(path))
         for name, value in self._identity.items():
             was = state["identity"].get(name)
             if was != value:
                 raise InputError(
-                    f"{path} was begun with {name} {was!r}, and this is {value!r}; resume with the same, or begin anew"
+                    f"{path} was begun with {name} {was!r}, and this is {value!r}; resume with the same, or start again"
                 )
-        self._tried, self._kept = state["tried"], state
+        self._start_scores, self._loaded = state["tried"], state
         self.path = [np.array(point) for point in state["path"]]
         self.history = [replace(Generation(**one), of=self._generations) for one in state["history"]]
         if state["best"] is not None:
@@ -151,7 +152,7 @@ class SearchCheckpoint:
 
 
 def write_document(path: Path, state: Mapping[str, Any]) -> None:
-    """Write the state; what was there stays until all of it is on the disk."""
+    """Write the state atomically: the old file stays until the new one is complete on the disk."""
     beside = path.with_name(path.name + ".part")
     text = json.dumps(
         {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}, allow_nan=False
@@ -165,30 +166,30 @@ def write_document(path: Path, state: Mapping[str, Any]) -> None:
         os.replace(beside, path)
     except OSError as problem:
         raise InputError(
-            f"cannot write {path}: {problem.strerror or problem}; the file that was there is as it was"
+            f"cannot write {path}: {problem.strerror or problem}; the earlier file is unchanged"
         ) from None
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The state a file holds; a file that is damaged, or something else, is an InputError that says so."""
+    """Read the state of a checkpoint; raise InputError for a damaged or foreign file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path.parent} holds no search to resume; begin one without --resume") from None
     except (OSError, ValueError, RecursionError) as problem:
         raise InputError(
-            f"{path} is no {FORMAT}, or is cut off ({problem}); begin anew with --force"
+            f"{path} is no {FORMAT}, or is cut off ({problem}); start again with --force"
         ) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{path} is no {FORMAT}: kilowait did not write it")
     if document.get("version") != VERSION:
         raise InputError(
             f"{path} is a {FORMAT} of version {document.get('version')!r}; this kilowait reads version {VERSION}: "
-            "begin anew with --force"
+            "start again with --force"
         )
     state: dict[str, Any] = document.get("state", {})
     if document.get("digest") != _digest(state):
-        raise InputError(f"{path} is damaged: it is not what was written; begin anew with --force")
+        raise InputError(f"{path} is damaged: its digest does not match; start again with --force")
     return state
 
 
@@ -196,19 +197,19 @@ def _digest(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, allow_nan=False).encode()).hexdigest()
 
 
-def _spelt(value: Any) -> Any:
-    """The same for JSON, which has no numbers for what is none."""
+def _encoded(value: Any) -> Any:
+    """The value with NaN and infinities as strings, which JSON cannot represent as numbers."""
     if isinstance(value, dict):
-        return {name: _spelt(one) for name, one in value.items()}
+        return {name: _encoded(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_spelt(one) for one in value]
+        return [_encoded(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _numbers(value: Any) -> Any:
-    """What `_spelt` was given."""
+def _decoded(value: Any) -> Any:
+    """The inverse of `_encoded`."""
     if isinstance(value, dict):
-        return {name: _numbers(one) for name, one in value.items()}
+        return {name: _decoded(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_numbers(one) for one in value]
+        return [_decoded(item) for item in value]
     return float(value) if value in ("nan", "inf", "-inf") else value

@@ -1,9 +1,9 @@
-"""CMA-ES: looks for the smallest value of a function of a few numbers, without derivatives.
+"""CMA-ES: derivative-free minimization of a function of a few numbers.
 
-Each generation draws candidates from a normal distribution, ranks them by their value and moves the distribution
-towards the better half: its mean, its covariance (which directions go together) and its step. Only ranks count,
-so the function may be noisy and any monotone transform of it gives the same search. As in N. Hansen, "The CMA
-Evolution Strategy: A Tutorial", arXiv:1604.00772, with its default constants; positive weights only.
+Each generation samples candidates from a normal distribution, ranks them by their value and moves the distribution
+towards the better half: its mean, its covariance and its step size. Only ranks count, so the function may be noisy,
+and any monotone transform of it gives the same search. As in N. Hansen, "The CMA Evolution Strategy: A Tutorial",
+arXiv:1604.00772, with its default constants; positive weights only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["EvolutionStrategy", "minimise"]
 Floats = npt.NDArray[np.float64]
 
 _ARRAYS = ("path", "step_path", "covariance", "axes", "widths")
-"""What changes from generation to generation, besides mean, step and random numbers."""
+"""State that changes every generation, besides mean, step size and random state."""
 
 
 class EvolutionStrategy:
-    """A (mu/mu_w, lambda)-CMA-ES that is asked for candidates and told their values.
+    """A (mu/mu_w, lambda)-CMA-ES with an ask-and-tell interface.
 
     >>> search = EvolutionStrategy([3.0, -2.0], step=1.0, seed=0)
     >>> for _ in range(120):
@@ -40,7 +40,7 @@ class EvolutionStrategy:
     def __init__(
         self, start: npt.ArrayLike, *, step: float, seed: int, population: int | None = None
     ) -> None:
-        """From the point `start`, first steps of about `step` along each axis."""
+        """Start at the point `start` with initial step size `step` along each axis."""
         self.mean: Floats = np.array(start, np.float64)
         if self.mean.ndim != 1 or not len(self.mean) or not np.isfinite(self.mean).all():
             raise InputError(f"the search starts at {start!r}; give a list of finite numbers")
@@ -53,18 +53,18 @@ class EvolutionStrategy:
         self.step = float(step)
         self.generation = 0
         self._random = stream(seed, "agents.search")
-        # How much each rank counts; the better half does.
+        # Recombination weights: the better half counts, by rank.
         parents = self.population // 2
         raw = math.log((self.population + 1) / 2) - np.log(np.arange(1, parents + 1))
         self._weights: Floats = raw / raw.sum()
         worth = 1.0 / float((self._weights**2).sum())
-        # How fast the paths fade, and how much each generation says about covariance and step.
+        # Learning rates of the evolution paths, the covariance and the step size.
         self._c_path = (4 + worth / n) / (n + 4 + 2 * worth / n)
         self._c_step = (worth + 2) / (n + worth + 5)
         self._c_one = 2 / ((n + 1.3) ** 2 + worth)
         self._c_many = min(1 - self._c_one, 2 * (worth - 2 + 1 / worth) / ((n + 2) ** 2 + worth))
         self._damping = 1 + 2 * max(0.0, math.sqrt((worth - 1) / (n + 1)) - 1) + self._c_step
-        self._length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))  # of a normal vector, expected
+        self._length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))  # expected norm of a normal vector
         self._worth = worth
         self._path: Floats = np.zeros(n)
         self._step_path: Floats = np.zeros(n)
@@ -73,18 +73,18 @@ class EvolutionStrategy:
         self._widths: Floats = np.ones(n)
 
     def ask(self) -> Floats:
-        """Candidates to be valued, one a row."""
-        drawn = self._random.standard_normal((self.population, len(self.mean)))
-        candidates: Floats = self.mean + self.step * (drawn * self._widths) @ self._axes.T
+        """Candidates to evaluate, one a row."""
+        normal = self._random.standard_normal((self.population, len(self.mean)))
+        candidates: Floats = self.mean + self.step * (normal * self._widths) @ self._axes.T
         return candidates
 
     def tell(self, candidates: Floats, values: npt.ArrayLike) -> None:
-        """What the candidates of `ask` are worth; smaller is better, NaN counts as the worst."""
+        """Update the distribution with the values of the candidates of `ask`; smaller is better, NaN is the worst."""
         value = np.asarray(values, np.float64)
         if value.shape != (self.population,) or candidates.shape != (self.population, len(self.mean)):
             raise InputError(
                 f"{candidates.shape[0]} candidates with {value.size} values; this search asked for "
-                f"{self.population} and wants one value for each"
+                f"{self.population} and needs one value for each"
             )
         n = len(self.mean)
         order = np.argsort(np.where(np.isnan(value), np.inf, value), kind="stable")[: len(self._weights)]
@@ -97,26 +97,26 @@ class EvolutionStrategy:
         straight = self._axes @ ((self._axes.T @ move) / self._widths)
         self._step_path = (1 - c) * self._step_path + math.sqrt(c * (2 - c) * worth) * straight
         length = float(np.sqrt((self._step_path**2).sum()))
-        ripe = 1 - (1 - c) ** (2 * self.generation)
-        stalled = length / math.sqrt(ripe) / self._length >= 1.4 + 2 / (n + 1)
+        maturity = 1 - (1 - c) ** (2 * self.generation)
+        stalled = length / math.sqrt(maturity) / self._length >= 1.4 + 2 / (n + 1)
         c = self._c_path
         self._path = (1 - c) * self._path
         if not stalled:
             self._path = self._path + math.sqrt(c * (2 - c) * worth) * move
-        kept = 1 - self._c_one - self._c_many + (self._c_one * c * (2 - c) if stalled else 0.0)
+        decay = 1 - self._c_one - self._c_many + (self._c_one * c * (2 - c) if stalled else 0.0)
         self._covariance = (
-            kept * self._covariance
+            decay * self._covariance
             + self._c_one * np.outer(self._path, self._path)
             + self._c_many * (moves.T * self._weights) @ moves
         )
         self.step *= math.exp(min(1.0, self._c_step / self._damping * (length / self._length - 1)))
         self._covariance = (self._covariance + self._covariance.T) / 2
-        spread, axes = np.linalg.eigh(self._covariance)
+        eigenvalues, axes = np.linalg.eigh(self._covariance)
         self._axes = np.ascontiguousarray(axes)
-        self._widths = np.sqrt(np.maximum(spread, 1e-20))
+        self._widths = np.sqrt(np.maximum(eigenvalues, 1e-20))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, in plain lists and numbers: from there it goes on to the bit."""
+        """State as plain lists and numbers, from which the search resumes bit-identically."""
         arrays = {name: getattr(self, f"_{name}").tolist() for name in _ARRAYS}
         return {
             "mean": self.mean.tolist(),
@@ -127,11 +127,11 @@ class EvolutionStrategy:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Back to a state.
+        """Restore the state.
 
         >>> search = EvolutionStrategy([3.0, -2.0], step=1.0, seed=0)
-        >>> kept, first = search.state_dict(), search.ask()
-        >>> search.load_state_dict(kept)
+        >>> state, first = search.state_dict(), search.ask()
+        >>> search.load_state_dict(state)
         >>> bool((search.ask() == first).all())
         True
         """
@@ -150,7 +150,7 @@ def minimise(
     generations: int,
     population: int | None = None,
 ) -> tuple[Floats, float]:
-    """The best point met in so many generations, and its value.
+    """The best point found in `generations` generations, and its value.
 
     >>> point, value = minimise(
     ...     lambda x: float(((x - 1) ** 2).sum()), [0, 0], step=0.5, seed=1, generations=40

@@ -1,4 +1,4 @@
-"""What a run of a batch system is worth, by name; smaller is better."""
+"""Objectives of an evolution strategy, by name: functions of a simulated run; smaller is better."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kilowait.jobs import ExecutionLog
 __all__ = ["OBJECTIVES", "Objective", "mean_bsld", "mean_wait_s", "objective_of"]
 
 Objective = Callable[[ExecutionLog], float]
-"""What a run is worth; smaller is better."""
+"""Objective value of a run; smaller is better."""
 
 
 def mean_bsld(log: ExecutionLog) -> float:
-    """Mean bounded slowdown: wait plus run over run, run times below 10 s counting as 10 s, at least 1."""
+    """Mean bounded slowdown: (wait + run) / run, run times below 10 s counting as 10 s, at least 1."""
     records = log.jobs()
     started = ~np.isnan(records["start_s"])
     turnaround_s, run_s = records["turnaround_s"][started], records["run_s"][started]
@@ -30,11 +30,11 @@ def mean_wait_s(log: ExecutionLog) -> float:
 
 
 OBJECTIVES: dict[str, Objective] = {"mean_bsld": mean_bsld, "mean_wait_s": mean_wait_s}
-"""Objectives known by name."""
+"""Objectives by name."""
 
 
 def objective_of(objective: str | Objective) -> tuple[Objective, str]:
-    """The function, and its name for the record.
+    """The objective as a function, and its name for the provenance.
 
     >>> objective_of("mean_wait_s")[1]
     'mean_wait_s'

@@ -1,4 +1,4 @@
-"""Windows that a `LinearAgent` is searched on, each with what is known of its users before the first of them."""
+"""Training windows of a `LinearAgent`, each with the user history known before its first job."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["WindowSampler", "LogPart", "TrainingWindow"]
 Floats = npt.NDArray[np.float64]
 
 CUTS = 32
-"""Moments of the training jobs at which it is known what was known then."""
+"""Times of the training jobs at which snapshots of the user history are taken."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingWindow:
-    """Jobs to schedule, and what is known of their users before the first of them."""
+    """Jobs to schedule, and the agent's parameters with the user history before the first of them."""
 
     jobs: JobTable
     parameters: Floats
 
     def rule(self, candidate: Floats | str) -> PriorityPolicy | str:
-        """Candidate weights as the engine takes them; a rule is its name."""
+        """The policy of candidate weights as the engine takes it; a policy name is returned unchanged."""
         if isinstance(candidate, str):
             return candidate
         return PriorityPolicy(
@@ -48,29 +48,29 @@ class TrainingWindow:
 
 
 class LogPart:
-    """A part of a log, and what was known at several moments of it."""
+    """Jobs of a log, with snapshots of the user history at several times."""
 
     def __init__(
         self, jobs: JobTable, cluster: Cluster, window_jobs: int, max_wait_s: float = np.inf
     ) -> None:
         self._jobs, self._nodes, self._length, self._bound = jobs, cluster.nodes, window_jobs, max_wait_s
         self._cuts = np.unique(np.linspace(0, len(jobs), CUTS + 1).astype(np.int64))
-        self._known = memories(jobs, self._cuts.tolist())
+        self._snapshots = memories(jobs, self._cuts.tolist())
 
     @property
-    def at_the_end(self) -> UserHistory:
-        """What all its jobs taught."""
-        return self._known[len(self._jobs)]
+    def final_history(self) -> UserHistory:
+        """User history after all its jobs."""
+        return self._snapshots[len(self._jobs)]
 
-    def drawn(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
-        """Windows that begin anywhere, with what was known some time before."""
+    def sample(self, count: int, random: np.random.Generator) -> list[TrainingWindow]:
+        """Windows with random starts, each with the user history of a random earlier time."""
         starts = drawn_starts(self._jobs, count, self._length, random)
         return [self.lagging(first, int(random.integers(0, len(self._jobs) // 2 + 1))) for first in starts]
 
     def lagging(self, first: int, lag: int) -> TrainingWindow:
-        """The window from job `first` on, with what was known `lag` jobs before it, or somewhat earlier."""
+        """The window from job `first` on, with the latest snapshot of the history at least `lag` jobs before it."""
         cut = self._cuts[np.searchsorted(self._cuts, max(first - lag, 0), side="right") - 1]
-        return self.window(first, self._known[int(cut)])
+        return self.window(first, self._snapshots[int(cut)])
 
     def window(self, first: int, memory: UserHistory) -> TrainingWindow:
         """The window from job `first` on."""
@@ -81,9 +81,10 @@ class LogPart:
 
 
 class WindowSampler:
-    """What windows to learn from are drawn from: a log's training jobs, generated ones beside them, or these alone.
+    """Samples training windows from the log's training jobs, from synthetic jobs, or from both.
 
-    Users of generated jobs are nobody of the log: what they taught stays among them, except what holds for anybody.
+    Users of synthetic jobs are not users of the log: their history is kept apart, except for the statistics of all
+    users.
     """
 
     def __init__(
@@ -96,51 +97,53 @@ class WindowSampler:
         *,
         until_s: float,
     ) -> None:
-        """`until_s`: when the later jobs begin, which are not learned from."""
+        """`until_s`: submission time of the first validation job; those jobs are not learned from."""
         self._mixture = mixture
-        made = () if mixture is None else mixture.generated
-        self._real = None
+        synthetic = () if mixture is None else mixture.generated
+        self._log = None
         if mixture is None or not mixture.alone:
-            self._real = LogPart(jobs.sorted(), cluster, window_jobs, max_wait_s)
-        self._made = [LogPart(table.sorted(), cluster, window_jobs, max_wait_s) for table in made]
-        self._learned = [jobs] if self._real is not None else [nobodys(table, until_s) for table in made]
+            self._log = LogPart(jobs.sorted(), cluster, window_jobs, max_wait_s)
+        self._synthetic = [LogPart(table.sorted(), cluster, window_jobs, max_wait_s) for table in synthetic]
+        self._learned = (
+            [jobs] if self._log is not None else [without_users(table, until_s) for table in synthetic]
+        )
 
-    def drawn(
+    def sample(
         self, count: int, random: np.random.Generator, share: float | None = None
     ) -> list[TrainingWindow]:
-        """Windows, this share of them (None: as the mixture says) of generated jobs."""
+        """Random windows; this share of them (None: the share of the mix) consists of synthetic jobs."""
         if self._mixture is None:
-            assert self._real is not None
-            return self._real.drawn(count, random)
+            assert self._log is not None
+            return self._log.sample(count, random)
         share = self._mixture.share if share is None else share
-        found = []
-        for generated in (random.random(count) < share).tolist():
-            from_ = self._made[int(random.integers(len(self._made)))] if generated else self._real
-            assert from_ is not None  # the share is 1 where there are no real jobs
-            found += from_.drawn(1, random)
-        return found
+        windows = []
+        for synthetic in (random.random(count) < share).tolist():
+            part = self._synthetic[int(random.integers(len(self._synthetic)))] if synthetic else self._log
+            assert part is not None  # the share is 1 where there are no log jobs
+            windows += part.sample(1, random)
+        return windows
 
     @property
-    def at_the_end(self) -> UserHistory:
-        """What is known after the training jobs."""
-        return self._real.at_the_end if self._real is not None else memory_of(self._learned)
+    def final_history(self) -> UserHistory:
+        """User history after the training jobs."""
+        return self._log.final_history if self._log is not None else memory_of(self._learned)
 
-    def and_later(self, validation: JobTable) -> UserHistory:
-        """What is known after the later jobs too, which are real."""
+    def history_with(self, validation: JobTable) -> UserHistory:
+        """User history after the training jobs and the validation jobs, which are always of the log."""
         return memory_of([*self._learned, validation])
 
 
-def nobodys(jobs: JobTable, until_s: float) -> JobTable:
-    """The same jobs, of users who are not known, the last of them submitted before `until_s`."""
+def without_users(jobs: JobTable, until_s: float) -> JobTable:
+    """The same jobs without users, shifted in time so that the last is submitted just before `until_s`."""
     columns = {name: jobs[name] for name in ("job_id", "runtime_s", "estimate_s", "nodes")}
     return JobTable(submit_s=jobs["submit_s"] - jobs["submit_s"].max() + until_s - 1.0, **columns)
 
 
 def memory_of(parts: Sequence[JobTable]) -> UserHistory:
-    """What these jobs taught, by the time they were submitted.
+    """User history after these jobs, taken in order of submission.
 
     >>> one = JobTable(job_id=[1], submit_s=[9], runtime_s=[60], nodes=[1], user=[3])
-    >>> memory = memory_of([nobodys(one, until_s=9), one])
+    >>> memory = memory_of([without_users(one, until_s=9), one])
     >>> list(memory.users), float(memory.usual[:, 0].sum()) > 1.5
     (['3'], True)
     """

@@ -1,4 +1,4 @@
-"""Where windows of consecutive jobs to learn from begin; each is simulated on an empty machine."""
+"""First jobs of the windows of consecutive jobs used for training; each window runs on an empty machine."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["drawn_starts", "spread_starts"]
 
 
 def spread_starts(jobs: JobTable, windows: int, window_jobs: int) -> list[int]:
-    """Places of `windows` windows at equal distances, the first at the beginning and the last at the end.
+    """First jobs of `windows` equally spaced windows, the first at the beginning and the last at the end.
 
-    They overlap where there are more of them than fit side by side.
+    They overlap if there are more of them than fit side by side.
 
     >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
     >>> spread_starts(jobs, 3, 4)
     [0, 3, 6]
     """
-    found: list[int] = (
+    starts: list[int] = (
         np.linspace(0, _last_start(jobs, windows, window_jobs), windows).astype(np.int64).tolist()
     )
-    return found
+    return starts
 
 
 def drawn_starts(jobs: JobTable, windows: int, window_jobs: int, random: np.random.Generator) -> list[int]:
-    """Places of `windows` windows that begin anywhere."""
-    found: list[int] = random.integers(0, _last_start(jobs, windows, window_jobs) + 1, windows).tolist()
-    return found
+    """First jobs of `windows` windows at random places."""
+    starts: list[int] = random.integers(0, _last_start(jobs, windows, window_jobs) + 1, windows).tolist()
+    return starts
 
 
 def _last_start(jobs: JobTable, windows: int, window_jobs: int) -> int:
@@ -36,7 +36,7 @@ def _last_start(jobs: JobTable, windows: int, window_jobs: int) -> int:
         raise InputError(f"{windows} windows of {window_jobs} jobs; ask for at least one of at least one job")
     if window_jobs > len(jobs):
         raise InputError(
-            f"a window of {window_jobs:,} jobs does not fit into a part of {len(jobs):,}; "
+            f"a window of {window_jobs:,} jobs is longer than the {len(jobs):,} jobs available; "
             "take shorter windows or a longer log"
         )
     return len(jobs) - window_jobs

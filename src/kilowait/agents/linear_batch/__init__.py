@@ -1,4 +1,4 @@
-"""The score that remembers: its agent, what it looks at, what it keeps of ended jobs, its search."""
+"""The linear batch agent: weighted features of a job and of its user's ended jobs, and its training by CMA-ES."""
 
 from kilowait.agents.linear_batch.agent import (
     FEATURES,

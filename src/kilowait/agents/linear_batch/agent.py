@@ -1,8 +1,8 @@
-"""An agent of twelve weights: a job's score is the weighted sum of twelve numbers known of it; smaller goes first.
+"""Linear agent for batch systems: a job's score is a weighted sum of twelve features; the smallest score goes first.
 
-The numbers are scaled by fixed units (hours, the size of the machine), never by statistics of a log, so nothing
-of the jobs it is judged on leaks into it and it can be carried to another machine. Four of them are what jobs that have
-ended taught: those of its memory, and those that end while it plays.
+Features are scaled by fixed units (hours, the size of the machine), never by statistics of a log: there is no data
+leakage from the test jobs, and the agent transfers to other machines. Four features are statistics of ended jobs: those
+of its stored user history, and those that end during the run.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ FORMAT = "kilowait linear agent"
 VERSION = 2
 
 OVERRUN = "quantile"
-"""What planners believe of a job that overrun a prediction: the next one, then the limit. Without either: double."""
+"""Expected end of a job that has exceeded its prediction: next quantile, then the limit. Without either: double."""
 TRUST = 0.25
-"""How much what is remembered of users counts, beside what a run teaches: they change their ways."""
+"""Weight of the stored user history relative to jobs of the run: users change their behaviour."""
 
 
 def saf_weights() -> Floats:
-    """Weights that put jobs into the order of smallest area first: ln(estimate) + ln(nodes), and no more.
+    """Weights of the SAF order (smallest area first): ln(estimate) + ln(nodes).
 
     >>> saf_weights()[:3].tolist()
     [1.0, 1.0, 0.0]
@@ -54,10 +54,11 @@ def saf_weights() -> Floats:
 
 
 def usual_weights() -> Floats:
-    """Smallest expected area first, quick ones sooner: where every search begins.
+    """Smallest expected area first, with priority for jobs expected to be short: the start of every search.
 
-    The estimate times the part of it that such jobs use, times nodes, over the root of how quick they are. That is
-    Smith's rule, weight over work, half way: a job's slowdown weighs 1 / run time.
+    The score is the estimate, times the share of it that such jobs use, times nodes, divided by the square root of the
+    expected inverse run time. That is halfway to Smith's rule (weight over work), as a job's slowdown weighs
+    1 / run time.
 
     >>> dict(zip(FEATURES, usual_weights().tolist()))["quick"]
     -0.5
@@ -66,7 +67,7 @@ def usual_weights() -> Floats:
 
 
 def weights_of(**given: float) -> Floats:
-    """Weights by name, the others 0.
+    """Weights by name; the others are 0.
 
     >>> weights_of(width=2.0)[:3].tolist()
     [0.0, 2.0, 0.0]
@@ -76,7 +77,7 @@ def weights_of(**given: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LinearAgent:
-    """Weights that order a queue, and what was learned of users.
+    """Weights that order a queue, and the stored user history.
 
     >>> agent = LinearAgent(weights_of(length=1.0))  # the order of SJF
     >>> agent.rule.name, agent.explain()[0]
@@ -84,18 +85,18 @@ class LinearAgent:
     """
 
     weights: Floats
-    """One for each of FEATURES, without unit; only their proportions matter."""
+    """One for each of FEATURES, without unit; only their ratios matter."""
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Where it comes from: seed, training trace, objective, settings."""
+    """Origin: seed, training trace, objective, settings."""
     memory: UserHistory = field(default_factory=UserHistory)
-    """What jobs before taught."""
+    """Statistics of jobs that ended before the run."""
     prior_weight: float = TRUST
-    """How much of that counts, 0 to 1."""
+    """Weight of that history, 0 to 1."""
     fallback_rule: str | None = None
-    """A rule that was better on the training jobs and not surely beaten since: it is played instead."""
+    """A policy used instead of the weights: better on the training jobs, and not clearly beaten by the search."""
     max_wait_s: float = np.inf
-    """Jobs that have waited longer go first, the longest first: a bound on starving, seconds."""
+    """Jobs that have waited longer go first, the longest wait first: a bound against starvation, seconds."""
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
@@ -106,7 +107,7 @@ class LinearAgent:
             )
         if not 0.0 <= self.prior_weight <= 1.0:
             raise InputError(
-                f"the trust in what is remembered is {self.prior_weight}; give a number from 0 to 1"
+                f"the weight of the stored user history is {self.prior_weight}; give a number from 0 to 1"
             )
         if not self.max_wait_s >= 0:
             raise InputError(f"the longest wait is {self.max_wait_s} s; give 0 or more")
@@ -121,7 +122,7 @@ class LinearAgent:
 
     @property
     def rule(self) -> PriorityPolicy:
-        """The agent as the engine takes it: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
+        """The priority policy of the agent: ``kilowait.simulate(jobs, cluster, agent.rule, "easy")``."""
         if self.fallback_rule is not None:
             return replace(resolve(self.fallback_rule), name=self.name)
         return PriorityPolicy(
@@ -134,18 +135,18 @@ class LinearAgent:
         )
 
     def parameters(self, jobs: JobTable, cluster: Cluster) -> Floats:
-        """What the rule begins a run of these jobs with."""
+        """Initial parameters of the policy for a run of these jobs."""
         return parameters_for(
             self.weights, jobs, cluster.nodes, self.memory, self.prior_weight, self.max_wait_s
         )
 
     def explain(self) -> list[tuple[str, float]]:
-        """Features and weights, the weightiest first; a positive weight sends jobs back in the queue."""
+        """Features and weights, the largest first; a positive weight moves jobs back in the queue."""
         pairs = zip(FEATURES, self.weights.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the agent to a JSON file that `load_agent` reads back to the bit."""
+        """Write the agent to a JSON file; `load_agent` restores it exactly."""
         data = {
             "format": FORMAT,
             "version": VERSION,
@@ -167,7 +168,7 @@ class LinearAgent:
 
 
 def load_agent(path: str | PathLike[str]) -> LinearAgent:
-    """The agent a file holds. A file that is not one, or is damaged, is an InputError that says why."""
+    """The agent in a file. A damaged or foreign file raises an InputError with the reason."""
     source = Path(path)
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
@@ -206,14 +207,16 @@ def load_agent(path: str | PathLike[str]) -> LinearAgent:
     try:
         memory = UserHistory.from_dict(data.get("memory"))
         bound = np.inf if data.get("max_wait_s") is None else float(data["max_wait_s"])
-        kept = data.get("kept")
-        return LinearAgent(np.array(values, np.float64), name, provenance, memory, float(trust), kept, bound)
+        fallback_rule = data.get("kept")
+        return LinearAgent(
+            np.array(values, np.float64), name, provenance, memory, float(trust), fallback_rule, bound
+        )
     except (InputError, UnknownNameError, OverflowError, TypeError, ValueError) as problem:
         raise InputError(f"{source}: {problem}") from None
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    """Indented for people, but the memory, which nobody reads, a user a line."""
+    """Indented JSON, but the user history on one line a user, to keep the file short."""
     memory = data["memory"]
     text = json.dumps({**data, "memory": None}, indent=2, allow_nan=False)
     users = ",\n".join(

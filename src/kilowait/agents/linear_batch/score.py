@@ -1,14 +1,14 @@
-"""The score of a linear agent: twelve numbers known of a waiting job, and what jobs before it taught.
+"""Score of the linear batch agent: twelve features of a waiting job, four of them statistics of ended jobs.
 
-A job's *class* is its user and the octave half its estimate lies in. Of ended jobs three things are kept for every
-estimate, every user and every class: how many there were, the logarithm of the part of their request that they used,
-and how quick they were (1 for one over within 10 s, 1/60 for one that took ten minutes). Older ones fade. Of running
-jobs of a class it is known for how long they have been running: that long, at least, do such jobs take.
+A job's *class* is its user and its estimate's bucket (half an octave wide). For every bucket, every user and every
+class, three statistics of ended jobs are kept: their weight, the logarithm of the share of their request that they
+used, and their inverse run time (10 s / run time: 1 for a job that ends within 10 s, 1/60 for ten minutes). The weight
+of older jobs decays. Running jobs of a class give a lower bound on the run time of its jobs.
 
-The estimate here is the user's own, also where run times are predicted. A prediction counts as some more ended jobs of
-the class: it was made when the job came, and what ends while the job waits tells more of it, but only of its class.
+The estimate here is the user's own, also where run times are predicted. A prediction counts as a few more ended jobs of
+the class: it is made at submission, and jobs that end during the wait say more, but only about their own class.
 
-Everything here is compiled into the engine; `kilowait.agents.user_history` lays the numbers out.
+The score is compiled into the engine; `kilowait.agents.user_history` lays out the parameters.
 """
 
 from __future__ import annotations
@@ -47,48 +47,48 @@ FEATURES: dict[str, str] = {
     "age": "ln(1 + wait / 1 h) / 3",
     "patience": "ln(1 + wait / estimate) / 3",
     "urgency": "ln(1 + wait / expected run time, at least 10 s) / 3",
-    "usual": "ln(part of such a request that jobs use) / 3",
-    "habit": "how much more of it, or less, this user's jobs use: the difference of logarithms / 3",
-    "quick_usual": "ln(how quick jobs with such a request are: mean of 10 s / run time, at most 1) / 3",
-    "quick": "how much quicker, or slower, this user's are: the difference of logarithms / 3",
+    "usual": "ln(share of the request used; mean of all jobs with such a request) / 3",
+    "habit": "the same for this user's jobs, minus usual",
+    "quick_usual": "ln(10 s / run time, at most 1; mean of all jobs with such a request) / 3",
+    "quick": "the same for this user's jobs, minus quick_usual",
 }
-"""What the agent looks at, in the order of its weights. wait: time since the job joined the queue."""
+"""Features of the agent, in the order of its weights. wait: time since the job joined the queue."""
 
 COUNT = len(FEATURES)
 BUCKETS = 64
-"""Half octaves of seconds that estimates are sorted into; the last holds all above 97 years."""
+"""Number of buckets for estimates, half an octave of seconds wide; the last contains all above 97 years."""
 MOMENTS = 5
-"""Numbers kept of a class: weight, sum of ln(part used), sum of expected_inverse_runtime, running jobs, sum of their
-starts.
+"""Statistics of a class: weight, sum of ln(share used), sum of inverse run times, number of running jobs, sum of their
+start times.
 """
 NODES, USERS, BOUND, HEADER = COUNT, COUNT + 1, COUNT + 2, COUNT + 3
-"""Places in the parameters: after the weights the machine's nodes, the number of users, the longest wait, memory."""
+"""Places in the parameters after the weights: nodes of the machine, number of users, longest wait; then statistics."""
 
 FADE = 0.85
-"""What is left of the weight of a user's earlier jobs when another has ended."""
+"""Decay of the weight of a user's earlier jobs when another job ends."""
 FADE_USUAL = 0.999
-"""The same for jobs of all users."""
+"""Decay of the weight of all users' earlier jobs."""
 SHRINK = 2.0
-"""Jobs that what is known in general counts for, beside what is known in particular."""
+"""Shrinkage: weight, in jobs, of the more general statistic in the more specific one."""
 BLANK = 5.0
-"""Jobs that a guess counts for while nothing is known: a request is used to exp(-1), a job takes 500 s."""
+"""Weight, in jobs, of the prior: a job uses exp(-1) of its request and takes 500 s."""
 AHEAD_OF_ALL = -1e12
-"""Below any score; of jobs that have waited too long the longest goes first."""
+"""Below any score; among jobs that have waited too long the longest wait goes first."""
 RUNNING = 5.0
-"""Ended jobs that a running one counts for, and three at most."""
-FORETOLD = 2.0
-"""Ended jobs that a prediction of the job's run time counts for."""
+"""Weight of a running job, in ended jobs; at most three running jobs count."""
+PREDICTION_WEIGHT = 2.0
+"""Weight of a prediction of the job's run time, in ended jobs."""
 
 
 @kernel
 def bucket_of(estimate_s: float) -> int:
-    """The half octave of an estimate of at least 1 s."""
+    """Bucket of an estimate of at least 1 s."""
     return min(int(2.0 * log2(estimate_s) + 0.5), BUCKETS - 1)
 
 
 @kernel
 def add(parameters: Any, at: int, fade: float, used: float, quick: float) -> None:
-    """One more ended job of a class whose numbers begin at `at`."""
+    """Add an ended job to the statistics that begin at `at`."""
     parameters[at] = fade * parameters[at] + 1.0
     parameters[at + 1] = fade * parameters[at + 1] + used
     parameters[at + 2] = fade * parameters[at + 2] + quick
@@ -96,7 +96,7 @@ def add(parameters: Any, at: int, fade: float, used: float, quick: float) -> Non
 
 @kernel
 def remember(parameters: Any, user: int, estimate_s: float, ran_s: float) -> None:
-    """A job has ended; user -1 is nobody."""
+    """Add an ended job to all its statistics; user -1 is an unknown user."""
     bucket = bucket_of(estimate_s)
     used = log(min(max(ran_s, 1.0) / estimate_s, 1.0))
     quick = 10.0 / max(ran_s, 10.0)
@@ -110,11 +110,12 @@ def remember(parameters: Any, user: int, estimate_s: float, ran_s: float) -> Non
 
 @kernel
 def recall(
-    parameters: Any, user: int, estimate_s: float, now: float, foretold_s: float, foretold_quick: float
+    parameters: Any, user: int, estimate_s: float, now: float, predicted_s: float, predicted_inverse: float
 ) -> tuple[float, float, float, float]:
-    """ln(part used) and expected_inverse_runtime to be expected: of anybody's job with this estimate, and of this one.
+    """Expected ln(share used) and inverse run time: of all users' jobs with this estimate, and of this job.
 
-    `foretold_s` is a prediction of its run time, unless it is the estimate.
+    In the order: ln(share used) of all and of this job, inverse run time of all and of this job. `predicted_s` is a
+    prediction of its run time, unless it equals the estimate.
     """
     bucket = bucket_of(estimate_s)
     at = HEADER + MOMENTS * bucket
@@ -126,10 +127,10 @@ def recall(
         used = (parameters[at + 1] + SHRINK * used) / (parameters[at] + SHRINK)
         quick = (parameters[at + 2] + SHRINK * quick) / (parameters[at] + SHRINK)
     known = SHRINK
-    if foretold_s < estimate_s:
-        known = SHRINK + FORETOLD
-        used = (SHRINK * used + FORETOLD * log(foretold_s / estimate_s)) / known
-        quick = (SHRINK * quick + FORETOLD * max(foretold_quick, 1e-6)) / known
+    if predicted_s < estimate_s:
+        known = SHRINK + PREDICTION_WEIGHT
+        used = (SHRINK * used + PREDICTION_WEIGHT * log(predicted_s / estimate_s)) / known
+        quick = (SHRINK * quick + PREDICTION_WEIGHT * max(predicted_inverse, 1e-6)) / known
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket)
         before, known = known, parameters[at] + known
@@ -147,85 +148,90 @@ def recall(
 
 
 @kernel
-def run_along(parameters: Any, user: int, estimate_s: float, start_s: float, by: float) -> None:
-    """A job of this class that began at `start_s` runs from now on (1), or no longer (-1)."""
+def count_running(parameters: Any, user: int, estimate_s: float, start_s: float, by: float) -> None:
+    """Add (by = 1) or remove (by = -1) a running job of this class that started at `start_s`."""
     if user >= 0:
         at = HEADER + MOMENTS * (BUCKETS + int(parameters[USERS]) + user * BUCKETS + bucket_of(estimate_s))
         parameters[at + 3] += by
         parameters[at + 4] += by * start_s
-        if parameters[at + 3] < 0.5:  # what rounding leaves of the sum is not to stay
+        if parameters[at + 3] < 0.5:  # clear rounding errors of the sum
             parameters[at + 3] = 0.0
             parameters[at + 4] = 0.0
 
 
 @kernel
 def user_of(job: Any, parameters: Any) -> int:
-    """Whose job it is: the last parameters are the users of the jobs, by the jobs' numbers."""
+    """User of the job: the last parameters are the users of the jobs, by job number."""
     users = int(parameters[USERS])
     return int(parameters[HEADER + MOMENTS * (BUCKETS + users + users * BUCKETS) + job.number])
 
 
 @kernel
-def asked_of(job: Any) -> Any:
-    """What the user asked for, seconds: the limit where it is known, as the estimate may be a prediction."""
+def requested_s(job: Any) -> Any:
+    """The user's request, seconds: the limit if it is known, as the estimate may be a prediction."""
     return job.limit_s if job.limit_s < np.inf else job.estimate_s
 
 
 def _recalled(job: Any, now: float, parameters: Any) -> tuple[float, float, float, float]:
-    """What memory says of a job: see `recall`."""
+    """Statistics of a job's class: see `recall`."""
     return recall(
-        parameters, user_of(job, parameters), asked_of(job), now, job.estimate_s, job.expected_inverse_runtime
+        parameters,
+        user_of(job, parameters),
+        requested_s(job),
+        now,
+        job.estimate_s,
+        job.expected_inverse_runtime,
     )
 
 
 def _score(job: Any, now: float, parameters: Any) -> Any:
-    """Smaller goes first; a job that has started or ended is remembered."""
+    """The score; for a job that has started or ended, update the statistics and return 0."""
     user = user_of(job, parameters)
-    asked_s = asked_of(job)
+    estimate_s = requested_s(job)
     if job.ran_s < 0.0:
-        run_along(parameters, user, asked_s, now, 1.0)
+        count_running(parameters, user, estimate_s, now, 1.0)
         return 0.0
     if job.ran_s > 0.0:
-        run_along(parameters, user, asked_s, now - job.ran_s, -1.0)
-        remember(parameters, user, asked_s, job.ran_s)
+        count_running(parameters, user, estimate_s, now - job.ran_s, -1.0)
+        remember(parameters, user, estimate_s, job.ran_s)
         return 0.0
     wait_s = max(now - job.submit_s, 0.0)
     if wait_s > parameters[BOUND]:
         return AHEAD_OF_ALL - wait_s
     usual, used, quick_usual, quick = recall(
-        parameters, user, asked_s, now, job.estimate_s, job.expected_inverse_runtime
+        parameters, user, estimate_s, now, job.estimate_s, job.expected_inverse_runtime
     )
     nodes = float(job.nodes)
     machine = parameters[NODES]
-    length = log(asked_s / 3600.0) / 3.0
+    length = log(estimate_s / 3600.0) / 3.0
     total = parameters[0] * length + parameters[1] * log(nodes) / 3.0
     total += parameters[2] * length * length + parameters[3] * length * log(nodes / machine) / 3.0
     total += parameters[4] * nodes / machine
     total += parameters[5] * log1p(wait_s / 3600.0) / 3.0
-    total += parameters[6] * log1p(wait_s / asked_s) / 3.0
-    total += parameters[7] * log1p(wait_s / max(asked_s * exp(used), 10.0)) / 3.0
+    total += parameters[6] * log1p(wait_s / estimate_s) / 3.0
+    total += parameters[7] * log1p(wait_s / max(estimate_s * exp(used), 10.0)) / 3.0
     total += parameters[8] * usual / 3.0 + parameters[9] * (used - usual) / 3.0
     return total + parameters[10] * log(quick_usual) / 3.0 + parameters[11] * log(quick / quick_usual) / 3.0
 
 
 def _replayed(order: Any, user: Any, estimate_s: Any, ran_s: Any, parameters: Any) -> None:
-    """Remember ended jobs one by one, in this order."""
+    """Add ended jobs to the statistics one by one, in this order."""
     for job in order:
         remember(parameters, user[job], estimate_s[job], ran_s[job])
 
 
 def compiled() -> Any:
-    """The score as the engine takes it."""
+    """The compiled score, as the engine takes it."""
     return compiled_score(_score)
 
 
 def recalled() -> Any:
-    """A function of what the score is one of, that says what memory says of a job, as `features` takes it."""
+    """A compiled function with the arguments of a score: the statistics of a job's class, as `features` takes them."""
     return compile_entry(_recalled, FOUR_NUMBERS)
 
 
 def replayed(order: Any, user: Any, estimate_s: Floats, ran_s: Floats, parameters: Floats) -> None:
-    """Remember ended jobs one by one, in this order; user -1 is nobody, times in seconds."""
+    """Add ended jobs to the statistics one by one, in this order; user -1 is an unknown user, times in seconds."""
     _compiled_replay()(order, user, estimate_s, ran_s, parameters)
 
 
@@ -236,7 +242,7 @@ def _compiled_replay() -> Any:
 
 
 NOTHING = (-1.0, -1.0, 0.02, 0.02)
-"""What `recall` says before any job has ended."""
+"""Result of `recall` before any job has ended."""
 
 
 def features(
@@ -246,11 +252,10 @@ def features(
     machine_nodes: int,
     recalled: npt.ArrayLike = NOTHING,
 ) -> Floats:
-    """The same numbers by numpy, one job a row, for people who want to look at them.
+    """The features computed by numpy, one job a row, for inspection.
 
-    `recalled` is what memory says of each job: ln(part of the request used) in general and of its user,
-    expected_inverse_runtime
-    in general and of its user.
+    `recalled` is the result of `recall` for each job: ln(share of the request used) of all users and of this job,
+    inverse run time of all users and of this job.
 
     >>> dict(zip(FEATURES, features(3600, 8, 0, 16)[0].round(2).tolist()))["share"]
     0.5

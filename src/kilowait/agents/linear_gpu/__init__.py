@@ -1,4 +1,4 @@
-"""Weights for placed nodes: the agent that orders jobs and GPU types, and its search."""
+"""The linear GPU agent: weights that order jobs and GPU types on node-level clusters, and its training by CMA-ES."""
 
 from kilowait.agents.linear_gpu.agent import (
     FEATURES,

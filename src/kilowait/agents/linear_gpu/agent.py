@@ -1,9 +1,9 @@
-"""An agent of a few weights for placed nodes: a score that orders jobs, and one that orders the GPU types a job tries.
+"""Linear agent for node-level GPU clusters: one score orders jobs, another orders the GPU types that a job tries.
 
-Both are weighted sums of numbers in fixed units (hours, the size of the machine), never of statistics of a log. FCFS,
-SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are points of this space: `rule_agent` gives them,
-and they schedule as the rules do. What is not a number - who may put out whom, how often the order is looked at, which
-node of a type is taken, whether running jobs move - is the agent's `way`, and comes with it into every run.
+Both are weighted sums of features in fixed units (hours, the size of the machine), never of statistics of a log. FCFS,
+SJF, SRTF, SRSF and LAS, with GPUs of any type or the fastest first, are special cases: `rule_agent` returns their
+weights, which give the same schedules. Settings that are not weights (preemption, round interval, placement, migration)
+are the agent's `gpu_settings` and apply in every run.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ FEATURES: dict[str, str] = {
     "share": "GPUs / GPUs of the machine",
     "attained": "ln(1 + GPU-hours attained) / 3",
     "age": "days since it joined the queue",
-    "wait": "ln(1 + time without a place / 1 h) / 3",
-    "patience": "ln(1 + time without a place / estimate) / 3",
+    "wait": "ln(1 + time without an allocation / 1 h) / 3",
+    "patience": "ln(1 + time without an allocation / estimate) / 3",
     "priority": "p / (1 + p); 0 for priorities below 0",
     "running": "1: it runs; 0: it waits",
     "speed": "ln(speed on its fastest type)",
     "choosy": "ln(speed on its fastest type / speed on its slowest)",
 }
-"""Of a job, waiting or (where jobs are put out) running; the smaller the weighted sum, the sooner it goes."""
+"""Features of a job, waiting or (with preemption) running; the smallest weighted sum goes first."""
 
 TYPE_FEATURES: dict[str, str] = {
     "slow": "-ln(its speed on the type)",
@@ -61,12 +61,12 @@ TYPE_FEATURES: dict[str, str] = {
     "rate": "ln(FP32 TFLOPS of the type / those of a V100); 0 where not known",
     "rate_length": "rate x ln(estimate / 1 h) / 3",
 }
-"""Of a job on a GPU type; the type with the smallest weighted sum is tried first, types with equal ones together."""
+"""Features of a job on a GPU type; the type with the smallest weighted sum is tried first, equal types together."""
 
 COUNT = len(FEATURES)
-MOVING = COUNT - 2  # the last two are known before the clock starts
+MOVING = COUNT - 2  # the last two features are constant during a run
 SHORT_S, NARROW = 1.0, 1e-3
-WAY = ("preempt", "round_interval_s", "placement", "migrate")
+GPU_SETTINGS = ("preempt", "round_interval_s", "placement", "migrate")
 
 RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "fcfs": ({"age": -1.0}, {}),
@@ -75,11 +75,11 @@ RULES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
     "srsf": ({"remaining": 3.0, "width": 0.0}, {"preempt": True}),
     "las": ({"attained": 1.0}, {"preempt": True, "round_interval_s": 300.0}),
 }
-"""Rules that are points of the space: their weights (the width of srsf depends on the machine), and their way."""
+"""Policies that are special cases: their weights (the width of srsf depends on the machine), and their GPU settings."""
 
 
 def _score(job: Any, now: float, parameters: Any) -> Any:
-    """Compiled into the engine; parameters: the weights that move, ln(1 + GPUs), GPUs, then a number for each job."""
+    """Compiled score; parameters: weights of the features that change, ln(1 + GPUs), GPUs, then a term for each job."""
     gpus = max(job.gpu_share, 1e-3)
     wait_s = max(job.waited_s, 0.0)
     total = parameters[0] * log(job.remaining_s / 3600.0) / 3.0
@@ -105,14 +105,14 @@ class LinearGpuAgent:
     """
 
     weights: Floats
-    """One for each of FEATURES, then of TYPE_FEATURES; only their proportions matter."""
+    """One for each of FEATURES, then of TYPE_FEATURES; only their ratios matter."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """preempt, round_interval_s, placement and migrate, where they are not the usual ones, as in
-    `engine.gpu.Placing`.
+    """preempt, round_interval_s, placement and migrate where they differ from the defaults of
+    `engine.gpu.settings.GpuSettings`.
     """
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Where it comes from: seed, training trace, objective, settings."""
+    """Origin: seed, training trace, objective, settings."""
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
@@ -122,8 +122,8 @@ class LinearGpuAgent:
                 f"of {', '.join((*FEATURES, *TYPE_FEATURES))}"
             )
         for key in self.overrides:
-            if key not in WAY:
-                raise UnknownNameError("setting of an agent on placed nodes", key, WAY)
+            if key not in GPU_SETTINGS:
+                raise UnknownNameError("GPU setting of an agent", key, GPU_SETTINGS)
         GpuSettings(**self.overrides)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
@@ -133,12 +133,12 @@ class LinearGpuAgent:
 
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
-        """How it is meant to run, as a rule says it."""
-        own = (("types", "given"),) if self.weights[COUNT:].any() else ()
-        return (*self.overrides.items(), *own)
+        """GPU settings of a run, in the form that policies declare them."""
+        types = (("types", "given"),) if self.weights[COUNT:].any() else ()
+        return (*self.overrides.items(), *types)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its orders; the whole run compiled. A preference that is handed in goes before its own."""
+        """Simulate a run under this agent, compiled. An explicit `preference` replaces its own order of types."""
         placing, preference = gpu_settings_of(inputs, self.name), inputs.preference
         jobs, cluster, speeds = inputs.jobs, inputs.cluster, inputs.speeds
         if placing.types == "given" and preference is None:
@@ -152,35 +152,37 @@ class LinearGpuAgent:
         gpus = _gpus(cluster)
         speed = _speeds_on(jobs, cluster, speeds)
         usable = np.where(speed > 0, speed, np.nan)
-        some = (speed > 0).any(axis=0)
-        fastest = np.where(some, np.nanmax(np.where(some, usable, 1.0), axis=0), 1.0)
-        slowest = np.where(some, np.nanmin(np.where(some, usable, 1.0), axis=0), 1.0)
-        own = self.weights[MOVING] * np.log(fastest) + self.weights[MOVING + 1] * np.log(fastest / slowest)
+        runs_anywhere = (speed > 0).any(axis=0)
+        fastest = np.where(runs_anywhere, np.nanmax(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
+        slowest = np.where(runs_anywhere, np.nanmin(np.where(runs_anywhere, usable, 1.0), axis=0), 1.0)
+        constant = self.weights[MOVING] * np.log(fastest) + self.weights[MOVING + 1] * np.log(
+            fastest / slowest
+        )
         if jobs.order is not None:
-            own = own[jobs.order]
-        return np.concatenate((self.weights[:MOVING], [math.log1p(gpus), gpus], own))
+            constant = constant[jobs.order]
+        return np.concatenate((self.weights[:MOVING], [math.log1p(gpus), gpus], constant))
 
     def preference(self, jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
-        """(types of the cluster, jobs): in which place each type is tried, 0 first; equal: together."""
+        """(types of the cluster, jobs): rank in which a type is tried, 0 first; equal ranks are tried together."""
         speed = _speeds_on(jobs, cluster, speeds)
         slow = -np.log(np.where(speed > 0, speed, 1e-9))
         length = np.log(np.maximum(jobs["estimate_s"], SHORT_S) / 3600.0) / 3.0
         width = np.log(np.maximum(_gpu_share(jobs), NARROW)) / math.log1p(_gpus(cluster))
         rate = np.array([_rate(kind.gpu) for kind in types_of(cluster)])[:, None]
         slow_w, slow_length, slow_width, rate_w, rate_length = self.weights[COUNT:]
-        wish = slow * (slow_w + slow_length * length + slow_width * width) + rate * (
+        cost = slow * (slow_w + slow_length * length + slow_width * width) + rate * (
             rate_w + rate_length * length
         )
-        # Places, not sums: jobs that want the same are then alike to the engine, which is quicker with few kinds.
-        return np.asarray((wish[None, :, :] < wish[:, None, :]).sum(axis=1), np.float64)
+        # Ranks instead of sums: jobs with equal ranks are one kind for the engine, which is faster with few kinds.
+        return np.asarray((cost[None, :, :] < cost[:, None, :]).sum(axis=1), np.float64)
 
     def explain(self) -> list[tuple[str, float]]:
-        """Features and weights, the weightiest first; a positive weight sends jobs, or types, back."""
+        """Features and weights, the largest first; a positive weight moves jobs, or types, back."""
         pairs = zip((*FEATURES, *TYPE_FEATURES), self.weights.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the agent to a JSON file that `load_agent` reads back to the bit."""
+        """Write the agent to a JSON file; `load_agent` restores it exactly."""
         data = {
             "format": FORMAT,
             "version": VERSION,
@@ -201,36 +203,39 @@ class LinearGpuAgent:
 def rule_agent(
     name: str, gpus: int, *, types: str = "any", placement: str = "first", migrate: bool = False
 ) -> LinearGpuAgent:
-    """The agent that schedules as this rule does on a machine of so many GPUs.
+    """The agent that gives the same schedules as this policy on a machine with `gpus` GPUs.
 
     >>> rule_agent("srsf", 56).weights[[0, 2]].round(2).tolist()
     [3.0, 4.04]
     """
     if name not in RULES:
-        raise UnknownNameError("rule of placed agents", name, RULES)
-    own, way = RULES[name]
+        raise UnknownNameError("policy with a linear GPU agent", name, RULES)
+    rule_weights, gpu_settings = RULES[name]
     names = (*FEATURES, *TYPE_FEATURES)
     weights = np.zeros(len(names))
-    for feature, value in own.items():
+    for feature, value in rule_weights.items():
         weights[names.index(feature)] = value
     if name == "srsf":
         weights[names.index("width")] = math.log1p(gpus)
     if types == "fastest":
         weights[names.index("slow")] = 1.0
     chosen = {"placement": placement, "migrate": migrate}
-    way = {**way, **{key: value for key, value in chosen.items() if value not in ("first", False)}}
-    return LinearGpuAgent(weights, way, provenance={"rule": name, "types": types, **chosen})
+    gpu_settings = {
+        **gpu_settings,
+        **{key: value for key, value in chosen.items() if value not in ("first", False)},
+    }
+    return LinearGpuAgent(weights, gpu_settings, provenance={"rule": name, "types": types, **chosen})
 
 
 def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGpuAgent:
-    """The agent that this JSON document of `source` holds; one that is damaged is an InputError that says why."""
+    """The agent of the JSON document of `source`; a damaged one raises an InputError with the reason."""
     names = (*FEATURES, *TYPE_FEATURES)
     if data.get("version") != VERSION:
         raise InputError(
             f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "
             "train it again"
         )
-    weights, way = data.get("weights"), data.get("way")
+    weights, gpu_settings = data.get("weights"), data.get("way")
     if not isinstance(weights, dict) or set(weights) != set(names):
         found = ", ".join(map(str, weights)) if isinstance(weights, dict) else repr(weights)
         raise InputError(f"{source} has weights for {found}; this agent needs {', '.join(names)}")
@@ -238,12 +243,13 @@ def agent_from(data: Mapping[str, Any], source: str | PathLike[str]) -> LinearGp
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         raise InputError(f"{source} has weights {values}; they must be numbers: train it again")
     name, provenance = data.get("name", "agent"), data.get("provenance", {})
-    if not isinstance(way, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
+    if not isinstance(gpu_settings, dict) or not isinstance(name, str) or not isinstance(provenance, dict):
         raise InputError(
-            f"{source} has the name {name!r}, the way {way!r} and the provenance {provenance!r}; train it again"
+            f"{source} has the name {name!r}, the GPU settings {gpu_settings!r} and the provenance "
+            f"{provenance!r}; train it again"
         )
     try:
-        return LinearGpuAgent(np.array(values, np.float64), way, name, provenance)
+        return LinearGpuAgent(np.array(values, np.float64), gpu_settings, name, provenance)
     except (KilowaitError, OverflowError, TypeError) as problem:
         raise InputError(f"{source}: {problem}") from None
 
@@ -258,7 +264,7 @@ def _gpu_share(jobs: JobTable) -> Floats:
 
 
 def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Floats:
-    """(types of the cluster, jobs); 1 where nobody says."""
+    """(types of the cluster, jobs); 1 where the speed is unknown."""
     kinds = types_of(cluster)
     if speeds is None:
         return np.ones((len(kinds), len(jobs)))
@@ -269,7 +275,7 @@ def _speeds_on(jobs: JobTable, cluster: Cluster, speeds: Speeds | None) -> Float
 
 
 def _rate(name: str) -> float:
-    """Of a GPU type beside a V100."""
+    """ln of the FP32 rate of a GPU type relative to a V100; 0 where it is unknown."""
     try:
         ratio = gpu(name).fp32_tflops / gpu("V100").fp32_tflops if name else 1.0
     except UnknownNameError:

@@ -1,11 +1,11 @@
-"""Training a `PlacedLinearAgent` by direct search, from the best rule on.
+"""Training of a `LinearGpuAgent` by CMA-ES, starting from the best hand-written policy.
 
-First every rule of `placed_linear.RULES` runs with every order of types and placement on the training jobs; the best of
-them is the start, and what all values are relative to, window by window, so that a window with one very long job counts
-no more than another. Each generation draws windows from the training jobs, lets every candidate schedule the same
-ones, and tells CMA-ES which did better. What is validated is the mean of the path over its latter half, as the search
-wanders in its noise. Of the validation windows, which are later jobs, the even ones pick among these and the odd ones
-decide whether the pick surely beats the rule; if it does not, the rule is the agent.
+First every policy of `linear_gpu.agent.RULES` runs on the training jobs with every order of types and placement; the
+best is the start and the reference: values are relative to it, window by window, so that a window with one very long
+job has no more weight than another. Each generation draws windows of the training jobs and evaluates every candidate on
+the same ones. The mean of the second half of the path is validated, as the search itself is noisy. Of the validation
+windows, which are later jobs, the even ones select among these means, and the odd ones test whether the selected one is
+significantly better than the policy; if it is not, the policy is the agent.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["OBJECTIVES", "PLACEMENTS", "best_rule", "train_placed"]
 
 Floats = npt.NDArray[np.float64]
 SpeedsOf = Callable[[JobTable], Speeds | None]
-"""How fast these jobs run on each type."""
+"""Returns the speed of jobs on each GPU type."""
 
 TYPES = ("any", "fastest")
 PLACEMENTS = ("first", "best", "worst", "consolidate", "pack", "fgd")
-"""Tried with every rule; the others are random, or much like these."""
+"""Placements tried with every policy; the others are random or similar to these."""
 SURE = 1.96
-"""Standard errors by which the mean of the log-ratios must lie below 0."""
+"""Standard errors by which the mean log-ratio must lie below 0 to be significant."""
 LEAST_RUN_S = 10.0
 
 
@@ -50,18 +50,18 @@ def mean_jct_s(log: ExecutionLog) -> float:
 
 
 def mean_wait_s(log: ExecutionLog) -> float:
-    """Mean time without a place, seconds."""
+    """Mean time without an allocation, seconds."""
     return float(np.nanmean(log.jobs()["wait_s"]))
 
 
 def mean_bsld(log: ExecutionLog) -> float:
-    """Mean of completion time over run time at speed 1 (at least 10 s), at least 1."""
+    """Mean bounded slowdown: completion time over run time at speed 1 (at least 10 s), at least 1."""
     slow = log.jobs()["turnaround_s"] / np.maximum(log.jobs_table["runtime_s"], LEAST_RUN_S)
     return float(np.nanmean(np.maximum(slow, 1.0)))
 
 
 OBJECTIVES = {"mean_jct_s": mean_jct_s, "mean_wait_s": mean_wait_s, "mean_bsld": mean_bsld}
-"""What is to be small, by name."""
+"""Objectives by name; smaller is better."""
 
 
 def train_placed(
@@ -82,41 +82,41 @@ def train_placed(
     progress: Callable[[Generation], None] | None = None,
     keeping: CheckpointDir | None = None,
 ) -> tuple[LinearGpuAgent, list[Generation]]:
-    """An agent trained on `jobs` and chosen on `validation`, which should be later jobs of the same log.
+    """An agent trained on `jobs` and selected on `validation`, which should be later jobs of the same log.
 
-    Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
+    The same arguments give bit-identical weights, on any number of threads, also after a resume.
 
     Args:
-        jobs: what is learned from.
-        validation: later jobs, which pick among what the search found, and between that and the rule.
-        cluster: the machine, of placed nodes.
+        jobs: training jobs.
+        validation: later jobs, which select among the results of the search, and between the best and the policy.
+        cluster: a node-level GPU cluster.
         seed: of the search and of the windows.
-        speeds: says how fast jobs run on each type; by default all alike.
-        generations: rounds of the search.
-        population: candidates a round.
-        windows: windows each candidate is tried on, the same for all of a round.
-        window_jobs: jobs in each.
+        speeds: returns the speed of jobs on each type; by default 1 everywhere.
+        generations: generations of the search.
+        population: candidates a generation.
+        windows: windows each candidate is evaluated on, the same for all of a generation.
+        window_jobs: jobs in a window.
         objective: a name of `OBJECTIVES`.
-        placements: tried with every rule for the start.
-        trace: name of the log, for the record.
-        threads: simulations at a time.
-        progress: hears of every generation.
-        keeping: where the search is kept, and whether it goes on from there; None: nowhere.
+        placements: tried with every policy for the start.
+        trace: name of the log, for the provenance.
+        threads: number of parallel simulations.
+        progress: called with every generation.
+        keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     if objective not in OBJECTIVES:
-        raise UnknownNameError("objective on placed nodes", objective, OBJECTIVES)
+        raise UnknownNameError("objective on GPU clusters", objective, OBJECTIVES)
     random = stream(seed, "agents.placed windows")
     count = len(validation) // window_jobs
     if count < 4:
         raise InputError(
             f"{len(validation):,} validation jobs hold {count} windows of {window_jobs:,} side by side, and 4 are "
-            "needed to choose and to be sure; take a longer log or shorter windows (--window-jobs)"
+            "needed to select and to test; take a longer log or shorter windows (--window-jobs)"
         )
-    checks = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
+    validation_windows = [validation[i * window_jobs : (i + 1) * window_jobs] for i in range(count)]
     with ThreadPoolExecutor(threads) as pool:
-        tried = _trial(pool, cluster, speeds, objective)
+        evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
         identity = {
             "search": "on placed nodes",
@@ -127,18 +127,18 @@ def train_placed(
             "windows": windows,
             "window_jobs": window_jobs,
         }
-        course = SearchCheckpoint(identity, generations, keeping)
+        checkpoint = SearchCheckpoint(identity, generations, keeping)
         rules = rule_agents(cluster, placements)
-        start = _best(rules, course.starts(rules, lambda some: tried(some, training)))
+        start = _best(rules, checkpoint.starts(rules, lambda agents: evaluate(agents, training)))
         search = EvolutionStrategy(_unit(start.weights), step=0.2, seed=seed, population=population)
-        reference = tried([start], checks)[0]
+        reference = evaluate([start], validation_windows)[0]
         every = max(1, generations // 16)
-        path = course.path
-        best = 1.0 if course.best is None else course.best[0]
-        for number in course.rest(search, random):
-            drawn = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
+        path = checkpoint.path
+        best = 1.0 if checkpoint.best is None else checkpoint.best[0]
+        for number in checkpoint.rest(search, random):
+            sampled = _windows(jobs, drawn_starts(jobs, windows, window_jobs, random), window_jobs)
             candidates = search.ask()
-            values = tried([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], drawn)
+            values = evaluate([start, *(LinearGpuAgent(row, start.overrides) for row in candidates)], sampled)
             scores = [_relative(value, values[0]) for value in values[1:]]
             search.tell(candidates, scores)
             path.append(_unit(search.mean))
@@ -146,18 +146,19 @@ def train_placed(
             if number % every == 0 or number == generations:
                 averaged = _unit(np.mean(path[len(path) // 2 :], axis=0))
                 score = _relative(
-                    tried([LinearGpuAgent(averaged, start.overrides)], checks[::2])[0], reference[::2]
+                    evaluate([LinearGpuAgent(averaged, start.overrides)], validation_windows[::2])[0],
+                    reference[::2],
                 )
                 if score < best:
                     best = score
-                    course.best = (score, averaged)
+                    checkpoint.best = (score, averaged)
             step = search.step / float(np.sqrt((search.mean**2).sum()))
-            course.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
+            checkpoint.close(Generation(number, generations, float(np.mean(scores)), score, best, step))
             if progress is not None:
-                progress(course.history[-1])
-        chosen = start if course.best is None else LinearGpuAgent(course.best[1], start.overrides)
-        ratios = np.log(tried([chosen], checks[1::2])[0] / reference[1::2])
-    kept = chosen is start or not _surely_below(ratios)
+                progress(checkpoint.history[-1])
+        chosen = start if checkpoint.best is None else LinearGpuAgent(checkpoint.best[1], start.overrides)
+        ratios = np.log(evaluate([chosen], validation_windows[1::2])[0] / reference[1::2])
+    keeps_policy = chosen is start or not _significantly_below(ratios)
     provenance = {
         "trained_by": "kilowait.agents.train_placed (CMA-ES)",
         "trace": trace,
@@ -166,22 +167,22 @@ def train_placed(
         "cluster": cluster.name,
         "seed": seed,
         "objective": objective,
-        "generations": len(course.history),
+        "generations": len(checkpoint.history),
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
         "start": dict(start.provenance),
-        "kept_the_rule": kept,
+        "kept_the_rule": keeps_policy,
         "validation_relative_to_the_rule": float(np.exp(ratios.mean())),
     }
-    found = start if kept else chosen
-    return LinearGpuAgent(found.weights, found.overrides, provenance=provenance), course.history
+    result = start if keeps_policy else chosen
+    return LinearGpuAgent(result.weights, result.overrides, provenance=provenance), checkpoint.history
 
 
 def rule_agents(
     cluster: Cluster, placements: Sequence[str] = PLACEMENTS, migrate: Sequence[bool] = (False, True)
 ) -> list[LinearGpuAgent]:
-    """Every rule in every way it may be run."""
+    """Every policy with every order of types, placement and migration setting."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     return [
         rule_agent(rule, gpus, types=types, placement=placement, migrate=moves)
@@ -201,37 +202,37 @@ def best_rule(
     placements: Sequence[str] = PLACEMENTS,
     migrate: Sequence[bool] = (False, True),
 ) -> LinearGpuAgent:
-    """Of these rules with every order of types and placement, moving jobs or not, the best on windows of these jobs.
+    """The policy, with an order of types, placement and migration setting, that is best on windows of these jobs.
 
-    Its `provenance` has the names of the rule, the order of types and the placement.
+    Its `provenance` contains the names of the policy, the order of types and the placement.
     """
     every = rule_agents(cluster, placements, migrate)
     candidates = [each for each in every if each.provenance["rule"] in rules]
     with ThreadPoolExecutor(1) as pool:
-        tried = _trial(pool, cluster, speeds, objective)
+        evaluate = _evaluator(pool, cluster, speeds, objective)
         training = _windows(jobs, spread_starts(jobs, windows, window_jobs), window_jobs)
-        return _best(candidates, tried(candidates, training))
+        return _best(candidates, evaluate(candidates, training))
 
 
-Trial = Callable[[Sequence[LinearGpuAgent], Sequence[JobTable]], Floats]
+Evaluator = Callable[[Sequence[LinearGpuAgent], Sequence[JobTable]], Floats]
 
 
-def _trial(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, objective: str) -> Trial:
+def _evaluator(pool: ThreadPoolExecutor, cluster: Cluster, speeds: SpeedsOf, objective: str) -> Evaluator:
     measure = OBJECTIVES[objective]
 
-    def tried(candidates: Sequence[LinearGpuAgent], on: Sequence[JobTable]) -> Floats:
-        """Values, candidate by window; gathered in order, so threads do not change a bit."""
+    def evaluate(candidates: Sequence[LinearGpuAgent], on: Sequence[JobTable]) -> Floats:
+        """Objective values (candidates, windows); gathered in order, so the result does not depend on threads."""
         tables = list(pool.map(speeds, on))
-        pairs = [(agent, place) for agent in candidates for place in range(len(on))]
+        pairs = [(agent, window) for agent in candidates for window in range(len(on))]
 
         def value(pair: tuple[LinearGpuAgent, int]) -> float:
-            agent, place = pair
-            told: dict[str, Any] = {"speeds": tables[place], "on_oversized": "drop"}
-            return measure(simulate(on[place], cluster, agent, "skip", **told))
+            agent, window = pair
+            options: dict[str, Any] = {"speeds": tables[window], "on_oversized": "drop"}
+            return measure(simulate(on[window], cluster, agent, "skip", **options))
 
         return np.array(list(pool.map(value, pairs))).reshape(len(candidates), len(on))
 
-    return tried
+    return evaluate
 
 
 def _windows(jobs: JobTable, starts: Sequence[int], window_jobs: int) -> list[JobTable]:
@@ -244,16 +245,16 @@ def _best(candidates: Sequence[LinearGpuAgent], values: Floats) -> LinearGpuAgen
 
 
 def _relative(values: Floats, reference: Floats) -> float:
-    """Geometric mean over windows of value / reference; what is near zero counts as 1 % of the mean reference."""
+    """Geometric mean over windows of value / reference; values near zero count as 1 % of the mean reference."""
     floor = max(0.01 * float(reference.mean()), 1e-12)
     return float(np.exp(np.log(np.maximum(values, floor) / np.maximum(reference, floor)).mean()))
 
 
-def _surely_below(ratios: Floats) -> bool:
-    """Whether the mean of these log-ratios lies surely below 0."""
+def _significantly_below(ratios: Floats) -> bool:
+    """Whether the mean of these log-ratios is significantly below 0."""
     return float(ratios.mean() + SURE * ratios.std(ddof=1) / math.sqrt(len(ratios))) < 0
 
 
 def _unit(weights: Floats) -> Floats:
-    """The same proportions at length 1: the order of jobs is the same."""
+    """The weights scaled to length 1, which does not change the order of jobs."""
     return np.asarray(weights / max(float(np.sqrt((weights**2).sum())), 1e-300))

@@ -1,4 +1,4 @@
-"""Weights that steer power: the agent, the order of jobs it begins with, the windows and the search."""
+"""The linear power agent: weights that order jobs and set DVFS states, node sleep and load shifting; its training."""
 
 from kilowait.agents.linear_power.agent import (
     WEIGHTS,

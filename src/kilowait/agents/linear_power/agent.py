@@ -1,8 +1,8 @@
-"""An agent of a few weights for a cluster with power: the order of jobs, their levels, sleeping nodes and holds.
+"""Linear agent for clusters with power: job order, DVFS states, node sleep and load shifting from weighted sums.
 
-A job's score is a weighted sum of numbers known of it, in fixed units. Beside it stand sums that say how much longer a
-job may be made to save energy, how long nodes stay idle before they sleep, how many are kept awake, and how long a job
-is held for cleaner or cheaper power. All of them are evaluated inside the engine.
+A job's score is a weighted sum of its features, in fixed units. Further weighted sums set how much longer a job may run
+to save energy, how long nodes stay idle before they sleep, how many idle nodes are kept awake, and how long a job is
+shifted for cleaner or cheaper power. All of them are evaluated inside the engine.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ VERSION = 1
 
 WEIGHTS: dict[str, str] = {
     **{name: f"order: per {meaning}" for name, meaning in STANDING.items()},
-    "longer": "how many times as long a job may be made, less 1",
-    "longer_length": "to be added to that, per ln(estimate / 1 h) / 3",
-    "longer_width": "to be added to that, per ln(nodes) / ln(1 + nodes of the machine)",
+    "longer": "largest relative increase of a job's run time by DVFS",
+    "longer_length": "added to it, per ln(estimate / 1 h) / 3",
+    "longer_width": "added to it, per ln(nodes) / ln(1 + nodes of the machine)",
     **MOMENT,
 }
-"""What each weight does, in their order."""
+"""Meaning of each weight, in order."""
 
 NEVER_LN_S = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class LinearPowerAgent:
-    """Weights that steer a run with power; see `WEIGHTS`.
+    """Weights of the power controls and the job order; see `WEIGHTS`.
 
     >>> agent = from_controls(
     ...     255, longer=0.1, timeout_s=600
@@ -60,13 +60,13 @@ class LinearPowerAgent:
 
     weights: Floats
     levers: str = "all"
-    """What it was trained with, as on the command line: levels it may choose, and that nodes may sleep."""
+    """Power controls it was trained with, as on the command line: allowed DVFS states, and node sleep."""
     signal: str | None = None
-    """What it looks at: carbon, price, or None."""
+    """Signal in its features: carbon, price, or None."""
     name: str = "agent"
     provenance: Mapping[str, Any] = field(default_factory=dict)
     power: PowerConfig | None = None
-    """What it runs with; None: yet to be said, by `powered`."""
+    """Power model, signals and controls of a run; None: not bound yet, see `bind_power`."""
 
     def __post_init__(self) -> None:
         weights = np.array(self.weights, np.float64)
@@ -79,11 +79,11 @@ class LinearPowerAgent:
         object.__setattr__(self, "weights", weights)
 
     def bind_power(self, power: PowerConfig) -> LinearPowerAgent:
-        """The agent on a machine with this power, these signals and levers."""
+        """The agent on a machine with this power model, these signals and power controls."""
         return replace(self, power=power)
 
     def steering(self, jobs: JobTable, cluster: Cluster, powered: PowerSetup) -> PowerPolicyWeights:
-        """Its numbers for the jobs of a log, which is sorted."""
+        """Weights and per-job terms for the jobs of a log, sorted by submission."""
         known = standing(jobs["estimate_s"], jobs["nodes"], cluster.nodes)
         still = len(STANDING)
         base, per = self.weights[still], self.weights[still + 1 : still + 3]
@@ -96,12 +96,12 @@ class LinearPowerAgent:
         )
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its decisions; levels and sleep are those of its own levers."""
+        """Simulate a run under this agent; DVFS states and sleep settings are those of its own power controls."""
         settings, jobs, cluster = settings_of(inputs, self.name), inputs.jobs, inputs.cluster
         if self.power is None:
             raise InputError(
-                f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "
-                f"--power and --levers {self.levers}"
+                f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
+                f"give --power and --power-controls {self.levers}"
             )
         asking = EnergyDecisionSettings(
             backfill=settings.backfill,
@@ -112,12 +112,12 @@ class LinearPowerAgent:
         return play(jobs, cluster, self, power=self.power, asking=asking, settings=settings, name=self.name)
 
     def explain(self) -> list[tuple[str, float]]:
-        """Names and weights, the weightiest first."""
+        """Names and weights, the largest first."""
         pairs = zip(WEIGHTS, self.weights.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -abs(pair[1]))
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the agent to a JSON file that `load_agent` reads back to the bit."""
+        """Write the agent to a JSON file; `load_agent` restores it exactly."""
         data = {
             "format": STEERING,
             "version": VERSION,
@@ -147,28 +147,28 @@ def from_controls(
     levers: str = "all",
     signal: str | None = None,
 ) -> LinearPowerAgent:
-    """Levers as they are written by hand, as weights.
+    """Hand-tuned power controls as weights.
 
     Args:
         machine_nodes: nodes of the machine.
-        order: weights of `standing.STANDING`, age and patience, those not named 0; None: smallest area first.
-        longer: jobs run at most so much longer, to save energy (levels=1.1: 0.1).
-        always: whether also where more nodes are asked for than are free.
+        order: weights of `job_features.STANDING`, age and patience, those not named 0; None: smallest area first.
+        longer: largest relative increase of the run time, to save energy (dvfs=1.1: 0.1).
+        always: whether also where more nodes are requested than are free.
         timeout_s: idle seconds after which nodes sleep; None: they do not.
         reserve: idle nodes that are kept awake, as a share of the machine's.
-        levers: what may be pulled.
+        levers: allowed power controls.
         signal: carbon, price or None.
     """
-    found = dict.fromkeys(WEIGHTS, 0.0)
-    found |= saf_order(machine_nodes) if order is None else order
-    found["longer"], found["crowded"] = longer, 0.0 if always else -longer
-    found["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
-    found["spare"] = reserve
-    return LinearPowerAgent(np.array([found[name] for name in WEIGHTS]), levers, signal)
+    weights = dict.fromkeys(WEIGHTS, 0.0)
+    weights |= saf_order(machine_nodes) if order is None else order
+    weights["longer"], weights["crowded"] = longer, 0.0 if always else -longer
+    weights["timeout"] = NEVER_LN_S if timeout_s is None else log(max(timeout_s, 1.0))
+    weights["spare"] = reserve
+    return LinearPowerAgent(np.array([weights[name] for name in WEIGHTS]), levers, signal)
 
 
 def steered_agent(data: Mapping[str, Any], source: Path) -> LinearPowerAgent:
-    """The agent that a file's content describes; InputError where it is damaged."""
+    """The agent of a file's content; InputError if it is damaged."""
     if data.get("version") != VERSION:
         raise InputError(
             f"{source} is an agent of version {data.get('version')!r}; this kilowait reads version {VERSION}: "

@@ -19,11 +19,11 @@ STANDING: dict[str, str] = {
     "length_share": "length x share",
     "root_days": "square root of estimate / 1 day",
 }
-"""The numbers, in their order."""
+"""The features, in order."""
 
 
 def standing(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes: int) -> Floats:
-    """The numbers of jobs, one job a row; estimates in seconds, those below 1 s count as 1 s.
+    """Features of jobs, one job a row; estimates in seconds, those below 1 s count as 1 s.
 
     >>> dict(zip(STANDING, standing([3600], [8], 16)[0].tolist()))["share"]
     0.5
@@ -40,7 +40,7 @@ def standing(estimate_s: npt.ArrayLike, nodes: npt.ArrayLike, machine_nodes: int
 
 
 def saf_order(machine_nodes: int) -> dict[str, float]:
-    """Weights that put jobs into the order of smallest area first: ln(estimate) + ln(nodes); their squares sum to 1.
+    """Weights of the order of smallest area first: ln(estimate) + ln(nodes); their squares sum to 1.
 
     >>> {name: round(weight, 2) for name, weight in saf_order(255).items()}
     {'length': 0.48, 'width': 0.88}

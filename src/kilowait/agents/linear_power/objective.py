@@ -1,4 +1,4 @@
-"""Windows of a log on which levers are tried: what is spent, and what users are promised meanwhile."""
+"""Objective of power-control training: energy, CO2 or cost of windows of a log, and their slowdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SlowdownLimit:
-    """What users are promised: a mean slowdown of at most so many times that of a rule without levers."""
+    """Constraint: mean slowdown at most `times` that of a policy without power controls."""
 
     times: float = 1.1
     rule: str = "saf"
@@ -42,16 +42,16 @@ class SlowdownLimit:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What candidates spent on windows, one row a candidate: means over all jobs of a window."""
+    """Results of candidates on windows, one row a candidate: means over all jobs of a window."""
 
     spent: Floats
     """kWh, kg or money per job, (candidates, windows)."""
     slowdown: Floats
-    """Mean bounded slowdown, of the run time at full speed."""
+    """Mean bounded slowdown, relative to the run time at full speed."""
 
 
 class EvaluationWindows:
-    """Windows of a log on which candidates are tried, all in one call of the engine."""
+    """Windows of a log on which candidates are evaluated, all in one call of the engine."""
 
     def __init__(
         self, jobs: JobTable, cluster: Cluster, power: PowerConfig, windows: int, window_jobs: int,
@@ -59,10 +59,10 @@ class EvaluationWindows:
     ) -> None:  # fmt: skip
         if len(jobs) < window_jobs:
             raise InputError(
-                f"a window of {window_jobs:,} jobs does not fit into a part of {len(jobs):,}; take shorter windows or "
-                "a longer log"
+                f"a window of {window_jobs:,} jobs is longer than the {len(jobs):,} jobs available; take "
+                "shorter windows or a longer log"
             )
-        how: dict[str, Any] = {**vars(power), "reward": {spent: 1.0}, "backfill": backfill}
+        options: dict[str, Any] = {**vars(power), "reward": {spent: 1.0}, "backfill": backfill}
         self.vec = EnergyVectorEnv(
             windows,
             jobs=jobs,
@@ -70,7 +70,7 @@ class EvaluationWindows:
             episode_jobs=window_jobs,
             autoreset_mode=AutoresetMode.DISABLED,
             slots=1,
-            **how,
+            **options,
         )
         self.jobs, self.cluster, self.size, self.last = (
             jobs.sorted(),
@@ -83,7 +83,7 @@ class EvaluationWindows:
     def tried(
         self, agents: Sequence[LinearPowerAgent], first: npt.NDArray[np.int64], threads: int
     ) -> Evaluation:
-        """Each agent on the windows that begin at these rows."""
+        """Results of each agent on the windows that begin at these rows."""
         board = self.vec.board
         arrays = (board.stack, board.scene, board.source)
         cuts = [self.count * i // threads for i in range(threads + 1)]
@@ -95,14 +95,14 @@ class EvaluationWindows:
                 self.vec.reset(options={"first": first})
                 run = (
                     steered_for(*arrays, net) if run is None else run
-                )  # asking for it takes longer than running it
+                )  # looking up the compiled function takes longer than running it
                 list(pool.map(lambda part: run(*arrays, net, *part), pairwise(cuts)))  # noqa: B023
                 spent[row] = board.scene.finished[:, self.column]
                 slowdown[row] = 1.0 + board.scene.finished[:, 3]
         return Evaluation(spent, slowdown)
 
     def slowdown_limit(self, first: npt.NDArray[np.int64], sla: SlowdownLimit) -> float:
-        """The mean slowdown that is allowed on these windows."""
+        """The largest mean slowdown allowed on these windows."""
         logs = [
             simulate(self.jobs[row : row + self.size], self.cluster, sla.rule, self.backfill)
             for row in first.tolist()

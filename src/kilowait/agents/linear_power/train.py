@@ -1,10 +1,10 @@
-"""Training a `SteeredAgent` by direct search: least energy (or CO2, or cost) while nobody waits much longer.
+"""Training of a `LinearPowerAgent` by CMA-ES: minimum energy (or CO2, or cost) under a limit on the slowdown.
 
-The search begins at the best levers written by hand: those of a small grid that spend least on the training jobs within
-the limit. Each generation draws windows from the training jobs and lets every candidate steer the same ones, inside the
-engine. What is spent over the limit of the slowdown is charged, so that a candidate that breaks it by one
-per cent must save several to be preferred. The later validation jobs choose among the path of the search, averaged
-over its latter half, and the start.
+The search starts from the best hand-tuned power controls: those of a small grid that spend least on the training jobs
+within the limit. Each generation draws windows of the training jobs and evaluates every candidate on the same ones,
+inside the engine. Slowdown above the limit is penalized: a candidate that exceeds it by one per cent must save several
+per cent to be preferred. The later validation jobs select between the start and the means of the second half of the
+path.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["SPENT", "SlowdownLimit", "starts", "train_steered"]
 Floats = npt.NDArray[np.float64]
 
 SPENT = {"energy": None, "co2": "carbon", "cost": "price"}
-"""What can be made small, and the signal that it needs."""
+"""Objectives, and the signal each needs."""
 CHARGE = 5.0
-"""What each per cent of slowdown beyond the limit costs, in per cent of what is to be small."""
+"""Penalty of each per cent of slowdown above the limit, in per cent of the objective."""
 
 _UNIT: dict[str, float] = {
     "longer": 0.2, "longer_length": 0.2, "longer_width": 0.2, "crowded": 0.2, "backlog": 0.2, "behind": 0.2,
     "signal": 1.0, "timeout": 2.0, "timeout_waiting": 2.0, "timeout_busy": 2.0, "spare": 0.05, "spare_demand": 0.5,
     "spare_waiting": 0.05, "hold": 0.5,
 }  # fmt: skip
-"""How far a weight may be moved for about the same effect; those of the order are of length 1 together."""
+"""Scale of each weight: changes of about equal effect; the weights of the job order together have length 1."""
 UNIT: Floats = np.array([_UNIT.get(name, 1.0) for name in WEIGHTS])
 _LEVELS = ("longer", "longer_length", "longer_width", "crowded", "backlog", "behind")
 _SLEEP = ("timeout", "timeout_waiting", "timeout_busy", "spare", "spare_demand", "spare_waiting")
@@ -47,25 +47,25 @@ _SIGNAL = ("signal", "hold")
 
 
 def starts(cluster: Cluster, longest: float, break_even_s: float) -> list[LinearPowerAgent]:
-    """Levers written by hand, as weights: levels x when crowded x timeouts x reserves; smallest area first.
+    """Hand-tuned power controls as weights: DVFS x when crowded x timeouts x reserves; smallest area first.
 
-    `longest` is how much longer the slowest level makes jobs.
+    `longest` is the relative increase of the run time in the slowest DVFS state.
 
     >>> len(starts(Cluster.from_nodes(8), 0.2, 300.0))
     35
     """
-    found = []
+    agents = []
     for longer, always in [(0.0, False)] + [
         (more, always) for more in (longest / 3, longest) for always in (False, True)
     ]:
         for timeout_s in (60.0, break_even_s, 4 * break_even_s, None):
             for reserve in (0.0,) if timeout_s is None else (0.0, 0.05):
-                found.append(
+                agents.append(
                     from_controls(
                         cluster.nodes, longer=longer, always=always, timeout_s=timeout_s, reserve=reserve
                     )
                 )
-    return found
+    return agents
 
 
 def train_steered(
@@ -87,44 +87,46 @@ def train_steered(
     progress: Callable[[Generation], None] | None = None,
     keeping: CheckpointDir | None = None,
 ) -> tuple[LinearPowerAgent, list[Generation]]:
-    """An agent trained on `jobs` and chosen on `validation`, later jobs of the same log.
+    """An agent trained on `jobs` and selected on `validation`, later jobs of the same log.
 
-    Same arguments, same weights, to the bit, on any number of threads, and gone on with after a kill or not.
+    The same arguments give bit-identical weights, on any number of threads, also after a resume.
 
     Args:
-        jobs: what is learned from.
-        validation: later jobs, which pick among what the search found.
+        jobs: training jobs.
+        validation: later jobs, which select among the results of the search.
         cluster: the machine.
-        power: its power, signals and levers; levels=SLOWDOWN is the slowest that may be chosen.
+        power: power model, signals and power controls; dvfs=SLOWDOWN is the slowest state allowed.
         seed: of the search and of the windows.
-        spent: what is to be small: energy, co2 or cost.
-        sla: what users are promised meanwhile; None: 1.1 times the slowdown of SAF.
-        generations: rounds of the search.
-        population: candidates a round.
-        windows: windows each candidate is tried on, the same for all of a round.
-        window_jobs: jobs in each.
+        spent: objective: energy, co2 or cost.
+        sla: limit on the slowdown; None: 1.1 times the slowdown of SAF.
+        generations: generations of the search.
+        population: candidates a generation.
+        windows: windows each candidate is evaluated on, the same for all of a generation.
+        window_jobs: jobs in a window.
         backfill: as in `kilowait.simulate`.
-        trace: name of the log, for the record.
+        trace: name of the log, for the provenance.
         threads: of the engine.
-        progress: hears of every generation.
-        keeping: where the search is kept, and whether it goes on from there; None: nowhere.
+        progress: called with every generation.
+        keeping: folder of the checkpoint, and whether to resume from it; None: no checkpoint.
     """
     if spent not in SPENT:
-        raise UnknownNameError("what is to be small", spent, SPENT)
+        raise UnknownNameError("objective", spent, SPENT)
     if generations < 1 or threads < 1:
         raise InputError(f"{generations} generations on {threads} threads; there must be at least 1 of each")
     sla = SlowdownLimit() if sla is None else sla
     signal = SPENT[spent]
     if signal is not None and getattr(power, signal) is None:
-        raise InputError(f"{spent} needs the {signal} over time, and none was given; give it, or take energy")
-    inside = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
-    checks = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
-    drawn = stream(seed, "agents.steered.windows")
-    free = _free(inside, signal)
+        raise InputError(
+            f"{spent} needs the {signal} over time, and none was given; give it, or minimize energy"
+        )
+    training_windows = EvaluationWindows(jobs, cluster, power, windows, window_jobs, backfill, spent)
+    validation_windows = EvaluationWindows(validation, cluster, power, windows, window_jobs, backfill, spent)
+    random = stream(seed, "agents.steered.windows")
+    free = _free(training_windows, signal)
 
-    first = np.linspace(0, inside.last, windows).astype(np.int64)
-    allowed = inside.slowdown_limit(first, sla)
-    points = starts(cluster, _longest(inside), _break_even_s(inside))
+    first = np.linspace(0, training_windows.last, windows).astype(np.int64)
+    allowed = training_windows.slowdown_limit(first, sla)
+    points = starts(cluster, _longest(training_windows), _break_even_s(training_windows))
     identity = {
         "search": "of levers",
         "seed": seed,
@@ -135,48 +137,50 @@ def train_steered(
         "windows": windows,
         "window_jobs": window_jobs,
     }
-    course = SearchCheckpoint(identity, generations, keeping)
-    tried = course.starts(points, lambda some: _values(inside.tried(some, first, threads), allowed))
-    start = points[int(np.argmin(tried))]
+    checkpoint = SearchCheckpoint(identity, generations, keeping)
+    values = checkpoint.starts(
+        points, lambda agents: _values(training_windows.tried(agents, first, threads), allowed)
+    )
+    start = points[int(np.argmin(values))]
     start = replace(start, levers=power.levers, signal=signal)
 
-    later = np.linspace(0, checks.last, windows).astype(np.int64)
-    allowed_later = checks.slowdown_limit(later, sla)
-    reference = _values(checks.tried([start], later, threads), allowed_later)[0]
+    later = np.linspace(0, validation_windows.last, windows).astype(np.int64)
+    allowed_later = validation_windows.slowdown_limit(later, sla)
+    reference = _values(validation_windows.tried([start], later, threads), allowed_later)[0]
     search = EvolutionStrategy((start.weights / UNIT)[free], step=0.15, seed=seed, population=population)
     every = max(1, generations // 16)
-    best = reference if course.best is None else course.best[0]
-    path = course.path
+    best = reference if checkpoint.best is None else checkpoint.best[0]
+    path = checkpoint.path
 
     def agent(point: Floats) -> LinearPowerAgent:
         weights = start.weights / UNIT
         weights[free] = point
         return replace(start, weights=weights * UNIT)
 
-    for number in course.rest(search, drawn):
-        first = drawn.integers(0, inside.last + 1, windows)
-        allowed = inside.slowdown_limit(first, sla)
+    for number in checkpoint.rest(search, random):
+        first = random.integers(0, training_windows.last + 1, windows)
+        allowed = training_windows.slowdown_limit(first, sla)
         candidates = search.ask()
         values = _values(
-            inside.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
+            training_windows.tried([start, *(agent(point) for point in candidates)], first, threads), allowed
         )
         search.tell(candidates, values[1:])
         path.append(search.mean)
         score = float("nan")
         if number % every == 0 or number == generations:
             averaged = agent(np.mean(path[len(path) // 2 :], axis=0))
-            score = float(_values(checks.tried([averaged], later, threads), allowed_later)[0])
+            score = float(_values(validation_windows.tried([averaged], later, threads), allowed_later)[0])
             if score < best:
                 best = score
-                course.best = (score, averaged.weights)
+                checkpoint.best = (score, averaged.weights)
         training, checked, least = (
             float(np.exp(each))
             for each in (np.mean(values[1:]) - values[0], score - reference, best - reference)
         )
-        course.close(Generation(number, generations, training, checked, least, search.step))
+        checkpoint.close(Generation(number, generations, training, checked, least, search.step))
         if progress is not None:
-            progress(course.history[-1])
-    chosen = start if course.best is None else replace(start, weights=course.best[1])
+            progress(checkpoint.history[-1])
+    chosen = start if checkpoint.best is None else replace(start, weights=checkpoint.best[1])
     provenance = {
         "trained_by": "kilowait.agents.train_steered (CMA-ES)",
         "env": "kilowait/Energy-v0",
@@ -188,25 +192,25 @@ def train_steered(
         "objective": spent,
         "sla": {"times": sla.times, "rule": sla.rule},
         "backfill": backfill,
-        "generations": len(course.history),
+        "generations": len(checkpoint.history),
         "population": population,
         "windows": windows,
         "window_jobs": window_jobs,
         "validation_relative_to_start": float(np.exp(best - reference)),
         "start": dict(zip(WEIGHTS, start.weights.tolist(), strict=True)),
     }
-    return replace(chosen, provenance=provenance), course.history
+    return replace(chosen, provenance=provenance), checkpoint.history
 
 
-def _values(tried: Evaluation, allowed: float) -> Floats:
-    """ln of what is spent on all windows together, and what slowdown beyond the allowed is charged with."""
-    spent = np.log(np.maximum(tried.spent.mean(axis=1), 1e-300))
-    over = np.log(tried.slowdown.mean(axis=1) / allowed)
+def _values(evaluation: Evaluation, allowed: float) -> Floats:
+    """ln of the mean objective over all windows, plus the penalty of slowdown above the allowed."""
+    spent = np.log(np.maximum(evaluation.spent.mean(axis=1), 1e-300))
+    over = np.log(evaluation.slowdown.mean(axis=1) / allowed)
     return np.asarray(spent + CHARGE * np.maximum(over, 0.0))
 
 
 def _free(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool_]:
-    """Which weights matter on this machine."""
+    """Which weights have an effect on this machine."""
     powered = windows.vec.powered
     idle = set(() if powered.drawing.may.shape[1] > 1 else _LEVELS)
     idle |= set(() if powered.levers.sleep else _SLEEP)
@@ -217,7 +221,7 @@ def _free(windows: EvaluationWindows, signal: str | None) -> npt.NDArray[np.bool
 
 
 def _longest(windows: EvaluationWindows) -> float:
-    """How much longer the slowest level makes a job."""
+    """Relative increase of the run time in the slowest DVFS state."""
     levers = windows.vec.powered.levers
     choices = windows.vec.powered.drawing.may.shape[1]
     return 0.0 if levers.factor is None else float(levers.factor[:, :, :choices].max()) - 1.0
@@ -225,9 +229,9 @@ def _longest(windows: EvaluationWindows) -> float:
 
 def _break_even_s(windows: EvaluationWindows) -> float:
     powered = windows.vec.powered
-    found = [
+    times_s = [
         group.sleep.break_even_s(group.idle_w)
         for group in powered.model.groups
         if group.sleep is not None and group.name in powered.levers.sleep
     ]
-    return max(found, default=600.0)
+    return max(times_s, default=600.0)

@@ -1,1 +1,1 @@
-"""Networks as policies: how they play each kind of machine, told a preference or not, and what they reach."""
+"""Networks as policies: adapters that run a trained network on batch systems, GPU clusters and clusters with power."""

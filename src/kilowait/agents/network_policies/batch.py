@@ -1,7 +1,7 @@
-"""A trained network as a policy: it plays whole runs through what the envs show.
+"""A trained network as a policy for batch systems: it receives the observations of the environments.
 
-Small networks that look at jobs one by one (kind "kernel") decide inside the engine, at compiled speed; all others
-are asked from outside, one observation at a time.
+Small networks that score jobs one by one (kind "kernel") run inside the engine, at compiled speed; all others are
+called from Python, one observation at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 
 from kilowait.agents.network_policies.gpu import GpuNetworkAgent, gpu_asking_from
-from kilowait.agents.network_policies.power import EnergyNetworkAgent, energy_asking_from, without_told
+from kilowait.agents.network_policies.power import (
+    EnergyNetworkAgent,
+    energy_asking_from,
+    without_default_features,
+)
 from kilowait.agents.networks.heads import ActorCritic, DuelingQ
 from kilowait.agents.networks.kernel import KernelExtractor
 from kilowait.agents.networks.preference import PreferenceConditioned, plain_spec
@@ -33,24 +37,24 @@ __all__ = ["NetworkAgent", "exported", "network_agent"]
 
 @dataclass(frozen=True, eq=False)
 class NetworkAgent(PreferenceConditioned):
-    """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
+    """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent, "easy")``."""
 
     network: ActorCritic | DuelingQ
     asking: DecisionSettings
-    """How it was asked in training: slots, order of backfilling, hold, graph."""
+    """Decision settings of the training: queue window, backfill order, hold action, graph."""
     name: str = "agent"
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where it comes from."""
+        """Origin of the network."""
         return getattr(self.network, "provenance", {})
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its decisions, greedily."""
+        """Simulate a run under its greedy decisions."""
         settings = settings_of(inputs, self.name)
         if inputs.power_controls is not None:
             raise InputError(
-                f"agent {self.name!r} was trained on kilowait/Batch-v0, which pulls no levers: leave them out"
+                f"agent {self.name!r} was trained on kilowait/Batch-v0, which has no power controls: leave them out"
             )
         self.check_preferred()
         asking = replace(
@@ -73,9 +77,9 @@ class NetworkAgent(PreferenceConditioned):
 
 
 def exported(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
-    """The weights as the engine takes them; None for a network that does not fit into it.
+    """The weights as the engine takes them; None for a network that the engine cannot run.
 
-    Of a dueling network only the advantages count: the value of the state is the same for all actions.
+    Of a dueling network only the advantages are taken: the state value is the same for all actions.
     """
     body = network.body
     if (
@@ -108,31 +112,31 @@ def exported(network: ActorCritic | DuelingQ) -> NetworkWeights | None:
 def network_agent(
     path: str | PathLike[str], *, name: str = "agent"
 ) -> NetworkAgent | GpuNetworkAgent | EnergyNetworkAgent:
-    """The agent an ``agent.pt`` holds, asked as it was in training."""
+    """The agent in an ``agent.pt``, with the decision settings of its training."""
     network = load_network(path)
-    told = network.provenance.get("asking")
-    if told is None:
+    saved = network.provenance.get("asking")
+    if saved is None:
         raise InputError(
-            f"{path} holds a network, but not how it was asked; train it with kilowait train, or make a "
-            "NetworkAgent(network, Asking(...)) yourself"
+            f"{path} holds a network, but not its decision settings; train it with kilowait train, or create a "
+            "NetworkAgent(network, DecisionSettings(...))"
         )
     if network.provenance.get("env") == "kilowait/Gpu-v0":
-        return GpuNetworkAgent(network, gpu_asking_from(told), name)
+        return GpuNetworkAgent(network, gpu_asking_from(saved), name)
     if network.provenance.get("env") == "kilowait/Energy-v0":
-        return EnergyNetworkAgent(network, energy_asking_from(told), str(network.provenance["levers"]), name)
-    asking = DecisionSettings(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
+        return EnergyNetworkAgent(network, energy_asking_from(saved), str(network.provenance["levers"]), name)
+    asking = DecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})
     if described(asking.seen) != described(plain_spec(network.spec)):
         raise InputError(
-            f"{path} was trained by another version: it wants {described(network.spec)}, and this kilowait shows "
+            f"{path} was trained by another version: it needs {described(network.spec)}, and this kilowait observes "
             f"{described(asking.seen)}; train it again"
         )
     return NetworkAgent(network, asking, name)
 
 
 def settings_to_dict(asking: DecisionSettings) -> dict[str, Any]:
-    """The way of asking in words and numbers, for the file."""
-    told = asdict(asking)
-    order = told["backfill_order"]
-    told["backfill_order"] = order if isinstance(order, str) else asking.backfill_order.name  # type: ignore[union-attr]
-    told["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
-    return without_told(told)
+    """The decision settings as plain data, for the file."""
+    saved = asdict(asking)
+    order = saved["backfill_order"]
+    saved["backfill_order"] = order if isinstance(order, str) else asking.backfill_order.name  # type: ignore[union-attr]
+    saved["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    return without_default_features(saved)

@@ -1,4 +1,4 @@
-"""A network trained on `kilowait/Gpu-v0` as a policy on clusters of placed nodes."""
+"""A network trained on `kilowait/Gpu-v0` as a policy for node-level GPU clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["GpuNetworkAgent", "gpu_asked_as", "gpu_asking_from"]
 
 @dataclass(frozen=True, eq=False)
 class GpuNetworkAgent(PreferenceConditioned):
-    """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent)`` on placed nodes."""
+    """A network and its decision settings; ``kilowait.simulate(jobs, cluster, agent)`` on node-level GPU clusters."""
 
     network: ActorCritic | DuelingQ
     asking: GpuDecisionSettings
@@ -31,7 +31,7 @@ class GpuNetworkAgent(PreferenceConditioned):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where it comes from."""
+        """Origin of the network."""
         return getattr(self.network, "provenance", {})
 
     skips = True
@@ -39,17 +39,17 @@ class GpuNetworkAgent(PreferenceConditioned):
 
     @property
     def gpu_settings(self) -> tuple[tuple[str, Any], ...]:
-        """How it was trained to run, as a rule says it."""
+        """GPU settings of the training, in the form that policies declare them."""
         return tuple(self.provenance.get("placing", {}).items())
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its decisions, greedily."""
+        """Simulate a run under its greedy decisions."""
         self.check_preferred()
         cluster, placing = inputs.cluster, gpu_settings_of(inputs, self.name)
-        shown = described(self.asking.seen(cluster))
-        if shown != described(self.network.spec):
+        observed = described(self.asking.seen(cluster))
+        if observed != described(self.network.spec):
             raise InputError(
-                f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one there"
+                f"agent {self.name!r} was trained on other GPU types than {cluster.name!r} has; train one on it"
             )
         with use_device("cpu", 1):
             return play(
@@ -65,19 +65,19 @@ class GpuNetworkAgent(PreferenceConditioned):
 
 
 def gpu_asked_as(asking: GpuDecisionSettings) -> dict[str, Any]:
-    """The way of asking in words and numbers, for the file."""
-    told = asdict(asking)
-    told["placements"] = list(asking.placements)
-    told["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
-    return told
+    """The decision settings as plain data, for the file."""
+    saved = asdict(asking)
+    saved["placements"] = list(asking.placements)
+    saved["max_wait_s"] = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
+    return saved
 
 
-def gpu_asking_from(told: dict[str, Any]) -> GpuDecisionSettings:
+def gpu_asking_from(saved: dict[str, Any]) -> GpuDecisionSettings:
     """The inverse of `gpu_asked_as`."""
     return GpuDecisionSettings(
         **{
-            **told,
-            "placements": tuple(told["placements"]),
-            "max_wait_s": float(told.get("max_wait_s") or np.inf),
+            **saved,
+            "placements": tuple(saved["placements"]),
+            "max_wait_s": float(saved.get("max_wait_s") or np.inf),
         }
     )

@@ -1,4 +1,4 @@
-"""A network trained on `kilowait/Energy-v0` as a policy on clusters with power."""
+"""A network trained on `kilowait/Energy-v0` as a policy for clusters with power."""
 
 from __future__ import annotations
 
@@ -19,38 +19,41 @@ from kilowait.envs.power.rollout import play
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_told"]
+__all__ = ["EnergyNetworkAgent", "energy_asked_as", "energy_asking_from", "without_default_features"]
 
 
 @dataclass(frozen=True, eq=False)
 class EnergyNetworkAgent(PreferenceConditioned):
-    """A network and the way it is asked; ``kilowait.simulate(jobs, cluster, agent.powered(Power(...)), "easy")``."""
+    """A network and its decision settings.
+
+    Run it with ``kilowait.simulate(jobs, cluster, agent.bind_power(PowerConfig(...)), "easy")``.
+    """
 
     network: ActorCritic | DuelingQ
     asking: EnergyDecisionSettings
     levers: str
-    """What it was trained with, as on the command line."""
+    """Power controls it was trained with, as on the command line."""
     name: str = "agent"
     power: PowerConfig | None = None
-    """What it runs with; None: yet to be said, by `powered`."""
+    """Power model, signals and controls of a run; None: not bound yet, see `bind_power`."""
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Where it comes from."""
+        """Origin of the network."""
         return getattr(self.network, "provenance", {})
 
     def bind_power(self, power: PowerConfig) -> EnergyNetworkAgent:
-        """The agent on a machine with this power, these signals and levers."""
+        """The agent on a machine with this power model, these signals and power controls."""
         return replace(self, power=power)
 
     def run(self, inputs: RunInputs) -> ExecutionLog:
-        """The run under its decisions, greedily; levels and sleep are those of its own levers."""
-        self.check_preferred()
+        """Simulate a run under its greedy decisions; DVFS states and sleep settings are those of its own controls."""
         settings, jobs, cluster = settings_of(inputs, self.name), inputs.jobs, inputs.cluster
+        self.check_preferred()
         if self.power is None:
             raise InputError(
-                f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and levers; give "
-                f"--power and --levers {self.levers}"
+                f"agent {self.name!r} was trained on kilowait/Energy-v0 and needs a power model and power controls; "
+                f"give --power and --power-controls {self.levers}"
             )
         asking = replace(
             self.asking,
@@ -59,13 +62,13 @@ class EnergyNetworkAgent(PreferenceConditioned):
             placement=settings.placement,
             overrun=settings.overrun,
         )
-        shown = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
-        wanted = described(self.network.spec)
-        if shown != wanted:
-            what = next(name for name in shown if shown[name] != wanted.get(name))
+        observed = described(asking.shown(self.power.of(jobs.sorted(), cluster, len(jobs))))
+        expected = described(self.network.spec)
+        if observed != expected:
+            what = next(name for name in observed if observed[name] != expected.get(name))
             raise InputError(
-                f"agent {self.name!r} was trained with other levels, signals or ways to sleep ({what} differ); give "
-                f"the machine, the signals and --levers {self.levers} as they were in training"
+                f"agent {self.name!r} was trained with other DVFS states, signals or sleep settings ({what} differ); "
+                f"give the machine, the signals and --power-controls {self.levers} of the training"
             )
         with use_device("cpu", 1):
             return play(
@@ -80,16 +83,16 @@ class EnergyNetworkAgent(PreferenceConditioned):
 
 
 def energy_asked_as(asking: EnergyDecisionSettings) -> dict[str, Any]:
-    """The way of asking in words and numbers, for the file."""
+    """The decision settings as plain data, for the file."""
     bound_s = None if np.isinf(asking.max_wait_s) else asking.max_wait_s
-    return without_told({**asdict(asking), "max_wait_s": bound_s})
+    return without_default_features({**asdict(asking), "max_wait_s": bound_s})
 
 
-def without_told(asked: dict[str, Any]) -> dict[str, Any]:
-    """The same without word of predictions where none are shown: as files said before they could be."""
-    return {name: value for name, value in asked.items() if name != "prediction_features" or value}
+def without_default_features(saved: dict[str, Any]) -> dict[str, Any]:
+    """The settings without `prediction_features` where that is False, as older files have no such field."""
+    return {name: value for name, value in saved.items() if name != "prediction_features" or value}
 
 
-def energy_asking_from(told: dict[str, Any]) -> EnergyDecisionSettings:
+def energy_asking_from(saved: dict[str, Any]) -> EnergyDecisionSettings:
     """The inverse of `energy_asked_as`."""
-    return EnergyDecisionSettings(**{**told, "max_wait_s": float(told.get("max_wait_s") or np.inf)})
+    return EnergyDecisionSettings(**{**saved, "max_wait_s": float(saved.get("max_wait_s") or np.inf)})

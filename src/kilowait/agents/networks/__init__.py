@@ -1,10 +1,11 @@
-"""Networks that look at a queue and score every action: by themselves, by attention, or along the jobs' graph.
+"""Neural networks that score every action of a scheduling environment: kernel, attention and graph attention.
 
-A network is a *body*, which turns what is seen into one vector a job and one for the whole, and a *head*, which turns
-these into logits and a value (`ActorCritic`) or into values of actions (`DuelingQ`). Every body goes with either head.
+A network is a *feature extractor*, which turns an observation into one vector a job and one for the summary, and a
+*head*, which turns these into logits and a value (`ActorCritic`) or into Q values (`DuelingQ`). Every extractor goes
+with either head.
 
-Weights of a preference (how much a kilowatt-hour counts beside an hour of waiting) need nothing of their own: an
-environment that is told to vary them appends them to ``summary``, which every body joins to every job.
+Preference weights (such as energy against waiting time) need no special layers: a multi-objective environment appends
+them to ``summary``, which every extractor joins to every job.
 """
 
 try:

@@ -1,7 +1,7 @@
-"""The attention network: every job looks at all others before it is scored.
+"""The attention network: self-attention between all waiting jobs before each is scored.
 
 Pre-norm transformer layers (Xiong et al., "On layer normalization in the transformer architecture", ICML 2020) over the
-queue. The summary is one more token: it sees the jobs, they see it, and no job looks at nothing.
+queue. The summary is one more token: it attends to the jobs and they to it, so that no job attends to nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AttentionLayer(nn.Module):
         )
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Tokens (B, N, W), of which `there` (B, N) can be looked at; the same shape comes back."""
+        """Tokens (B, N, W), of which `there` (B, N) can be attended to; the same shape is returned."""
         query, key, value = self._asked(tokens)
         seen = scaled_dot_product_attention(query, key, value, attn_mask=there[:, None, None, :])
         mixed: Tensor = self.mixed(seen.transpose(1, 2).flatten(2))
@@ -46,7 +46,7 @@ class AttentionLayer(nn.Module):
         return tokens + moved
 
     def weights(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """(B, heads, N, N) how much each token looks at each other; rows sum to 1."""
+        """(B, heads, N, N) attention weights; rows sum to 1."""
         query, key, _ = self._asked(tokens)
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         weights: Tensor = scores.masked_fill(~there[:, None, None, :], -torch.inf).softmax(-1)
@@ -71,7 +71,7 @@ class AttentionExtractor(FeatureExtractor):
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, observation: Observation) -> EncodedQueue:
-        """Look at the queue as a whole."""
+        """Encode the queue."""
         tokens, there = self._tokens(observation)
         for layer in self.layers:
             tokens = layer(tokens, there)
@@ -80,7 +80,7 @@ class AttentionExtractor(FeatureExtractor):
         return EncodedQueue(rows, None, mean_present(rows, there[:, 1:]), tokens[:, 0])
 
     def attention(self, observation: Observation) -> list[Tensor]:
-        """Weights of every layer, (B, heads, 1 + jobs, 1 + jobs); token 0 is the summary. To look at, not to train."""
+        """Attention weights of every layer, (B, heads, 1 + jobs, 1 + jobs), for inspection; token 0 is the summary."""
         tokens, there = self._tokens(observation)
         weights = []
         for layer in self.layers:

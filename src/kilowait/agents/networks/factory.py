@@ -1,4 +1,4 @@
-"""Networks by name."""
+"""Construction of networks by name."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ KINDS: dict[str, Callable[[ObservationSpecProtocol, Sizes], FeatureExtractor]] =
     "attention": AttentionExtractor,
     "gat": GraphExtractor,
 }
-"""Bodies by name: every job by itself · all jobs at once · along the edges of the jobs' graph."""
+"""Feature extractors by name: jobs one by one, self-attention, attention along the edges of the jobs' graph."""
 
 
 def network(
     spec: ObservationSpecProtocol, kind: str = "kernel", *, seed: int = 0, **sizes: int
 ) -> ActorCritic:
-    """An actor with its critic.
+    """An actor-critic network.
 
     Args:
-        spec: what the environment shows, ``vec.spec_of_observation``.
+        spec: the observation of the environment, ``vec.spec_of_observation``.
         kind: a name of `KINDS`.
-        seed: of the first weights; torch's own random state is left alone.
+        seed: of the initial weights; torch's global random state is unchanged.
         sizes: as in `Sizes`.
 
     >>> from kilowait.agents.networks.spec import LoadedSpec
@@ -67,7 +67,7 @@ def q_network(
     span: tuple[float, float] = (-10.0, 10.0),
     **sizes: int,
 ) -> DuelingQ:
-    """A dueling network of the values of actions; the arguments are those of `network` and of `DuelingQ`."""
+    """A dueling Q network; the arguments are those of `network` and of `DuelingQ`."""
     with _seeded(seed):
         body, made = _body(spec, kind, sizes)
         made = {"head": "dueling", **made, "noisy": noisy, "atoms": atoms, "span": list(span)}
@@ -75,7 +75,7 @@ def q_network(
 
 
 def from_config(spec: dict[str, Any], made: dict[str, Any]) -> ActorCritic | DuelingQ:
-    """A network as a file describes it (``described(net.spec)`` and ``net.made``), with other weights."""
+    """A new network with the architecture in a file (``described(net.spec)`` and ``net.made``); weights not loaded."""
     rest = {name: value for name, value in made.items() if name not in ("head", "kind", "sizes")}
     if "span" in rest:
         rest["span"] = tuple(rest["span"])
@@ -97,7 +97,7 @@ def _body(
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """First weights come from the seed; torch's own random state is put back."""
+    """Initialize weights from the seed; torch's global random state is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""What a body hands to a head, and the small pieces that bodies share."""
+"""Feature extractors: their interface to the heads, and functions they share."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from torch import Tensor, nn
 __all__ = ["FeatureExtractor", "EncodedQueue", "Observation", "cropped", "linear", "present", "spread"]
 
 Observation = Mapping[str, Tensor]
-"""Tensors of one batch, by the names of `Seen`."""
+"""Tensors of one batch, by the names in the observation spec."""
 
 
 class EncodedQueue(NamedTuple):
-    """A queue as a body sees it; W is its width."""
+    """An encoded queue; W is the width of the feature extractor."""
 
     rows: Tensor
-    """One vector a job: (B, up to slots, W), or (present jobs of the whole batch, W) where `places` says whose."""
+    """One vector a job: (B, up to slots, W), or (present jobs of the batch, W) with their positions in `places`."""
     places: Tensor | None
-    """Flat place, ``batch * slots + slot``, of each of the rows; None where rows are dense."""
+    """Flat position, ``batch * slots + slot``, of each row; None where rows are dense."""
     pooled: Tensor
-    """(B, W) mean over the jobs that are there; zeros where there are none."""
+    """(B, W) mean over the present jobs; zeros where there are none."""
     context: Tensor
-    """(B, W) all that is no job."""
+    """(B, W) encoding of the summary."""
 
 
 class FeatureExtractor(nn.Module):
-    """The part of a network that looks; see `Encoded`."""
+    """The part of a network that encodes observations; see `EncodedQueue`."""
 
     width: int
     whole = False
-    """Whether every slot is looked at, whoever is there: what is computed then hangs on shapes alone, for export."""
+    """Whether every slot is computed, empty or not: the shapes then do not depend on the data, as export requires."""
 
     def forward(self, observation: Observation) -> EncodedQueue:
-        """Look at a batch."""
+        """Encode a batch of observations."""
         raise NotImplementedError
 
     def __call__(self, observation: Observation) -> EncodedQueue:
-        """As `forward`, with its type."""
-        found: EncodedQueue = super().__call__(observation)
-        return found
+        """As `forward`, with its return type."""
+        encoded: EncodedQueue = super().__call__(observation)
+        return encoded
 
 
 def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
-    """A linear layer with orthogonal weights and zero biases, as policy gradients like it."""
+    """A linear layer with orthogonal weights and zero biases, the usual initialization for policy gradients."""
     layer = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
@@ -54,7 +54,7 @@ def linear(inputs: int, outputs: int, gain: float = sqrt(2.0)) -> nn.Linear:
 
 
 def present(jobs: Tensor) -> Tensor:
-    """(B, slots) whether there is a job: rows without one are zero.
+    """(B, slots) whether the slot contains a job: empty rows are zero.
 
     >>> present(torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])).tolist()
     [[True, False]]
@@ -63,9 +63,9 @@ def present(jobs: Tensor) -> Tensor:
 
 
 def cropped(observation: Observation, whole: bool = False) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Jobs, whether they are there, and edges, without the last slots that no queue of the batch fills.
+    """Jobs, presence and edges without the last slots, if no queue of the batch fills them.
 
-    Attention costs the square of the slots. At least one slot stays; all of them do with `whole`.
+    The cost of attention is quadratic in the number of slots. At least one slot stays; with `whole` all of them do.
     """
     jobs, edges = observation["jobs"], observation.get("edges")
     there = present(jobs)
@@ -76,7 +76,7 @@ def cropped(observation: Observation, whole: bool = False) -> tuple[Tensor, Tens
 
 
 def spread(values: Tensor, places: Tensor | None, batch: int, slots: int) -> Tensor:
-    """Values of rows, (…, n), put back to (batch, slots, n); zeros where there is no row.
+    """Values of rows, (…, n), scattered to (batch, slots, n); zeros where there is no row.
 
     >>> spread(torch.tensor([[7.0]]), torch.tensor([3]), 2, 2).flatten().tolist()
     [0.0, 0.0, 0.0, 7.0]
@@ -88,7 +88,7 @@ def spread(values: Tensor, places: Tensor | None, batch: int, slots: int) -> Ten
 
 
 def mean_present(rows: Tensor, there: Tensor) -> Tensor:
-    """(B, W) mean of dense rows over the jobs that are there; zeros where there are none."""
+    """(B, W) mean of dense rows over the present jobs; zeros where there are none."""
     weight = there.to(rows.dtype)
     total = torch.einsum("bkw,bk->bw", rows, weight)
     return total / weight.sum(1, keepdim=True).clamp(min=1)

@@ -1,9 +1,9 @@
-"""The graph network: jobs look along typed edges: same user, rivals for the same nodes, close in time.
+"""The graph attention network: attention along typed edges between jobs (same user, same nodes, close in time).
 
-Graph attention of the second kind (Brody, Alon and Yahav, "How attentive are graph attention networks?", ICLR 2022)
-in dense form: queues are short, so a matrix of all pairs is quicker than lists of edges. An edge is described by its
-types, one number each, and by the time between the two submissions, coded by cosines of learned frequencies (Xu et
-al., "Inductive representation learning on temporal graphs", ICLR 2020).
+GATv2 (Brody, Alon and Yahav, "How attentive are graph attention networks?", ICLR 2022) in dense form: queues are short,
+so a matrix of all pairs is faster than edge lists. The features of an edge are its types, one number each, and the time
+between the two submissions, encoded by cosines of learned frequencies (Xu et al., "Inductive representation learning on
+temporal graphs", ICLR 2020).
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from kilowait.errors import InputError
 __all__ = ["EDGE_TYPES", "DenseGATv2", "GraphExtractor", "TimeBetween", "time_feature"]
 
 EDGE_TYPES = ("same user or project", "same nodes", "close in time", "itself")
-"""Bits 1, 2 and 4 of ``edges``; every job has an edge to itself besides."""
+"""Bits 1, 2 and 4 of ``edges``; every job also has an edge to itself."""
 FREQUENCIES = 4
 PAIRS_AT_A_TIME = 2**26
-"""Numbers (pairs times width) held at once; of larger batches, pairs are computed again on the way back."""
+"""Size (pairs x width) kept in memory; for larger batches, pairs are recomputed in the backward pass."""
 
 
 def time_feature(features: tuple[str, ...]) -> int | None:
-    """Which feature tells when a job was submitted: the first named submit…, wait…, age… or hour.
+    """Index of the feature with a job's submission time: the first named submit…, wait…, age… or hour.
 
-    Waits serve as well as dates: their difference is the time between the submissions. `kilowait.envs` shows the
-    wait as hour = wait / (wait + 1 h).
-
+    A wait serves as well as a date: differences of waits are the times between submissions. `kilowait.envs` observes
+    the wait as hour = wait / (wait + 1 h).
     >>> time_feature(("length", "wait_h")), time_feature(("length",))
     (1, None)
     """
@@ -50,23 +49,23 @@ def time_feature(features: tuple[str, ...]) -> int | None:
 
 
 class TimeBetween(nn.Module):
-    """Cosines of a difference of times, with learned frequencies and phases."""
+    """Cosines of time differences, with learned frequencies and phases."""
 
     def __init__(self) -> None:
         super().__init__()
         self.frequency = nn.Parameter(pi * 2.0 ** torch.arange(-1, FREQUENCIES - 1))
-        self.phase = nn.Parameter(torch.full((FREQUENCIES,), -pi / 4))  # else before and after look the same
+        self.phase = nn.Parameter(torch.full((FREQUENCIES,), -pi / 4))  # makes before and after differ
 
     def forward(self, times: Tensor) -> Tensor:
-        """(B, N) times become (B, N, N, FREQUENCIES): source minus target."""
+        """(B, N) times to (B, N, N, FREQUENCIES): encoded source time minus target time."""
         between = times[:, None, :] - times[:, :, None]
         return torch.cos(between[..., None] * self.frequency + self.phase)
 
 
 class DenseGATv2(nn.Module):
-    """One layer: of every pair a score, of scores weights, of weights a mean.
+    """One GATv2 layer, computed densely over all pairs.
 
-    With the same weights it gives what ``torch_geometric.nn.GATv2Conv`` gives on the list of the same edges.
+    With the same weights it gives the result of ``torch_geometric.nn.GATv2Conv`` on the same edges.
     """
 
     def __init__(self, width: int, heads: int, edge_width: int) -> None:
@@ -81,15 +80,15 @@ class DenseGATv2(nn.Module):
         nn.init.xavier_uniform_(self.score)
 
     def forward(self, nodes: Tensor, adjacent: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
-        """What each node takes from its neighbours, and the weights it gives them.
+        """Messages received by each node, and the attention weights.
 
         Args:
             nodes: (B, N, W).
-            adjacent: bool (B, N, N): target, source. Every target needs a source; itself will do.
-            edges: (B, N, N, E) numbers that describe each pair.
+            adjacent: bool (B, N, N): target, source. Every target needs at least one source, such as itself.
+            edges: (B, N, N, E) features of each pair.
 
         Returns:
-            (B, N, W) and (B, heads, N, N); these sum to 1 over sources.
+            (B, N, W) and (B, heads, N, N); the weights sum to 1 over sources.
         """
         source: Tensor = self.source(nodes)
         target: Tensor = self.target(nodes)
@@ -107,9 +106,9 @@ class DenseGATv2(nn.Module):
         return taken + self.bias, weights
 
     def _scores(self, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
-        """(B, heads, N, N) before the softmax."""
+        """(B, heads, N, N) attention scores before the softmax."""
         pairs = source[:, None, :, :] + target[:, :, None, :] + self.edge(edges)
-        # One product with all heads side by side, zeros between them: four times the sums, and quicker than by head.
+        # One product with a block-diagonal matrix of all heads: four times the operations, but faster than per head.
         heads: Tensor = torch.block_diag(*self.score.to(pairs.dtype))  # type: ignore[no-untyped-call]
         return nn.functional.linear(nn.functional.leaky_relu(pairs, 0.2), heads).permute(0, 3, 1, 2)
 
@@ -126,20 +125,20 @@ class GraphLayer(nn.Module):
         )
 
     def forward(self, nodes: Tensor, adjacent: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes of the same shape, and the weights that were given."""
+        """Nodes of the same shape, and the attention weights."""
         taken, weights = self.graph(self.norm(nodes), adjacent, edges)
         nodes = nodes + taken
         return nodes + self.perceptron(nodes), weights
 
 
 class GraphExtractor(FeatureExtractor):
-    """Attention along the edges between waiting jobs."""
+    """Graph attention along the edges between waiting jobs."""
 
     def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
         super().__init__()
         if not spec.graph:
             raise InputError(
-                "the network 'gat' needs edges, and this environment shows none; make it with graph=True"
+                "the network 'gat' needs edges, and this environment observes none; create it with graph=True"
             )
         self.width = sizes.width
         self.time = time_feature(tuple(spec.features))
@@ -153,14 +152,14 @@ class GraphExtractor(FeatureExtractor):
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, observation: Observation) -> EncodedQueue:
-        """Look along the edges."""
-        return self._looked(observation)[0]
+        """Encode the queue."""
+        return self._encoded(observation)[0]
 
     def attention(self, observation: Observation) -> list[Tensor]:
-        """Weights of every layer, (B, heads, jobs, jobs): target, source. To look at."""
-        return self._looked(observation)[1]
+        """Attention weights of every layer, (B, heads, jobs, jobs): target, source; for inspection."""
+        return self._encoded(observation)[1]
 
-    def _looked(self, observation: Observation) -> tuple[EncodedQueue, list[Tensor]]:
+    def _encoded(self, observation: Observation) -> tuple[EncodedQueue, list[Tensor]]:
         jobs, there, bits = cropped(observation, self.whole)
         assert bits is not None
         whole: Tensor = self.summary(observation["summary"])
@@ -174,7 +173,7 @@ class GraphExtractor(FeatureExtractor):
         return EncodedQueue(nodes, None, mean_present(nodes, there), torch.relu(whole)), attended
 
     def _edges(self, jobs: Tensor, there: Tensor, bits: Tensor) -> tuple[Tensor, Tensor]:
-        """Who sees whom, and the numbers of each pair."""
+        """Adjacency, and the features of each pair."""
         itself = torch.eye(jobs.shape[1], dtype=torch.bool, device=jobs.device).expand(bits.shape)
         typed = [(bits & (1 << place)) != 0 for place in range(len(EDGE_TYPES) - 1)]
         adjacent = ((bits & 7 != 0) & there[:, None, :]) | itself

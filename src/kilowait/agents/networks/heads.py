@@ -1,4 +1,4 @@
-"""Heads: what a body saw becomes logits and a value, or values of actions."""
+"""Network heads: logits and state value (`ActorCritic`), or Q values (`DuelingQ`), from an encoded queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ActorCritic", "DuelingQ"]
 
 
 class Outputs(nn.Module):
-    """`numbers` for every action, and `numbers` for the state."""
+    """Output layers: `numbers` for every action, and `numbers` for the state."""
 
     def __init__(
         self, spec: ObservationSpecProtocol, width: int, numbers: int, gain: float, noisy: bool = False
@@ -35,7 +35,7 @@ class Outputs(nn.Module):
         self.state = last(width, numbers, 1.0)
 
     def forward(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
-        """(B, actions, numbers) and (B, numbers), in float32 whatever the body computes in."""
+        """(B, actions, numbers) and (B, numbers), in float32 whatever the precision of the feature extractor."""
         batch = seen.context.shape[0]  # len() would be a constant in an exported network
         actions = spread(self.job(seen.rows), seen.places, batch, self.slots)
         actions = actions.reshape(batch, self.slots * self.choices, self.numbers)
@@ -46,22 +46,22 @@ class Outputs(nn.Module):
         return actions.float(), self.state(whole).float()
 
     def __call__(self, seen: EncodedQueue) -> tuple[Tensor, Tensor]:
-        """As `forward`, with its type."""
-        found: tuple[Tensor, Tensor] = super().__call__(seen)
-        return found
+        """As `forward`, with its return type."""
+        outputs: tuple[Tensor, Tensor] = super().__call__(seen)
+        return outputs
 
 
 class ActorCritic(nn.Module):
-    """Logits of actions and the value of the state."""
+    """Logits of the actions and the value of the state."""
 
     provenance: dict[str, Any]
-    """Where it comes from; of networks that were read from a file."""
+    """Origin; of networks that were loaded from a file."""
 
     def __init__(self, spec: ObservationSpecProtocol, body: FeatureExtractor, made: dict[str, Any]) -> None:
         super().__init__()
         self.spec, self.made = spec, made
         self.body = body
-        self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # begins nearly uniform
+        self.outputs = Outputs(spec, body.width, 1, gain=0.01)  # the initial policy is nearly uniform
 
     def forward(self, observation: Observation) -> tuple[Tensor, Tensor]:
         """Logits (B, A), -inf where the mask forbids, and values (B,)."""
@@ -69,9 +69,9 @@ class ActorCritic(nn.Module):
         return actions.squeeze(-1).masked_fill(observation["mask"] == 0, -torch.inf), state.squeeze(-1)
 
     def __call__(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """As `forward`, with its type."""
-        found: tuple[Tensor, Tensor] = super().__call__(observation)
-        return found
+        """As `forward`, with its return type."""
+        outputs: tuple[Tensor, Tensor] = super().__call__(observation)
+        return outputs
 
     def scores(self, observation: Observation) -> Tensor:
         """(B, A) larger is better; -inf where the mask forbids."""
@@ -79,7 +79,7 @@ class ActorCritic(nn.Module):
 
 
 class DuelingQ(nn.Module):
-    """Values of actions: the value of the state plus the advantage of the action over the mean allowed one.
+    """Dueling Q network: state value plus the advantage of the action over the mean of the allowed actions.
 
     After Wang et al., "Dueling network architectures" (ICML 2016). With more than one atom it gives distributions of
     the return (Bellemare, Dabney and Munos, "A distributional perspective", ICML 2017) on `support`.
@@ -87,7 +87,7 @@ class DuelingQ(nn.Module):
 
     support: Tensor
     provenance: dict[str, Any]
-    """Where it comes from; of networks that were read from a file."""
+    """Origin; of networks that were loaded from a file."""
 
     def __init__(
         self,
@@ -107,17 +107,17 @@ class DuelingQ(nn.Module):
 
     def forward(self, observation: Observation) -> Tensor:
         """Q (B, A), -inf where the mask forbids."""
-        found = self._dueled(observation)
-        values = found.squeeze(-1) if self.atoms == 1 else found.softmax(-1) @ self.support
+        outputs = self._dueled(observation)
+        values = outputs.squeeze(-1) if self.atoms == 1 else outputs.softmax(-1) @ self.support
         return values.masked_fill(observation["mask"] == 0, -torch.inf)
 
     def __call__(self, observation: Observation) -> Tensor:
-        """As `forward`, with its type."""
-        found: Tensor = super().__call__(observation)
-        return found
+        """As `forward`, with its return type."""
+        outputs: Tensor = super().__call__(observation)
+        return outputs
 
     def log_distribution(self, observation: Observation) -> Tensor:
-        """(B, A, atoms) logarithms of the probability of each return of `support`."""
+        """(B, A, atoms) log-probability of each return in `support`."""
         return self._dueled(observation).log_softmax(-1)
 
     def scores(self, observation: Observation) -> Tensor:
@@ -125,7 +125,7 @@ class DuelingQ(nn.Module):
         return self(observation)
 
     def draw_noise(self, random: torch.Generator) -> None:
-        """New noise in the noisy layers, if there are any."""
+        """Sample new noise in the noisy layers, if there are any."""
         for module in self.modules():
             if isinstance(module, NoisyLinear):
                 module.draw_noise(random)

@@ -1,7 +1,7 @@
-"""The kernel network: one small network looks at every job by itself, beside the summary, and scores it.
+"""The kernel network: one small perceptron, shared by all jobs, scores each job from its features and the summary.
 
-The order of the queue cannot matter, a longer queue needs no more weights, and slots without a job cost nothing where
-rows are gathered first. After Zhang, Dai, He, Bao and Xie, "RLScheduler" (SC 2020), with the summary joined.
+The result does not depend on the order of the queue, a longer queue needs no more weights, and empty slots cost nothing
+where rows are gathered first. After Zhang, Dai, He, Bao and Xie, "RLScheduler" (SC 2020), with the summary added.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class KernelExtractor(FeatureExtractor):
     def __init__(self, spec: ObservationSpecProtocol, sizes: Sizes) -> None:
         super().__init__()
         self.width = sizes.width
-        # Together they are one layer over (job, summary); apart, the summary is multiplied once and not once a job.
+        # Together one layer over (job, summary); separate, so that the summary is multiplied once and not once a job.
         self.job = linear(len(spec.features), sizes.width)
         self.summary = linear(len(spec.summary), sizes.width)
         self.layers = nn.ModuleList(linear(sizes.width, sizes.width) for _ in range(sizes.depth - 1))
 
     def forward(self, observation: Observation) -> EncodedQueue:
-        """Look at every job by itself."""
+        """Encode every job independently."""
         jobs = observation["jobs"]
         there = present(jobs)
         joined: Tensor = self.summary(observation["summary"])
@@ -43,18 +43,18 @@ class KernelExtractor(FeatureExtractor):
         return self._gathered(jobs, there, joined)
 
     def _gathered(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
-        """Only rows with a job: on a CPU padding would be most of the work."""
+        """Compute only rows with a job: on a CPU empty slots would be most of the work."""
         places = there.flatten().nonzero().squeeze(1)
-        whose = places // jobs.shape[1]
-        rows = torch.relu(self.job(jobs.flatten(0, 1)[places]) + joined[whose])
+        env = places // jobs.shape[1]
+        rows = torch.relu(self.job(jobs.flatten(0, 1)[places]) + joined[env])
         for layer in self.layers:
             rows = torch.relu(layer(rows))
-        total = rows.new_zeros(len(jobs), self.width).index_add(0, whose, rows)
+        total = rows.new_zeros(len(jobs), self.width).index_add(0, env, rows)
         pooled = total / there.sum(1, keepdim=True).clamp(min=1).to(rows.dtype)
         return EncodedQueue(rows, places, pooled, torch.relu(joined))
 
     def _dense(self, jobs: Tensor, there: Tensor, joined: Tensor) -> EncodedQueue:
-        """Every slot: gathering would make the GPU wait for the number of rows."""
+        """Compute every slot: gathering would make the GPU wait for the number of rows."""
         rows = torch.relu(self.job(jobs) + joined[:, None])
         for layer in self.layers:
             rows = torch.relu(layer(rows))

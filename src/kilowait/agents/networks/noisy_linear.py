@@ -1,4 +1,4 @@
-"""A linear layer that explores by itself: its weights are shaken, and it learns how much."""
+"""Noisy linear layer: exploration by learned noise on the weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["NoisyLinear"]
 
 
 class NoisyLinear(nn.Module):
-    """Factorised Gaussian noise on weights and biases (Fortunato et al., "Noisy networks for exploration", ICLR 2018).
+    """Factorized Gaussian noise on weights and biases (Fortunato et al., "Noisy networks for exploration", ICLR 2018).
 
-    Noise is drawn when it is asked for, from a generator that is handed in; in evaluation there is none.
+    `draw_noise` samples the noise from a given generator; in evaluation mode there is none.
     """
 
     input_noise: Tensor
@@ -30,13 +30,13 @@ class NoisyLinear(nn.Module):
         self.register_buffer("output_noise", torch.zeros(outputs))
 
     def draw_noise(self, random: torch.Generator) -> None:
-        """New noise, until the next call."""
+        """Sample new noise, used until the next call."""
         for noise in (self.input_noise, self.output_noise):
             noise.normal_(generator=random)
             noise.copy_(noise.sign() * noise.abs().sqrt())
 
     def forward(self, values: Tensor) -> Tensor:
-        """The layer with its present noise, or without any in evaluation."""
+        """The layer with its current noise, or without noise in evaluation mode."""
         if not self.training:
             return nn.functional.linear(values, self.weight, self.bias)
         weight = self.weight + self.weight_spread * torch.outer(self.output_noise, self.input_noise)

@@ -1,8 +1,8 @@
-"""Networks that are told a preference between the terms of the reward, and what becomes of one at play.
+"""Networks conditioned on a preference between reward terms, and fixing a preference after training.
 
-In training the weights are the last numbers of the summary (`kilowait.envs.preferences`). At play they are fixed; every
-body multiplies the summary by one matrix, so a fixed preference is a part of that layer's bias. What is left is a
-network like any other, which sees no preference and replays inside the engine.
+In training the preference weights are the last numbers of the summary (`kilowait.envs.preferences`). For evaluation
+they are fixed; every feature extractor multiplies the summary by one matrix, so a fixed preference becomes part of that
+layer's bias. The result is an ordinary network without preference input, which can run inside the engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["PreferenceConditioned", "plain_spec", "preferred", "terms_of"]
 
 
 def terms_of(spec: ObservationSpecProtocol) -> tuple[str, ...]:
-    """The terms between which a network of this spec is told a preference; none: it is told none.
+    """The terms of the preference that a network of this spec takes as input; empty if it takes none.
 
     >>> terms_of(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
     ('sla', 'wait')
@@ -37,71 +37,72 @@ def terms_of(spec: ObservationSpecProtocol) -> tuple[str, ...]:
 
 
 def plain_spec(spec: ObservationSpecProtocol) -> LoadedSpec:
-    """The same without the preference."""
-    told = described(spec)
-    return seen_from({**told, "summary": [name for name in told["summary"] if not name.startswith(PREFIX)]})
+    """The same spec without the preference."""
+    description = described(spec)
+    summary = [name for name in description["summary"] if not name.startswith(PREFIX)]
+    return seen_from({**description, "summary": summary})
 
 
 def preferred(
     network: ActorCritic | DuelingQ, preference: dict[str, float], *, name: str = "agent"
 ) -> ActorCritic | DuelingQ:
-    """The network with this preference for good, as one that is told none.
+    """The network with this preference fixed, as a network without preference input.
 
-    Weights are brought to a sum of 1; terms that are not named have 0.
+    Weights are normalized to a sum of 1; terms that are not named have 0.
 
     >>> from kilowait.agents.networks import network
-    >>> told = network(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
-    >>> preferred(told, {"sla": 1, "wait": 3}).spec.summary
+    >>> net = network(LoadedSpec(("wait",), ("free", "prefers_sla", "prefers_wait"), 4, 1, 0, False))
+    >>> preferred(net, {"sla": 1, "wait": 3}).spec.summary
     ('free',)
     """
     spec = network.spec
     terms = terms_of(spec)
     if not terms:
         raise InputError(
-            f"{name} takes no preference: it was trained for one reward, or has been told a preference already"
+            f"{name} takes no preference: it was trained for one reward, or its preference is already fixed"
         )
     weights = weights_from(preference, terms)
-    columns = [place for place, shown in enumerate(spec.summary) if shown.startswith(PREFIX)]
-    others = [place for place, shown in enumerate(spec.summary) if not shown.startswith(PREFIX)]
+    columns = [place for place, number in enumerate(spec.summary) if number.startswith(PREFIX)]
+    others = [place for place, number in enumerate(spec.summary) if not number.startswith(PREFIX)]
     state = dict(network.state_dict())
     matrix = state["body.summary.weight"]
     fixed = torch.from_numpy(weights).to(matrix)
     state["body.summary.bias"] = state["body.summary.bias"] + matrix[:, columns] @ fixed
     state["body.summary.weight"] = matrix[:, others]
-    made = from_config(described(plain_spec(spec)), network.made).to(matrix.device)
-    made.load_state_dict(state)
+    fixed_network = from_config(described(plain_spec(spec)), network.made).to(matrix.device)
+    fixed_network.load_state_dict(state)
     provenance = dict(getattr(network, "provenance", {}))
-    made.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
-    return made.eval()
+    fixed_network.provenance = {**provenance, "preference": dict(zip(terms, weights.tolist(), strict=True))}
+    return fixed_network.eval()
 
 
 class PreferenceConditioned:
-    """What agents that hold a network have in common: they may have to be told a preference before they play."""
+    """Base class of agents with a network, which may need a preference before they run."""
 
     network: ActorCritic | DuelingQ
     name: str
 
     @property
     def preferences(self) -> tuple[str, ...]:
-        """The terms between which it must be told a preference; none: it plays as it is."""
+        """The terms of the preference it needs; empty if it needs none."""
         return terms_of(self.network.spec)
 
     def prefer(self, **weights: float) -> Self:
         """The agent with this preference: ``agent.prefer(slowdown=0.3, energy=0.7)``.
 
-        Weights are brought to a sum of 1; terms that are not named have 0.
+        Weights are normalized to a sum of 1; terms that are not named have 0.
         """
         this: Any = self
         network = preferred(self.network, weights, name=f"agent {self.name!r}")
         return replace(this, network=network, name=f"{self.name} {preference_text(weights)}")  # type: ignore[no-any-return]
 
     def check_preferred(self) -> None:
-        """An error if it is asked to play without a preference that it needs."""
+        """Raise an error if the network needs a preference and has none."""
         terms = self.preferences
         if terms:
             even = {term: round(1 / len(terms), 2) for term in terms}
             python = ", ".join(f"{term}={weight:g}" for term, weight in even.items())
             raise InputError(
-                f"agent {self.name!r} weighs {' and '.join(terms)} as it is told, and has been told nothing: say "
+                f"agent {self.name!r} needs a preference between {' and '.join(terms)}, and none is set; use "
                 f"agent.prefer({python}), on the command line agent:PATH:prefer={preference_text(even)}"
             )

@@ -1,4 +1,4 @@
-"""What a network is built for, and how big it is."""
+"""Observation spec and size of a network."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ __all__ = ["ObservationSpecProtocol", "Sizes", "described", "seen_from", "sizes_
 
 
 class ObservationSpecProtocol(Protocol):
-    """What an environment shows and takes, as ``vec.spec_of_observation`` gives it.
+    """Observation and actions of an environment, as in ``vec.spec_of_observation``.
 
     An observation is a dict: ``jobs`` float32 (slots, features), zero rows where there is no job; ``summary`` float32;
     ``mask`` int8 (actions), 1 where the action may be taken; with a graph also ``edges`` uint8 (slots, slots).
-    Action ``slot * choices + choice`` starts the job of a slot in one of several ways; then come the extra actions.
+    Action ``slot * choices + choice`` starts the job of a slot with one of several choices; then the extra actions.
     """
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of what is known of a job, in the order of its row."""
+        """Names of a job's features, in the order of its row."""
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Names of what is known of everything else."""
+        """Names of the numbers in the summary."""
 
     @property
     def slots(self) -> int:
-        """Jobs that can be seen at a time."""
+        """Number of jobs that can be observed at a time."""
 
     @property
     def choices(self) -> int:
-        """Ways to start a job."""
+        """Number of choices for starting a job."""
 
     @property
     def extra(self) -> int:
-        """Actions that start no job."""
+        """Number of actions that start no job."""
 
     @property
     def graph(self) -> bool:
@@ -46,7 +46,7 @@ class ObservationSpecProtocol(Protocol):
 
 @dataclass(frozen=True)
 class LoadedSpec:
-    """What was seen, read back from a file."""
+    """The observation spec of a file."""
 
     features: tuple[str, ...]
     summary: tuple[str, ...]
@@ -57,7 +57,7 @@ class LoadedSpec:
 
 
 def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
-    """The spec in words and numbers, for a file.
+    """The spec as plain data, for a file.
 
     >>> described(LoadedSpec(("wait",), (), 4, 1, 0, False))["slots"]
     4
@@ -73,37 +73,37 @@ def described(spec: ObservationSpecProtocol) -> dict[str, Any]:
 
 
 def seen_from(description: Mapping[str, Any]) -> LoadedSpec:
-    """The spec a file describes; the inverse of `described`."""
-    words = {name: tuple(description[name]) for name in ("features", "summary")}
-    return LoadedSpec(**{**description, **words})
+    """The spec of a file; the inverse of `described`."""
+    names = {name: tuple(description[name]) for name in ("features", "summary")}
+    return LoadedSpec(**{**description, **names})
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How big a network is.
+    """Size of a network.
 
     >>> Sizes(width=32).heads
     4
     """
 
     width: int = 64
-    """Numbers a job is described by inside the network."""
+    """Length of a job's vector inside the network."""
     depth: int = 2
     """Layers: of the kernel, or of attention."""
     heads: int = 4
-    """Heads of attention, width / heads numbers each; the kernel has none."""
+    """Attention heads, width / heads numbers each; the kernel network has none."""
 
     def __post_init__(self) -> None:
         if min(self.width, self.depth, self.heads) < 1:
             raise InputError(f"the sizes of the network are {asdict(self)}; each must be at least 1")
         if self.width % self.heads:
             raise InputError(
-                f"the width {self.width} cannot be shared by {self.heads} heads; take a multiple of {self.heads}"
+                f"the width {self.width} is not divisible by {self.heads} heads; take a multiple of {self.heads}"
             )
 
 
 def sizes_of(given: Mapping[str, int]) -> Sizes:
-    """Sizes by name; a misspelt one is an error.
+    """Sizes by name; an unknown name is an error.
 
     >>> sizes_of({"widht": 32})
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""What the algorithms share. Each piece has a test where the answer is known; the training loops are not shared."""
+"""Components shared by the RL algorithms: buffers, checkpoints, statistics, validation (not the training loops)."""
 
 try:
     import torch  # noqa: F401

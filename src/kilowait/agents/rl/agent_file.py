@@ -1,8 +1,8 @@
-"""A trained network in a file: ``agent.pt``.
+"""Saving and loading a trained network: ``agent.pt``.
 
-It holds the weights and what is needed to build the network again, and to refuse an environment it was not built for.
-In spite of its usual name it is a safetensors file with JSON in its header, not a pickle: opening one from a stranger
-is safe. The content decides, so any name will do.
+The file contains the weights, what is needed to build the network again, and the observation spec it was built for.
+In spite of its usual name it is a safetensors file with JSON in its header, not a pickle: loading an untrusted file is
+safe. The format is recognized by content, so any file name will do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def save_network(
     *,
     provenance: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a network, and where it comes from: algorithm, settings, seed, trace …, as numbers and words."""
+    """Write a network and its provenance (algorithm, settings, seed, trace …) as plain data."""
     state = {
         "spec": described(network.spec),
         "made": network.made,
@@ -42,11 +42,11 @@ def save_network(
 def load_network(
     path: str | PathLike[str], spec: ObservationSpecProtocol | None = None
 ) -> ActorCritic | DuelingQ:
-    """The network a file holds, on the CPU and ready to act; its provenance is ``network.provenance``.
+    """The network of a file, on the CPU and in evaluation mode; its provenance is ``network.provenance``.
 
     Args:
         path: a file that `save_network` wrote.
-        spec: what the environment shows that it is for; another one than it was trained on is an error.
+        spec: the observation of the environment to act in; it must equal that of the training.
     """
     state = read_state(Path(path), FORMAT)
     if spec is not None:
@@ -61,13 +61,13 @@ def load_network(
 
 
 def check_spec(before: Mapping[str, Any], spec: ObservationSpecProtocol, path: str | PathLike[str]) -> None:
-    """Refuse a file that was made for an environment that shows or takes something else, naming the difference."""
+    """Raise an error that names the difference if a file was written for another observation or other actions."""
     now = described(spec)
     for name, value in now.items():
         if before.get(name) != value:
             raise InputError(
                 f"{path} was trained on an environment with {name} {_short(before.get(name))}; "
-                f"this one has {_short(value)}: make the environment as it was, or train again"
+                f"this one has {_short(value)}: create the environment as in training, or train again"
             )
 
 

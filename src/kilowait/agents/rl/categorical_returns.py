@@ -1,4 +1,4 @@
-"""Returns as distributions on fixed atoms."""
+"""Categorical distributions of returns on fixed atoms (distributional RL)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["projected"]
 
 
 def projected(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities: Tensor) -> Tensor:
-    """The distribution of reward + discount x return, on the same atoms as the return.
+    """The distribution of reward + discount x return, projected onto the atoms of the return.
 
-    What falls between two atoms is shared by them, what falls beyond the last is counted there: Bellemare, Dabney and
-    Munos, "A distributional perspective on reinforcement learning" (ICML 2017).
+    Probability between two atoms is split between them, probability beyond the last is assigned to it: Bellemare,
+    Dabney and Munos, "A distributional perspective on reinforcement learning" (ICML 2017).
 
     Args:
-        support: (n,) returns at equal distances.
+        support: (n,) equally spaced returns.
         rewards: (B,)
         discounts: (B,); 0 where the episode ended.
-        probabilities: (B, n) of the return that follows.
+        probabilities: (B, n) of the following return.
 
     >>> half = torch.tensor([[0.0, 1.0, 0.0]])
     >>> projected(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([0.25]), torch.tensor([1.0]), half).tolist()
@@ -28,6 +28,6 @@ def projected(support: Tensor, rewards: Tensor, discounts: Tensor, probabilities
     moved = rewards[:, None] + discounts[:, None] * support
     place = (moved.clamp(support[0], support[-1]) - support[0]) / apart
     atoms = torch.arange(len(support), device=support.device)
-    # (B, to, from): how much of each moved atom lies on each fixed one. No scatter: the same on every run.
+    # (B, to, from): share of each moved atom assigned to each fixed one. No scatter, so the result is deterministic.
     near = (1.0 - (place[:, None, :] - atoms[:, None]).abs()).clamp(min=0.0)
     return torch.einsum("bij,bj->bi", near, probabilities)

@@ -1,7 +1,7 @@
-"""Nested states in one file: tensors as safetensors, the rest as JSON in its header. Nothing in it can run.
+"""Saving nested states in one file: tensors as safetensors, the rest as JSON in its header. Loading runs no code.
 
-A file is written beside its place and moved there when it is whole, so at any time there is either the old one or the
-new. It carries a digest of its tensors: a flipped bit is found, not trained on.
+A file is written to a temporary name and renamed when complete, so at any time either the old file or the new one
+exists. It contains a digest of its tensors, so that corruption is detected.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
-    """Write a nested state of tensors, arrays, numbers, words, lists and dicts.
+    """Write a nested state of tensors, arrays, numbers, strings, lists and dicts.
 
     Args:
-        path: the file; what was there is replaced, or left untouched if writing fails.
-        format: what the file is, in words; `read_state` asks for the same.
-        state: what to keep.
+        path: the file; an existing one is replaced, or left untouched if writing fails.
+        format: name of the file's format; `read_state` checks it.
+        state: the state to save.
     """
     arrays: Arrays = {}
     rest = _packed(state, "", arrays)
@@ -47,18 +47,18 @@ def write_state(path: Path, format: str, state: Mapping[str, Any]) -> Path:
         beside.touch()
         usual = beside.stat().st_mode
         save_file(arrays, beside, metadata={"kilowait": json.dumps(header, allow_nan=False)})
-        beside.chmod(usual)  # safetensors makes files that only their owner can read
+        beside.chmod(usual)  # safetensors creates files that only their owner can read
         with beside.open("rb+") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)
     except (OSError, SafetensorError) as problem:
         beside.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {problem}; the file that was there is as it was") from None
+        raise InputError(f"cannot write {path}: {problem}; the earlier file is unchanged") from None
     return path
 
 
 def read_state(path: Path, format: str) -> dict[str, Any]:
-    """The state a file holds; a file that is damaged, or something else, is an InputError that says so."""
+    """The state in a file; a damaged or foreign file raises an InputError with the reason."""
     arrays: Arrays = {}
     try:
         with safe_open(path, framework="np") as file:
@@ -73,33 +73,33 @@ def read_state(path: Path, format: str) -> dict[str, Any]:
         ) from None
     try:
         header = json.loads(metadata["kilowait"])
-        found, version, digest, rest = (header[key] for key in ("format", "version", "digest", "state"))
+        found_format, version, digest, rest = (
+            header[key] for key in ("format", "version", "digest", "state")
+        )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no {format}: kilowait did not write it") from None
-    if found != format:
-        raise InputError(f"{path} is a {found}, not a {format}")
+    if found_format != format:
+        raise InputError(f"{path} is a {found_format}, not a {format}")
     if version != VERSION:
         raise InputError(
             f"{path} is a {format} of version {version!r}; this kilowait reads version {VERSION}: train again"
         )
     if digest != _digest(arrays):
-        raise InputError(
-            f"{path} is damaged: its tensors are not those that were written; take an earlier one, or train again"
-        )
+        raise InputError(f"{path} is damaged: its digest does not match; take an earlier one, or train again")
     state: dict[str, Any] = _unpacked(rest, arrays)
     return state
 
 
 def _digest(arrays: Arrays) -> str:
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        found.update(arrays[name].data)
-    return found.hexdigest()
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(arrays[name].data)
+    return digest.hexdigest()
 
 
 def _packed(value: Any, name: str, arrays: Arrays) -> Any:
-    """The value as JSON; tensors and arrays go to `arrays` by their path, and are named where they were."""
+    """The value as JSON; tensors and arrays go to `arrays` by their path, which replaces them in the JSON."""
     if isinstance(value, Tensor):
         arrays[name] = np.asarray(value.detach().cpu().numpy(), order="C")
         return {"$tensor": name}
@@ -117,7 +117,7 @@ def _packed(value: Any, name: str, arrays: Arrays) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InputError(
-        f"{name} is a {type(value).__name__}, which cannot be kept; use numbers, words and arrays"
+        f"{name} is a {type(value).__name__}, which cannot be saved; use numbers, strings and arrays"
     )
 
 
@@ -125,8 +125,8 @@ def _packed_array(value: npt.NDArray[Any], name: str, arrays: Arrays) -> Any:
     if value.dtype.kind in "US":
         return {"$words": [value.dtype.str, list(value.shape), [str(one) for one in value.ravel().tolist()]]}
     if value.dtype.kind in "OmM":
-        raise InputError(f"{name} is an array of {value.dtype}, which cannot be kept; use numbers")
-    value = np.asarray(value, order="C")  # ascontiguousarray would give 0 dimensions a first
+        raise InputError(f"{name} is an array of {value.dtype}, which cannot be saved; use numbers")
+    value = np.asarray(value, order="C")  # ascontiguousarray would turn 0 dimensions into 1
     if value.dtype.names is not None:
         arrays[name] = np.frombuffer(value.tobytes(), np.uint8)
         return {"$records": [name, dtype_to_descr(value.dtype), list(value.shape)]}
@@ -145,8 +145,8 @@ def _unpacked(value: Any, arrays: Arrays) -> Any:
     if kind == "$dict":
         return {key: _unpacked(one, arrays) for key, one in inside}
     if kind in ("$tuple", "$list"):
-        found = [_unpacked(one, arrays) for one in inside]
-        return tuple(found) if kind == "$tuple" else found
+        items = [_unpacked(one, arrays) for one in inside]
+        return tuple(items) if kind == "$tuple" else items
     if kind == "$float":
         return float(inside)
     if kind == "$words":
@@ -158,7 +158,7 @@ def _unpacked(value: Any, arrays: Arrays) -> Any:
 
 
 def _dtype(description: Any) -> np.dtype[Any]:
-    """JSON made lists of tuples."""
+    """The dtype of a JSON description, in which tuples became lists."""
 
     def tuples(one: Any) -> Any:
         if isinstance(one, list):

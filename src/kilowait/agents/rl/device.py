@@ -1,4 +1,4 @@
-"""Where the computing is done, and how observations get there."""
+"""Device, precision and random generator of the training, and the transfer of observations to the device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRECISIONS = ("float32", "bf16")
 
 @contextmanager
 def use_device(device: str | torch.device, threads: int | None) -> Iterator[torch.device]:
-    """The device, with so many threads of the CPU for as long as it is used; None leaves them as they are.
+    """The device, with this number of CPU threads inside the context; None leaves torch's setting.
 
     >>> with use_device("cpu", 1) as device:
     ...     print(device, torch.get_num_threads())
@@ -54,22 +54,22 @@ def use_device(device: str | torch.device, threads: int | None) -> Iterator[torc
             raise
         first = str(problem).splitlines()[0]
         raise TrainingError(
-            f"the memory of {device!r} is full ({first}); take fewer environments or slots, or smaller batches; "
-            "a checkpoint that was kept is as it was"
+            f"the memory of {device!r} is full ({first}); take fewer environments, a smaller queue window, or smaller "
+            "batches; existing checkpoints are unchanged"
         ) from None
     finally:
         torch.set_num_threads(before)
 
 
 def lower_precision(device: torch.device, precision: str) -> torch.autocast:
-    """Around forward passes: bf16 where that is asked for, float32 otherwise."""
+    """Autocast context for forward passes: bf16 if requested, float32 otherwise."""
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", precision, PRECISIONS)
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 class DeviceTransfer:
-    """Carries the observations of a step to the device, on CUDA through pinned memory and without waiting."""
+    """Copies the observations of a step to the device; on CUDA asynchronously through pinned memory."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -79,7 +79,7 @@ class DeviceTransfer:
     def __call__(
         self, observation: Mapping[str, npt.NDArray[Any]], into: Mapping[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
-        """The observation as tensors on the device; written `into` tensors that are there already, if given."""
+        """The observation as tensors on the device, written `into` existing tensors if given."""
         observation = with_an_action(observation)
         arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in observation.items()}
         if self.device.type != "cuda":
@@ -87,7 +87,7 @@ class DeviceTransfer:
                 return arrays
             return {name: into[name].copy_(array) for name, array in arrays.items()}
         if self._arrived is not None:
-            self._arrived.synchronize()  # what was pinned before has left
+            self._arrived.synchronize()  # the previous copy from pinned memory has finished
         carried = {}
         for name, array in arrays.items():
             pinned = self._pinned.get(name)
@@ -103,13 +103,13 @@ class DeviceTransfer:
 
 
 def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-    """The observation, with something to do for everybody.
+    """The observation, with at least one allowed action in every environment.
 
-    Where nobody waits there may be nothing to choose, and yet the clock must go on: then action 0 is all there is, so
-    nothing is learned from it. Where jobs wait and none may be chosen, the environment is wrong.
+    Where the queue is empty there may be no allowed action, and yet simulated time must advance: then action 0 is the
+    only one, so nothing is learned from it. Where jobs wait and no action is allowed, the environment is wrong.
 
-    >>> nobody = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
-    >>> with_an_action(nobody)["mask"].tolist()
+    >>> empty = {"jobs": np.zeros((1, 2, 3)), "mask": np.zeros((1, 2), np.int8)}
+    >>> with_an_action(empty)["mask"].tolist()
     [[1, 0]]
     """
     stuck = ~(observation["mask"] != 0).any(-1)
@@ -118,8 +118,8 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
     wrong = stuck & (observation["jobs"] != 0).any((1, 2))
     if wrong.any():
         raise TrainingError(
-            f"environment {int(np.argmax(wrong))} shows waiting jobs and allows no action at all; "
-            "its mask must have a 1, if only to hold"
+            f"environment {int(np.argmax(wrong))} has waiting jobs and allows no action at all; "
+            "its mask must have a 1, if only for the hold action"
         )
     mask = observation["mask"].copy()
     mask[stuck, 0] = 1
@@ -127,16 +127,16 @@ def with_an_action(observation: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, 
 
 
 class TorchRng:
-    """A generator of torch on the device, made from our seed and the name of its purpose, that can be kept."""
+    """A torch generator on the device, seeded by our seed and the name of its purpose, with a saveable state."""
 
     def __init__(self, seed: int, name: str, device: torch.device) -> None:
         self.generator = torch.Generator(device)
         self.generator.manual_seed(int(stream(seed, name).integers(2**62)))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Where it is."""
+        """State of the generator."""
         return {"state": self.generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """As it was."""
+        """Restore the state."""
         self.generator.set_state(state["state"].cpu())

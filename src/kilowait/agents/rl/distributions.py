@@ -1,4 +1,4 @@
-"""Choosing among the actions that are allowed."""
+"""Categorical distribution over the allowed actions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["MaskedCategorical"]
 
 
 class MaskedCategorical:
-    """A choice by logits; an action whose logit is -inf is never taken and has no part in the entropy.
+    """A categorical distribution from logits; an action with logit -inf is never sampled and adds no entropy.
 
     >>> choice = MaskedCategorical(torch.tensor([[0.0, 0.0, -torch.inf]]))
     >>> choice.probabilities.tolist(), round(choice.entropy().item(), 4)  # ln 2
@@ -22,30 +22,30 @@ class MaskedCategorical:
 
     @property
     def probabilities(self) -> Tensor:
-        """(B, A)."""
+        """(B, A) probabilities."""
         return self.log_probabilities.exp()
 
     @property
     def finite(self) -> Tensor:
-        """Logarithms of probabilities with 0 for actions that are not allowed, so that 0 x it is 0."""
+        """Log-probabilities with 0 for actions that are not allowed, as 0 x -inf would be NaN."""
         return self.log_probabilities.masked_fill(self.log_probabilities == -torch.inf, 0.0)
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """(B,) of the actions that were taken."""
+        """(B,) log-probability of the taken actions."""
         return self.log_probabilities.gather(-1, actions[:, None]).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """(B,) nats."""
+        """(B,) entropy, nats."""
         return -(self.probabilities * self.finite).sum(-1)
 
     def sample(self, random: torch.Generator) -> Tensor:
-        """(B,) int64 actions, drawn with the generator that is handed in.
+        """(B,) int64 actions, sampled with the given generator.
 
-        By a race of exponential clocks: the first of several with rates p is each with probability p.
+        By exponential races: of several exponential variables with rates p, each is the smallest with probability p.
         """
         clocks = torch.empty_like(self.log_probabilities).exponential_(generator=random)
         return (self.log_probabilities - clocks.clamp_(min=1e-30).log_()).argmax(-1)
 
     def greedy(self) -> Tensor:
-        """(B,) int64, the likeliest; the first of equals."""
+        """(B,) int64, the most probable action; the first of equals."""
         return self.log_probabilities.argmax(-1)

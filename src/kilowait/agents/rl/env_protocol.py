@@ -1,4 +1,4 @@
-"""What an algorithm asks of a vector environment; `kilowait.envs` has such ones."""
+"""Interface of the vector environments that the algorithms train on; those of `kilowait.envs` implement it."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from kilowait.errors import InputError
 __all__ = ["Observed", "VectorEnvProtocol", "check_vector", "final_observation"]
 
 Observed = Mapping[str, npt.NDArray[Any]]
-"""Arrays of all environments, by the names of `Seen`; fresh ones every step."""
+"""Arrays of all environments, by the names in the observation spec; new arrays every step."""
 Stepped = tuple[
     Observed, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
 ]
 
 
 class VectorEnvProtocol(Protocol):
-    """A `gymnasium.vector.VectorEnv` that resets in the same step and can be put back to where it was."""
+    """A `gymnasium.vector.VectorEnv` with same-step autoreset, snapshot and restore."""
 
     num_envs: int
 
     @property
     def spec_of_observation(self) -> ObservationSpecProtocol:
-        """What it shows and takes."""
+        """Its observation and actions."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Observed, dict[str, Any]]:
-        """Begin."""
+        """Start new episodes."""
 
     def step(self, actions: npt.NDArray[np.int64]) -> Stepped:
         """Observations, rewards, terminated, truncated, infos."""
 
     def snapshot(self) -> dict[str, npt.NDArray[Any]]:
-        """The whole state."""
+        """The complete state."""
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]], /) -> object:
-        """Back to a snapshot."""
+    def restore(self, snapshot: Mapping[str, npt.NDArray[Any]], /) -> object:
+        """Restore a snapshot."""
 
 
-def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
-    """Refuse an environment with which training would go wrong without a word.
+def check_vector(vec: VectorEnvProtocol, *, checkpoints: bool) -> None:
+    """Raise an error for an environment with which training would silently go wrong.
 
     Args:
         vec: the environment.
-        kept: whether checkpoints are to be written, which needs snapshots.
+        checkpoints: whether checkpoints are to be written, which needs snapshots.
     """
     metadata: Mapping[str, Any] = getattr(vec, "metadata", None) or {}
     mode = metadata.get("autoreset_mode")
@@ -57,7 +57,7 @@ def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
             f"the environment resets by {name}; learning needs AutoresetMode.SAME_STEP, or the first step of every "
             "episode is learned from although it does nothing"
         )
-    if kept and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
+    if checkpoints and not (hasattr(vec, "snapshot") and hasattr(vec, "restore")):
         raise InputError(
             f"{type(vec).__name__} has no snapshot() and restore(), so training cannot be resumed exactly; "
             "train without a checkpoint folder, or use an environment of kilowait.envs"
@@ -65,9 +65,9 @@ def check_vector(vec: VectorEnvProtocol, *, kept: bool) -> None:
 
 
 def final_observation(infos: Mapping[str, Any], which: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[Any]]:
-    """What some environments saw last before they were cut off, one row each, from ``infos["final_obs"]``.
+    """Last observations of the truncated environments in `which`, one row each, from ``infos["final_obs"]``.
 
-    Gymnasium's own vector environments give an array of dicts, others a dict of arrays; both will do.
+    Gymnasium's own vector environments give an array of dicts, others a dict of arrays; both are accepted.
 
     >>> infos = {"final_obs": np.array([None, {"summary": np.array([3.0])}])}
     >>> final_observation(infos, np.array([1]))["summary"].tolist()
@@ -76,7 +76,7 @@ def final_observation(infos: Mapping[str, Any], which: npt.NDArray[np.intp]) -> 
     final = infos.get("final_obs")
     if final is None:
         raise InputError(
-            "an episode was cut off (truncated) and infos has no 'final_obs'; "
+            "an episode was truncated and infos has no 'final_obs'; "
             "the environment must give the last observation, or end the episode (terminated)"
         )
     if isinstance(final, Mapping):

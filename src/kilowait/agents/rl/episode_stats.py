@@ -1,4 +1,4 @@
-"""What became of the episodes that ended, and what rewards are divided by."""
+"""Statistics of finished episodes, and the normalization of rewards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Episodes:
-    """Returns, objectives and costs of the episodes that ended since the last look.
+    """Returns, objectives and costs of the episodes that ended since the last call of `means`.
 
     >>> episodes = Episodes(2)
     >>> ended = {"r": np.array([-3.0, 0.0]), "metric": np.array([7.0, 0.0])}
@@ -28,12 +28,12 @@ class Episodes:
 
     def __init__(self, envs: int, cost: str | None = None) -> None:
         self.cost = cost
-        """Name in infos of a cost to be summed over each episode."""
+        """Name in infos of a cost that is summed over each episode."""
         self.running = np.zeros(envs)
         self._ended: dict[str, list[Floats]] = {"return": [], "metric": [], "cost": []}
 
     def step(self, infos: Mapping[str, Any], done: Flags) -> None:
-        """What a step brought; `done` says whose episode ended."""
+        """Add a step; `done` marks the environments whose episode ended."""
         if self.cost is not None:
             self.running += step_cost(infos, self.cost)
             if done.any():
@@ -46,24 +46,24 @@ class Episodes:
 
     def means(self) -> dict[str, float]:
         """By name, over the episodes since the last call; NaN where there are none."""
-        found = {}
+        means = {}
         for name, parts in self._ended.items():
             values = np.concatenate(parts) if parts else np.empty(0)
-            found[name] = float(values.mean()) if len(values) else float("nan")
+            means[name] = float(values.mean()) if len(values) else float("nan")
             parts.clear()
-        return found
+        return means
 
     def state_dict(self) -> dict[str, Any]:
-        """Costs of the episodes that run; those that ended are looked at before anything is kept."""
+        """Costs of the running episodes; finished ones are read by `means` before a checkpoint is written."""
         return {"running": self.running}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it was."""
+        """Restore the state."""
         self.running = np.array(state["running"])
 
 
 def step_cost(infos: Mapping[str, Any], name: str) -> Floats:
-    """(B,) the cost of a step, which the environment gives in infos by name."""
+    """(B,) the cost of a step, from infos."""
     if name not in infos:
         raise InputError(
             f"infos has no cost {name!r}; this environment gives {', '.join(sorted(map(str, infos))) or 'nothing'}"
@@ -72,7 +72,7 @@ def step_cost(infos: Mapping[str, Any], name: str) -> Floats:
 
 
 class ReturnScale:
-    """Standard deviation of discounted returns so far, by which rewards are divided so that values are about 1.
+    """Running standard deviation of discounted returns; rewards are divided by it, so that values are about 1.
 
     >>> scale = ReturnScale(4, gamma=0.0)
     >>> for reward in (0.0, 10.0):
@@ -87,7 +87,7 @@ class ReturnScale:
         self.count, self.mean, self.squares = 0.0, 0.0, 0.0
 
     def step(self, rewards: Floats, done: Flags) -> None:
-        """Rewards of a step of all environments."""
+        """Add the rewards of a step of all environments."""
         self.running = self.running * self.discount + rewards
         count, mean = float(len(rewards)), float(self.running.mean())
         squares = float(((self.running - mean) ** 2).sum())
@@ -99,17 +99,17 @@ class ReturnScale:
 
     @property
     def divisor(self) -> float:
-        """The deviation; 1 while all returns are the same."""
+        """The standard deviation; 1 while all returns are equal."""
         if not self.count:
             return 1.0
         deviation = float(np.sqrt(self.squares / self.count))
         return deviation if deviation > 1e-8 else 1.0
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """The complete state."""
         return dict(vars(self))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it was."""
+        """Restore the state."""
         vars(self).update(state)
         self.running = np.array(self.running)

@@ -1,8 +1,8 @@
-"""How much better an action was than expected.
+"""Generalized advantage estimation (GAE) and n-step returns.
 
-Everything is (T, B): steps of a rollout, environments. `next_values` holds what the state *after* each step is
-worth: for a step that was cut off (truncated) that of the final observation, not of the next episode's first. After a
-step that ended its episode (terminated) nothing is worth anything, whatever is in there.
+All tensors are (T, B): steps of a rollout, environments. `next_values` is the value of the state *after* each step; for
+a truncated step that of the final observation, not of the next episode's first. After a step that terminated its
+episode the value is taken as 0, whatever the tensor contains.
 """
 
 from __future__ import annotations
@@ -23,38 +23,40 @@ def generalised_advantages(
     gamma: float,
     gae_lambda: float,
 ) -> Tensor:
-    """Schulman et al., "High-dimensional continuous control using generalized advantage estimation" (ICLR 2016).
+    """Generalized advantages.
+
+    Schulman et al., "High-dimensional continuous control using generalized advantage estimation" (ICLR 2016).
 
     Args:
         rewards: of each step.
         values: of the state before it.
         next_values: of the state after it.
         terminated: bool; the episode ended here.
-        truncated: bool; the episode was cut off here.
-        discount: of the future, a step.
-        trace: 0 looks one step ahead and trusts the values, 1 to the end of the rollout.
+        truncated: bool; the episode was truncated here.
+        gamma: discount factor a step.
+        gae_lambda: 0 looks one step ahead and trusts the values; 1 uses the rewards to the end of the rollout.
 
     >>> one = torch.ones(2, 1)
     >>> no = torch.zeros(2, 1, dtype=torch.bool)
     >>> generalised_advantages(one, 0 * one, 0 * one, no, no, gamma=0.5, gae_lambda=1.0).flatten().tolist()
     [1.5, 1.0]
     """
-    surprise = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values
-    kept = gamma * gae_lambda * (~(terminated | truncated)).to(rewards.dtype)
-    found = torch.empty_like(surprise)
-    following = torch.zeros_like(surprise[0])
+    td_errors = rewards + gamma * next_values.masked_fill(terminated, 0.0) - values
+    decay = gamma * gae_lambda * (~(terminated | truncated)).to(rewards.dtype)
+    advantages = torch.empty_like(td_errors)
+    following = torch.zeros_like(td_errors[0])
     for step in range(len(rewards) - 1, -1, -1):
-        following = torch.addcmul(surprise[step], kept[step], following)
-        found[step] = following
-    return found
+        following = torch.addcmul(td_errors[step], decay[step], following)
+        advantages[step] = following
+    return advantages
 
 
 def n_step_returns(
     rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, n_steps: int
 ) -> Tensor:
-    """Rewards of up to `n` steps and the value of the state after them.
+    """Discounted rewards of up to `n_steps` steps plus the value of the state after them.
 
-    Fewer steps where the episode or the rollout ends before.
+    Fewer steps where the episode or the rollout ends earlier.
 
     >>> one, no = torch.ones(3, 1), torch.zeros(3, 1, dtype=torch.bool)
     >>> n_step_returns(one, 8 * one, no, no, gamma=0.5, n_steps=2).flatten().tolist()
@@ -63,9 +65,11 @@ def n_step_returns(
     steps = len(rewards)
     ended = terminated | truncated
     after = next_values.masked_fill(terminated, 0.0)
-    one = rewards + gamma * after
-    found = one.clone()  # returns of 1 step; each turn makes them a step longer where that is possible
+    one_step = rewards + gamma * after
+    returns = one_step.clone()  # each iteration adds one step where that is possible
     for _ in range(n_steps - 1):
-        longer = rewards[: steps - 1] + gamma * found[1:]
-        found = torch.cat([torch.where(ended[: steps - 1], one[: steps - 1], longer), one[steps - 1 :]])
-    return found
+        longer = rewards[: steps - 1] + gamma * returns[1:]
+        returns = torch.cat(
+            [torch.where(ended[: steps - 1], one_step[: steps - 1], longer), one_step[steps - 1 :]]
+        )
+    return returns

@@ -1,4 +1,4 @@
-"""Settings that cannot work are refused before anything is played."""
+"""Range checks of hyperparameters, before training starts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AT_LEAST_ZERO = frozenset("ent_coef vf_coef cost_limit cost_rate learning_starts
 
 
 def check_settings(settings: Any) -> None:
-    """Check the fields of an algorithm's settings by what their names mean; None is checked by nobody.
+    """Check the fields of an algorithm's settings by their names; None is not checked.
 
-    The same name means the same in every algorithm, so the bounds are written once.
+    A name has the same meaning in every algorithm, so the bounds are written once.
     """
-    for one in fields(settings):
-        name, value = one.name, getattr(settings, one.name)
+    for field in fields(settings):
+        name, value = field.name, getattr(settings, field.name)
         if value is None:
             continue
         if name in AT_LEAST_ONE and value < 1:

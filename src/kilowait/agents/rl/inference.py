@@ -1,4 +1,4 @@
-"""Networks at work: an observation comes in, actions go out."""
+"""Inference: actions of a network for an observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorBoard's writer."""
+"""TensorBoard writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["board"]
 
 
 def board(folder: Path) -> Any:
-    """A writer of figures into the folder; ImportError where TensorBoard is not installed."""
+    """A TensorBoard writer for the folder; ImportError where TensorBoard is not installed."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any = SummaryWriter

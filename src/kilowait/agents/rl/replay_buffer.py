@@ -1,8 +1,8 @@
-"""The past to learn from: a ring of what all environments saw and did, drawn by priority, n steps at a time.
+"""Prioritized replay buffer with n-step returns: a ring of the transitions of all environments.
 
-Observations are kept once; what follows a step is found n slots further on. A step is drawn only when these n are
-there. Where an episode was cut off (truncated), steps before look ahead only to the last state that was seen, and
-the step that was cut off is left out: what came after it was never stored.
+Observations are stored once; the observation after a step is found n slots further on. A step is sampled only when its
+n following steps are stored. Where an episode was truncated, earlier steps look ahead only to the last stored state,
+and the truncated step itself is left out: its next observation is never stored.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["ReplayBatch", "ReplayBuffer"]
 
 @dataclass(frozen=True)
 class ReplayBatch:
-    """A batch of steps."""
+    """A batch of transitions."""
 
     observation: dict[str, Tensor]
     actions: Tensor
     rewards: Tensor
-    """Discounted sum over the steps that are looked ahead."""
+    """Discounted sum over the n steps."""
     discounts: Tensor
-    """What the value of the state after them counts; 0 where the episode ended."""
+    """Discount factor of the value of the state after them; 0 where the episode ended."""
     following: dict[str, Tensor]
     weights: Tensor
-    """To undo the bias of the priorities; the largest is 1."""
+    """Importance-sampling weights; the largest is 1."""
     places: Tensor
-    """For `Replay.surprised`."""
+    """Positions in the buffer, for `ReplayBuffer.update_priorities`."""
 
 
 class ReplayBuffer:
-    """A ring of `capacity` steps of `envs` environments together."""
+    """A ring of `buffer_size` transitions of `envs` environments together."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class ReplayBuffer:
         self.slots, self.envs, self.n = buffer_size // envs, envs, n_steps
         if self.slots < n_steps + 2:
             raise InputError(
-                f"a replay of {buffer_size:,} steps keeps {self.slots} of each of {envs:,} environments; "
-                f"looking {n_steps} ahead needs {n_steps + 2}: a capacity of {envs * (n_steps + 2):,} or more"
+                f"a replay buffer of {buffer_size:,} steps stores {self.slots} of each of {envs:,} environments; "
+                f"{n_steps}-step returns need {n_steps + 2}: a buffer_size of {envs * (n_steps + 2):,} or more"
             )
         self.carrier, self.priority = carrier, per_alpha
         self.device = carrier.device
@@ -71,14 +71,14 @@ class ReplayBuffer:
         self.tree = SumTree(self.slots * envs, self.device)
         self.largest = torch.ones((), dtype=torch.float64, device=self.device)
         self.head = 0
-        """Steps of each environment that were ever committed."""
+        """Steps of each environment committed so far."""
 
     def __len__(self) -> int:
-        """Steps that can be drawn, at most."""
+        """Number of steps that can be sampled, at most."""
         return max(0, min(self.head, self.slots) - self.n) * self.envs
 
     def place(self, observation: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
-        """Write what is seen now into the next slot; gives it back as tensors on the device, to act on."""
+        """Write the current observation into the next slot; returns it as tensors on the device, to act on."""
         if not self.observations:
             self.observations = {
                 name: torch.zeros(
@@ -88,7 +88,7 @@ class ReplayBuffer:
             }
         slot = self.head % self.slots
         self.tree.put(self._leaves(slot), 0.0)
-        return self.carrier(observation, {name: kept[slot] for name, kept in self.observations.items()})
+        return self.carrier(observation, {name: array[slot] for name, array in self.observations.items()})
 
     def commit(
         self,
@@ -97,7 +97,7 @@ class ReplayBuffer:
         terminated: npt.NDArray[np.bool_],
         truncated: npt.NDArray[np.bool_],
     ) -> None:
-        """What was done on what was placed, and what came of it."""
+        """Store the actions for the observation that was placed, with their rewards and ends of episodes."""
         slot = self.head % self.slots
         self.actions[slot] = actions
         self.rewards[slot] = torch.from_numpy(rewards.astype(np.float32)).to(self.device)
@@ -109,12 +109,12 @@ class ReplayBuffer:
         self.head += 1
 
     def draw(self, count: int, random: torch.Generator, *, per_beta: float = 1.0) -> ReplayBatch:
-        """Steps drawn with probability in proportion to priority, spread evenly over the sum of priorities.
+        """Sample transitions by priority, stratified over the sum of priorities.
 
         Args:
-            count: how many.
-            random: the generator to draw with.
-            correction: 0 leaves the bias of the priorities, 1 undoes it; Schaul et al. (ICLR 2016) call it beta.
+            count: number of transitions.
+            random: the generator to sample with.
+            per_beta: 0 ignores the bias of the priorities, 1 corrects it (beta in Schaul et al., ICLR 2016).
         """
         strata = torch.arange(count, device=self.device)
         within = torch.rand(count, generator=random, device=self.device, dtype=torch.float64)
@@ -124,33 +124,33 @@ class ReplayBuffer:
         slot, env = places // self.envs, places % self.envs
 
         ahead = (slot[:, None] + torch.arange(self.n, device=self.device)) % self.slots
-        whose = env[:, None]
-        ended, cut = self.terminated[ahead, whose], self.truncated[ahead, whose]
-        # A step counts if no episode ended before it and none was cut off before or at it.
+        row = env[:, None]
+        ended, cut = self.terminated[ahead, row], self.truncated[ahead, row]
+        # A step counts if no episode terminated before it and none was truncated before or at it.
         over = (ended.cumsum(1) - ended.long()) + cut.cumsum(1)
         counts = over == 0
         steps = counts.sum(1)
-        rewards = (self.rewards[ahead, whose] * self.powers[:-1] * counts).sum(1)
+        rewards = (self.rewards[ahead, row] * self.powers[:-1] * counts).sum(1)
         discounts = self.powers[steps] * ~(ended & counts).any(1)
         beyond = (slot + steps) % self.slots
         return ReplayBatch(
-            {name: kept[slot, env] for name, kept in self.observations.items()},
+            {name: array[slot, env] for name, array in self.observations.items()},
             self.actions[slot, env],
             rewards,
             discounts,
-            {name: kept[beyond, env] for name, kept in self.observations.items()},
+            {name: array[beyond, env] for name, array in self.observations.items()},
             weights.to(rewards.dtype),
             places,
         )
 
     def update_priorities(self, places: Tensor, errors: Tensor) -> None:
-        """New priorities by the size of the error."""
+        """Set priorities from the errors of the sampled transitions."""
         priorities = (errors.detach().to(torch.float64).abs() + 1e-6) ** self.priority
         self.tree.put(places, priorities)
         self.largest = torch.maximum(self.largest, priorities.max())
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, without the slots that were never filled."""
+        """The complete state, without the slots that were never filled."""
         filled = min(self.head, self.slots)
         arrays = {"actions": self.actions, "rewards": self.rewards}
         arrays |= {"terminated": self.terminated, "truncated": self.truncated}
@@ -159,19 +159,19 @@ class ReplayBuffer:
             "head": self.head,
             "largest": self.largest,
             "leaves": leaves,
-            "steps": {name: kept[:filled] for name, kept in arrays.items()},
-            "observations": {name: kept[:filled] for name, kept in self.observations.items()},
+            "steps": {name: array[:filled] for name, array in arrays.items()},
+            "observations": {name: array[:filled] for name, array in self.observations.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it was."""
+        """Restore the state."""
         self.head, self.largest = int(state["head"]), state["largest"].to(self.device)
-        for name, kept in state["steps"].items():
-            getattr(self, name)[: len(kept)] = kept.to(self.device)
-        for name, kept in state["observations"].items():
-            shape = (self.slots, *kept.shape[1:])
-            self.observations[name] = torch.zeros(shape, dtype=kept.dtype, device=self.device)
-            self.observations[name][: len(kept)] = kept.to(self.device)
+        for name, array in state["steps"].items():
+            getattr(self, name)[: len(array)] = array.to(self.device)
+        for name, array in state["observations"].items():
+            shape = (self.slots, *array.shape[1:])
+            self.observations[name] = torch.zeros(shape, dtype=array.dtype, device=self.device)
+            self.observations[name][: len(array)] = array.to(self.device)
         leaves: Tensor = state["leaves"].to(self.device)
         self.tree.put(torch.arange(len(leaves), device=self.device), leaves)
 

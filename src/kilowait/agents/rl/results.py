@@ -1,4 +1,4 @@
-"""What training tells while it runs, what it gives in the end, and how it fails."""
+"""Results of training: the record of an update, the trained network, and the error of a failed training."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ __all__ = ["TrainingResult", "TrainingError", "Update"]
 
 
 class TrainingError(KilowaitError, RuntimeError):
-    """Training went wrong: names the update, what happened and the last good checkpoint."""
+    """Training failed: names the update, the cause and the last good checkpoint."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did."""
+    """Statistics of one update."""
 
     number: int
     of: int
     steps: int
-    """Of all environments together, since the beginning."""
+    """Environment steps of all environments together, since the start."""
     mean_return: float
-    """Of the episodes that ended in this update, as the environment counts; NaN where none ended."""
+    """Mean return of the episodes that ended in this update; NaN where none ended."""
     metric: float
-    """Mean of their objective; NaN where none ended or the environment names none."""
+    """Mean objective of these episodes; NaN where none ended or the environment has none."""
     losses: dict[str, float]
-    """By name, means over the update's minibatches; other figures of the algorithm are here too."""
+    """By name, means over the update's minibatches; other statistics of the algorithm are here too."""
     entropy: float
-    """Of the policy, nats; NaN where there is no policy."""
+    """Entropy of the policy, nats; NaN where there is no policy."""
     kl: float
-    """Divergence of the policy from that of the rollout, nats; NaN where it is not estimated."""
+    """KL divergence from the policy of the rollout, nats; NaN where it is not estimated."""
     validation: float
-    """Smaller is better; NaN in updates that were not validated."""
+    """Validation metric, smaller is better; NaN in updates without validation."""
     best: float
-    """The least validation so far; NaN before the first."""
+    """Smallest validation metric so far; NaN before the first."""
     steps_per_s: float
-    """Of all environments together, learning included, in this update."""
+    """Environment steps of all environments together, learning time included, in this update."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training gives: the best validated network, or the last one where nothing was validated."""
+    """Result of training: the best validated network, or the last one without validation."""
 
     network: ActorCritic | DuelingQ
     settings: Any

@@ -1,4 +1,4 @@
-"""A stretch of play of all environments, kept on the device that learns from it."""
+"""Rollout buffer: consecutive steps of all environments, stored on the training device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RolloutBuffer"]
 class RolloutBuffer:
     """`steps` steps of `envs` environments; tensors are (steps, envs, …).
 
-    Use `see`, then `did` for every step, then `close`.
+    Call `add_observation`, then `add_transition` for every step, then `close`.
     """
 
     def __init__(self, steps: int, envs: int, carrier: DeviceTransfer) -> None:
@@ -36,7 +36,7 @@ class RolloutBuffer:
     def add_observation(
         self, step: int, observation: Observed, actor: ActorCritic, random: torch.Generator
     ) -> npt.NDArray[np.int64]:
-        """Carry an observation over, let the actor choose, and give its choices back."""
+        """Store an observation, sample actions from the actor, store and return them."""
         if not self.observations:
             self.observations = {
                 name: torch.empty(
@@ -44,12 +44,12 @@ class RolloutBuffer:
                 )
                 for name, array in observation.items()
             }
-        seen = self.carrier(observation, {name: kept[step] for name, kept in self.observations.items()})
+        seen = self.carrier(observation, {name: array[step] for name, array in self.observations.items()})
         logits, self.values[step] = actor(seen)
         choice = MaskedCategorical(logits)
         actions = choice.sample(random)
         self.actions[step], self.log_probs[step] = actions, choice.log_prob(actions)
-        chosen: npt.NDArray[np.int64] = actions.cpu().numpy()  # the one wait of a step
+        chosen: npt.NDArray[np.int64] = actions.cpu().numpy()  # the only synchronization of a step
         return chosen
 
     def add_transition(
@@ -61,7 +61,7 @@ class RolloutBuffer:
         infos: dict[str, Any],
         actor: ActorCritic,
     ) -> None:
-        """What came of the choices. Of episodes that were cut off, the value of the last state is taken here."""
+        """Store rewards and ends of episodes; for truncated ones compute the value of the final observation."""
         self._rewards[step], self._terminated[step], self._truncated[step] = rewards, terminated, truncated
         cut = np.flatnonzero(truncated & ~terminated)
         if len(cut):
@@ -70,7 +70,7 @@ class RolloutBuffer:
             self._cut.append((step, cut, actor(seen)[1]))
 
     def close(self, observation: Observed, actor: ActorCritic, divisor: float) -> dict[str, Tensor]:
-        """Rewards, divided, and flags, with the values of what followed every step."""
+        """Scaled rewards and flags as tensors; `next_values` is complete afterwards."""
         self.next_values[:-1] = self.values[1:]
         self.next_values[-1] = actor(self.carrier(observation))[1]
         for step, cut, values in self._cut:
@@ -84,5 +84,5 @@ class RolloutBuffer:
         return {name: torch.from_numpy(array).to(self.device) for name, array in host.items()}
 
     def flat(self) -> dict[str, Tensor]:
-        """Observations of all steps in one row, (steps x envs, …)."""
-        return {name: kept.flatten(0, 1) for name, kept in self.observations.items()}
+        """Observations of all steps, flattened to (steps x envs, …)."""
+        return {name: array.flatten(0, 1) for name, array in self.observations.items()}

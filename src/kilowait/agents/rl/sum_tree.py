@@ -1,4 +1,4 @@
-"""A tree of sums: draws a leaf in proportion to its weight, in as many steps as there are levels."""
+"""Sum tree: samples a leaf in proportion to its weight, in logarithmic time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["SumTree"]
 
 
 class SumTree:
-    """Non-negative weights whose sums are kept; all at first 0.
+    """Non-negative weights with their partial sums; initially all 0.
 
     >>> tree = SumTree(3)
     >>> tree.put(torch.tensor([0, 2]), torch.tensor([1.0, 3.0]))
@@ -33,7 +33,7 @@ class SumTree:
         return self.sums[self.first + leaves]
 
     def put(self, leaves: Tensor, weights: Tensor | float) -> None:
-        """Set weights; of a leaf that is named twice, one of the two."""
+        """Set weights; of a leaf that is given twice, one of the two."""
         nodes = self.first + leaves
         if isinstance(weights, Tensor):
             weights = weights.to(self.sums.dtype)
@@ -43,12 +43,12 @@ class SumTree:
             self.sums[nodes] = self.sums[2 * nodes] + self.sums[2 * nodes + 1]
 
     def find(self, mass: Tensor) -> Tensor:
-        """The leaf at which the running sum of weights passes each mass, 0 <= mass < total; never one of weight 0."""
+        """The leaf where the cumulative sum of weights exceeds each mass, 0 <= mass < total; never one of weight 0."""
         nodes = torch.ones_like(mass, dtype=torch.int64)
         mass = mass.to(self.sums.dtype)
         for _ in range(self.first.bit_length() - 1):
             left, right = self.sums[2 * nodes], self.sums[2 * nodes + 1]
-            goes_right = (mass >= left) & (right > 0)  # rounding may carry a mass past the last weight
+            goes_right = (mass >= left) & (right > 0)  # rounding may put a mass beyond the last weight
             mass = torch.where(goes_right, mass - left, mass)
             nodes = 2 * nodes + goes_right.to(torch.int64)
         return nodes - self.first

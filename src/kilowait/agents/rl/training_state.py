@@ -1,8 +1,8 @@
-"""After every update: look for damage, validate, keep, tell. The loop that makes the updates is the algorithm's own.
+"""State of a training run: validation, checkpoints, history and progress after every update.
 
-A folder holds two files: ``last.safetensors``, all that is needed to go on as if nothing had happened (weights,
-optimizer, random states, the environments, what was replayed), and ``agent.pt``, the network that validated best so
-far, or the last one where nothing is validated.
+The training loop itself belongs to the algorithm. A folder contains two files: ``last.safetensors``, with everything
+needed to resume exactly (weights, optimizer, random states, environments, replay buffer), and ``agent.pt``, the best
+validated network, or the last one without validation.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FORMAT = "kilowait checkpoint"
 LAST = "last.safetensors"
 AGENT = "agent.pt"
 LOST_AT_MOST_S = 120.0
-"""Work that a crash may cost, seconds, however many updates the settings say."""
+"""Longest time between checkpoints, seconds, whatever the settings say."""
 
 Progress = Callable[[Update], None]
 Validate = Callable[[Any], float]
-"""Of a network; smaller is better."""
+"""Validation metric of a network; smaller is better."""
 
 
 class Stateful(Protocol):
@@ -46,35 +46,35 @@ class Stateful(Protocol):
         """The state."""
 
     def load_state_dict(self, state: Any, /) -> Any:
-        """Back to a state."""
+        """Restore a state."""
 
 
 class WarmStart(Protocol):
-    """What is done with a fresh network before its first update; `learning.imitating.WarmStart` is one."""
+    """Changes a new network before its first update; `agents.rl.behavior_cloning.BehaviorCloning` is one."""
 
     @property
     def settings(self) -> Any:
-        """A dataclass: a training goes on only with the same."""
+        """A dataclass: a training is resumed only with equal settings."""
 
     def __call__(self, network: Any, algorithm: str, seed: int) -> None:
         """Change the weights."""
 
 
 class TrainingState:
-    """Keeps the books of one training.
+    """State of one training run.
 
     Args:
         algorithm: its name.
         vec: the environments.
-        settings: the algorithm's dataclass; has total_steps, validate_every, patience and checkpoint_every.
+        settings: the algorithm's dataclass; has total_timesteps, validate_every, patience and checkpoint_every.
         seed: of the training.
-        updates: how many there will be.
-        network: what is trained and validated.
-        parts: all else that has a state, by name.
-        folder: where files go; None keeps none.
-        validate: judges the network.
-        progress: hears of every update.
-        warm: what is done with a fresh network first.
+        updates: total number of updates.
+        network: the network that is trained and validated.
+        parts: everything else that has a state, by name.
+        folder: where files are written; None: none are.
+        validate: evaluates the network.
+        progress: called with every update.
+        warm: changes a new network before the first update.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TrainingState:
         progress: Progress | None,
         warm: WarmStart | None = None,
     ) -> None:
-        check_vector(vec, kept=folder is not None)
+        check_vector(vec, checkpoints=folder is not None)
         self.vec, self.settings, self.updates, self.network = vec, settings, updates, network
         self.parts: dict[str, Stateful] = {"network": network, **parts}
         self.folder = None if folder is None else Path(folder)
@@ -105,21 +105,21 @@ class TrainingState:
             "warm start": None if warm is None else asdict(warm.settings),
         }
         self.number = 0
-        """Updates that are done."""
+        """Number of finished updates."""
         self.steps = 0
         self.history: list[Update] = []
         self.best, self.stale = math.nan, 0
         self.best_weights: dict[str, Any] | None = None
-        self.kept: str | None = None
-        """The last good checkpoint, in words."""
-        self._since = self._kept_at = perf_counter()
+        self.last_checkpoint: str | None = None
+        """The last good checkpoint, for messages."""
+        self._since = self._saved_at = perf_counter()
 
     def begin(self, resume: str | PathLike[str] | None) -> Observed:
-        """The first observation: of fresh environments, or of a checkpoint (file or folder) that is gone on from."""
+        """The first observation: of new environments, or of the checkpoint (file or folder) to resume."""
         if resume is None:
             if self.warm is not None:
                 self.warm(self.network, self.identity["algorithm"], self.identity["seed"])
-                self._validated()  # what is learned from here on has to beat it
+                self._validated()  # training has to improve on it
             self._since = perf_counter()
             return self.vec.reset(seed=self.identity["seed"])[0]
         path = Path(resume)
@@ -127,22 +127,22 @@ class TrainingState:
         state = read_state(path, FORMAT)
         check_spec(state["spec"], self.vec.spec_of_observation, path)
         self._check_identity(state["identity"], path)
-        check_vector(self.vec, kept=True)
-        self.vec.reset(seed=self.identity["seed"])  # some environments want one before they are restored
+        check_vector(self.vec, checkpoints=True)
+        self.vec.reset(seed=self.identity["seed"])  # some environments require a reset before restore
         self.vec.restore(state["environment"])
         for name, part in self.parts.items():
             part.load_state_dict(state["parts"][name])
         self.number, self.steps, self.stale = state["number"], state["steps"], state["stale"]
         self.best, self.best_weights = state["best"], state["best_weights"]
         self.history = [replace(Update(**one), of=self.updates) for one in state["history"]]
-        self.kept = f"{path} (update {self.number})"
+        self.last_checkpoint = f"{path} (update {self.number})"
         self._since = perf_counter()
         observation: Observed = state["observation"]
         return observation
 
     @property
     def done(self) -> bool:
-        """Whether all updates are done, or validation has not become better for long enough."""
+        """Whether all updates are finished, or validation has not improved for `patience` validations."""
         patience = self.settings.patience
         return self.number >= self.updates or (patience is not None and self.stale >= patience)
 
@@ -156,31 +156,31 @@ class TrainingState:
         entropy: float = math.nan,
         kl: float = math.nan,
     ) -> None:
-        """The next update is done: so many steps, what ended, what it cost. Raises if something is not finite."""
+        """Finish an update: validate, record, write a checkpoint. Raises TrainingError if a number is not finite."""
         self._check_finite(losses)
         self.number += 1
         self.steps += steps
         now = perf_counter()
         rate, self._since = steps / max(now - self._since, 1e-9), now
-        judged = self._validated()
+        validation = self._validated()
         record = Update(
             self.number, self.updates, self.steps, episodes["return"], episodes["metric"],
-            dict(losses), entropy, kl, judged, self.best, rate,
+            dict(losses), entropy, kl, validation, self.best, rate,
         )  # fmt: skip
         self.history.append(record)
         if self.folder is not None and self._due(now):
-            self._keep(self.folder, observation)
-            self._kept_at = perf_counter()
+            self._write(self.folder, observation)
+            self._saved_at = perf_counter()
         if self.progress is not None:
             self.progress(record)
 
     def _due(self, now: float) -> bool:
-        """Whether it is time for a checkpoint: as the settings say, and lest a crash cost much in between."""
-        said = self.done or self.number % self.settings.checkpoint_every == 0
-        return said or self.number == 1 or now - self._kept_at > LOST_AT_MOST_S
+        """Whether to write a checkpoint: by `checkpoint_every`, or after `LOST_AT_MOST_S`."""
+        scheduled = self.done or self.number % self.settings.checkpoint_every == 0
+        return scheduled or self.number == 1 or now - self._saved_at > LOST_AT_MOST_S
 
     def trained(self) -> TrainingResult:
-        """The result; the network has its best weights, if any were validated."""
+        """The result; the network has its best weights if there was a validation."""
         if self.best_weights is not None:
             self.network.load_state_dict(self.best_weights)
         return TrainingResult(self.network.eval(), self.settings, self.history)
@@ -191,18 +191,18 @@ class TrainingState:
         ):
             return math.nan
         self.network.eval()
-        judged = float(self.validate(self.network))
+        validation = float(self.validate(self.network))
         self.network.train()
-        if math.isnan(self.best) or judged < self.best:
-            self.best, self.stale = judged, 0
+        if math.isnan(self.best) or validation < self.best:
+            self.best, self.stale = validation, 0
             self.best_weights = deepcopy(self.network.state_dict())
             if self.folder is not None:
                 save_network(self.network, self.folder / AGENT, provenance=self._provenance())
         else:
             self.stale += 1
-        return judged
+        return validation
 
-    def _keep(self, folder: Path, observation: Observed) -> None:
+    def _write(self, folder: Path, observation: Observed) -> None:
         state = {
             "identity": self.identity,
             "spec": described(self.vec.spec_of_observation),
@@ -217,7 +217,7 @@ class TrainingState:
             "parts": {name: part.state_dict() for name, part in self.parts.items()},
         }
         path = write_state(folder / LAST, FORMAT, state)
-        self.kept = f"{path} (update {self.number})"
+        self.last_checkpoint = f"{path} (update {self.number})"
         if self.best_weights is None:
             save_network(self.network, folder / AGENT, provenance=self._provenance())
 
@@ -230,11 +230,13 @@ class TrainingState:
         if not broken and not torch.stack([p.isfinite().all() for p in self.network.parameters()]).all():
             broken = [f"the weight {name} is not finite" for name, p in weights if not p.isfinite().all()]
         if broken:
-            kept = (
-                "no checkpoint was kept" if self.kept is None else f"the last good checkpoint is {self.kept}"
+            checkpoint = (
+                "no checkpoint was written"
+                if self.last_checkpoint is None
+                else f"the last good checkpoint is {self.last_checkpoint}"
             )
             raise TrainingError(
-                f"update {self.number + 1}: {'; '.join(broken)}. {kept}. "
+                f"update {self.number + 1}: {'; '.join(broken)}. {checkpoint}. "
                 "Look for NaN in observations and rewards, or lower the learning rate"
             )
 
@@ -243,10 +245,10 @@ class TrainingState:
         now |= {f"setting {name}": value for name, value in now.pop("settings").items()}
         was |= {f"setting {name}": value for name, value in was.pop("settings").items()}
         for name, value in now.items():
-            # More steps, or more patience, go on from where it was; anything else would be another training.
-            free = name in ("setting total_steps", "setting patience", "setting checkpoint_every")
+            # A longer training or another patience can be resumed; any other difference is another training.
+            free = name in ("setting total_timesteps", "setting patience", "setting checkpoint_every")
             if not free and was.get(name) != value:
                 raise InputError(
                     f"{path} was trained with {name} {was.get(name)!r}, and this is {value!r}; "
-                    "resume with the same, or begin anew"
+                    "resume with the same, or start again"
                 )

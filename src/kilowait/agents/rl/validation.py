@@ -1,4 +1,4 @@
-"""What a network reaches on windows of a log, greedily: for validation while it learns."""
+"""Validation metrics of a policy on windows of a log."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ Decide = Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]
 
 
 def figures(network: ActorCritic | DuelingQ, vec: Any, first: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """(copies,) the weighted figure of the episode that begins at row `first` of the log, of every copy."""
+    """(copies,) weighted metric of the episode that begins at row `first` of the log, of every sub-environment."""
     weighted: npt.NDArray[np.float64] = figures_of(network, vec, first) @ vec.board.scene.weights
     return weighted
 
 
 def figures_of(
-    decider: ActorCritic | DuelingQ | Decide, vec: Any, first: npt.ArrayLike
+    policy: ActorCritic | DuelingQ | Decide, vec: Any, first: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:
-    """(copies, terms) every term of the reward, not weighted, of the episode that begins at row `first` of the log.
+    """(copies, terms) every reward term, not weighted, of the episode that begins at row `first` of the log.
 
-    `vec` is a vector env of ours with one copy a window. Small networks play inside the engine, copy after copy.
+    `vec` is a vector environment of `kilowait.envs` with one sub-environment a window. Small networks run inside the
+    engine, one window after the other.
     """
     seen, _ = vec.reset(options={"first": np.asarray(first, np.int64)})
     board = vec.board
-    network = decider if isinstance(decider, ActorCritic | DuelingQ) else None
+    network = policy if isinstance(policy, ActorCritic | DuelingQ) else None
     layers = exported(network) if network is not None and isinstance(board, BatchedSimulator) else None
     if layers is not None:
         arrays = (board.stack, board.scene, board.source)
         inference_kernel(*arrays, layers)(*arrays, layers, 0, board.copies)
-        found: npt.NDArray[np.float64] = board.scene.finished[:, 3:].copy()
-        return found
+        metrics: npt.NDArray[np.float64] = board.scene.finished[:, 3:].copy()
+        return metrics
 
     def decide(seen: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-        return decider(seen) if network is None else greedy_actions(network, seen)  # type: ignore[return-value]
+        return policy(seen) if network is None else greedy_actions(network, seen)  # type: ignore[return-value]
 
-    figure, left = np.full(board.scene.terms.shape, np.nan), np.ones(board.copies, np.bool_)
-    while left.any():
-        seen, _, over, cut, told = vec.step(decide(seen))
-        ended = (over | cut) & left
+    values, running = np.full(board.scene.terms.shape, np.nan), np.ones(board.copies, np.bool_)
+    while running.any():
+        seen, _, terminated, truncated, infos = vec.step(decide(seen))
+        ended = (terminated | truncated) & running
         if ended.any():
-            figure[ended] = told["episode"]["terms"][ended]
-            left &= ~ended
-    return figure
+            values[ended] = infos["episode"]["terms"][ended]
+            running &= ~ended
+    return values
