@@ -1,4 +1,4 @@
-"""The machine of a run on placed nodes, from how its folder describes it."""
+"""The node-level cluster of a run, from the description in its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["is_placed", "placed_machine"]
 
 
 def is_placed(described: Mapping[str, Any]) -> bool:
-    """Whether a machine, described as in a cluster file, has jobs placed on its single nodes.
+    """Whether a machine, described as in a cluster file, is node-level.
 
     >>> is_placed({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_placed({})
     (True, False)
@@ -21,7 +21,7 @@ def is_placed(described: Mapping[str, Any]) -> bool:
 
 
 def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
-    """The machine of such a description; None where its nodes are not placed.
+    """The cluster of such a description; None if it is not node-level.
 
     >>> placed_machine(
     ...     {"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}
