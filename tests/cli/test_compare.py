@@ -112,7 +112,7 @@ def test_folder(kilowait, swf, tmp_path):
         (["--metric", "mean_wait"], "did you mean 'mean_wait_s'?"),
         (["--cluster", "2"], "larger than any group"),
         (["--policies", "agent:nowhere.json"], "nowhere.json"),
-        (["--windows", "0"], "0 windows are no comparison"),
+        (["--windows", "0"], "0 windows; give at least 1"),
         (["--windows", "3", "--window", "500"], "does not fit into the 150 jobs"),
         (["--windows", "3", "--window", "soon"], "write a number of jobs such as 1024"),
         (["--warmup", "5"], "say how many with --windows"),

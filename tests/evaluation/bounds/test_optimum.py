@@ -165,15 +165,15 @@ def test_bound_of_the_slowdown():
 @pytest.mark.parametrize(
     ("jobs", "options", "says"),
     [
-        (table(*[(0, 1, 1)] * 13), {}, "13 jobs are too many for a search of all schedules; give at most 12"),
+        (table(*[(0, 1, 1)] * 13), {}, "13 jobs are too many for an optimal schedule; give at most 12"),
         (table((0, 5, 5)), {}, "job 1 needs 5 nodes of a machine of 4"),
-        (table((0, 5.5, 1)), {}, "a run time is 5.5 s; the search counts whole seconds"),
+        (table((0, 5.5, 1)), {}, "a run time is 5.5 s; the search needs whole seconds"),
         (table((0, 5, 1), (0.25, 5, 1)), {}, "a submission, from the first one on, is 0.25 s"),
         (table((0, 5, 1)), {"bound_s": 0.5}, "a bound_s is 0.5 s"),
         (table((0, 5, 1)), {"bound_s": math.nan}, "bound_s is nan"),
         (table((0, 5, 1)), {"seconds": 0.0}, "seconds is 0.0"),
         (table((0, 1e12, 1)), {}, "the jobs span 1000000000000 s"),
-        (table((0, 5, 1), (0, 5, 1), after_id=[-1, 1]), {}, "job 2 waits for the end of job 1"),
+        (table((0, 5, 1), (0, 5, 1), after_id=[-1, 1]), {}, "job 2 depends on the end of job 1"),
         (table((0, 5, 1), cancel_s=[9]), {}, "some jobs have a cancel_s"),
     ],
 )

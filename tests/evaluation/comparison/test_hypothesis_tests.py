@@ -336,7 +336,7 @@ def test_wrong_settings(wrong, words):
 def test_wrong_settings_of_tests():
     with pytest.raises(InputError, match="blocks of 0"):
         signed_rank([1.0], [2.0], block=0)
-    with pytest.raises(InputError, match=r"probabilities of \[0.5, 1.5\]"):
+    with pytest.raises(InputError, match=r"p-values \[0.5, 1.5\]"):
         holm([0.5, 1.5])
 
 

@@ -32,7 +32,7 @@ def test_parts_are_in_time_and_apart(jobs):
     ]
     with pytest.raises(UnknownNameError, match="did you mean 'test'"):
         parts.places("tets")
-    with pytest.raises(InputError, match="leave something for the test"):
+    with pytest.raises(InputError, match="their sum below 1"):
         split(jobs, train=0.8, validation=0.2)
     with pytest.raises(InputError, match="too few"):
         split(jobs[:2])
@@ -98,7 +98,7 @@ def test_the_horizon_is_the_window_s_own(jobs):
 @pytest.mark.parametrize(
     ("count", "settings", "words"),
     [
-        (0, {"window_jobs": 10}, "0 windows are no comparison"),
+        (0, {"window_jobs": 10}, "0 windows; give at least 1"),
         (2, {}, "either in jobs or in seconds"),
         (2, {"window_jobs": 10, "window_s": 5.0}, "either in jobs or in seconds"),
         (2, {"window_jobs": 0}, "windows of 0 jobs"),

@@ -103,9 +103,9 @@ def test_priorities_of_counted_jobs():
 
 
 def test_tables_need_places():
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
+    with pytest.raises(InputError, match="has no node-level allocations"):
         by_priority(made_log((0, 0, 1, 1)))
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
+    with pytest.raises(InputError, match="has no node-level allocations"):
         by_type(made_log((0, 0, 1, 1)), moved()[1])
 
 

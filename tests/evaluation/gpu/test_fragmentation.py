@@ -100,7 +100,7 @@ def test_no_gpus_and_no_time():
     with pytest.raises(InputError, match="no GPUs"):
         fragmentation(placed_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)])), cluster)
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
-    with pytest.raises(InputError, match="nothing to show; give horizon_s"):
+    with pytest.raises(InputError, match="no timeline; give horizon_s"):
         fragmentation(placed_log(cluster, jobs), cluster)
 
 

@@ -162,7 +162,7 @@ def test_a_cluster_without_gpus():
 
 def test_logs_and_clusters_must_fit_together():
     log, cluster, _ = moved()
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
+    with pytest.raises(InputError, match="has no node-level allocations"):
         gpu_metrics(made_log((0, 0, 1, 1)), cluster)
     for other in (
         Cluster((nodes("v", 2, 2, "V100"), nodes("t", 1, 2, "T4"))),

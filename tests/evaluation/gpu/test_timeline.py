@@ -35,7 +35,7 @@ def test_a_part_of_the_time():
 
 def test_no_time():
     log, cluster, _ = moved()
-    with pytest.raises(InputError, match="nothing to show"):
+    with pytest.raises(InputError, match="no timeline"):
         gpu_timeline(placed_log(cluster, log.jobs_table), cluster)
     assert gpu_timeline(placed_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
         "T4"

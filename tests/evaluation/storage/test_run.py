@@ -97,10 +97,10 @@ def test_lost_and_damaged_files_are_named(tmp_path, name):
     folder = saved(tmp_path / "run")
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-3] + b"xxx")
-    with pytest.raises(InputError, match=f"{name} is not what was written"):
+    with pytest.raises(InputError, match=f"{name} was modified"):
         load_run(folder)
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"not whole: {name}"):
+    with pytest.raises(InputError, match=f"incomplete: {name}"):
         load_run(folder)
 
 
@@ -113,7 +113,7 @@ def test_other_folders_are_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(InputError, match="no JSON object"):
+    with pytest.raises(InputError, match="does not contain a JSON object"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps({"kind": "run", "layout": 99}))
     with pytest.raises(InputError, match="layout 99"):

@@ -254,6 +254,7 @@ def _notes(scores: PolicyScores, pairs: int, level: float) -> tuple[str, ...]:
         needed = 2 + math.floor(math.log2(max(pairs, 1) / (1 - level)))
         consequence = "intervals are rough and only large differences can be significant"
         if pairs and tested < needed:
-            consequence = f"not even winning all of them would be significant with {pairs} pair{'' if pairs == 1 else 's'}"
+            plural = "" if pairs == 1 else "s"
+            consequence = f"not even winning all of them would be significant with {pairs} pair{plural}"
         notes.append(f"{counted(tested, scores.unit)} are few: {consequence}; use at least {MIN_WINDOWS}")
     return tuple(notes)

@@ -3,7 +3,7 @@
 With an *isolated* share a job has 1/n of the GPUs of every type it may use, all the time. As in
 Gavel's isolated policy, with G GPUs it could use type k for N_k / (n G) of the time; these fractions are scaled down
 to a sum of 1 if they exceed it, and its speed is the mean of its speeds weighted by them. Its isolated completion time
-is run / that speed, and rho is its actual completion time divided by it: above 1 the job is worse off than in isolation.
+is run / that speed, and rho is its actual completion time divided by it: above 1 the job is slower than in isolation.
 
 n is the mean number of GPU jobs, itself included, that waited or ran while it did. Its run is its work without
 lost work, so that lost work counts against the schedule.
@@ -81,7 +81,7 @@ def _mean_jobs(log: ExecutionLog, has_gpus: Mask, rows: Ints) -> Floats:
 
 
 def fairness_of(rho: Floats) -> dict[str, float]:
-    """Mean and largest rho, the share of jobs with rho above 1.05, and Jain's index of them; NaN where in_system are none.
+    """Mean and largest rho, the share of jobs with rho above 1.05, and Jain's index of rho; NaN without values.
 
     >>> fairness_of(np.array([1.0, 3.0, np.nan]))
     {'mean_rho': 2.0, 'max_rho': 3.0, 'unfair_share': 0.5, 'jain_rho': 0.8}

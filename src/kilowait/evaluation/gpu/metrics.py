@@ -142,12 +142,9 @@ def _over_horizon(
     inside = inside_s(log.start_s, log.end_s, horizon)
     used = np.bincount(allocations.type, allocations.gpus * inside, len(allocations.types))
     offered = float(np.dot(tflops[known], capacity[known])) * span_s
+    pieces = allocations.pieces
     nodes = steps(
-        *in_use(
-            allocations.pieces.node,
-            log.start_s[allocations.pieces.segment],
-            log.end_s[allocations.pieces.segment],
-        ),
+        *in_use(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]),
         0,
         horizon,
     )

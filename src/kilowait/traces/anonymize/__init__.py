@@ -1,4 +1,4 @@
-"""Logs that may be published: pseudonyms, other dates, coarser values, and a check of who can still be told apart."""
+"""Anonymization of job logs: pseudonyms, date shifts, generalization, and a k-anonymity check."""
 
 from kilowait.traces.anonymize.anonymize import (
     AnonymizedLog,
