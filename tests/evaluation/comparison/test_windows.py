@@ -102,12 +102,12 @@ def test_the_horizon_is_the_window_s_own(jobs):
         (2, {}, "either in jobs or in seconds"),
         (2, {"window_jobs": 10, "window_s": 5.0}, "either in jobs or in seconds"),
         (2, {"window_jobs": 0}, "windows of 0 jobs"),
-        (2, {"window_jobs": 3000}, "does not fit into the 2,000 jobs"),
-        (2, {"window_jobs": 1500, "warmup_jobs": 600}, "does not fit into the 1,400 jobs"),
+        (2, {"window_jobs": 3000}, "does not fit into the 2,000 available jobs"),
+        (2, {"window_jobs": 1500, "warmup_jobs": 600}, "does not fit into the 1,400 available jobs"),
         (2, {"window_s": 1e12}, "does not fit into the"),
         (2, {"window_s": -1.0}, "length above 0"),
         (2, {"window_jobs": 10, "warmup_jobs": -1}, "a warm-up of -1 jobs"),
-        (2, {"window_jobs": 10, "warmup_jobs": 1, "warmup_s": 5.0}, "give one of them"),
+        (2, {"window_jobs": 10, "warmup_jobs": 1, "warmup_s": 5.0}, "give only one of them"),
     ],
 )
 def test_impossible_windows_are_refused(jobs, count, settings, words):

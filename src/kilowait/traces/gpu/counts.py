@@ -1,4 +1,4 @@
-"""How many GPUs on how many nodes: what counts of GPUs, nodes and workers say, in the columns of a job."""
+"""GPU, node and CPU columns of jobs from numbers of GPUs, nodes and workers in a trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kilowait.traces.gpu.csv import Flags, Floats, mark
 __all__ = ["MIB_MB", "scatter", "set_cpus", "set_workers", "share_out"]
 
 MIB_MB = 1.048576
-"""MB (10^6 bytes) in a MiB."""
+"""MB (10^6 bytes) per MiB."""
 
 
 def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
@@ -32,7 +32,7 @@ def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None
 
 
 def share_out(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
-    """GPUs on a known number of nodes, the same on each; where they do not divide, they may lie anywhere."""
+    """Set GPUs on a known number of nodes, equal on each; if not divisible, the GPUs may be on any nodes."""
     with np.errstate(invalid="ignore", divide="ignore"):
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
@@ -42,10 +42,10 @@ def share_out(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningRe
 
 
 def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: CleaningReport) -> None:
-    """`workers` like parts that ask for `each` GPUs, whole or not.
+    """Set the GPUs and nodes of jobs with `workers` equal workers that request `each` GPUs, possibly fractional.
 
-    One worker lies on one node, with part of a GPU if it asks for less than one. Several with one GPU each may lie
-    anywhere, several with more on a node each. What a job cannot say, parts of several GPUs, is rounded up.
+    One worker runs on one node, with a fractional GPU if it requests less than one. Several workers with one GPU each
+    may run on any nodes, several with more GPUs on one node each. Fractions of several GPUs are rounded up.
     """
     with np.errstate(invalid="ignore"):
         single, many = workers == 1, workers > 1
@@ -66,7 +66,7 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
 
 
 def set_cpus(draft: RawColumns, milli: Floats) -> None:
-    """Thousandths of cores, and the cores they take, rounded up."""
+    """Set the CPU request in thousandths of cores, and the cores rounded up."""
     with np.errstate(invalid="ignore"):
         sound = milli >= 0
         draft.numbers["cpu_milli"] = np.where(sound, np.ceil(np.round(milli, 6)), milli)

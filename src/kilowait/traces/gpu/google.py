@@ -1,4 +1,4 @@
-"""Google's cluster traces: the event files of 2011 and exports of the BigQuery tables of 2019."""
+"""Reader of Google's cluster traces: the event files of 2011 and exports of the BigQuery tables of 2019."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ TASK_EVENTS = "time,missing,job,task,machine,event,user,class,priority,cpus,memo
 """Columns of the files of 2011, which have no header."""
 
 LARGEST_MACHINE = {"cores": 1000, "memory_mb": 1_000_000}
-"""Requests are fractions of the largest machine; it is given this size."""
+"""Assumed size of the largest machine; requests are fractions of it."""
 _BEGIN_S = 600.0
-"""The traces begin here; what was so before has time 0."""
+"""Begin of the traces; earlier events have time 0."""
 
 # By code: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 updates.
 _KINDS_2011 = [SUBMIT, SCHEDULE, END, END, END, END, END, UPDATE, UPDATE]
@@ -51,10 +51,10 @@ _NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_P
 
 
 def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a task, or a job where only job_events are at hand."""
+    """Read one job per task, or per job if only job_events are given."""
     of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
     if not of_tasks and not of_jobs:
-        raise TraceError("these are no events of jobs (8 columns) or tasks (13 columns)")
+        raise TraceError("these are not job events (8 columns) or task events (13 columns)")
     names, chosen = (TASK_EVENTS, of_tasks) if of_tasks else (JOB_EVENTS, of_jobs)
     if len(chosen) < len(parts):
         ledger.add(
@@ -75,7 +75,7 @@ def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
 
 
 def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job an instance, or a collection where only their events are at hand; alloc sets are no jobs."""
+    """Read one job per instance, or per collection if only collection events are given; alloc sets are not jobs."""
     read = [
         _json_rows(p.text, ledger) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, ledger) for p in parts
     ]
@@ -114,17 +114,21 @@ def _drafted(
     rows: CsvRows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: CleaningReport
 ) -> tuple[RawColumns, TaskIntervals]:
     micro, event = rows.numbers("time"), _events(rows)
-    held = [rows.numbers(key) for key in keys]
+    key_columns = [rows.numbers(key) for key in keys]
     with np.errstate(invalid="ignore"):
         broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
-        broken |= np.logical_or.reduce([np.isnan(key) for key in held])
+        broken |= np.logical_or.reduce([np.isnan(key) for key in key_columns])
     mark(ledger, "dropped", "an event without time, kind or number of its job", broken, rows.line)
     sound = np.flatnonzero(~broken)
     if not len(sound):
-        raise TraceError("there is not one event in it that can be read")
+        raise TraceError("it contains no valid events")
     codes = event[sound].astype(np.int64)
     lives = lives_of(
-        np.stack([key[sound] for key in held]), micro[sound] / 1e6, np.array(kinds)[codes], codes, _BEGIN_S
+        np.stack([key[sound] for key in key_columns]),
+        micro[sound] / 1e6,
+        np.array(kinds)[codes],
+        codes,
+        _BEGIN_S,
     )
     lives.first = sound[lives.first]
     line = rows.line[lives.first]
@@ -165,7 +169,7 @@ def _events(rows: CsvRows) -> Floats:
 def _requests(
     draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
 ) -> None:
-    """Requests at the first event, fractions of the largest machine."""
+    """Set the requests at the first event, given as fractions of the largest machine."""
     if cpus in rows:
         set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))
     if memory in rows:
@@ -189,7 +193,7 @@ def _width(part: TracePart) -> int:
 
 
 def _together(read: list[CsvRows]) -> CsvRows:
-    """Rows of several files as one table; columns that not all of them have are left out."""
+    """Concatenate the rows of several files; columns that are not in all of them are left out."""
     import pyarrow as pa
 
     if len(read) == 1:
@@ -212,10 +216,10 @@ def _csv_rows(text: str, ledger: CleaningReport) -> CsvRows:
 
 
 def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
-    """Lines of JSON, one event each, as BigQuery exports them."""
+    """Read JSON lines with one event each, as exported by BigQuery."""
     import pyarrow as pa
 
-    held: list[dict[str, str]] = []
+    events: list[dict[str, str]] = []
     at: list[int] = []
     for place, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -231,11 +235,11 @@ def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
         asked = event.pop("resource_request", None)
         if isinstance(asked, dict):
             event |= {f"resource_request.{name}": value for name, value in asked.items()}
-        held.append({name: _cell(value) for name, value in event.items()})
+        events.append({name: _cell(value) for name, value in event.items()})
         at.append(place)
-    names = dict.fromkeys(name for event in held for name in event)
+    names = dict.fromkeys(name for event in events for name in event)
     columns = {
-        name: pa.chunked_array([[event.get(name, "") for event in held]], pa.string()) for name in names
+        name: pa.chunked_array([[event.get(name, "") for event in events]], pa.string()) for name in names
     }
     return CsvRows(np.array(at, np.int64), columns)
 

@@ -1,4 +1,4 @@
-"""Logs of SenseTime's Helios clusters, 2020: the published cluster_log.csv and slices of it for fleetsim."""
+"""Reader of SenseTime's Helios traces, 2020: the published cluster_log.csv and slices of it for fleetsim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["read_helios"]
 
 
 def read_helios(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a row; the virtual cluster is its queue."""
+    """Read a cluster log with one job per row; the virtual cluster becomes the queue."""
     rows = read_rows(one_part(parts, "a cluster log").text, ledger)
     return _slice(rows, ledger) if "num_chips" in rows else _log(rows, ledger)
 

@@ -1,4 +1,4 @@
-"""Jobs of Alibaba's cluster with spot GPUs, 2026: the published list and a derivative of it in batches."""
+"""Reader of Alibaba's spot-GPU cluster trace, 2026: the published job list and a derivative in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["read_spot"]
 
 
 def read_spot(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a row."""
+    """Read a job list with one job per row."""
     rows = read_rows(one_part(parts, "a list of spot jobs").text, ledger)
     return (_published if "job_type" in rows else _derived)(rows, ledger), {}
 
