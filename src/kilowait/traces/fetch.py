@@ -118,8 +118,8 @@ def fetch(
             part.unlink()
             wrong = f"its sha256 begins {digest[:16]}, not {expected}" if packed else "it is not a gzip file"
             raise TraceError(
-                f"the file from {url} is not {target.name}: {wrong}. It was deleted. It is probably a proxy's page or a "
-                f"damaged copy: try again, or copy the file to {target} manually"
+                f"the file from {url} is not {target.name}: {wrong}. It was deleted. It is probably a proxy's page or "
+                f"a damaged copy: try again, or copy the file to {target} manually"
             )
         _sidecar(target).write_text(f"{digest}  {target.name}\n")
         os.replace(part, target)

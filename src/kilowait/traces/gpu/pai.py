@@ -79,8 +79,8 @@ def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawCol
         part_of_table[kind] = part
     if "task" not in part_of_table:
         raise TraceError(
-            f"PAI's task table (pai_task_table.csv) is required, but this is the {', '.join(part_of_table)} table; name the "
-            "folder with both tables, or the task table"
+            f"PAI's task table (pai_task_table.csv) is required, but this is the {', '.join(part_of_table)} table; "
+            "name the folder with both tables, or the task table"
         )
     tables: dict[str, CsvRows] = {
         kind: _table(part_of_table[kind], kind, ledger) for kind in ("job", "tag") if kind in part_of_table

@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """Read lines of the form ``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... pseudo.job``."""
+    """Read lines like ``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... pseudo.job``."""
     rows: list[dict[str, str]] = []
     at: list[int] = []
     for place, line in enumerate(text.split("\n"), 1):
