@@ -128,7 +128,7 @@ def test_what_is_wrong(kilowait, site):
 
     out = ("--out", "public/log.csv")
     assert "pseudonyms need a key; name its file with --key" in error(*out)
-    assert "there is no key file site.key; make one with --new-key" in error(*out, "--key", "site.key")
+    assert "there is no key file site.key; create one with --new-key" in error(*out, "--key", "site.key")
     assert "lies in" in error(*out, "--key", "public/site.key", "--new-key")
     assert "lies in" in error("--out", "log.csv", "--key", "site.key", "--new-key")
     (site / "short.key").write_text("abcd\n")

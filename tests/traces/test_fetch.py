@@ -110,7 +110,7 @@ def test_goes_on_after_a_dropped_connection(archive: Archive, tmp_path: Path) ->
 
 def test_a_broken_download_is_kept_for_the_next_call(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [100, 100, 100]
-    with pytest.raises(TraceError, match="300 bytes are kept and the next fetch goes on from there"):
+    with pytest.raises(TraceError, match="300 bytes are kept and the next fetch resumes from there"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert not (tmp_path / FILE).exists()
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
@@ -149,7 +149,7 @@ def test_another_file_than_the_catalogue_knows_is_thrown_away(archive: Archive, 
 
 def test_a_proxys_page_is_no_log(archive: Archive, tmp_path: Path) -> None:
     archive.body = b"<html>Please log in</html>"
-    with pytest.raises(TraceError, match="it is no gzip file"):
+    with pytest.raises(TraceError, match="it is not a gzip file"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
 
 

@@ -84,8 +84,8 @@ def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
 
 BAD = {
     "empty": (b"", "is empty"),
-    "blanks": (b" \n\n\t\n", "nothing in it but blanks"),
-    "empty gzip": (gzip.compress(b""), "empty once unpacked"),
+    "blanks": (b" \n\n\t\n", "contains only blank lines"),
+    "empty gzip": (gzip.compress(b""), "empty after decompression"),
     "binary": (bytes(range(256)) * 20, "binary data or damaged"),
     "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive"),
     "tar": (b"a" * 257 + b"ustar" + b"\0" * 300, "a tar archive"),

@@ -218,7 +218,7 @@ def test_no_submit_column_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_header_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no header of sacct's"):
+    with pytest.raises(TraceError, match="no sacct header"):
         read(tmp_path, row(), format="sacct")
 
 

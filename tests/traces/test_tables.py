@@ -183,7 +183,7 @@ def test_rows_of_another_width_are_dropped(tmp_path: Path) -> None:
 
 
 def test_header_alone_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="a header and not one row"):
+    with pytest.raises(TraceError, match="a header, but no rows"):
         read(tmp_path, "job_id,submit_s,runtime_s,nodes\n")
 
 

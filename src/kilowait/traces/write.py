@@ -159,7 +159,8 @@ def _no_negative_times(jobs: JobTable, what: str) -> None:
     if len(jobs) and float(jobs["submit_s"].min()) < 0:
         raise TraceError(
             f"{what} does not allow negative times, but the first job is submitted at "
-            f"{float(jobs['submit_s'].min()):g} s; shift them: jobs.with_columns(submit_s=jobs['submit_s'] - jobs['submit_s'].min())"
+            f"{float(jobs['submit_s'].min()):g} s; "
+            "shift them: jobs.with_columns(submit_s=jobs['submit_s'] - jobs['submit_s'].min())"
         )
 
 

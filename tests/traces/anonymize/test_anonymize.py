@@ -236,7 +236,7 @@ def test_users_count_even_where_they_are_not_published() -> None:
 
 
 def test_no_jobs() -> None:
-    with pytest.raises(InputError, match="the log has no jobs; there is nothing to publish"):
+    with pytest.raises(InputError, match="the log has no jobs to publish"):
         made_of(log_of()[:0])
 
 
@@ -257,9 +257,9 @@ def test_the_plan_is_in_the_file_or_beside_it(tmp_path: Path) -> None:
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a Batsim platform is a machine and holds no jobs"):
+    with pytest.raises(InputError, match="a Batsim platform describes a machine and has no jobs"):
         publish(made_of(log_of()), tmp_path / "log.xml")
-    with pytest.raises(InputError, match="is the log itself and would be replaced"):
+    with pytest.raises(InputError, match="is the source log and would be overwritten"):
         refuse_source(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
     (tmp_path / "log.csv.plan.json").mkdir()
     with pytest.raises(InputError, match="cannot write .*plan.json"):

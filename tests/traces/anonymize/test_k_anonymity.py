@@ -138,10 +138,10 @@ def test_quasi_identifiers() -> None:
     assert choose_quasi(plan, JOBS, None) == ("nodes", "estimate_s", "hour")
     assert choose_quasi(plan, JOBS, ["day", "nodes", "day"]) == ("day", "nodes")
     for names, words in (
-        (["user"], "user is no quasi-identifier"),
+        (["user"], "user cannot be a quasi-identifier"),
         (["gpus"], "the quasi-identifier gpus is not in this log; it has job_id, submit_s"),
-        (["name"], "the quasi-identifier name is dropped, so nobody can use it"),
-        ([], "there is not one quasi-identifier"),
+        (["name"], "the quasi-identifier name is dropped from the published log"),
+        ([], "no quasi-identifiers; give at least one"),
     ):
         with pytest.raises(InputError, match=words):
             choose_quasi(plan, JOBS, names)

@@ -31,9 +31,9 @@ def test_there_and_back(tmp_path: Path) -> None:
 def test_a_key_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "site.key"
     KEY.save(path)
-    with pytest.raises(InputError, match="is there already.*leave out --new-key"):
+    with pytest.raises(InputError, match="already exists.*omit --new-key"):
         PseudonymKey.fresh().save(path)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         key_for(path, tmp_path / "public" / "log.csv", new=True)
     assert PseudonymKey.read(path) == KEY
 
@@ -41,13 +41,13 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "the key has 0 bytes; fewer than 32 can be guessed"),
+        ("", "the key has 0 bytes, but needs at least 32"),
         ("00" * 31, "the key has 31 bytes"),
         (
             "correct horse battery staple",
-            "does not hold a key, 64 hexadecimal digits; make one with --new-key",
+            "does not contain a key of 64 hexadecimal digits; create one with --new-key",
         ),
-        ("0" * 65, "does not hold a key"),
+        ("0" * 65, "does not contain a key"),
     ],
 )
 def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
@@ -59,7 +59,7 @@ def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
 
 
 def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no key file .*; make one with --new-key"):
+    with pytest.raises(InputError, match="there is no key file .*; create one with --new-key"):
         PseudonymKey.read(tmp_path / "none")
     with pytest.raises(InputError, match="cannot read the key file"):
         PseudonymKey.read(tmp_path)
@@ -69,7 +69,7 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     KEY.save(path)
     path.chmod(0o644)
     with pytest.raises(
-        InputError, match=r"open to everybody on this system \(mode 0644\); close it: chmod 600"
+        InputError, match=r"readable by all users on this system \(mode 0644\); close it: chmod 600"
     ):
         PseudonymKey.read(path)
     path.chmod(0o640)  # a group of administrators may share one

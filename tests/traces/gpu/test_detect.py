@@ -79,7 +79,7 @@ def test_a_list_of_nodes_is_no_log(read: Read) -> None:
 
 
 def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="is a directory with no part of a trace"):
+    with pytest.raises(TraceError, match="is a directory with no files of a multi-file trace"):
         read_trace(tmp_path)
     (tmp_path / "a").write_text(sample_files.GOOGLE_JOBS)
     (tmp_path / "b").write_text(sample_files.HELIOS)

@@ -77,7 +77,7 @@ def test_broken_events_are_dropped(read: Read) -> None:
     jobs, ledger = read(text)
     assert len(jobs) == 2
     assert ledger.dropped == 3
-    with pytest.raises(TraceError, match="not one event"):
+    with pytest.raises(TraceError, match="no valid events"):
         read("x,,77,4,u2=,0,n,l\n", format="google2011")
 
 
