@@ -80,7 +80,7 @@ def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
     (tmp_path / "public" / "deep").mkdir(parents=True)
     out = tmp_path / "public" / "log.csv"
     for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
-        with pytest.raises(InputError, match="the folder of what is published.*keep the key elsewhere"):
+        with pytest.raises(InputError, match="the folder of the published log.*keep the key elsewhere"):
             keep_apart(tmp_path / place, out)
     KEY.save(tmp_path / "site.key")
     keep_apart(tmp_path / "site.key", out)
