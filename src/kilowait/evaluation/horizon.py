@@ -10,7 +10,7 @@ from kilowait.errors import InputError
 from kilowait.evaluation.job_measures import Floats, Mask
 from kilowait.jobs import ExecutionLog
 
-__all__ = ["horizon_of", "inside_s", "makespan"]
+__all__ = ["horizon_of", "overlap_s", "makespan"]
 
 
 def horizon_of(log: ExecutionLog, counted: Mask, horizon: tuple[float, float] | None) -> tuple[float, float]:
@@ -34,10 +34,10 @@ def makespan(log: ExecutionLog, counted: Mask) -> tuple[float, float]:
     return float(log.jobs_table["submit_s"][counted].min()), float(end_s.max())
 
 
-def inside_s(start_s: Floats, end_s: Floats, horizon: tuple[float, float]) -> Floats:
+def overlap_s(start_s: Floats, end_s: Floats, horizon: tuple[float, float]) -> Floats:
     """Length in seconds of each interval's overlap with the horizon.
 
-    >>> inside_s(np.array([0.0, 8.0]), np.array([4.0, 20.0]), (2.0, 10.0)).tolist()
+    >>> overlap_s(np.array([0.0, 8.0]), np.array([4.0, 20.0]), (2.0, 10.0)).tolist()
     [2.0, 2.0]
     """
     inside: Floats = np.maximum(np.minimum(end_s, horizon[1]) - np.maximum(start_s, horizon[0]), 0.0)

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from kilowait.cluster import Cluster
 from kilowait.evaluation.gpu.allocations import places_of
-from kilowait.evaluation.gpu.timeline import in_use
-from kilowait.evaluation.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.gpu.timeline import usage_changes
+from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import (
     Ints,
     capacity_at,
@@ -129,7 +129,7 @@ def _over_horizon(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[flo
     has_ended = log.job_outcome != Outcome.UNSTARTED  # a preempted job that waits again has not ended
     ended = int(np.count_nonzero((end >= horizon[0]) & (end <= horizon[1]) & has_ended))
     intervals = waits(log)
-    waited = inside_s(intervals.from_s, intervals.to_s, horizon)
+    waited = overlap_s(intervals.from_s, intervals.to_s, horizon)
     nodes = log.jobs_table["nodes"].astype(np.float64)
     return {
         "utilization": _utilization(log, cluster, horizon),
@@ -144,7 +144,7 @@ def _utilization(log: ExecutionLog, cluster: Cluster | None, horizon: tuple[floa
         places = places_of(log, cluster)
         gpu_s = int(places.node_gpus.sum()) * (horizon[1] - horizon[0])
         if gpu_s > 0:
-            return float(np.dot(places.gpus, inside_s(log.start_s, log.end_s, horizon))) / gpu_s
+            return float(np.dot(places.gpus, overlap_s(log.start_s, log.end_s, horizon))) / gpu_s
     offered = _capacity_node_s(log, *horizon)
     return _busy_node_s(log, np.arange(len(log)), horizon) / offered if offered > 0 else math.nan
 
@@ -153,11 +153,11 @@ def _busy_node_s(log: ExecutionLog, segments: Ints, horizon: tuple[float, float]
     """Node-seconds of these segments within the horizon; on node-level clusters a shared node counts once."""
     if log.pieces is None:
         nodes = log.jobs_table["nodes"].astype(np.float64)[log.job[segments]]
-        return float(np.dot(nodes, inside_s(log.start_s[segments], log.end_s[segments], horizon)))
+        return float(np.dot(nodes, overlap_s(log.start_s[segments], log.end_s[segments], horizon)))
     selected = np.isin(log.pieces.segment, segments)
     segment = log.pieces.segment[selected]
-    time, change = in_use(log.pieces.node[selected], log.start_s[segment], log.end_s[segment])
-    return float(inside_s(time[change > 0], time[change < 0], horizon).sum())
+    time, change = usage_changes(log.pieces.node[selected], log.start_s[segment], log.end_s[segment])
+    return float(overlap_s(time[change > 0], time[change < 0], horizon).sum())
 
 
 def _capacity_node_s(log: ExecutionLog, from_s: float, to_s: float) -> float:

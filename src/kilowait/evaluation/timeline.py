@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.timeline import in_use
+from kilowait.evaluation.gpu.timeline import usage_changes
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
@@ -135,6 +135,6 @@ def _busy(log: ExecutionLog) -> tuple[Floats, Floats, Ints, Ints]:
         used = log.jobs_table["nodes"][log.job]
         return log.start_s, log.end_s, used, used
     segment = log.pieces.segment
-    time, change = in_use(log.pieces.node, log.start_s[segment], log.end_s[segment])
+    time, change = usage_changes(log.pieces.node, log.start_s[segment], log.end_s[segment])
     increase = change > 0
     return time[increase], time[~increase], change[increase], -change[~increase]

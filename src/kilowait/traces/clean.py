@@ -69,7 +69,7 @@ class RawColumns:
     """Jobs that never ran, by reason."""
     unfit: dict[str, Flags] = field(default_factory=dict)
     """Rows that are not valid jobs, by format-specific reason."""
-    mend_submit: bool = False
+    correct_submit: bool = False
     """Whether an unknown submission time is replaced by that of the previous row; else the row is dropped."""
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
         )
     submit[~rows_report.alive] = np.nan
     unknown = np.isnan(submit)
-    if draft.mend_submit and unknown.any() and not unknown.all():
+    if draft.correct_submit and unknown.any() and not unknown.all():
         last = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(submit))))
         last[last < 0] = int(np.argmin(unknown))
         rows_report.mend("submit time not known: that of the row before taken", unknown)

@@ -63,7 +63,7 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         ledger.add(
             "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", queue apart" * alea
         )
-    draft = RawColumns(line, {}, mend_submit=True)
+    draft = RawColumns(line, {}, correct_submit=True)
     known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
     draft.numbers |= {
         "job_id": fields[:, 0],

@@ -9,7 +9,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.traces.anonymize.pseudonyms import (
     PseudonymKey,
-    keep_apart,
+    check_key_location,
     key_for,
     pseudonym_numbers,
     pseudonyms,
@@ -81,15 +81,15 @@ def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
     out = tmp_path / "public" / "log.csv"
     for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
         with pytest.raises(InputError, match="the folder of the published log.*keep the key elsewhere"):
-            keep_apart(tmp_path / place, out)
+            check_key_location(tmp_path / place, out)
     KEY.save(tmp_path / "site.key")
-    keep_apart(tmp_path / "site.key", out)
+    check_key_location(tmp_path / "site.key", out)
     (tmp_path / "public" / "link.key").symlink_to(tmp_path / "site.key")
     with pytest.raises(InputError, match="keep the key elsewhere"):
-        keep_apart(tmp_path / "public" / "link.key", out)
+        check_key_location(tmp_path / "public" / "link.key", out)
     (tmp_path / "elsewhere").symlink_to(tmp_path / "public")
     with pytest.raises(InputError, match="keep the key elsewhere"):
-        keep_apart(tmp_path / "elsewhere" / "site.key", out)
+        check_key_location(tmp_path / "elsewhere" / "site.key", out)
 
 
 def test_which_key(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kilowait.traces.gpu.task_events import (
     SCHEDULE,
     SUBMIT,
     UPDATE,
-    lives_of,
+    task_intervals,
 )
 from tests.traces.gpu import sample_files
 
@@ -126,7 +126,7 @@ def test_lives_against_a_slow_twin(events: list[tuple[int, int, int, int]]) -> N
     events = sorted(events, key=lambda event: event[2])
     keys = np.array([[event[0] for event in events], [event[1] for event in events]], np.float64)
     times, kinds = (np.array([event[place] for event in events]) for place in (2, 3))
-    found = lives_of(keys, times.astype(np.float64), kinds, kinds, 20.0)
+    found = task_intervals(keys, times.astype(np.float64), kinds, kinds, 20.0)
     timed = [time for time in times.tolist() if time > 0]
     begin = min(timed) if timed else 20
     if 0 in times and begin >= 20:

@@ -15,7 +15,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
-from kilowait.evaluation.gpu.cluster import is_placed, placed_machine
+from kilowait.evaluation.gpu.cluster import is_placed, node_level_cluster
 from kilowait.evaluation.job_measures import started
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog
@@ -168,7 +168,7 @@ class Comparison:
     @cached_property
     def machine(self) -> Cluster | None:
         """The cluster if it is node-level; None if it is not, or is unknown."""
-        return placed_machine(self.cluster)
+        return node_level_cluster(self.cluster)
 
     @property
     def batched(self) -> bool:

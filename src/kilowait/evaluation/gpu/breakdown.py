@@ -15,8 +15,8 @@ from kilowait.evaluation.gpu.allocations import (
     pieces_of,
     places_of,
 )
-from kilowait.evaluation.gpu.timeline import in_use
-from kilowait.evaluation.horizon import horizon_of, inside_s
+from kilowait.evaluation.gpu.timeline import usage_changes
+from kilowait.evaluation.horizon import horizon_of, overlap_s
 from kilowait.evaluation.job_measures import Ints, counted_rows, summary
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
@@ -51,7 +51,7 @@ def by_type(
     span_s = horizon[1] - horizon[0]
     kinds = len(allocations.types)
     hours = np.bincount(allocations.type, allocations.gpus * (log.end_s - log.start_s), kinds) / 3600.0
-    used = np.bincount(allocations.type, allocations.gpus * inside_s(log.start_s, log.end_s, horizon), kinds)
+    used = np.bincount(allocations.type, allocations.gpus * overlap_s(log.start_s, log.end_s, horizon), kinds)
     capacity = allocations.type_gpus
     shared = _shared(log, allocations)
     rows = []
@@ -96,7 +96,7 @@ def _unit_s(
     unit: Ints, start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], least: int
 ) -> float:
     """Total seconds, over all units, in which at least `least` intervals overlap on a unit."""
-    time, change = in_use(unit, start_s, end_s, least)
+    time, change = usage_changes(unit, start_s, end_s, least)
     return float((time[change < 0] - time[change > 0]).sum())
 
 

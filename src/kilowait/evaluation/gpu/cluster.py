@@ -8,7 +8,7 @@ from typing import Any
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, KilowaitError
 
-__all__ = ["is_placed", "placed_machine"]
+__all__ = ["is_placed", "node_level_cluster"]
 
 
 def is_placed(described: Mapping[str, Any]) -> bool:
@@ -20,10 +20,10 @@ def is_placed(described: Mapping[str, Any]) -> bool:
     return any(row.get("node_level", False) for row in described.get("group", ()))
 
 
-def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
+def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
     """The cluster of such a description; None if it is not node-level.
 
-    >>> placed_machine(
+    >>> node_level_cluster(
     ...     {"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}
     ... ).nodes
     2

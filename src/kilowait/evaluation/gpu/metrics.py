@@ -17,8 +17,8 @@ from kilowait.evaluation.gpu.allocations import (
 )
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
 from kilowait.evaluation.gpu.fragmentation import fragments_over
-from kilowait.evaluation.gpu.timeline import in_use, steps
-from kilowait.evaluation.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.gpu.timeline import steps, usage_changes
+from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import (
     Floats,
     Mask,
@@ -139,12 +139,12 @@ def _over_horizon(
     span_s = horizon[1] - horizon[0]
     if not span_s > 0:  # no job started, or all of them ended at once
         return dict.fromkeys(_OVER_HORIZON, math.nan) | share
-    inside = inside_s(log.start_s, log.end_s, horizon)
+    inside = overlap_s(log.start_s, log.end_s, horizon)
     used = np.bincount(allocations.type, allocations.gpus * inside, len(allocations.types))
     offered = float(np.dot(tflops[known], capacity[known])) * span_s
     pieces = allocations.pieces
     nodes = steps(
-        *in_use(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]),
+        *usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]),
         0,
         horizon,
     )

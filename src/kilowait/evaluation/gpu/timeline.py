@@ -17,7 +17,7 @@ from kilowait.evaluation.job_measures import (
 from kilowait.jobs import ExecutionLog
 from kilowait.series import Series
 
-__all__ = ["gpu_backlog", "gpu_timeline", "in_use", "shown", "steps"]
+__all__ = ["gpu_backlog", "gpu_timeline", "usage_changes", "shown", "steps"]
 
 
 def gpu_timeline(
@@ -91,10 +91,12 @@ def steps(time_s: Floats, change: Ints, before: int, horizon: tuple[float, float
     return Series(np.append(edge[changed], horizon[1]), value[changed].astype(np.float64))
 
 
-def in_use(unit: Ints, start_s: Floats, end_s: Floats, least: int = 1) -> tuple[Floats, Ints]:
+def usage_changes(unit: Ints, start_s: Floats, end_s: Floats, least: int = 1) -> tuple[Floats, Ints]:
     """Times and changes of the number of units with at least `least` overlapping intervals; row i is on ``unit[i]``.
 
-    >>> time, change = in_use(np.array([7, 7, 8]), np.array([0.0, 1.0, 0.0]), np.array([2.0, 3.0, 1.0]))
+    >>> time, change = usage_changes(
+    ...     np.array([7, 7, 8]), np.array([0.0, 1.0, 0.0]), np.array([2.0, 3.0, 1.0])
+    ... )
     >>> time.tolist(), change.tolist()
     ([0.0, 3.0, 0.0, 1.0], [1, -1, 1, -1])
     """

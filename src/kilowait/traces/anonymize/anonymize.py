@@ -15,11 +15,11 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED, ColumnArray
 from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
-from kilowait.traces.anonymize.generalize import coarsened
-from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_classes, choose_quasi
+from kilowait.traces.anonymize.generalize import coarsen
+from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_k_anonymity, choose_quasi_identifiers
 from kilowait.traces.anonymize.plan import RANDOM, AnonymizationPlan
 from kilowait.traces.anonymize.pseudonyms import PseudonymKey, pseudonym_numbers, pseudonyms
-from kilowait.traces.anonymize.suggest import SuggestedRule, find_remedies
+from kilowait.traces.anonymize.suggest import SuggestedRule, suggest_rules
 from kilowait.traces.write import write_trace, written_format
 
 __all__ = ["AnonymizedLog", "anonymize", "publish", "refuse_source"]
@@ -76,11 +76,11 @@ def anonymize(
         raise InputError("the log has no jobs to publish")
     jobs = jobs.sorted()
     users = jobs.column("user")
-    quasi_identifiers = choose_quasi(plan, jobs, quasi)
+    quasi_identifiers = choose_quasi_identifiers(plan, jobs, quasi)
     dropped: dict[str, None] = {name: None for name, action in plan.actions.items() if action == "drop"}
-    result = _shifted(coarsened(jobs.with_columns(**dropped), plan.steps), key, plan)
-    check = check_classes(result, users, k, quasi_identifiers)
-    remedies = find_remedies(result, users, check, plan) if check.jobs_below else ()
+    result = _shifted(coarsen(jobs.with_columns(**dropped), plan.steps), key, plan)
+    check = check_k_anonymity(result, users, k, quasi_identifiers)
+    remedies = suggest_rules(result, users, check, plan) if check.jobs_below else ()
     freed = 0
     if enforce and check.jobs_below:
         if check.below.all():

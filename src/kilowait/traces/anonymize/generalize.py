@@ -18,7 +18,7 @@ from kilowait.jobs.columns import COLUMNS, MOST, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES, Rounding
 from kilowait.units import parse_span
 
-__all__ = ["POWERS", "RoundingStep", "coarsened", "parse_coarsening", "parse_step", "rounded"]
+__all__ = ["POWERS", "RoundingStep", "coarsen", "parse_coarsening", "parse_step", "rounded"]
 
 POWERS = "pow2"
 """Round to powers of two instead of multiples of a step; job sizes are usually powers of two."""
@@ -110,11 +110,11 @@ def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: f
     return found.astype(values.dtype)
 
 
-def coarsened(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
+def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
     """The jobs with these columns rounded, and dependent columns adjusted to stay consistent.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[99], runtime_s=[3598], estimate_s=[3599], nodes=[3])
-    >>> made = coarsened(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
+    >>> made = coarsen(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
     >>> made["submit_s"].tolist(), made["runtime_s"].tolist(), made["estimate_s"].tolist()
     ([60.0], [3600.0], [3600.0])
     """

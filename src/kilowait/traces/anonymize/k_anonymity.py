@@ -24,8 +24,8 @@ __all__ = [
     "QUASI_IDENTIFIERS",
     "AnonymityCheck",
     "SmallClass",
-    "check_classes",
-    "choose_quasi",
+    "check_k_anonymity",
+    "choose_quasi_identifiers",
     "coded",
     "counted",
     "known_of",
@@ -100,12 +100,14 @@ class AnonymityCheck:
         return "users" if self.has_users else "jobs"
 
 
-def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
+def choose_quasi_identifiers(
+    plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None
+) -> tuple[str, ...]:
     """The quasi-identifiers: the given ones, validated, or the default ones that are published.
 
     >>> from kilowait.traces.anonymize.plan import make_plan
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
-    >>> choose_quasi(make_plan(jobs), jobs, None)
+    >>> choose_quasi_identifiers(make_plan(jobs), jobs, None)
     ('nodes', 'estimate_s', 'hour')
     """
     published = plan.published()
@@ -152,11 +154,11 @@ def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> 
     return count if again is None else np.mod(count, again)
 
 
-def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
+def check_k_anonymity(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
     """Check the k-anonymity of the jobs as published. `users` are the original users, -1 if unknown.
 
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 5, 9], runtime_s=[9, 9, 9], nodes=[1, 1, 4])
-    >>> check = check_classes(jobs, np.array([7, 8, 7]), 2, ["nodes"])
+    >>> check = check_k_anonymity(jobs, np.array([7, 8, 7]), 2, ["nodes"])
     >>> check.classes, check.jobs_below, check.smallest[0].known
     (2, 1, ('4',))
     """

@@ -14,7 +14,15 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["DIGITS", "KEY_BYTES", "PseudonymKey", "keep_apart", "key_for", "pseudonym_numbers", "pseudonyms"]
+__all__ = [
+    "DIGITS",
+    "KEY_BYTES",
+    "PseudonymKey",
+    "check_key_location",
+    "key_for",
+    "pseudonym_numbers",
+    "pseudonyms",
+]
 
 KEY_BYTES = 32
 """Bytes of a key. A password is not enough: if it is guessed, all user names can be tried."""
@@ -119,7 +127,7 @@ def key_for(
             )
         return PseudonymKey.fresh()
     if out is not None:
-        keep_apart(path, out)
+        check_key_location(path, out)
     if not new:
         return PseudonymKey.read(path)
     if Path(path).exists():
@@ -129,7 +137,7 @@ def key_for(
     return PseudonymKey.fresh()
 
 
-def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
+def check_key_location(key: str | PathLike[str], out: str | PathLike[str]) -> None:
     """Raise an InputError if the key file is inside the folder of the published log or its subfolders."""
     folder = Path(out).resolve().parent
     if folder in (

@@ -26,7 +26,7 @@ from kilowait.traces.anonymize.k_anonymity import (
 )
 from kilowait.traces.anonymize.plan import AnonymizationPlan
 
-__all__ = ["SuggestedRule", "find_remedies"]
+__all__ = ["SuggestedRule", "suggest_rules"]
 
 _SPANS = ("10m", "1h", "6h", "1d", "7d")
 _SIZES = (POWERS,)
@@ -43,18 +43,18 @@ class SuggestedRule:
     users_below: int
 
 
-def find_remedies(
+def suggest_rules(
     jobs: JobTable, users: ColumnArray, check: AnonymityCheck, plan: AnonymizationPlan
 ) -> tuple[SuggestedRule, ...]:
     """Greedy search of coarsening steps: each time the one that leaves the fewest jobs below k, until none are.
 
     Ties are broken in favour of fewer classes.
 
-    >>> from kilowait.traces.anonymize.k_anonymity import check_classes
+    >>> from kilowait.traces.anonymize.k_anonymity import check_k_anonymity
     >>> from kilowait.traces.anonymize.plan import make_plan
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[9, 9], nodes=[7, 8])
     >>> users = np.array([1, 2])
-    >>> find_remedies(jobs, users, check_classes(jobs, users, 2, ["nodes"]), make_plan(jobs))
+    >>> suggest_rules(jobs, users, check_k_anonymity(jobs, users, 2, ["nodes"]), make_plan(jobs))
     (SuggestedRule(column='nodes', step='pow2', jobs_below=0, users_below=0),)
     """
     known = {name: coded(known_of(jobs, name)) for name in check.quasi}

@@ -8,17 +8,17 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.csv import Flags, Floats, mark
 
-__all__ = ["MIB_MB", "scatter", "set_cpus", "set_workers", "share_out"]
+__all__ = ["MIB_MB", "set_gpus_on_any_nodes", "set_cpus", "set_workers", "set_gpus_per_node"]
 
 MIB_MB = 1.048576
 """MB (10^6 bytes) per MiB."""
 
 
-def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
+def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
     """GPUs that may lie anywhere: `spread` where there are several; `nodes` counts GPUs then, 1 for none.
 
     >>> draft = RawColumns(np.arange(3), {})
-    >>> scatter(draft, np.array([0.0, 1.0, 8.0]))
+    >>> set_gpus_on_any_nodes(draft, np.array([0.0, 1.0, 8.0]))
     >>> draft.numbers["nodes"].tolist(), draft.numbers["spread"].tolist()
     ([1.0, 1.0, 8.0], [nan, nan, 1.0])
     """
@@ -31,14 +31,14 @@ def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None
     draft.numbers["spread"] = np.where(rows, apart, draft.get("spread"))
 
 
-def share_out(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
+def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
     """Set GPUs on a known number of nodes, equal on each; if not divisible, the GPUs may be on any nodes."""
     with np.errstate(invalid="ignore", divide="ignore"):
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
     mark(ledger, "note", "GPUs not the same on each node: they may lie on any", odd, draft.line)
-    scatter(draft, gpus, odd)
+    set_gpus_on_any_nodes(draft, gpus, odd)
 
 
 def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: CleaningReport) -> None:
@@ -62,7 +62,7 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
         part & many, draft.line,
     )  # fmt: skip
     mark(ledger, "mended", "a worker with several GPUs and a part: rounded up", uneven, draft.line)
-    scatter(draft, gpus, loose)
+    set_gpus_on_any_nodes(draft, gpus, loose)
 
 
 def set_cpus(draft: RawColumns, milli: Floats) -> None:

@@ -26,7 +26,7 @@ from kilowait.traces.gpu.task_events import (
     SUBMIT,
     UPDATE,
     TaskIntervals,
-    lives_of,
+    task_intervals,
 )
 from kilowait.traces.parse import Words, number
 
@@ -61,16 +61,16 @@ def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
             "note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here"
         )
     rows = _together([read_rows(part.text, ledger, names) for part in chosen])
-    draft, lives = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
+    draft, tasks = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
     if of_tasks:
-        _requests(draft, rows, lives, "cpus", "memory", ledger)
-        draft.words["account"] = _first(rows.words("job"), lives)
+        _requests(draft, rows, tasks, "cpus", "memory", ledger)
+        draft.words["account"] = _first(rows.words("job"), tasks)
     else:
-        draft.numbers["job_id"] = rows.numbers("job")[lives.first]
-        draft.words["name"] = _first(rows.words("logical"), lives)
+        draft.numbers["job_id"] = rows.numbers("job")[tasks.first]
+        draft.words["name"] = _first(rows.words("logical"), tasks)
         ledger.add("note", "job_events do not say how large a job is: one node each; task_events do")
-    draft.words["user"] = _first(rows.words("user"), lives)
-    draft.words["qos"] = _first(rows.words("class"), lives)
+    draft.words["user"] = _first(rows.words("user"), tasks)
+    draft.words["qos"] = _first(rows.words("class"), tasks)
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
@@ -88,22 +88,22 @@ def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     rows = _together(chosen)
     rows.need("time", "type", "collection_id")
     keys = ["collection_id", "instance_index"] if of_tasks else ["collection_id"]
-    draft, lives = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
+    draft, tasks = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
     if of_tasks:
-        _requests(draft, rows, lives, "resource_request.cpus", "resource_request.memory", ledger)
-        draft.words["account"] = _first(rows.words("collection_id"), lives)
+        _requests(draft, rows, tasks, "resource_request.cpus", "resource_request.memory", ledger)
+        draft.words["account"] = _first(rows.words("collection_id"), tasks)
     else:
-        draft.numbers["job_id"] = rows.numbers("collection_id")[lives.first]
+        draft.numbers["job_id"] = rows.numbers("collection_id")[tasks.first]
         ledger.add(
             "note", "collection_events do not say how large a job is: one node each; instance_events do"
         )
     for column, name in (("user", "user"), ("name", "collection_logical_name"), ("qos", "scheduling_class")):
         if name in rows:
-            draft.words[column] = _first(rows.words(name), lives)
+            draft.words[column] = _first(rows.words(name), tasks)
     if "collection_type" in rows:
         places, kinds = rows.kinds("collection_type")
         alloc = np.array([kind.upper() in ("1", "1.0", "ALLOC_SET") for kind in kinds], np.bool_)
-        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][lives.first]
+        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][tasks.first]
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
@@ -123,39 +123,39 @@ def _drafted(
     if not len(sound):
         raise TraceError("it contains no valid events")
     codes = event[sound].astype(np.int64)
-    lives = lives_of(
+    tasks = task_intervals(
         np.stack([key[sound] for key in key_columns]),
         micro[sound] / 1e6,
         np.array(kinds)[codes],
         codes,
         _BEGIN_S,
     )
-    lives.first = sound[lives.first]
-    line = rows.line[lives.first]
+    tasks.first = sound[tasks.first]
+    line = rows.line[tasks.first]
     ledger.folded += len(sound) - len(line)
     draft = RawColumns(
-        line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s}
+        line, {"submit_s": tasks.submit_s, "runtime_s": tasks.runtime_s, "wait_s": tasks.wait_s}
     )
     draft.numbers["nodes"] = np.ones(len(line))
-    draft.numbers["status"] = np.array([status.get(code, -1.0) for code in lives.last.tolist()], np.float64)
-    draft.numbers["cancel_s"] = np.where(lives.never & ~lives.waiting, lives.ended_s, np.nan)
-    draft.never["waiting when the files end"] = lives.never & lives.waiting
-    draft.never["ended while it waited"] = lives.never & ~lives.waiting
-    ran = ~lives.never
-    begin, end = lives.begin_s, lives.end_s
-    mark(ledger, "mended", f"there before the files begin: cut at {begin:,.0f} s", lives.early & ran, line)
-    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", lives.late & ran, line)
+    draft.numbers["status"] = np.array([status.get(code, -1.0) for code in tasks.last.tolist()], np.float64)
+    draft.numbers["cancel_s"] = np.where(tasks.never & ~tasks.waiting, tasks.ended_s, np.nan)
+    draft.never["waiting when the files end"] = tasks.never & tasks.waiting
+    draft.never["ended while it waited"] = tasks.never & ~tasks.waiting
+    ran = ~tasks.never
+    begin, end = tasks.begin_s, tasks.end_s
+    mark(ledger, "mended", f"there before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line)
+    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
         ledger,
         "note",
         "ran several times (evicted, failed or submitted again): run time is the sum",
-        lives.runs > 1,
+        tasks.runs > 1,
         line,
     )
     ledger.add(
         "note", "times are in seconds here, microseconds in the files; lines are those of its first event"
     )
-    return draft, lives
+    return draft, tasks
 
 
 def _events(rows: CsvRows) -> Floats:
@@ -167,22 +167,22 @@ def _events(rows: CsvRows) -> Floats:
 
 
 def _requests(
-    draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
+    draft: RawColumns, rows: CsvRows, tasks: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
 ) -> None:
     """Set the requests at the first event, given as fractions of the largest machine."""
     if cpus in rows:
-        set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))
+        set_cpus(draft, np.round(rows.numbers(cpus)[tasks.first] * LARGEST_MACHINE["cores"] * 1000))
     if memory in rows:
-        draft.numbers["memory_mb"] = rows.numbers(memory)[lives.first] * LARGEST_MACHINE["memory_mb"]
+        draft.numbers["memory_mb"] = rows.numbers(memory)[tasks.first] * LARGEST_MACHINE["memory_mb"]
     if "priority" in rows:
-        draft.numbers["priority"] = rows.numbers("priority")[lives.first]
+        draft.numbers["priority"] = rows.numbers("priority")[tasks.first]
     ledger.add(
         "note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB"
     )
 
 
-def _first(words: Words, lives: TaskIntervals) -> Words:
-    return words[0][lives.first], words[1]
+def _first(words: Words, tasks: TaskIntervals) -> Words:
+    return words[0][tasks.first], words[1]
 
 
 # -- files to events -----------------------------------------------------------------------------

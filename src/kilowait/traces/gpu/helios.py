@@ -9,7 +9,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import share_out
+from kilowait.traces.gpu.counts import set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     CsvRows,
     TracePart,
@@ -34,7 +34,7 @@ def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, A
     unstarted = np.isnan(start) & ~np.isnan(end)
     draft.never["it has no start"] = unstarted
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
-    share_out(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
+    set_gpus_per_node(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
     if "cpu_num" in rows:
         draft.numbers["cores"] = rows.numbers("cpu_num")
     _named(draft, rows, user="user", queue="vc", name="jobname")
@@ -48,7 +48,7 @@ def _slice(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
     draft.numbers["submit_s"] = rows.numbers("submit_time") / 1e6
     draft.numbers["status"] = rows.statuses("final_status")
     ledger.add("note", "submit_time is in microseconds, from the beginning of the slice")
-    share_out(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
+    set_gpus_per_node(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
     if "walltime_limit_s" in rows:
         limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
         if ((limit == run) | np.isnan(limit)).all():

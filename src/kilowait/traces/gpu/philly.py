@@ -12,7 +12,7 @@ import numpy as np
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import scatter, share_out
+from kilowait.traces.gpu.counts import set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     CsvRows,
     TracePart,
@@ -44,7 +44,7 @@ def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     draft = RawColumns(
         rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")}
     )
-    scatter(draft, rows.numbers("num_gpus"))
+    set_gpus_on_any_nodes(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
     ledger.add("note", "times without a zone are read as UTC")
@@ -57,7 +57,7 @@ def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
         rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")}
     )
     draft.numbers["wait_s"] = rows.numbers("wait_time")
-    scatter(draft, rows.numbers("gpu_num"))
+    set_gpus_on_any_nodes(draft, rows.numbers("gpu_num"))
     ledger.add(
         "note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here"
     )
@@ -106,7 +106,7 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
     draft.never["it has no attempt"] = np.array([not found.counted for found in attempts_of_jobs], np.bool_)
     running = np.array([found.running for found in attempts_of_jobs], np.bool_)
     draft.unfit["its last attempt has no end: it was running when the log was made"] = running
-    share_out(
+    set_gpus_per_node(
         draft,
         np.array([found.gpus for found in attempts_of_jobs], np.float64),
         np.array([found.nodes for found in attempts_of_jobs], np.float64),

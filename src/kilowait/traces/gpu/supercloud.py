@@ -10,7 +10,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import MIB_MB, share_out
+from kilowait.traces.gpu.counts import MIB_MB, set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     Floats,
     TracePart,
@@ -50,7 +50,7 @@ def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     nodes = rows.numbers("nodes_alloc")
     nodes = np.where(nodes >= 1, nodes, _amounts(tres, _NODES))
     gpus = _amounts(tres, _GPUS)
-    share_out(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
+    set_gpus_per_node(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kilowait.traces.gpu.csv import Flags, Floats
 
-__all__ = ["END", "SCHEDULE", "SUBMIT", "UPDATE", "TaskIntervals", "lives_of"]
+__all__ = ["END", "SCHEDULE", "SUBMIT", "UPDATE", "TaskIntervals", "task_intervals"]
 
 SUBMIT, SCHEDULE, END, UPDATE = 0, 1, 2, 3
 NEVER_S = 2.0**62 / 1e6
@@ -45,7 +45,7 @@ class TaskIntervals:
     end_s: float
 
 
-def lives_of(
+def task_intervals(
     keys: Floats, time_s: Floats, kind: npt.NDArray[np.int64], code: npt.NDArray[np.int64], begin_s: float
 ) -> TaskIntervals:
     """Aggregate events by task; the columns of `keys` identify the task of each event.
@@ -55,7 +55,9 @@ def lives_of(
     beginning of the files.
 
     >>> kinds = np.array([SUBMIT, SCHEDULE, SUBMIT, END, SCHEDULE])
-    >>> found = lives_of(np.array([[1, 1, 2, 1, 2.0]]), np.array([1, 5, 6, 9, 20.0]), kinds, kinds, 600.0)
+    >>> found = task_intervals(
+    ...     np.array([[1, 1, 2, 1, 2.0]]), np.array([1, 5, 6, 9, 20.0]), kinds, kinds, 600.0
+    ... )
     >>> found.submit_s.tolist(), found.runtime_s.tolist(), found.wait_s.tolist(), found.late.tolist()
     ([1.0, 6.0], [4.0, 0.0], [4.0, 14.0], [False, True])
     """

@@ -17,7 +17,7 @@ __all__ = [
     "csv_delimiter",
     "is_table",
     "plain",
-    "whose",
+    "table_origin",
 ]
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -89,7 +89,7 @@ def is_table(lines: list[str]) -> bool:
     return len(lines) > 1 and any(len(found) == 1 and min(found) > 2 for found in widths)
 
 
-def whose(columns: Iterable[str]) -> str:
+def table_origin(columns: Iterable[str]) -> str:
     """Origin of a table by its column names: alcf, nrel, slurmdb or csv."""
     names = {plain(name) for name in columns}
     if {"queuedtimestamp", "walltimeseconds"} <= names or {"walltime", "nodenum", "newstatus"} <= names:

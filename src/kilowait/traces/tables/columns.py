@@ -27,7 +27,7 @@ from kilowait.traces.tables.aliases import (
     STATUS_WORDS,
     TARGETS,
     plain,
-    whose,
+    table_origin,
 )
 
 __all__ = ["draft_of", "source"]
@@ -111,7 +111,7 @@ def draft_of(
             f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Map the columns: "
             "columns={'submit_s': 'name of the column', 'runtime_s': ..., 'nodes': ...}"
         )
-    kind = whose(cells)
+    kind = table_origin(cells)
     own = kind == "csv" and {"submit_s", "runtime_s", "estimate_s"} <= set(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
