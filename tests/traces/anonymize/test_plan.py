@@ -87,7 +87,7 @@ def test_wishes() -> None:
             "ledger cannot be kept: it describes the original file, which is not published",
         ),
         ({"keep": ["user"], "drop": ["user"]}, "user is to be both kept and dropped; choose one"),
-        ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsen"),
+        ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsened"),
     ],
 )
 def test_impossible_wishes(wish: dict[str, list[str]], words: str) -> None:
