@@ -107,7 +107,7 @@ def test_start_and_end_give_run_time_and_wait(tmp_path: Path) -> None:
     assert jobs["wait_s"].tolist() == [5]
     assert jobs["nodes"].tolist() == [4]
     reasons = [entry.reason for entry in ledger.entries]
-    assert "no column of nodes: cores taken as nodes" in reasons
+    assert "no column of nodes: cores used as nodes" in reasons
     assert "never ran: it has no start" in reasons
 
 

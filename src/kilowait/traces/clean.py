@@ -170,10 +170,10 @@ def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
     if draft.correct_submit and unknown.any() and not unknown.all():
         last = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(submit))))
         last[last < 0] = int(np.argmin(unknown))
-        rows_report.mend("submit time not known: that of the row before taken", unknown)
+        rows_report.mend("submit time unknown: replaced by that of the previous row", unknown)
         submit = submit[last]
     else:
-        rows_report.drop("submit time not known", unknown)
+        rows_report.drop("submit time unknown", unknown)
     return submit
 
 
@@ -184,8 +184,8 @@ def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> N
         wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
     sized = draft.get("nodes") >= 1
     for reason, rows in draft.never.items():
-        rows_report.drop(f"never ran: {reason}; and it does not say on how many nodes", rows & ~sized)
-        rows_report.note(f"never ran: {reason}; kept with run time 0 and withdrawn after its wait", rows)
+        rows_report.drop(f"never ran: {reason}; number of nodes unknown", rows & ~sized)
+        rows_report.note(f"never ran: {reason}; kept with run time 0 and cancelled after its wait", rows)
         unsaid = rows & np.isnan(cancel)
         cancel[unsaid] = (submit + wait)[unsaid]
         runtime[rows] = 0.0
@@ -196,12 +196,12 @@ def _needed(
     draft: RawColumns, rows_report: _RowReport, name: str, said: str, *, least: int, whole: bool = False
 ) -> Floats:
     values = draft.get(name)
-    rows_report.drop(f"{said} not known", np.isnan(values))
+    rows_report.drop(f"{said} unknown", np.isnan(values))
     with np.errstate(invalid="ignore"):
         rows_report.drop(f"{said} below {least}", values < least)
-        rows_report.drop(f"{said} beyond {_LIMIT[name]:g}: a broken number", values > _LIMIT[name])
+        rows_report.drop(f"{said} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
         if whole:
-            rows_report.drop(f"{said} not whole", values != np.floor(values))
+            rows_report.drop(f"{said} is not a whole number", values != np.floor(values))
     return values
 
 
@@ -209,9 +209,9 @@ def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> F
     estimate = draft.get("estimate_s")
     with np.errstate(invalid="ignore"):
         broken = (estimate < 0) | (estimate > LONGEST_S)
-    rows_report.mend("estimate negative or broken: taken as not known", broken)
+    rows_report.mend("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
-    said = "estimate not known: the run time taken, that is a perfect one"
+    said = "estimate unknown: replaced by the run time (a perfect estimate)"
     if (unknown | ~rows_report.alive).all():
         rows_report.note(f"{said} (the log has none)", unknown)
     else:
@@ -235,13 +235,13 @@ def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats |
             broken &= ~np.isinf(values)
         if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))
-    rows_report.mend(f"{name} negative or broken: taken as not known", broken)
+    rows_report.mend(f"{name} negative or invalid: treated as unknown", broken)
     values = np.where(broken, np.nan, values)
     unknown = np.isnan(values)
     if (unknown | ~rows_report.alive).all():
         return None
     if name in ("cores", "memory_mb", "gpus"):  # These columns have no value for unknown.
-        rows_report.note(f"{name} not known: 0 written", unknown)
+        rows_report.note(f"{name} unknown: set to 0", unknown)
         return np.where(unknown, 0.0, values)
     return np.where(unknown, _MISSING.get(name, np.nan), values)
 
@@ -250,7 +250,7 @@ def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
     """Fractional GPUs are allowed only for jobs with exactly one GPU."""
     if "gpu_milli" in columns:
         parted = (columns["gpu_milli"] < 1000) & (columns.get("gpus", 0.0) != 1)
-        rows_report.mend("part of a GPU asked for, but not with 1 GPU: whole GPUs taken", parted)
+        rows_report.mend("fractional GPU requested with other than 1 GPU: whole GPUs used", parted)
         columns["gpu_milli"] = np.where(parted, 1000.0, columns["gpu_milli"])
 
 
@@ -267,8 +267,8 @@ def _ids(draft: RawColumns, rows_report: _RowReport, kept: npt.NDArray[np.int64]
     single = np.zeros(len(kept), np.bool_)
     single[np.flatnonzero(fine)[first]] = True
     for reason, rows in (
-        ("job number missing or not a whole number: numbered afresh", ~fine),
-        ("job number seen before: numbered afresh", fine & ~single),
+        ("job number missing or not a whole number: renumbered", ~fine),
+        ("duplicate job number: renumbered", fine & ~single),
     ):
         marked = np.zeros(len(draft), np.bool_)
         marked[kept[rows]] = True
@@ -290,7 +290,7 @@ def _dependencies(
     marked = np.zeros(len(draft), np.bool_)
     marked[kept[given]] = True
     if given.all() and len(after) > 1 and (after == after[0]).all():
-        rows_report.mend("every job is said to follow the same job: dependencies left out", marked)
+        rows_report.mend("all jobs depend on the same job: dependencies left out", marked)
         return {}
     by_id = np.argsort(ids)
     place = np.minimum(np.searchsorted(ids[by_id], np.where(given, after, 0)), len(ids) - 1)

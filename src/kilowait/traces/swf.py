@@ -61,7 +61,8 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
     alea = bool(extra) and width == 21
     if width > FIELDS:
         ledger.add(
-            "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", queue apart" * alea
+            "note",
+            f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea,
         )
     draft = RawColumns(line, {}, correct_submit=True)
     known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
@@ -150,7 +151,7 @@ def _rows(
     if unread.any():
         hit = unread.any(axis=1)
         ledger.add(
-            "mended", "not a number: taken as not known", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
+            "mended", "not a number: treated as unknown", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
         )
         found[unread] = np.nan
     return found, kept + 1, width, queue if len(queue) == len(kept) else [], comments
@@ -235,7 +236,7 @@ def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> No
     }
     instead = ~given & asked & ~never & ~unstarted
     if instead.any():
-        said = "processors allocated (field 5) not known: those requested (field 8) taken"
+        said = "processors allocated (field 5) unknown: processors requested (field 8) used"
         where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
         ledger.add("mended" if given.any() else "note", said, *where)
 
@@ -250,14 +251,14 @@ def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
         return
     if outside.any():
         count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
-        ledger.add("mended", "status (field 11) is none of SWF's codes: taken as not known", count, first)
+        ledger.add("mended", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
     draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
     # Codes 2 to 4 are partial executions of a job that also has a line for the whole job.
     part = (status >= 2) & (status <= 4) & ~outside
     ids = draft.numbers["job_id"]
     part &= np.isin(ids, ids[~part])
     if part.any():
-        reason = "a stretch of a job (status 2 to 4) that has a line for the whole"
+        reason = "a partial execution (status 2 to 4) of a job with a line for the whole job"
         ledger.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
         _keep_rows(draft, ~part)
 
@@ -276,7 +277,7 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Cl
     )
     if broken.any():
         ledger.add(
-            "mended", f"{said} broken: taken as not known", int(broken.sum()), int(line[int(broken.argmax())])
+            "mended", f"{said} broken: treated as unknown", int(broken.sum()), int(line[int(broken.argmax())])
         )
     whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
     if len(whole) and int(whole.max()) >= 2**31 - 1:
@@ -294,7 +295,7 @@ def _queues(
     key, place = ("Queue", 14) if (fields[:, 14] >= 0).any() else ("Partition", 15)
     codes, names = _numbered(fields[:, place], f"{key.lower()} (field {place + 1})", draft.line, ledger)
     if place == 15 and (codes >= 0).any():
-        ledger.add("note", "no queues (field 15): the partitions (field 16) taken as queues")
+        ledger.add("note", "no queues (field 15): partitions (field 16) used as queues")
     listed: dict[int, str] = {}
     for text in header.get(key, "").splitlines():
         match = re.match(r"(\d{1,6})[\s:-]*(.*)", text)

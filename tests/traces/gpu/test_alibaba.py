@@ -31,7 +31,7 @@ def test_openb(read: Read) -> None:
     ]  # fmt: skip
     assert jobs["status"].tolist() == [-1, 0, 1, -1]
     assert said(ledger, "still pending when it was deleted") == 1
-    assert said(ledger, "not deleted in the trace: taken to end with it, at 1,000 s") == 1
+    assert said(ledger, "not deleted in the trace: assumed to end with it, at 1,000 s") == 1
     assert said(ledger, "deleted at the last moment of the trace, 1,000 s") == 1
 
 
@@ -75,8 +75,8 @@ def test_pai_task_table_alone(read: Read) -> None:
     assert jobs["status"].tolist() == [1, 1, 0, 1, 1]
     assert "user" not in jobs
     assert said(ledger, "still waiting when the trace ends") == 1
-    assert said(ledger, "run time not known") == 1
-    assert said(ledger, "several workers with part of a GPU") == 1
+    assert said(ledger, "run time unknown") == 1
+    assert said(ledger, "several workers with a fractional GPU") == 1
     assert said(ledger, "one of several tasks of a job") == 2
 
 
@@ -95,7 +95,7 @@ def test_pai_tables_together(tmp_path: Path) -> None:
     assert jobs["wait_s"][:3].tolist() == [10, 10, 20]
     assert np.isnan(jobs["wait_s"][3:]).all()
     assert (
-        said(ledger, "submission not known or after its start") == 3
+        said(ledger, "submission of the job unknown or after the start") == 3
     )  # One is dropped later: it never ended.
     assert [jobs.labels["user"][code] for code in jobs["user"][:3]] == ["b0b0b0b0b0b0"] + ["c0c0c0c0c0c0"] * 2
     assert jobs["user"][4] == -1

@@ -38,7 +38,7 @@ def test_tasks_of_2011(read: Read) -> None:
     assert (ledger.rows_read, ledger.jobs, ledger.dropped, ledger.folded) == (13, 3, 2, 8)
     assert said(ledger, "waiting when the files end") == 1
     assert said(ledger, "ended while it waited") == 1
-    assert said(ledger, "there before the files begin: cut at 600 s") == 2
+    assert said(ledger, "submitted before the files begin: cut at 600 s") == 2
     assert said(ledger, "running when the files end: cut at 670 s") == 1
     assert said(ledger, "ran several times") == 1
     kept, _ = read(sample_files.GOOGLE_TASKS, never_ran="keep")

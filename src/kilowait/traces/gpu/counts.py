@@ -37,7 +37,7 @@ def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: Cl
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
-    mark(ledger, "note", "GPUs not the same on each node: they may lie on any", odd, draft.line)
+    mark(ledger, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
     set_gpus_on_any_nodes(draft, gpus, odd)
 
 
@@ -58,10 +58,10 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
     mark(
-        ledger, "mended", "several workers with part of a GPU each: as many whole GPUs as they make together",
+        ledger, "mended", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    mark(ledger, "mended", "a worker with several GPUs and a part: rounded up", uneven, draft.line)
+    mark(ledger, "mended", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
     set_gpus_on_any_nodes(draft, gpus, loose)
 
 

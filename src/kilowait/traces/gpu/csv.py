@@ -196,7 +196,7 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
             fields = split_line(line.replace("\r", " "), ",")
             if len(fields) != ends + 1:
                 ledger.rows_read += 1
-                ledger.add("dropped", f"fields not as many as the {ends + 1} columns", 1, number)
+                ledger.add("dropped", f"number of fields differs from the {ends + 1} columns", 1, number)
                 continue
             kept.append(",".join('"' + cell.replace('"', '""') + '"' for cell in fields))
         at.append(number)

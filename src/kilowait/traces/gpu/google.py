@@ -143,7 +143,9 @@ def _drafted(
     draft.never["ended while it waited"] = tasks.never & ~tasks.waiting
     ran = ~tasks.never
     begin, end = tasks.begin_s, tasks.end_s
-    mark(ledger, "mended", f"there before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line)
+    mark(
+        ledger, "mended", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line
+    )
     mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
         ledger,

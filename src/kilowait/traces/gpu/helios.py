@@ -53,7 +53,7 @@ def _slice(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
         if ((limit == run) | np.isnan(limit)).all():
             ledger.add(
-                "note", "walltime_limit_s is the duration throughout, an oracle's: not taken as a request"
+                "note", "walltime_limit_s equals the duration (a perfect estimate): not used as a request"
             )
         else:
             draft.numbers["estimate_s"] = limit

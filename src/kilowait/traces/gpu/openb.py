@@ -65,7 +65,7 @@ def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
     mark(
         ledger,
         "mended",
-        f"not deleted in the trace: taken to end with it, at {last:,.0f} s",
+        f"not deleted in the trace: assumed to end with it, at {last:,.0f} s",
         endless,
         rows.line,
     )

@@ -117,7 +117,9 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -
     job_of_task, _ = tasks.kinds("job_name")
     shared = np.bincount(job_of_task)[job_of_task] > 1
     mark(ledger, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
-    ledger.add("note", "gpu_type says where a task ran, not what it asked for: not taken (gpu_type_spec is)")
+    ledger.add(
+        "note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)"
+    )
     return draft
 
 
@@ -134,7 +136,7 @@ def _joined(
     mark(
         ledger,
         "mended",
-        "its job's submission not known or after its start: its start taken",
+        "submission of the job unknown or after the start: the start is used",
         odd,
         tasks.line,
     )
@@ -166,6 +168,6 @@ def _gaia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
         rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus}
     )
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
-    ledger.add("note", "arrival_time and length are in hours; cpus taken as nodes")
-    ledger.add("note", "arrivals were drawn anew over a year by those who made this sample of two months")
+    ledger.add("note", "arrival_time and length are in hours; cpus used as nodes")
+    ledger.add("note", "this sample of two months has arrivals resampled over a year by its authors")
     return draft

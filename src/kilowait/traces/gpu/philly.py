@@ -113,7 +113,7 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
         ledger,
     )
     part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
-    mark(ledger, "mended", "an attempt without its start or its end: counted as nothing", part, place)
+    mark(ledger, "mended", "an attempt without start or end: ignored", part, place)
     again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
     mark(
         ledger,
@@ -123,7 +123,7 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
         place,
     )
     other = np.array([found.differ for found in attempts_of_jobs], np.bool_)
-    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last taken", other, place)
+    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
     ledger.add("note", "lines are places in the list; times without a zone are read as UTC")
     return draft
 

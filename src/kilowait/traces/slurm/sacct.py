@@ -99,10 +99,10 @@ def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         dump.first(lambda t: number(t.split("-")[0]), "reqnodes", least=1), dump.tres("node", "reqtres")
     )
     if not {"allocnodes", "nnodes", "alloctres", "reqnodes", "reqtres"} & set(names):
-        ledger.add("note", "no column of nodes: CPUs taken as nodes")
+        ledger.add("note", "no column of nodes: CPUs used as nodes")
         nodes = draft.numbers["cores"]
     elif not {"allocnodes", "nnodes", "alloctres"} & set(names):
-        ledger.add("note", "no column of allocated nodes: those requested taken")
+        ledger.add("note", "no column of allocated nodes: requested nodes used")
     draft.numbers["nodes"] = _either(nodes, asked)
     draft.numbers["gpus"] = _gpus(dump)
     draft.numbers["memory_mb"] = _memory(dump, draft)
@@ -158,7 +158,7 @@ def _folded(
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
     ledger.folded += len(keys) - len(kept)
     for index in sorted(orphans.values()):
-        ledger.add("mended", "steps without their job: a job made of the longest step", 1, at[index])
+        ledger.add("mended", "steps without a job record: the longest step is used as the job", 1, at[index])
     return [records[i] for i in kept], [at[i] for i in kept]
 
 
@@ -168,9 +168,7 @@ def _job_numbers(dump: _Dump, ledger: CleaningReport) -> Floats:
     ids = np.array([number(t.partition(".")[0]) if t[:1].isdigit() else np.nan for t in texts], np.float64)
     unclear = np.isnan(ids)
     if unclear.any() and not unclear.all():
-        ledger.add(
-            "note", "array tasks and parts of jobs without JobIDRaw: numbered afresh", int(unclear.sum())
-        )
+        ledger.add("note", "array tasks and parts of jobs without JobIDRaw: renumbered", int(unclear.sum()))
         ids[unclear] = np.nanmax(ids) + 1 + np.arange(int(unclear.sum()))
     return ids
 
@@ -221,7 +219,7 @@ def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: Cle
     said = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
     ledger.add("mended", said, int((~np.isnan(runtime) & ~capped).sum()), first)
     if capped.any():
-        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit taken, approximate"
+        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
         ledger.add("mended", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
 
 
@@ -243,7 +241,7 @@ def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
     unplaced |= np.isnan(start) if "start" in dump else False
     idle = unplaced & ~(runtime > 0) & ~pending & ~running
     cancelled = draft.numbers["status"] == 5
-    draft.unfit = {"still running when the dump was made: run time not known": running}
+    draft.unfit = {"still running when the dump was made: run time unknown": running}
     draft.never = {
         "tasks of an array still waiting when the dump was made": array & ~running & ~(runtime > 0),
         "still waiting when the dump was made": pending,

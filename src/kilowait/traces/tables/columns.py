@@ -178,7 +178,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
             )
     if used is None:
         other = "cores" if "cores" in numbers else "gpus"
-        ledger.add("note", f"no column of nodes: {other} taken as nodes")
+        ledger.add("note", f"no column of nodes: {other} used as nodes")
         numbers["nodes"] = numbers[other]
     if kind != "own" and "estimate_s" in numbers:
         numbers["estimate_s"] = np.where(numbers["estimate_s"] > 0, numbers["estimate_s"], np.nan)
@@ -208,7 +208,7 @@ def _without_unit(draft: RawColumns, texts: list[str], ledger: CleaningReport) -
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
     if bare.any():
         said = (
-            "timelimit is a number without a unit and not taken; map it: columns={'estimate_s': (name, 60)}"
+            "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
         )
         ledger.add(
             "note", f"{said} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
@@ -236,7 +236,7 @@ def _times(
     if stray.any():
         first = int(draft.line[int(stray.argmax())])
         said = "a date among numbers" if not mostly else "a number among dates"
-        ledger.add("mended", f"{target}: {said}, taken as not known", int(stray.sum()), first)
+        ledger.add("mended", f"{target}: {said}, treated as unknown", int(stray.sum()), first)
         values[stray] = np.nan
     if mostly and target == "submit_s":
         ledger.add("note", "times without a zone are read as UTC")

@@ -41,7 +41,7 @@ def read_csv(
         if len(fields) == len(names) + 1 and not fields[-1].strip():
             fields.pop()
         if len(fields) != len(names):
-            ledger.add("dropped", f"fields not as many as the {len(names)} columns", 1, first)
+            ledger.add("dropped", f"number of fields differs from the {len(names)} columns", 1, first)
             continue
         rows.append(fields)
         at.append(first)
