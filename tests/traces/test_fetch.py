@@ -157,7 +157,7 @@ def test_a_proxys_page_is_no_log(archive: Archive, tmp_path: Path) -> None:
 def test_refusals_are_told(archive: Archive, tmp_path: Path, status: int) -> None:
     archive.status = status
     with pytest.raises(
-        TraceError, match=f"the server answered {status} .*nothing was changed.*put it at .*{FILE}"
+        TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"
     ):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert len(archive.asked) == (3 if status == 500 else 1)

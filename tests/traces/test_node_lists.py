@@ -51,7 +51,7 @@ def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
         (OPENB.replace("64000", "64500"), ClusterError, "line 3 has 64.5 cores"),
         (OPENB.replace("64000", "?"), ClusterError, "line 3 has nan cores"),
         (OPENB.replace("64000,262144", "64000"), TraceError, "it is incomplete: dropped 1"),
-        ("job_id,submit_s\n1,2\n", TraceError, "none of the lists of nodes"),
+        ("job_id,submit_s\n1,2\n", TraceError, "not a supported node list"),
         (OPENB.splitlines()[0] + "\n", TraceError, "no valid rows"),
     ],
 )

@@ -258,9 +258,9 @@ def test_identities_too_large_for_a_column_become_names(tmp_path: Path) -> None:
     ("row", "reason"),
     [
         (line(job=2, run=-7), "run time below 0"),
-        (line(job=2, run="1e12"), "run time beyond"),
+        (line(job=2, run="1e12"), "run time above"),
         (line(job=2, run="nan"), "run time unknown"),
-        (line(job=2, alloc="1e18"), "number of nodes beyond"),
+        (line(job=2, alloc="1e18"), "number of nodes above"),
         (line(job=2, alloc=2.5), "number of nodes is not a whole number"),
         (line(job=2, submit="1e14"), "submit time beyond"),
     ],

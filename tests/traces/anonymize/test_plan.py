@@ -117,7 +117,7 @@ def test_parsing() -> None:
         ("nodes", "the coarsening has 'nodes'; write column=step"),
         ("nodes=8,nodes=4", "names 'nodes' twice"),
         ("nodes=many", "the step of nodes is 'many', which is not a number"),
-        ("runtime_s=soon", "not a span of time|no number"),
+        ("runtime_s=soon", "not a span of time|not a number"),
         ("nodes=0", "the step of nodes is 0; it must be above 0"),
         ("memory_mb=nan", "must be above 0"),
         ("nodes=1.5", "nodes has whole numbers; give a whole step"),

@@ -98,7 +98,7 @@ def test_which_key(tmp_path: Path) -> None:
         key_for(None, out)
     with pytest.raises(InputError, match="pseudonyms need a key"):
         key_for(None, None, new=True)
-    with pytest.raises(InputError, match="name that with --out"):
+    with pytest.raises(InputError, match="name it with --out"):
         key_for(tmp_path / "site.key", None, new=True)
     made = key_for(tmp_path / "site.key", out, new=True)
     assert not (tmp_path / "site.key").exists()  # nothing is left behind where something else fails
