@@ -55,7 +55,7 @@ def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
         (OPENB.splitlines()[0] + "\n", TraceError, "no valid rows"),
     ],
 )
-def test_lists_that_are_not_in_order(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
+def test_invalid_node_lists(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         read_nodes(nodes(tmp_path, text))
 

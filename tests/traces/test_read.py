@@ -98,7 +98,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_no_log_is_refused_with_the_reason(tmp_path: Path, what: str) -> None:
+def test_files_that_are_not_logs_are_refused_with_the_reason(tmp_path: Path, what: str) -> None:
     data, said = BAD[what]
     (tmp_path / "t").write_bytes(data)
     with pytest.raises(TraceError, match=said) as caught:

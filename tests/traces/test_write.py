@@ -143,7 +143,7 @@ def test_swf_keeps_header_queues_memory_and_withdrawn_jobs(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["t.swf", "t.json"])
-def test_negative_times_are_refused_where_there_are_none(tmp_path: Path, name: str) -> None:
+def test_negative_times_are_refused_by_formats_without_them(tmp_path: Path, name: str) -> None:
     early = JobTable(job_id=[1], submit_s=[-5], runtime_s=[1], nodes=[1])
     with pytest.raises(
         TraceError, match="does not allow negative times, but the first job is submitted at -5 s; shift"

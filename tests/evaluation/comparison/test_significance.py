@@ -30,7 +30,7 @@ def noise(seed, sigma=0.1, windows=60):
 
 
 def example_pair(**changes):
-    """A pair as `judge` would make it, for sentences."""
+    """A pairwise result for the tests of sentences."""
     pair = PairwiseResult(
         ours="saf",
         theirs="sjf",
@@ -89,21 +89,21 @@ def test_more_can_be_better():
     assert [mean.contender for mean in found.ranked()] == ["b", "a"]
 
 
-def test_a_rule_against_itself_is_the_same():
+def test_a_policy_compared_with_itself_is_the_same():
     pair = pairwise_tests(scores(BASE, BASE), seed=0).pairs[0]
     assert (pair.ours, pair.verdict, pair.p, pair.effect, pair.ties) == ("a", "same", 1.0, 0.0, 60)
     assert (pair.ratio, pair.low, pair.high) == (1.0, 1.0, 1.0)
     assert pair.swapped().verdict == "same"
 
 
-def test_one_freak_window_does_not_make_a_winner():
+def test_one_outlier_window_is_not_significant():
     outlier = BASE * noise(1, 0.01)
     outlier[7] = 1e6
     pair = pairwise_tests(scores(BASE, outlier), seed=0).pairs[0]
     assert (pair.ours, pair.verdict) == ("a", "undecided") and pair.ratio < 0.1
 
 
-def test_many_small_wins_and_one_large_loss_make_no_winner():
+def test_many_small_wins_and_one_large_loss_are_not_significant():
     ours = BASE * 0.98
     ours[7] += 0.018 * BASE.sum()
     pair = pairwise_tests(scores(BASE, ours), seed=0).pairs[0]
@@ -156,12 +156,12 @@ def test_units_do_not_matter():
     assert (seconds.low, seconds.high, seconds.p) == pytest.approx((hours.low, hours.high, hours.p))
 
 
-def test_same_seed_same_judgement():
+def test_same_seed_same_result():
     rows = scores(BASE, 0.95 * BASE * noise(3))
     assert pairwise_tests(rows, seed=0) == pairwise_tests(rows, seed=0) != pairwise_tests(rows, seed=1)
 
 
-def test_one_contender_has_no_pairs():
+def test_one_policy_has_no_pairs():
     found = pairwise_tests(scores(BASE[:9]), seed=0)
     assert (found.pairs, found.best) == ((), "a")
     assert found.notes == (
@@ -182,7 +182,7 @@ def test_one_window_is_undecided():
     assert found.notes == ("1 window is too few: there is no interval and no test; use at least 20",)
 
 
-def test_unknown_contenders():
+def test_unknown_policies():
     found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
     with pytest.raises(UnknownNameError, match="unknown policy 'c'"):
         found.pair("a", "c")
@@ -337,7 +337,7 @@ def test_small_and_large_shares():
     assert "equal on average" in example_pair(ratio=1.0, verdict="undecided").sentence()
 
 
-def test_a_metric_without_words_keeps_its_name():
+def test_a_metric_without_a_display_name_uses_its_identifier():
     assert "lower gini_wait than" in example_pair(metric="gini_wait").sentence()
 
 
@@ -345,7 +345,7 @@ def test_other_levels():
     assert "90 % interval" in example_pair(level=0.9).sentence()
 
 
-def test_the_metrics_that_have_words_exist():
+def test_metrics_with_display_names_exist():
     jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")

@@ -1,4 +1,4 @@
-"""Parts and windows of a log: in time, apart, counted once, the same for everybody."""
+"""Split and windows of a log: chronological, disjoint, evaluated once, equal for all policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def jobs():
     return kw.lublin(2000, 64, load=1.0, seed=5, estimates="rounded")
 
 
-def test_parts_are_in_time_and_apart(jobs):
+def test_parts_are_chronological_and_disjoint(jobs):
     turned = jobs[np.arange(len(jobs))[::-1]]
     parts = split(turned)
     assert parts.train["submit_s"].max() <= parts.validation["submit_s"].min()

@@ -10,7 +10,7 @@ from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.gpu.example_logs import (
     SEEDS,
     moved,
-    placed_log,
+    node_level_log,
     random_run,
 )
 
@@ -36,8 +36,8 @@ def test_a_part_of_the_time():
 def test_no_time():
     log, cluster, _ = moved()
     with pytest.raises(InputError, match="no timeline"):
-        gpu_timeline(placed_log(cluster, log.jobs_table), cluster)
-    assert gpu_timeline(placed_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
+        gpu_timeline(node_level_log(cluster, log.jobs_table), cluster)
+    assert gpu_timeline(node_level_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
         "T4"
     ].value.tolist() == [0]
 

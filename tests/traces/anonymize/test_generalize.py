@@ -103,7 +103,7 @@ def test_by_hand() -> None:
     assert coarsen(jobs, parse_coarsening("nodes=pow2"))["nodes"].tolist() == [1, 4, 100]
 
 
-def test_a_limit_that_did_not_hold_stays_as_it_is() -> None:
+def test_an_exceeded_limit_is_unchanged() -> None:
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[100], estimate_s=[50], nodes=[1])
     assert coarsen(jobs, parse_coarsening("runtime_s=30s"))["estimate_s"].tolist() == [50]
 

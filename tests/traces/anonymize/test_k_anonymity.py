@@ -1,4 +1,4 @@
-"""Who can be told apart: counted again, plainly, on random tables."""
+"""k-anonymity: check against a simple reference on random tables."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
     k=st.integers(2, 4),
     moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
 )
-def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: list[str]) -> None:
+def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, moments: list[str]) -> None:
     quasi = ["nodes", "estimate_s", "queue", *moments]
     check = check_k_anonymity(jobs, jobs["user"], k, quasi)
     done: dict[str, str] = {}
@@ -90,7 +90,7 @@ def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: li
         assert (made.check.jobs_below, made.check.users_below) == (remedy.jobs_below, remedy.users_below)
 
 
-def test_more_kinds_than_one_number_holds() -> None:
+def test_more_classes_than_an_integer_can_code() -> None:
     rows = np.arange(3000)
     many = coded(rows)
     class_of, size, people = counted([many] * 8, rows // 2)

@@ -30,7 +30,7 @@ def test_every_column_has_a_rule() -> None:
     assert list(RULES) == list(COLUMNS)
 
 
-def test_rules_make_sense() -> None:
+def test_rules_are_consistent() -> None:
     for name, rule in RULES.items():
         if name in LABELLED:
             assert rule.rounding is None and not rule.clock
@@ -90,7 +90,7 @@ def test_wishes() -> None:
         ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsened"),
     ],
 )
-def test_impossible_wishes(wish: dict[str, list[str]], words: str) -> None:
+def test_contradictory_options_are_refused(wish: dict[str, list[str]], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_plan(JOBS, **wish)
 

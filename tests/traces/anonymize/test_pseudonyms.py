@@ -50,7 +50,7 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
         ("0" * 65, "does not contain a key"),
     ],
 )
-def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_keys_are_refused(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "bad.key"
     path.write_text(content)
     path.chmod(0o600)
@@ -76,7 +76,7 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     assert PseudonymKey.read(path) == KEY
 
 
-def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
+def test_a_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
     (tmp_path / "public" / "deep").mkdir(parents=True)
     out = tmp_path / "public" / "log.csv"
     for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
@@ -122,7 +122,7 @@ def test_same_key_same_pseudonyms_other_key_others() -> None:
     assert not digits & {name.rpartition("_")[2] for name in pseudonyms(KEY, "account", NAMES)}
 
 
-def test_a_dictionary_of_names_without_the_key_finds_nobody() -> None:
+def test_a_dictionary_attack_without_the_key_fails() -> None:
     """Whoever knows all user names but not the key cannot find one by hashing them."""
     published = {name.rpartition("_")[2] for name in pseudonyms(KEY, "user", NAMES)}
     guesses = (b"", b"user\0", b"kilowait/1\0user\0")

@@ -118,7 +118,7 @@ def test_a_hundred_thousand_rows_take_less_than_two_seconds(read: Read) -> None:
     assert time.process_time() - begun < 2
 
 
-def test_every_column_missing_is_said(read: Read) -> None:
+def test_missing_columns_are_named(read: Read) -> None:
     for name, text in sample_files.SAMPLES.items():
         if "," not in text.splitlines()[0] or name in (
             "pai",
