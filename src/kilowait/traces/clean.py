@@ -211,7 +211,7 @@ def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> F
         broken = (estimate < 0) | (estimate > LONGEST_S)
     rows_report.mend("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
-    said = "estimate unknown: replaced by the run time (a perfect estimate)"
+    said = "estimate unknown: replaced by the run time, a perfect estimate"
     if (unknown | ~rows_report.alive).all():
         rows_report.note(f"{said} (the log has none)", unknown)
     else:

@@ -53,7 +53,7 @@ def test_openb_without_times(read: Read) -> None:
 def test_openb_fraction_of_several_gpus_is_corrected(read: Read) -> None:
     jobs, ledger = read(sample_files.OPENB.replace("12000,16384,1,1000", "12000,16384,2,500"))
     assert (jobs["gpus"][0], jobs["gpu_milli"][0]) == (2, 1000)
-    assert entry_count(ledger, "not with 1 GPU") == 1
+    assert entry_count(ledger, "other than 1 GPU") == 1
 
 
 def pai_folder(path: Path, **files: str) -> Path:

@@ -89,7 +89,7 @@ def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
     (tmp_path / "c").write_text(sample_files.HELIOS)
     with pytest.raises(TraceError, match="a cluster log is one file, and there are 2"):
         read_trace(tmp_path, format="helios")
-    with pytest.raises(TraceError, match="a log in swf is one file"):
+    with pytest.raises(TraceError, match="a log in format swf is one file"):
         read_trace(tmp_path, format="swf")
     with pytest.raises(TraceError, match="column map is for one file"):
         read_trace(tmp_path, columns={"submit_s": "x"})

@@ -76,7 +76,7 @@ def test_helios_slice(read: Read) -> None:
     assert jobs["nodes"].tolist() == [16, 2]
     assert jobs["status"].tolist() == [5, 1]
     assert "vcvGl=20" in str(jobs.meta["header"])
-    assert entry_count(ledger, "perfect estimate") == 0
+    assert entry_count(ledger, "not used as a request") == 0
     told, _ = read(sample_files.HELIOS_SLICE.replace("24.0,24.0", "24.0,60.0"))
     assert told["estimate_s"].tolist() == [60, 46520]
 
