@@ -129,8 +129,8 @@ def build_table(
             columns[name] = found
     _whole_gpus(columns, rows_report)
     if not rows_report.alive.any():
-        said = "; ".join(ledger.lines()[1:4]) or "it has no rows"
-        raise TraceError(f"no job in {source} can be used: {said}")
+        reasons = "; ".join(ledger.lines()[1:4]) or "it has no rows"
+        raise TraceError(f"no job in {source} can be used: {reasons}")
 
     kept = np.flatnonzero(rows_report.alive)
     columns = {name: values[kept] for name, values in columns.items()}
@@ -186,22 +186,22 @@ def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> N
     for reason, rows in draft.never.items():
         rows_report.drop(f"never ran: {reason}; number of nodes unknown", rows & ~sized)
         rows_report.note(f"never ran: {reason}; kept with run time 0 and cancelled after its wait", rows)
-        unsaid = rows & np.isnan(cancel)
-        cancel[unsaid] = (submit + wait)[unsaid]
+        unknown = rows & np.isnan(cancel)
+        cancel[unknown] = (submit + wait)[unknown]
         runtime[rows] = 0.0
     draft.numbers |= {"cancel_s": cancel, "runtime_s": runtime}
 
 
 def _needed(
-    draft: RawColumns, rows_report: _RowReport, name: str, said: str, *, least: int, whole: bool = False
+    draft: RawColumns, rows_report: _RowReport, name: str, label: str, *, least: int, whole: bool = False
 ) -> Floats:
     values = draft.get(name)
-    rows_report.drop(f"{said} unknown", np.isnan(values))
+    rows_report.drop(f"{label} unknown", np.isnan(values))
     with np.errstate(invalid="ignore"):
-        rows_report.drop(f"{said} below {least}", values < least)
-        rows_report.drop(f"{said} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
+        rows_report.drop(f"{label} below {least}", values < least)
+        rows_report.drop(f"{label} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
         if whole:
-            rows_report.drop(f"{said} is not a whole number", values != np.floor(values))
+            rows_report.drop(f"{label} is not a whole number", values != np.floor(values))
     return values
 
 
@@ -211,11 +211,11 @@ def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> F
         broken = (estimate < 0) | (estimate > LONGEST_S)
     rows_report.mend("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
-    said = "estimate unknown: replaced by the run time, a perfect estimate"
+    reason = "estimate unknown: replaced by the run time, a perfect estimate"
     if (unknown | ~rows_report.alive).all():
-        rows_report.note(f"{said} (the log has none)", unknown)
+        rows_report.note(f"{reason} (the log has none)", unknown)
     else:
-        rows_report.mend(said, unknown)
+        rows_report.mend(reason, unknown)
     return np.where(unknown, runtime, estimate)
 
 

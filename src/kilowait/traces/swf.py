@@ -223,22 +223,27 @@ def _header(comments: list[str]) -> dict[str, str]:
 def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> None:
     """Processors allocated (field 5), else requested (8), and the jobs that never ran."""
     runtime, allocated, requested, status = fields[:, 3], fields[:, 4], fields[:, 7], fields[:, 10]
-    given, asked = allocated > 0, requested > 0
-    draft.numbers["nodes"] = np.where(given, allocated, np.where(asked, requested, np.nan))
+    has_allocated, has_requested = allocated > 0, requested > 0
+    draft.numbers["nodes"] = np.where(has_allocated, allocated, np.where(has_requested, requested, np.nan))
     never = runtime == -1
-    unstarted = (runtime == 0) & ~given & (status == 5) if given.any() else np.zeros(len(draft), np.bool_)
+    unstarted = (
+        (runtime == 0) & ~has_allocated & (status == 5)
+        if has_allocated.any()
+        else np.zeros(len(draft), np.bool_)
+    )
     draft.never = {
         "cancelled before it started (run time -1, status 5)": never & (status == 5),
         "failed before it started (run time -1, status 0)": never & (status == 0),
         "run time -1": never & (status != 5) & (status != 0),
-        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted & asked,
-        "no processors allocated or requested": ~given & ~asked & ~never,
+        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted
+        & has_requested,
+        "no processors allocated or requested": ~has_allocated & ~has_requested & ~never,
     }
-    instead = ~given & asked & ~never & ~unstarted
+    instead = ~has_allocated & has_requested & ~never & ~unstarted
     if instead.any():
         said = "processors allocated (field 5) unknown: processors requested (field 8) used"
         where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
-        ledger.add("mended" if given.any() else "note", said, *where)
+        ledger.add("mended" if has_allocated.any() else "note", said, *where)
 
 
 def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:

@@ -69,7 +69,7 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     KEY.save(path)
     path.chmod(0o644)
     with pytest.raises(
-        InputError, match=r"readable by all users on this system \(mode 0644\); restrict it: chmod 600"
+        InputError, match=r"readable by all users of this system \(mode 0644\); restrict it: chmod 600"
     ):
         PseudonymKey.read(path)
     path.chmod(0o640)  # a group of administrators may share one

@@ -234,9 +234,9 @@ def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
         if not isinstance(event, dict):
             ledger.add("dropped", "a line that is no JSON record", 1, place)
             continue
-        asked = event.pop("resource_request", None)
-        if isinstance(asked, dict):
-            event |= {f"resource_request.{name}": value for name, value in asked.items()}
+        request = event.pop("resource_request", None)
+        if isinstance(request, dict):
+            event |= {f"resource_request.{name}": value for name, value in request.items()}
         events.append({name: _cell(value) for name, value in event.items()})
         at.append(place)
     names = dict.fromkeys(name for event in events for name in event)

@@ -152,8 +152,8 @@ def _folded(
         owner = key.partition(".")[0]
         if "." not in key or owner in jobs:
             continue
-        held = orphans.setdefault(owner, index)
-        if span is not None and seconds(records[index][span]) > seconds(records[held][span]):
+        longest = orphans.setdefault(owner, index)
+        if span is not None and seconds(records[index][span]) > seconds(records[longest][span]):
             orphans[owner] = index
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
     ledger.folded += len(keys) - len(kept)
