@@ -142,8 +142,8 @@ def test_what_is_wrong(kilowait, site):
     assert "k is 0" in error("--k", 0)
     assert "not a span of time" in error("--shift", "later")
     assert "suffix" in error("--out", "public/log.doc", "--key", "new.key", "--new-key")
-    assert "not one of 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
-    assert "would be replaced" in error(
+    assert "none of the 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
+    assert "would be overwritten" in error(
         "--out", "sacct.txt", "--key", "../site.key", "--new-key", "--to", "csv"
     )
     assert sorted(os.listdir()) == ["public", "sacct.txt", "short.key"] and not os.listdir("public")
