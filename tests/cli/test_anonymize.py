@@ -128,9 +128,9 @@ def test_what_is_wrong(kilowait, site):
 
     out = ("--out", "public/log.csv")
     assert "pseudonyms need a key; name its file with --key" in error(*out)
-    assert "there is no key file site.key; make one with --new-key" in error(*out, "--key", "site.key")
-    assert "lies in" in error(*out, "--key", "public/site.key", "--new-key")
-    assert "lies in" in error("--out", "log.csv", "--key", "site.key", "--new-key")
+    assert "there is no key file site.key; create one with --new-key" in error(*out, "--key", "site.key")
+    assert "is inside" in error(*out, "--key", "public/site.key", "--new-key")
+    assert "is inside" in error("--out", "log.csv", "--key", "site.key", "--new-key")
     (site / "short.key").write_text("abcd\n")
     (site / "short.key").chmod(0o600)
     assert "key file short.key: the key has 2 bytes" in error(*out, "--key", "short.key")
@@ -142,8 +142,8 @@ def test_what_is_wrong(kilowait, site):
     assert "k is 0" in error("--k", 0)
     assert "not a span of time" in error("--shift", "later")
     assert "suffix" in error("--out", "public/log.doc", "--key", "new.key", "--new-key")
-    assert "not one of 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
-    assert "would be replaced" in error(
+    assert "none of the 10 jobs is in a class of 9 users" in error("--k", 9, "--enforce")
+    assert "would be overwritten" in error(
         "--out", "sacct.txt", "--key", "../site.key", "--new-key", "--to", "csv"
     )
     assert sorted(os.listdir()) == ["public", "sacct.txt", "short.key"] and not os.listdir("public")

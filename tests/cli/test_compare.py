@@ -22,7 +22,7 @@ def test_table_best_first_and_marked(kilowait):
     slowdowns = [float(line.split()[2].replace(",", "")) for line in table]
     assert slowdowns == sorted(slowdowns)
     assert sum(line.count("*") for line in table) >= 5
-    assert "neighbours depend on one another" in said.err
+    assert "neighboring batches are correlated" in said.err
     assert "bounded slowdown" in said.out and "Jain's index" in said.out
 
 
@@ -112,8 +112,8 @@ def test_folder(kilowait, swf, tmp_path):
         (["--metric", "mean_wait"], "did you mean 'mean_wait_s'?"),
         (["--cluster", "2"], "larger than any group"),
         (["--policies", "agent:nowhere.json"], "nowhere.json"),
-        (["--windows", "0"], "0 windows are no comparison"),
-        (["--windows", "3", "--window", "500"], "does not fit into the 150 jobs"),
+        (["--windows", "0"], "0 windows; give at least 1"),
+        (["--windows", "3", "--window", "500"], "does not fit into the 150 available jobs"),
         (["--windows", "3", "--window", "soon"], "write a number of jobs such as 1024"),
         (["--warmup", "5"], "say how many with --windows"),
         (["--part", "tset"], "did you mean 'test'?"),

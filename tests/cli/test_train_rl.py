@@ -107,7 +107,7 @@ def test_a_teacher_is_imitated_first(kilowait, folder):
         (("--device", "tpu"), "unknown device 'tpu'"),
         (("--slots", "50000000"), "take a smaller --queue-window or a smaller --num-envs"),
         (("--episode-jobs", "5000"), "take shorter episodes (--episode-jobs)"),
-        (("--window-jobs", "1000"), "take shorter windows"),
+        (("--window-jobs", "1000"), "use shorter windows"),
         (("--teacher", "lookahead:width=0"), "width of look-ahead is 0"),
         (("--out", "/proc/kilowait"), "cannot write"),
     ],

@@ -1,4 +1,4 @@
-"""Logs made by hand."""
+"""Manually constructed logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kilowait.jobs.execution_log import Outcome
 NEVER = math.nan
 
 
-def made_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outcome=None, **columns):
+def example_log(*rows, capacity=((0.0, 8),), segments=None, eligible=None, outcome=None, **columns):
     """A log of jobs (submit, start or NEVER, run, nodes) on a machine of (time, nodes) steps.
 
     `segments` are further ones, (row, start, end); `eligible` and `outcome` change those of single rows.

@@ -8,11 +8,13 @@ import pytest
 from kilowait.errors import UnknownNameError
 from kilowait.evaluation import by_class, metrics
 from kilowait.evaluation.breakdown import joined_classes
-from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, example_log
 
 
 def log_of(*nodes, **columns):
-    return made_log(*((0, 10 * k, 3600, n) for k, n in enumerate(nodes)), capacity=((0, 10**6),), **columns)
+    return example_log(
+        *((0, 10 * k, 3600, n) for k, n in enumerate(nodes)), capacity=((0, 10**6),), **columns
+    )
 
 
 def test_size_classes():
@@ -29,12 +31,12 @@ def test_size_classes():
 
 def test_enormous_sizes_have_a_class():
     assert by_class(log_of(2**62), "size")[0].label == f"{4**30 + 1}-{4**31}"
-    row = by_class(made_log((0, NEVER, 1, 2**63 - 1024)), "size")[0]
+    row = by_class(example_log((0, NEVER, 1, 2**63 - 1024)), "size")[0]
     assert row.label == f"> {4**31}"
 
 
 def test_values():
-    log = made_log((0, 0, 3600, 2), (0, 100, 50, 4), (0, 200, 100, 3), (0, NEVER, 5, 4), (0, 300, 5, 1))
+    log = example_log((0, 0, 3600, 2), (0, 100, 50, 4), (0, 200, 100, 3), (0, NEVER, 5, 4), (0, 300, 5, 1))
     one, few = by_class(log, "size")
     assert (one.label, one.jobs, one.started) == ("1", 1, 1)
     assert one.mean_bsld == 30.5
@@ -65,7 +67,7 @@ def test_column_that_is_not_there():
 
 def test_runtime_classes():
     runs = (0, 59.9, 60, 599, 600, 3600, 21_600, 86_399, 86_400)
-    rows = by_class(made_log(*((0, 0, run, 1) for run in runs)), "runtime")
+    rows = by_class(example_log(*((0, 0, run, 1) for run in runs)), "runtime")
     assert [(row.label, row.jobs) for row in rows] == [
         ("< 1 min", 2),
         ("1-10 min", 2),
@@ -77,7 +79,7 @@ def test_runtime_classes():
 
 
 def test_class_without_a_start():
-    (row,) = by_class(made_log((0, NEVER, 5, 1)), "size")
+    (row,) = by_class(example_log((0, NEVER, 5, 1)), "size")
     assert (row.jobs, row.started, row.node_h) == (1, 0, 0)
     assert math.isnan(row.mean_wait_s)
     assert math.isnan(row.mean_bsld)
@@ -85,15 +87,15 @@ def test_class_without_a_start():
 
 @pytest.mark.parametrize("kind", ["size", "runtime", "user"])
 def test_empty_log(kind):
-    assert by_class(made_log(), kind) == []
+    assert by_class(example_log(), kind) == []
 
 
 def test_unknown_class():
     with pytest.raises(UnknownNameError, match="did you mean 'user'"):
-        by_class(made_log(), "users")
+        by_class(example_log(), "users")
 
 
-def test_classes_together_are_the_whole():
+def test_classes_add_up_to_all_jobs():
     log = log_of(*range(1, 200))
     rows = by_class(log, "size")
     assert sum(row.jobs for row in rows) == 199
@@ -118,11 +120,11 @@ def test_by_gpus():
     """Parts of a GPU are a class of their own; a log that knows no GPUs has one class."""
     rows = [(0, 0, 10, 1)] * 7
     gpus, gpu_milli = [0, 1, 1, 2, 4, 8, 9], [1000, 500, 1000, 1000, 1000, 1000, 1000]
-    log = made_log(*rows, gpus=gpus, gpu_milli=gpu_milli)
+    log = example_log(*rows, gpus=gpus, gpu_milli=gpu_milli)
     labels = ["none", "part of 1", "1", "2", "3-4", "5-8", "9-16"]
     assert [(row.label, row.jobs) for row in by_class(log, "gpus")] == [(label, 1) for label in labels]
     assert by_class(log, "gpus")[1].gpu_h == pytest.approx(0.5 * 10 / 3600)
-    assert [row.label for row in by_class(made_log(*rows), "gpus")] == ["none"]
+    assert [row.label for row in by_class(example_log(*rows), "gpus")] == ["none"]
     halves = [by_class(log, "gpus", counted=np.arange(7) % 2 == part) for part in (1, 0)]
     joined = joined_classes(halves, "gpus")
     assert [row.label for row in joined] == labels

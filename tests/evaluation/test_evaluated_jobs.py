@@ -10,13 +10,13 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.evaluation import by_class, metrics
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, example_log
 
 
 @pytest.fixture
 def three():
     """Three jobs on 8 nodes: 100 s on 8 nodes at once, 50 s on 4 after 90 s, 5 s on 2 after 80 s."""
-    return made_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2))
+    return example_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2))
 
 
 def test_counted_jobs(three):
@@ -56,7 +56,7 @@ def test_counting_all_is_the_default(three):
 
 
 def test_counted_outcomes():
-    log = made_log((0, 0, 100, 8), (10, NEVER, 50, 4), (20, NEVER, 5, 99), outcome={2: Outcome.REJECTED})
+    log = example_log((0, 0, 100, 8), (10, NEVER, 50, 4), (20, NEVER, 5, 99), outcome={2: Outcome.REJECTED})
     found = metrics(log, counted=[False, True, False])
     assert (found["jobs"], found["started"], found["unstarted"]) == (1, 0, 1)
     assert (found["completed"], found["rejected"]) == (0, 0)
@@ -73,13 +73,13 @@ def test_counting_none(three):
 
 def test_counted_job_of_several_segments():
     """One segment per job elsewhere must not hide that the counted one has two."""
-    log = made_log((0, 0, 10, 4), (0, 10, 20, 4), (0, NEVER, 5, 1), segments=[(0, 40.0, 60.0)])
+    log = example_log((0, 0, 10, 4), (0, 10, 20, 4), (0, NEVER, 5, 1), segments=[(0, 40.0, 60.0)])
     assert metrics(log, counted=[True, False, False])["mean_slowdown"] == 2
     assert metrics(log, counted=[True, True, True])["mean_slowdown"] == pytest.approx((2 + 1.5) / 2)
 
 
 @pytest.mark.parametrize(
-    ("counted", "says"),
+    ("counted", "message"),
     [
         ([True, True], r"counted has the shape \(2,\); give one true or false for each of the 3 rows"),
         ([[True, True, True]], r"counted has the shape \(1, 3\)"),
@@ -91,8 +91,8 @@ def test_counted_job_of_several_segments():
         ([[True], [True, False]], "counted is a ragged list"),
     ],
 )
-def test_bad_mask(three, counted, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_mask(three, counted, message):
+    with pytest.raises(InputError, match=message):
         metrics(three, counted=counted)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         by_class(three, "size", counted=counted)

@@ -9,7 +9,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.evaluation.fairness import fairness
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, example_log
 
 HOUR, DAY = 3600, 86400
 
@@ -18,11 +18,11 @@ def served(*bsld, nodes=None, **columns):
     """Jobs of 100 s with these bounded slowdowns."""
     sizes = nodes or [1] * len(bsld)
     rows = [(0, 100 * (x - 1), 100, size) for x, size in zip(bsld, sizes, strict=True)]
-    return made_log(*rows, capacity=((0, 10**6),), **columns)
+    return example_log(*rows, capacity=((0, 10**6),), **columns)
 
 
 def test_users():
-    """Means 2, 6 and 1; the job of nobody is left out."""
+    """Means 2, 6 and 1; the job of an unknown user is left out."""
     found = fairness(served(1, 3, 6, 1, 50, user=[4, 4, 7, 9, -1]))
     assert found["users"] == 3
     assert found["jain_user_bsld"] == pytest.approx(9**2 / (3 * (4 + 36 + 1)))
@@ -49,7 +49,7 @@ def test_one_user_is_treated_like_himself():
     assert (found["users"], found["jain_user_bsld"], found["jain_size_bsld"]) == (1, 1, 1)
 
 
-def test_all_alike():
+def test_equal_users_have_index_one():
     found = fairness(served(7, 7, 7, 7, nodes=[1, 4, 16, 64], user=[0, 1, 2, 3]))
     assert found["jain_user_bsld"] == pytest.approx(1)
     assert found["jain_size_bsld"] == pytest.approx(1)
@@ -74,14 +74,14 @@ def test_no_users():
 
 
 def test_nothing_started():
-    found = fairness(made_log((0, NEVER, 5, 2), user=[0]))
+    found = fairness(example_log((0, NEVER, 5, 2), user=[0]))
     assert found["users"] == 0
     for name in ("jain_user_bsld", "worst_user_bsld", "p95_user_bsld", "jain_size_bsld", "worst_size_bsld"):
         assert math.isnan(found[name])
     assert (found["share_wait_over_bound"], found["starved_jobs"], found["starved_share"]) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("log", [made_log(), made_log(capacity=())])
+@pytest.mark.parametrize("log", [example_log(), example_log(capacity=())])
 def test_no_jobs(log):
     found = fairness(log)
     assert (found["users"], found["starved_jobs"]) == (0, 0)
@@ -90,7 +90,7 @@ def test_no_jobs(log):
 
 
 def test_waits_over_the_bound():
-    log = made_log((0, DAY, 5, 1), (0, DAY + 1, 5, 1), (0, 0, 5, 1), (0, NEVER, 5, 1))
+    log = example_log((0, DAY, 5, 1), (0, DAY + 1, 5, 1), (0, 0, 5, 1), (0, NEVER, 5, 1))
     assert fairness(log)["share_wait_over_bound"] == 2 / 4
     assert fairness(log, wait_bound_s=DAY + 1)["share_wait_over_bound"] == 1 / 4
     assert fairness(log, wait_bound_s=0)["share_wait_over_bound"] == 3 / 4
@@ -98,7 +98,7 @@ def test_waits_over_the_bound():
 
 def test_starving():
     """Patience is 10 h for the short ones, 30 h for the one that asks for 3 h."""
-    log = made_log(
+    log = example_log(
         (0, 10 * HOUR, 5, 1),
         (0, 10 * HOUR + 1, 5, 1),
         (0, 30 * HOUR, 5, 1),
@@ -113,7 +113,7 @@ def test_starving():
 
 def test_withdrawn_and_rejected_jobs():
     """A job withdrawn after a minute did not starve; one withdrawn after two days did; a rejected one cannot."""
-    log = made_log(
+    log = example_log(
         (0, NEVER, 5, 1),
         (0, NEVER, 5, 1),
         (0, NEVER, 5, 99),
@@ -127,7 +127,7 @@ def test_withdrawn_and_rejected_jobs():
 
 
 def test_waiting_counts_from_the_queue_not_the_submission():
-    log = made_log((0, 3 * DAY, 5, 1), eligible={0: 3.0 * DAY - 10})
+    log = example_log((0, 3 * DAY, 5, 1), eligible={0: 3.0 * DAY - 10})
     assert (fairness(log)["starved_jobs"], fairness(log)["share_wait_over_bound"]) == (0, 0)
 
 
@@ -148,7 +148,7 @@ def test_values_are_plain_numbers():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"wait_bound_s": -1.0}, "wait_bound_s is -1.0"),
         ({"wait_bound_s": math.nan}, "wait_bound_s is nan"),
@@ -158,20 +158,20 @@ def test_values_are_plain_numbers():
         ({"counted": [True]}, "counted has the shape"),
     ],
 )
-def test_bad_arguments(wrong, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_arguments(wrong, message):
+    with pytest.raises(InputError, match=message):
         fairness(served(1, 2), **wrong)
 
 
 def test_all_waits_of_a_preempted_job_count():
     """Half a day before it starts, three quarters of one before it goes on: over a day, and starving."""
     again = [(0, 0.5 * DAY + 100 + 0.75 * DAY, 2 * DAY)]
-    found = fairness(made_log((0, 0.5 * DAY, 100, 1), (0, 0.5 * DAY, 100, 1), segments=again))
+    found = fairness(example_log((0, 0.5 * DAY, 100, 1), (0, 0.5 * DAY, 100, 1), segments=again))
     assert (found["share_wait_over_bound"], found["starved_jobs"]) == (0.5, 2)
-    assert fairness(made_log((0, 0.5 * DAY, 100, 1)), starving=20)["starved_jobs"] == 0
-    assert fairness(made_log((0, 0.5 * DAY, 100, 1), segments=again), starving=20)["starved_jobs"] == 1
+    assert fairness(example_log((0, 0.5 * DAY, 100, 1)), starving=20)["starved_jobs"] == 0
+    assert fairness(example_log((0, 0.5 * DAY, 100, 1), segments=again), starving=20)["starved_jobs"] == 1
 
 
 def test_a_preempted_job_that_never_goes_on_waits_for_ever():
-    found = fairness(made_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED}))
+    found = fairness(example_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED}))
     assert (found["starved_jobs"], found["share_wait_over_bound"]) == (1, 0.5)

@@ -10,7 +10,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, example_log
 
 STATISTICS = ("mean", "median", "p95", "p99", "max")
 QUANTITIES = ("wait_s", "turnaround_s", "slowdown", "bsld")
@@ -19,7 +19,7 @@ QUANTITIES = ("wait_s", "turnaround_s", "slowdown", "bsld")
 @pytest.fixture
 def three():
     """Three jobs on 8 nodes: 100 s on 8 nodes at once, 50 s on 4 after 90 s, 5 s on 2 after 80 s."""
-    return made_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2))
+    return example_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2))
 
 
 def test_known_values(three):
@@ -67,7 +67,7 @@ def test_horizon_cuts_jobs_on_both_sides(three):
 def test_throughput_counts_both_ends_of_the_horizon(three):
     assert metrics(three, horizon=(100, 150))["throughput_per_h"] == pytest.approx(3 / 50 * 3600)
     assert metrics(three, horizon=(101, 149))["throughput_per_h"] == pytest.approx(1 / 48 * 3600)
-    first_runs_for_nothing = made_log((0, 0, 0, 1), (0, 0, 36, 1))
+    first_runs_for_nothing = example_log((0, 0, 0, 1), (0, 0, 36, 1))
     assert metrics(first_runs_for_nothing)["throughput_per_h"] == 200
 
 
@@ -78,7 +78,7 @@ def test_horizons_add_up(three):
 
 
 def test_outages_are_taken_off():
-    log = made_log((0, 0, 100, 4), capacity=((0, 8), (20, 4), (60, 8)))
+    log = example_log((0, 0, 100, 4), capacity=((0, 8), (20, 4), (60, 8)))
     assert metrics(log)["utilization"] == pytest.approx(400 / (20 * 8 + 40 * 4 + 40 * 8))
     assert metrics(log, horizon=(20, 60))["utilization"] == 1.0
     assert metrics(log, horizon=(30, 50))["utilization"] == 1.0
@@ -86,19 +86,19 @@ def test_outages_are_taken_off():
 
 
 def test_first_step_reaches_back():
-    log = made_log((0, 0, 100, 4), capacity=((50, 8), (80, 4)))
+    log = example_log((0, 0, 100, 4), capacity=((50, 8), (80, 4)))
     assert metrics(log)["utilization"] == pytest.approx(400 / (80 * 8 + 20 * 4))
-    always = made_log((0, 0, 100, 4), capacity=((-math.inf, 8),))
+    always = example_log((0, 0, 100, 4), capacity=((-math.inf, 8),))
     assert metrics(always)["utilization"] == 0.5
 
 
 def test_a_machine_that_is_away_has_no_utilization():
-    log = made_log((0, 0, 100, 4), capacity=((0, 0),))
+    log = example_log((0, 0, 100, 4), capacity=((0, 0),))
     assert math.isnan(metrics(log)["utilization"])
 
 
 def test_waiting_counts_from_the_queue_not_the_submission():
-    found = metrics(made_log((0, 100, 10, 1), eligible={0: 60.0}))
+    found = metrics(example_log((0, 100, 10, 1), eligible={0: 60.0}))
     assert found["mean_wait_s"] == 40
     assert found["mean_turnaround_s"] == 50
     assert found["makespan_s"] == 110
@@ -106,7 +106,7 @@ def test_waiting_counts_from_the_queue_not_the_submission():
 
 
 def test_jobs_that_never_started():
-    log = made_log(
+    log = example_log(
         (0, 0, 100, 8),
         (10, NEVER, 50, 4),
         (20, NEVER, 5, 2),
@@ -135,16 +135,18 @@ def test_jobs_that_never_started():
 
 
 def test_cancelled_before_it_joined_the_queue():
-    log = made_log((0, 0, 100, 8), (10, NEVER, 5, 2), cancel_s=[math.inf, 5], outcome={1: Outcome.CANCELLED})
+    log = example_log(
+        (0, 0, 100, 8), (10, NEVER, 5, 2), cancel_s=[math.inf, 5], outcome={1: Outcome.CANCELLED}
+    )
     assert metrics(log)["mean_backlog_jobs"] == 0
 
 
 def test_zero_run_times_have_no_slowdown():
-    found = metrics(made_log((0, 10, 0, 1), (0, 10, 10, 1)))
+    found = metrics(example_log((0, 10, 0, 1), (0, 10, 10, 1)))
     assert found["mean_slowdown"] == found["max_slowdown"] == 2
     assert found["mean_bsld"] == pytest.approx((1 + 2) / 2)
     assert found["mean_wait_s"] == 10
-    only = metrics(made_log((5, 5, 0, 1)))
+    only = metrics(example_log((5, 5, 0, 1)))
     assert math.isnan(only["mean_slowdown"])
     assert only["mean_bsld"] == 1
     assert only["makespan_s"] == 0
@@ -153,14 +155,14 @@ def test_zero_run_times_have_no_slowdown():
 
 
 def test_one_job():
-    found = metrics(made_log((5, 5, 60, 8)))
+    found = metrics(example_log((5, 5, 60, 8)))
     assert {found[f"{s}_bsld"] for s in STATISTICS} == {1.0}
     assert {found[f"{s}_wait_s"] for s in STATISTICS} == {0.0}
     assert found["utilization"] == 1.0
     assert found["throughput_per_h"] == 60
 
 
-@pytest.mark.parametrize("log", [made_log(), made_log((0, NEVER, 5, 2)), made_log(capacity=())])
+@pytest.mark.parametrize("log", [example_log(), example_log((0, NEVER, 5, 2)), example_log(capacity=())])
 def test_nothing_started(log):
     found = metrics(log)
     assert found["started"] == 0
@@ -172,14 +174,14 @@ def test_nothing_started(log):
 
 
 def test_nothing_started_over_a_horizon():
-    found = metrics(made_log((0, NEVER, 5, 2)), horizon=(0, 10))
+    found = metrics(example_log((0, NEVER, 5, 2)), horizon=(0, 10))
     assert found["utilization"] == 0
     assert found["mean_backlog_nodes"] == 2
 
 
 def test_several_segments():
     """Runs 0-10 and 40-60: 30 s of running in a turnaround of 60."""
-    log = made_log((0, 0, 10, 4), segments=[(0, 40.0, 60.0)])
+    log = example_log((0, 0, 10, 4), segments=[(0, 40.0, 60.0)])
     found = metrics(log)
     assert found["started"] == 1
     assert found["mean_turnaround_s"] == 60
@@ -201,11 +203,11 @@ def test_bad_bound(three, bound):
 
 def test_no_machine_size():
     with pytest.raises(InputError, match="capacity_s is empty"):
-        metrics(made_log((0, 0, 5, 2), capacity=()))
+        metrics(example_log((0, 0, 5, 2), capacity=()))
 
 
 def test_means_of_other_simulators(data_dir):
-    """The start times other simulators found, judged by us, give the means they reported."""
+    """The start times of other simulators give the means that they reported."""
     recorded = data_dir.parent / "oracles" / "lublin_256.json.gz"
     if not recorded.exists():
         pytest.skip(f"no {recorded}")
@@ -217,7 +219,7 @@ def test_means_of_other_simulators(data_dir):
     assert len(oracle["runs"]) == 5
     for name, said in oracle["runs"].items():
         rows = zip(submit, said["start"], run, procs, strict=True)
-        found = metrics(made_log(*rows, capacity=((0, oracle["processors"]),)))
+        found = metrics(example_log(*rows, capacity=((0, oracle["processors"]),)))
         for ours, theirs in (
             ("mean_bsld", "avg_bsld"),
             ("mean_wait_s", "avg_wait"),

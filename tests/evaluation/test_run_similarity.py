@@ -20,7 +20,7 @@ MACHINE = kw.Cluster.from_nodes(32)
 
 @pytest.fixture(scope="module")
 def logs():
-    """Two workloads of the same kind under one rule."""
+    """Two workloads of the same kind under one policy."""
     return [kw.simulate(kw.lublin(500, 32, load=0.9, seed=seed), MACHINE, "fcfs", "easy") for seed in (1, 2)]
 
 

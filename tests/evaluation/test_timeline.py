@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kilowait.errors import InputError
 from kilowait.evaluation import metrics, timeline
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.example_logs import NEVER, made_log
+from tests.evaluation.example_logs import NEVER, example_log
 from tests.evaluation.gpu.example_logs import SEEDS, moved, random_run
 
 
@@ -28,7 +28,7 @@ def columns(over):
 
 
 def test_known_steps():
-    over = timeline(made_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2)))
+    over = timeline(example_log((0, 0, 100, 8), (10, 100, 50, 4), (20, 100, 5, 2)))
     assert columns(over) == [
         (0, 0, 0, 8, 8),
         (10, 1, 4, 8, 8),
@@ -40,12 +40,12 @@ def test_known_steps():
 
 
 def test_outage_inside_and_outside():
-    over = timeline(made_log((0, 0, 100, 2), capacity=((-5, 9), (0, 8), (20, 4), (60, 8), (500, 1))))
+    over = timeline(example_log((0, 0, 100, 2), capacity=((-5, 9), (0, 8), (20, 4), (60, 8), (500, 1))))
     assert columns(over) == [(0, 0, 0, 2, 8), (20, 0, 0, 2, 4), (60, 0, 0, 2, 8), (100, 0, 0, 0, 8)]
 
 
 def test_jobs_that_never_start():
-    log = made_log(
+    log = example_log(
         (0, 0, 100, 8),
         (10, NEVER, 50, 4),
         (20, NEVER, 5, 2),
@@ -63,26 +63,26 @@ def test_jobs_that_never_start():
 
 
 def test_what_lasts_no_time_is_not_seen():
-    over = timeline(made_log((0, 0, 100, 4), (50, 50, 0, 4)))
+    over = timeline(example_log((0, 0, 100, 4), (50, 50, 0, 4)))
     assert columns(over) == [(0, 0, 0, 4, 8), (100, 0, 0, 0, 8)]
 
 
 def test_empty():
-    over = timeline(made_log())
+    over = timeline(example_log())
     assert len(over) == 0
     with pytest.raises(InputError, match=r"0 instant\(s\)"):
         over.sampled(3)
 
 
 def test_one_instant():
-    over = timeline(made_log((5, 5, 0, 1)))
+    over = timeline(example_log((5, 5, 0, 1)))
     assert columns(over) == [(5, 0, 0, 0, 8)]
     with pytest.raises(InputError, match=r"1 instant\(s\)"):
         over.sampled(1)
 
 
 def test_sampled():
-    bins = timeline(made_log((0, 0, 100, 8), (10, 100, 100, 4))).sampled(4)
+    bins = timeline(example_log((0, 0, 100, 8), (10, 100, 100, 4))).sampled(4)
     assert bins.edge_s.tolist() == [0, 50, 100, 150, 200]
     np.testing.assert_allclose(bins.busy_nodes, [8, 8, 4, 4])
     np.testing.assert_allclose(bins.waiting_jobs, [0.8, 1, 0, 0])
@@ -92,7 +92,7 @@ def test_sampled():
 
 def test_bad_bins():
     with pytest.raises(InputError, match="0 bins"):
-        timeline(made_log((0, 0, 100, 8))).sampled(0)
+        timeline(example_log((0, 0, 100, 8))).sampled(0)
 
 
 jobs = st.lists(
@@ -110,7 +110,7 @@ jobs = st.lists(
 @given(jobs=jobs, bins=st.integers(1, 7))
 def test_agrees_with_metrics_and_with_looking(jobs, bins):
     rows = [(s, NEVER if wait is None else s + wait, run, nodes) for s, wait, run, nodes in jobs]
-    log = made_log(*rows, capacity=((0, 8), (20, 6), (30, 8)))
+    log = example_log(*rows, capacity=((0, 8), (20, 6), (30, 8)))
     over = timeline(log)
     for now, waiting, asked, busy, capacity in columns(over):
         here = [n for s, start, _, n in rows if s <= now and (math.isnan(start) or now < start)]
@@ -130,7 +130,7 @@ def test_agrees_with_metrics_and_with_looking(jobs, bins):
 
 def test_a_preempted_job_waits_again():
     """The job runs to 10 s, waits for another 30 s, and runs again."""
-    over = timeline(made_log((0, 0, 10, 4), (5, 40, 5, 2), segments=[(0, 40.0, 60.0)]))
+    over = timeline(example_log((0, 0, 10, 4), (5, 40, 5, 2), segments=[(0, 40.0, 60.0)]))
     assert columns(over) == [
         (0, 0, 0, 4, 8),
         (5, 1, 2, 4, 8),
@@ -142,11 +142,11 @@ def test_a_preempted_job_waits_again():
 
 
 def test_a_preempted_job_that_never_goes_on():
-    log = made_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED})
+    log = example_log((0, 0, 10, 4), (0, 0, 30, 1), outcome={0: Outcome.UNSTARTED})
     assert columns(timeline(log)) == [(0, 0, 0, 5, 8), (10, 1, 4, 1, 8), (30, 1, 4, 0, 8)]
 
 
-def test_placed_jobs_wait_between_segments_and_share_nodes():
+def test_node_level_jobs_wait_between_segments_and_share_nodes():
     log, _, _ = moved()
     assert columns(timeline(log)) == [
         (0, 0, 0, 2, 2),
@@ -159,7 +159,7 @@ def test_placed_jobs_wait_between_segments_and_share_nodes():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_backlog_of_placed_runs_is_that_of_the_metrics(seed):
+def test_backlog_of_node_level_runs_equals_that_of_the_metrics(seed):
     """And nodes in use are never more than there are, however many jobs share them."""
     log, cluster, _ = random_run(seed)
     over = timeline(log)

@@ -51,7 +51,7 @@ def test_quickstart_does_not_write_over_other_results(tmp_path, capsys):
     (tmp_path / "comparison").mkdir()
     (tmp_path / "comparison" / "thesis.txt").write_text("years of work")
     assert main(["quickstart", "--fast", "--out", str(tmp_path)]) == 2
-    assert "which no run of kilowait wrote there" in capsys.readouterr().err
+    assert "not written by kilowait" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["comparison"]
     other = tmp_path / "other"
     other.mkdir()

@@ -55,7 +55,7 @@ def test_what_is_undecided_is_said_to_be_so():
     wild = [v * (0.5 if place % 2 else 1.5) for place, v in enumerate(RULE)]
     said = " ".join(summary(told([[3 * v for v in RULE], RULE, wild])))
     assert "Whether the agent mine beats the best rule, saf, is undecided." in said
-    assert "not told apart" in said
+    assert "not significant" in said
 
 
 def test_few_windows_are_said_to_be_few():

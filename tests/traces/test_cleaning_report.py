@@ -31,7 +31,7 @@ def test_there_and_back_through_json() -> None:
     assert CleaningReport.from_dict(json.loads(json.dumps(made().to_dict()))) == made()
 
 
-def test_strict_minds_what_was_dropped_or_mended_not_notes() -> None:
+def test_strict_refuses_dropped_and_corrected_rows_but_not_notes() -> None:
     with pytest.raises(TraceError, match=r"x\.swf is not clean.*mended 2: sorted.*dropped 2: never ran"):
         made().check("x.swf")
     clean = CleaningReport()

@@ -25,7 +25,7 @@ FILE = "LCG-2005-1.swf.gz"
 
 
 class Archive:
-    """A loopback archive that can be told to misbehave."""
+    """A loopback archive that can simulate failures."""
 
     def __init__(self) -> None:
         self.body = LOG
@@ -108,9 +108,9 @@ def test_goes_on_after_a_dropped_connection(archive: Archive, tmp_path: Path) ->
     assert [wanted for _, wanted in archive.asked] == [None, "bytes=1000-", "bytes=6000-"]
 
 
-def test_a_broken_download_is_kept_for_the_next_call(archive: Archive, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_resumed_by_the_next_call(archive: Archive, tmp_path: Path) -> None:
     archive.drop_after = [100, 100, 100]
-    with pytest.raises(TraceError, match="300 bytes are kept and the next fetch goes on from there"):
+    with pytest.raises(TraceError, match="300 bytes are kept and the next fetch resumes from there"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert not (tmp_path / FILE).exists()
     assert fetch(NAME, base_url=archive.url, cache_dir=tmp_path).read_bytes() == LOG
@@ -147,23 +147,23 @@ def test_another_file_than_the_catalogue_knows_is_thrown_away(archive: Archive, 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_proxys_page_is_no_log(archive: Archive, tmp_path: Path) -> None:
+def test_a_proxy_page_is_refused(archive: Archive, tmp_path: Path) -> None:
     archive.body = b"<html>Please log in</html>"
-    with pytest.raises(TraceError, match="it is no gzip file"):
+    with pytest.raises(TraceError, match="it is not a gzip file"):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize("status", [404, 403, 500])
-def test_refusals_are_told(archive: Archive, tmp_path: Path, status: int) -> None:
+def test_http_errors_are_reported(archive: Archive, tmp_path: Path, status: int) -> None:
     archive.status = status
     with pytest.raises(
-        TraceError, match=f"the server answered {status} .*nothing was changed.*put it at .*{FILE}"
+        TraceError, match=f"the server answered {status} .*nothing was changed.*copy it to .*{FILE}"
     ):
         fetch(NAME, base_url=archive.url, cache_dir=tmp_path)
     assert len(archive.asked) == (3 if status == 500 else 1)
 
 
-def test_offline_it_says_what_to_do(tmp_path: Path) -> None:
+def test_offline_error_names_the_remedy(tmp_path: Path) -> None:
     archive = Archive()
     archive.server.shutdown()
     archive.server.server_close()

@@ -50,12 +50,12 @@ def test_nodes_of_2026_and_2020(tmp_path: Path) -> None:
     [
         (OPENB.replace("64000", "64500"), ClusterError, "line 3 has 64.5 cores"),
         (OPENB.replace("64000", "?"), ClusterError, "line 3 has nan cores"),
-        (OPENB.replace("64000,262144", "64000"), TraceError, "it is not whole: dropped 1"),
-        ("job_id,submit_s\n1,2\n", TraceError, "none of the lists of nodes"),
-        (OPENB.splitlines()[0] + "\n", TraceError, "not one row"),
+        (OPENB.replace("64000,262144", "64000"), TraceError, "it is incomplete: dropped 1"),
+        ("job_id,submit_s\n1,2\n", TraceError, "not a supported node list"),
+        (OPENB.splitlines()[0] + "\n", TraceError, "no valid rows"),
     ],
 )
-def test_lists_that_are_not_in_order(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
+def test_invalid_node_lists(tmp_path: Path, text: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         read_nodes(nodes(tmp_path, text))
 

@@ -84,8 +84,8 @@ def test_garbage_after_gzip_is_noted(tmp_path: Path) -> None:
 
 BAD = {
     "empty": (b"", "is empty"),
-    "blanks": (b" \n\n\t\n", "nothing in it but blanks"),
-    "empty gzip": (gzip.compress(b""), "empty once unpacked"),
+    "blanks": (b" \n\n\t\n", "contains only blank lines"),
+    "empty gzip": (gzip.compress(b""), "empty after decompression"),
     "binary": (bytes(range(256)) * 20, "binary data or damaged"),
     "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive"),
     "tar": (b"a" * 257 + b"ustar" + b"\0" * 300, "a tar archive"),
@@ -98,7 +98,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_no_log_is_refused_with_the_reason(tmp_path: Path, what: str) -> None:
+def test_files_that_are_not_logs_are_refused_with_the_reason(tmp_path: Path, what: str) -> None:
     data, said = BAD[what]
     (tmp_path / "t").write_bytes(data)
     with pytest.raises(TraceError, match=said) as caught:
@@ -128,7 +128,7 @@ def test_strict_lists_what_is_wrong(tmp_path: Path) -> None:
     assert len(read_trace(tmp_path / "t", strict=True)) == 399
     (tmp_path / "t").write_text(SWF + "1 2 3\n" + ROW.format(n=5) + "\n")
     with pytest.raises(
-        TraceError, match=r"dropped 1: 3 fields .*\(first: line 401\); mended 1: job number seen before"
+        TraceError, match=r"dropped 1: 3 fields .*\(first: line 401\); mended 1: duplicate job number"
     ):
         read_trace(tmp_path / "t", strict=True)
 

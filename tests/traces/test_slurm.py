@@ -87,7 +87,7 @@ def test_steps_without_their_job_make_one(tmp_path: Path) -> None:
     assert jobs["job_id"].tolist() == [7]
     assert jobs["runtime_s"].tolist() == [3600]
     assert ledger.folded == 2
-    assert reasons(ledger, "mended") == ["steps without their job: a job made of the longest step"]
+    assert reasons(ledger, "mended") == ["steps without a job record: the longest step is used as the job"]
 
 
 def test_arrays_and_parts_get_numbers_of_their_own(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_no_submit_column_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_header_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no header of sacct's"):
+    with pytest.raises(TraceError, match="no sacct header"):
         read(tmp_path, row(), format="sacct")
 
 

@@ -118,9 +118,9 @@ def test_fast_and_slow_path_read_the_same_numbers(tmp_path: Path) -> None:
 def test_allocated_processors_come_before_requested_ones(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(alloc=8, req=4), line(job=2, alloc=-1, req=16))
     assert jobs["nodes"].tolist() == [8, 16]
-    assert entry(ledger, "those requested (field 8) taken") == ("mended", 1, 2)
+    assert entry(ledger, "processors requested (field 8) used") == ("mended", 1, 2)
     jobs, ledger = read(tmp_path, line(alloc=-1, req=16))
-    assert entry(ledger, "those requested (field 8) taken")[0] == "note"
+    assert entry(ledger, "processors requested (field 8) used")[0] == "note"
 
 
 def test_a_missing_estimate_is_the_run_time_and_said_so(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_run_time_of_zero_is_a_job(tmp_path: Path) -> None:
 def test_an_unknown_submission_takes_the_row_before(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, line(submit=50), line(job=2, submit=-1), line(job=3, submit=70))
     assert jobs["submit_s"].tolist() == [50, 50, 70]
-    assert entry(ledger, "submit time not known") == ("mended", 1, 2)
+    assert entry(ledger, "submit time unknown") == ("mended", 1, 2)
     jobs, _ = read(tmp_path, line(submit=-1), line(job=2, submit=20))
     assert jobs["submit_s"].tolist() == [20, 20]
 
@@ -183,14 +183,14 @@ def test_duplicate_ids_get_fresh_ones_after_the_largest(tmp_path: Path) -> None:
         tmp_path, line(job=7), line(job=7, submit=1), line(job=9, submit=2), line(job=7, submit=3)
     )
     assert jobs["job_id"].tolist() == [7, 10, 9, 11]
-    assert entry(ledger, "seen before") == ("mended", 2, 2)
+    assert entry(ledger, "duplicate job number") == ("mended", 2, 2)
 
 
 @pytest.mark.parametrize("bad", ["x", "nan", "12.5", "99999999999999999999"])
 def test_a_job_number_that_is_none_is_replaced(tmp_path: Path, bad: str) -> None:
     jobs, ledger = read(tmp_path, line(job=7), line(job=bad, submit=1))
     assert jobs["job_id"].tolist() == [7, 8]
-    assert entry(ledger, "numbered afresh") == ("mended", 1, 2)
+    assert entry(ledger, "renumbered") == ("mended", 1, 2)
 
 
 @pytest.mark.parametrize("after", [2, 3, 99, 2**40])
@@ -203,7 +203,7 @@ def test_dependencies_on_nothing_or_the_future_are_left_out(tmp_path: Path, afte
 def test_a_constant_preceding_job_is_nonsense(tmp_path: Path) -> None:
     jobs, ledger = read(tmp_path, *(line(job=n, submit=n, after=1, think=1) for n in range(4)))
     assert "after_id" not in jobs
-    assert entry(ledger, "follow the same job")[1] == 4
+    assert entry(ledger, "depend on the same job")[1] == 4
 
 
 def test_the_21_field_form_has_queues_and_bytes(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_stretches_of_a_job_give_way_to_its_own_line(tmp_path: Path) -> None:
         line(job=2, submit=60),
     )
     assert jobs["runtime_s"].tolist() == [90, 60]
-    assert entry(ledger, "stretch") == ("dropped", 2, 2)
+    assert entry(ledger, "partial execution") == ("dropped", 2, 2)
 
 
 def test_partitions_stand_in_for_queues(tmp_path: Path) -> None:
@@ -258,10 +258,10 @@ def test_identities_too_large_for_a_column_become_names(tmp_path: Path) -> None:
     ("row", "reason"),
     [
         (line(job=2, run=-7), "run time below 0"),
-        (line(job=2, run="1e12"), "run time beyond"),
-        (line(job=2, run="nan"), "run time not known"),
-        (line(job=2, alloc="1e18"), "number of nodes beyond"),
-        (line(job=2, alloc=2.5), "number of nodes not whole"),
+        (line(job=2, run="1e12"), "run time above"),
+        (line(job=2, run="nan"), "run time unknown"),
+        (line(job=2, alloc="1e18"), "number of nodes above"),
+        (line(job=2, alloc=2.5), "number of nodes is not a whole number"),
         (line(job=2, submit="1e14"), "submit time beyond"),
     ],
 )

@@ -138,14 +138,16 @@ def test_swf_keeps_header_queues_memory_and_withdrawn_jobs(tmp_path: Path) -> No
     assert named(back, "queue") == ["fast lane", "slow", ""]
     assert back["memory_mb"] == pytest.approx(JOBS["memory_mb"])
     assert back["cancel_s"].tolist() == [np.inf, 40, np.inf]
-    assert "left out, for SWF has no field for it: gpus" in (tmp_path / "t.swf").read_text()
+    assert "left out, because SWF has no field for it: gpus" in (tmp_path / "t.swf").read_text()
     assert len(read_trace(tmp_path / "t.swf")) == 2
 
 
 @pytest.mark.parametrize("name", ["t.swf", "t.json"])
-def test_negative_times_are_refused_where_there_are_none(tmp_path: Path, name: str) -> None:
+def test_negative_times_are_refused_by_formats_without_them(tmp_path: Path, name: str) -> None:
     early = JobTable(job_id=[1], submit_s=[-5], runtime_s=[1], nodes=[1])
-    with pytest.raises(TraceError, match="no negative times and the first job is submitted at -5 s; shift"):
+    with pytest.raises(
+        TraceError, match="does not allow negative times, but the first job is submitted at -5 s; shift"
+    ):
         write_trace(early, tmp_path / name)
     write_trace(early, tmp_path / "t.csv")
     assert read_trace(tmp_path / "t.csv")["submit_s"].tolist() == [-5]
@@ -181,7 +183,7 @@ def test_unknown_suffix_and_format(tmp_path: Path) -> None:
         write_trace(JOBS, tmp_path / "t.swff")
     with pytest.raises(UnknownNameError, match="did you mean 'batsim'"):
         write_trace(JOBS, tmp_path / "t", format="batsin")
-    with pytest.raises(TraceError, match="Parquet packs itself"):
+    with pytest.raises(TraceError, match="Parquet is already compressed"):
         write_trace(JOBS, tmp_path / "t.parquet.gz")
     write_trace(JOBS, tmp_path / "t.dat", format="swf")
     assert len(read_trace(tmp_path / "t.dat")) == 2

@@ -1,4 +1,4 @@
-"""Logs become numbers with their uncertainty: metrics, classes of jobs, fairness; limits and verdicts; folders."""
+"""Metrics of execution logs, breakdowns by job class, fairness, bounds, statistical comparison, run folders."""
 
 from kilowait.evaluation.breakdown import ClassRow, by_class
 from kilowait.evaluation.fairness import fairness

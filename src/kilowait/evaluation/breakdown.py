@@ -1,4 +1,4 @@
-"""Who waits: the same metrics by class of job."""
+"""Wait and slowdown metrics by class of job: size, GPUs, run time, user, account, queue, QoS, name."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _GPU_LABELS = (
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """One class of jobs. Waits and slowdowns are over its jobs that started, NaN where none did."""
+    """Metrics of one class of jobs. Waits and slowdowns cover its started jobs, NaN if none started."""
 
     label: str
     jobs: int
-    """Counted jobs of the class in the table."""
+    """Evaluated jobs of the class in the table."""
     started: int
     mean_wait_s: float
     median_wait_s: float
@@ -49,26 +49,25 @@ class ClassRow:
     max_wait_s: float
     mean_bsld: float
     node_h: float
-    """Node-hours they ran."""
+    """Node-hours used."""
     gpu_h: float = 0.0
-    """GPU-hours they ran: GPUs they asked for, parts as parts."""
+    """GPU-hours used, from the GPUs requested; fractional GPUs count as fractions."""
 
 
 def by_class(
     log: ExecutionLog, kind: str, *, bound_s: float = 10.0, counted: npt.ArrayLike | None = None
 ) -> list[ClassRow]:
-    """The jobs of a log by class; classes without jobs are left out.
+    """Metrics of the jobs of a log by class; classes without jobs are left out.
 
     `kind` is
 
     - ``"size"``: nodes, in steps of 4: 1, 2-4, 5-16, 17-64, 65-256, ..., smallest first;
-    - ``"gpus"``: GPUs in all: none, a part of one, 1, 2, 3-4, 5-8, 9-16, ..., smallest first;
-    - ``"runtime"``: true run time: below 1 min, 10 min, 1 h, 6 h, 24 h, and longer, shortest first;
-    - ``"user"``, ``"account"``, ``"queue"``, ``"qos"``, ``"name"``: as the table says, the most node-hours
-      first; jobs of which it is unknown are called ``-``.
+    - ``"gpus"``: total GPUs: none, a part of one, 1, 2, 3-4, 5-8, 9-16, ..., smallest first;
+    - ``"runtime"``: actual run time: below 1 min, 10 min, 1 h, 6 h, 24 h, and longer, shortest first;
+    - ``"user"``, ``"account"``, ``"queue"``, ``"qos"``, ``"name"``: the values of the table, most node-hours
+      first; jobs with an unknown value are labelled ``-``.
 
-    `counted` is a mask over the rows of `log.jobs_table`: only the jobs where it is true are looked at; None
-    takes them all.
+    `counted` is a mask over the rows of `log.jobs_table` that selects the evaluated jobs; None selects all.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 0, 0], runtime_s=[3600, 3600, 3600], nodes=[4, 1, 3])
@@ -119,9 +118,9 @@ def by_class(
 
 
 def joined_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[ClassRow]:
-    """Rows of `by_class` of several windows as one, in the order that has: means over all jobs of a class.
+    """Combine the rows of `by_class` of several windows, in the same order: means over all jobs of a class.
 
-    Percentiles cannot be joined and are NaN where a class has jobs in more than one window.
+    Percentiles cannot be combined and are NaN if a class has jobs in more than one window.
 
     >>> one = ClassRow("1", 3, 2, 10.0, 10.0, 10.0, 12.0, 1.5, 4.0)
     >>> two = ClassRow("1", 1, 1, 40.0, 40.0, 40.0, 40.0, 3.0, 1.0)
@@ -133,7 +132,7 @@ def joined_classes(windows: Sequence[Sequence[ClassRow]], kind: str) -> list[Cla
     for rows in windows:
         for row in rows:
             parts.setdefault(row.label, []).append(row)
-    joined = [_joined(same) for same in parts.values()]
+    joined = [_joined(rows) for rows in parts.values()]
     if kind == "size":
         joined.sort(key=lambda row: float(row.label.partition("-")[0].lstrip("> ")))
     elif kind in ("runtime", "gpus"):
@@ -163,7 +162,7 @@ def _joined(rows: Sequence[ClassRow]) -> ClassRow:
     )
 
 
-def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, held_s: tuple[Floats, Floats]) -> ClassRow:
+def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, used_s: tuple[Floats, Floats]) -> ClassRow:
     mean, median, p95, _, most = summary(wait_s)
     return ClassRow(
         label=label,
@@ -174,13 +173,13 @@ def _row(label: str, jobs: int, wait_s: Floats, bsld: Floats, held_s: tuple[Floa
         p95_wait_s=p95,
         max_wait_s=most,
         mean_bsld=float(bsld.mean()) if len(bsld) else float("nan"),
-        node_h=float(held_s[0].sum()) / 3600.0,
-        gpu_h=float(held_s[1].sum()) / 3600.0,
+        node_h=float(used_s[0].sum()) / 3600.0,
+        gpu_h=float(used_s[1].sum()) / 3600.0,
     )
 
 
 def _gpu_milli(table: JobTable) -> Ints:
-    """Thousandths of GPUs each job asks for in all."""
+    """Total GPUs requested by each job, in thousandths."""
     if "gpus" not in table:
         return np.zeros(len(table), np.int64)
     gpu_milli: Ints = table["gpus"] * table.column("gpu_milli")
@@ -188,7 +187,7 @@ def _gpu_milli(table: JobTable) -> Ints:
 
 
 def _classes(table: JobTable, kind: str) -> tuple[Ints, list[str]]:
-    """The class of each job, from 0, and the classes' labels."""
+    """Index of each job's class, from 0, and the labels of the classes."""
     if kind == "size":
         tops = [4**power for power in range(32)]
         labels = ["1", *(f"{low + 1}-{top}" for low, top in pairwise(tops)), f"> {tops[-1]}"]

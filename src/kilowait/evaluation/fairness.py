@@ -1,4 +1,4 @@
-"""Who pays for the schedule: how evenly users and sizes are served, and who is left waiting."""
+"""Fairness of a run: Jain's index over users and job sizes, long waits and starvation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kilowait.jobs import ExecutionLog
 
 __all__ = ["fairness"]
 
-_ENOUGH_JOBS = 10
-"""A mean over fewer jobs says more about the jobs than about how their user is treated."""
-_SHORTEST_S = 3600.0
-"""A job of a minute does not starve after ten: below an hour all estimates count as an hour."""
+_MIN_JOBS_PER_USER = 10
+"""Users with fewer started jobs are left out of `worst_user_bsld`: their means are too noisy."""
+_MIN_ESTIMATE_S = 3600.0
+"""Shorter estimates count as one hour for starvation: a one-minute job does not starve after ten minutes."""
 
 
 def fairness(
@@ -36,29 +36,29 @@ def fairness(
     wait_bound_s: float = 86400.0,
     starving: float = 10.0,
 ) -> Metrics:
-    """How evenly a run treats its users and its sizes of job, and how many jobs it leaves waiting.
+    """Fairness between users and between job sizes, and the number of long-waiting and starved jobs.
 
-    Evenness is Jain's index of the classes' mean bounded slowdowns, (sum x)² / (n · sum x²): 1 where all n
-    fare alike, 1/n where one bears everything. Means are over counted jobs that started; NaN without any.
+    Fairness is Jain's index of the classes' mean bounded slowdowns, (sum x)² / (n · sum x²): 1 if all n are
+    equal, 1/n if one class has all the slowdown. Means are over evaluated jobs that started; NaN without any.
 
-    - `users`: users with such a job; jobs whose user is unknown are left out here;
-    - `jain_user_bsld`: the index over them, `p95_user_bsld` the 95th percentile of their means;
-    - `worst_user_bsld`: the largest mean of a user with 10 started jobs or more; of any, if none has so many;
+    - `users`: users with such a job; jobs of unknown users are left out here;
+    - `jain_user_bsld`: Jain's index over them, `p95_user_bsld` the 95th percentile of their means;
+    - `worst_user_bsld`: the largest mean of a user with at least 10 started jobs; of any user if none has as many;
     - `jain_size_bsld`, `worst_size_bsld`: the same over the size classes of `by_class`;
-    - `share_wait_over_bound`: the part of the counted jobs that waited longer than `wait_bound_s`;
-    - `starved_jobs`, `starved_share`: those that waited longer than `starving` times their own estimate, or
-      times 1 h where the estimate is shorter.
+    - `share_wait_over_bound`: the share of evaluated jobs that waited longer than `wait_bound_s`;
+    - `starved_jobs`, `starved_share`: jobs that waited longer than `starving` times their own estimate, or
+      `starving` times 1 h if the estimate is shorter.
 
-    For the last two all waits of a job that was preempted count. One that queued and was never started, or was
-    preempted and never went on, has waited for ever, and one that was withdrawn has waited until then. A rejected job
+    The last two include all waits of a preempted job. A job that queued and never started, or was
+    preempted and never resumed, has an infinite wait; a cancelled job waited until its cancellation. A rejected job
     never queued.
 
     Args:
-        log: what happened.
-        counted: mask over the rows of `log.jobs_table`, true for the jobs that are judged; None: all.
+        log: the execution log of the run.
+        counted: mask over the rows of `log.jobs_table`, true for the evaluated jobs; None: all.
         bound_s: bound of the bounded slowdown, seconds.
-        wait_bound_s: the wait that should not be exceeded, seconds.
-        starving: the wait that means starving, in multiples of the estimate.
+        wait_bound_s: the longest acceptable wait, seconds.
+        starving: the wait from which a job counts as starved, in multiples of the estimate.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2], user=[0, 1])
@@ -75,8 +75,8 @@ def fairness(
     ...     np.array([0.0]),
     ...     np.array([4]),
     ... )
-    >>> found = fairness(log, wait_bound_s=30.0)  # users have slowdowns of 1 and 3: 4² / (2 · 10)
-    >>> found["users"], found["jain_user_bsld"], found["share_wait_over_bound"], found["starved_jobs"]
+    >>> result = fairness(log, wait_bound_s=30.0)  # users have slowdowns of 1 and 3: 4² / (2 · 10)
+    >>> result["users"], result["jain_user_bsld"], result["share_wait_over_bound"], result["starved_jobs"]
     (2, 0.8, 0.5, 0)
     """
     _check(wait_bound_s, starving)
@@ -85,17 +85,19 @@ def fairness(
     sizes = np.array(
         [row.mean_bsld for row in by_class(log, "size", bound_s=bound_s, counted=mask) if row.started]
     )
-    judged = users[jobs_of_user >= _ENOUGH_JOBS]
-    held = waits(log)
-    waited = np.bincount(held.row, held.to_s - held.from_s, len(mask))[mask]  # inf for ever, 0 never queued
+    with_enough_jobs = users[jobs_of_user >= _MIN_JOBS_PER_USER]
+    intervals = waits(log)
+    waited = np.bincount(intervals.row, intervals.to_s - intervals.from_s, len(mask))[
+        mask
+    ]  # inf: still waiting at the end, 0: never queued
     over = int(np.count_nonzero(waited > wait_bound_s))
-    max_wait_for_hold_s = starving * np.maximum(log.jobs_table["estimate_s"][mask], _SHORTEST_S)
-    starved = int(np.count_nonzero(waited > max_wait_for_hold_s))
+    starvation_wait_s = starving * np.maximum(log.jobs_table["estimate_s"][mask], _MIN_ESTIMATE_S)
+    starved = int(np.count_nonzero(waited > starvation_wait_s))
     jobs = len(waited)
     return {
         "users": len(users),
         "jain_user_bsld": _jain(users),
-        "worst_user_bsld": _largest(judged if len(judged) else users),
+        "worst_user_bsld": _largest(with_enough_jobs if len(with_enough_jobs) else users),
         "p95_user_bsld": float(np.percentile(users, 95.0)) if len(users) else math.nan,
         "jain_size_bsld": _jain(sizes),
         "worst_size_bsld": _largest(sizes),
@@ -106,7 +108,7 @@ def fairness(
 
 
 def _user_means(log: ExecutionLog, ran: StartedJobs) -> tuple[Floats, Ints]:
-    """Each known user's mean bounded slowdown, and over how many jobs."""
+    """Mean bounded slowdown of each known user, and the number of jobs it covers."""
     user = log.jobs_table.column("user")[ran.row]
     known = user >= 0
     _, code = np.unique(user[known], return_inverse=True)
@@ -115,7 +117,7 @@ def _user_means(log: ExecutionLog, ran: StartedJobs) -> tuple[Floats, Ints]:
 
 
 def _jain(values: Floats) -> float:
-    """Jain's index: 1 where all are equal, 1/n where one has all; NaN without values."""
+    """Jain's index: 1 if all are equal, 1/n if one has everything; NaN without values."""
     if len(values) == 0:
         return math.nan
     return float(values.sum() ** 2 / (len(values) * np.dot(values, values)))
@@ -128,7 +130,7 @@ def _largest(values: Floats) -> float:
 def _check(wait_bound_s: float, starving: float) -> None:
     if not (math.isfinite(wait_bound_s) and wait_bound_s >= 0):
         raise InputError(
-            f"wait_bound_s is {wait_bound_s}; the wait that is too long must be finite, 0 or more"
+            f"wait_bound_s is {wait_bound_s}; the longest acceptable wait must be finite, 0 or more"
         )
     if not (math.isfinite(starving) and starving > 0):
-        raise InputError(f"starving is {starving}; give a finite number of estimates above 0")
+        raise InputError(f"starving is {starving}; give a finite multiple of the estimate, above 0")

@@ -1,11 +1,11 @@
-"""The quantities every judgement of a run is made of, job by job and step by step.
+"""Wait, turnaround, run time and bounded slowdown of each job, waiting intervals, and capacity over time.
 
-A job's *wait* runs from the time it joined the queue to its first start, and again whenever it was preempted until
-it goes on; its *turnaround* from the time it joined to its last end, its *run* is the time it really ran (all its
+The *wait* of a job is the time from joining the queue to its first start, plus, after each preemption, the time until
+it resumes. Its *turnaround* is the time from joining to its last end, its *run* the time it ran (all
 segments). Its *slowdown* is turnaround / run, its *bounded slowdown* max(1, turnaround / max(run, bound)).
 
-Not every job of a log need be judged: a window of a trace is simulated with earlier jobs before it, which fill
-the machine but are not *counted*.
+A mask can select the *evaluated* jobs of a log: a window of a trace is simulated with earlier jobs before it, which
+load the machine but are not evaluated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class StartedJobs:
-    """The counted jobs that started, as columns of equal length, in the job table's order."""
+    """The evaluated jobs that started, as columns of equal length, in the job table's order."""
 
     row: Ints
     """Row of the job table."""
@@ -48,13 +48,13 @@ class StartedJobs:
     bsld: Floats
 
     def slowdown(self) -> Floats:
-        """Of the jobs that ran for more than 0 s; the others have none and are left out."""
+        """Slowdown of the jobs that ran for more than 0 s; it is undefined for the others, which are left out."""
         ran = self.run_s > 0
         return self.turnaround_s[ran] / self.run_s[ran]
 
 
 def counted_rows(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
-    """The mask over the rows of the job table, checked; every row where it is None."""
+    """Validate the mask over the rows of the job table; None selects every row."""
     jobs = len(log.jobs_table)
     if counted is None:
         return np.ones(jobs, np.bool_)
@@ -73,7 +73,7 @@ def counted_rows(log: ExecutionLog, counted: npt.ArrayLike | None) -> Mask:
 def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = None) -> StartedJobs:
     """Wait, turnaround, run (seconds) and bounded slowdown of the jobs that started.
 
-    `counted` is a mask over the rows of `log.jobs_table`: the others are left out. None takes them all.
+    `counted` is a mask over the rows of `log.jobs_table` that selects jobs; None selects all.
     """
     if not (math.isfinite(bound_s) and bound_s > 0):
         raise InputError(f"bound_s is {bound_s}; the bound of the slowdown must be a finite number above 0")
@@ -82,7 +82,7 @@ def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = N
     row = np.flatnonzero(has_run & counted_rows(log, counted))
     if np.count_nonzero(has_run) == len(log):
         run = records["run_s"][row]
-    else:  # some jobs ran in several segments, with breaks between
+    else:  # some jobs ran in several segments, with gaps between
         run = np.bincount(log.job, weights=log.end_s - log.start_s, minlength=len(log.jobs_table))[row]
     turnaround = records["turnaround_s"][row]
     bsld = np.maximum(1.0, turnaround / np.maximum(run, bound_s))
@@ -90,9 +90,9 @@ def started(log: ExecutionLog, bound_s: float, counted: npt.ArrayLike | None = N
 
 
 def left_queue_s(log: ExecutionLog) -> Floats:
-    """When each job of the table left the queue: its first start, or its cancellation.
+    """Time at which each job of the table left the queue: its first start, or its cancellation.
 
-    inf for one that waits to the end, NaN for one that never joined the queue.
+    inf for a job that waits to the end of the log, NaN for one that never joined the queue.
     """
     left = log.jobs()["start_s"].copy()
     joined = ~np.isnan(log.eligible_s)
@@ -105,52 +105,50 @@ def left_queue_s(log: ExecutionLog) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class WaitIntervals:
-    """Every stretch in which a job waited, as columns of equal length; a job that was preempted has several."""
+    """The intervals in which jobs waited, as columns of equal length; a preempted job has several."""
 
     row: Ints
     """Row of the job table."""
     from_s: Floats
     to_s: Floats
-    """inf where it waits to the end."""
+    """inf if the job waits to the end of the log."""
 
 
 def waits(log: ExecutionLog) -> WaitIntervals:
-    """When the jobs of the table waited: before they first started, and between their segments.
+    """The waiting intervals of the jobs: before their first start, and between their segments.
 
-    One that has run, waits again and never goes on waits to the end. Where a segment follows the last at once, or a
-    job starts as it comes, the stretch has no length.
+    A preempted job that never resumes waits to the end of the log. The interval has length 0 if a segment directly
+    follows the previous one, or a job starts on arrival.
     """
     left = left_queue_s(log)
     queued = np.flatnonzero(~np.isnan(left))
-    order = np.argsort(log.job, kind="stable")  # a job's own segments stand in the order of their starts
+    order = np.argsort(log.job, kind="stable")  # the segments of a job are in the order of their starts
     job, start, end = log.job[order], log.start_s[order], log.end_s[order]
     again = np.flatnonzero(job[1:] == job[:-1])
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
-    given_up = np.flatnonzero(last & (log.job_outcome[job] == Outcome.UNSTARTED))
+    never_resumed = np.flatnonzero(last & (log.job_outcome[job] == Outcome.UNSTARTED))
     return WaitIntervals(
-        np.concatenate((queued, job[again], job[given_up])),
-        np.concatenate((log.eligible_s[queued], end[again], end[given_up])),
-        np.concatenate((left[queued], start[again + 1], np.full(len(given_up), np.inf))),
+        np.concatenate((queued, job[again], job[never_resumed])),
+        np.concatenate((log.eligible_s[queued], end[again], end[never_resumed])),
+        np.concatenate((left[queued], start[again + 1], np.full(len(never_resumed), np.inf))),
     )
 
 
 def capacity_at(log: ExecutionLog, time_s: Floats) -> Ints:
-    """Nodes the machine had at these times; before the first step it has what that step says."""
+    """Available nodes at these times; before the first step, the value of the first step."""
     if len(log.capacity_s) == 0:
-        raise InputError(
-            "the log does not say how large its machine is (capacity_s is empty); give it one step"
-        )
+        raise InputError("the log has no machine size (capacity_s is empty); give it at least one step")
     step = np.searchsorted(log.capacity_s, time_s, side="right") - 1
     return log.capacity_nodes[np.maximum(step, 0)]
 
 
 def summary(values: Floats) -> tuple[float, float, float, float, float]:
-    """Mean, median, 95th and 99th percentile (linear between ranks), maximum; NaN where there are no values.
+    """Mean, median, 95th and 99th percentile (linear interpolation), maximum; NaN without values.
 
     >>> summary(np.array([1.0, 2.0, 6.0]))[:2]
     (3.0, 2.0)
     """
     if len(values) == 0:
         return math.nan, math.nan, math.nan, math.nan, math.nan
-    median, p95, p99, most = np.percentile(values, (50.0, 95.0, 99.0, 100.0)).tolist()
-    return float(values.mean()), median, p95, p99, most
+    median, p95, p99, largest = np.percentile(values, (50.0, 95.0, 99.0, 100.0)).tolist()
+    return float(values.mean()), median, p95, p99, largest

@@ -1,4 +1,4 @@
-"""Which of several points no other one beats, where each is several costs."""
+"""Pareto front of points with several costs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ __all__ = ["pareto_front"]
 
 
 def pareto_front(costs: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """(points,) whether no other point is at most as large in all costs, (points, costs), and smaller in one.
+    """Boolean mask of the non-dominated points; all costs are minimised.
+
+    `costs` has the shape (points, costs). A point is dominated if another one is at most as large in all costs and
+    smaller in at least one.
 
     >>> pareto_front([[1, 3], [2, 2], [2, 4], [2, 2]]).tolist()
     [True, True, False, True]
     """
-    each = np.asarray(costs, np.float64)
-    no_worse = (each[:, None] <= each[None]).all(axis=-1)
-    better = (each[:, None] < each[None]).any(axis=-1)
+    points = np.asarray(costs, np.float64)
+    no_worse = (points[:, None] <= points[None]).all(axis=-1)
+    better = (points[:, None] < points[None]).any(axis=-1)
     return np.asarray(~(no_worse & better).any(axis=0))

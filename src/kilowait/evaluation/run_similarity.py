@@ -1,7 +1,7 @@
-"""Two workloads under one rule on one machine: is what happens to the one what happens to the other?
+"""Similarity of the runs of a real and a synthetic workload under the same policy on the same machine.
 
-Jobs differ, so nothing can be paired: distributions are compared. Waits and bounded slowdowns are those of the jobs
-that started; backlog (nodes that waiting jobs ask for) and utilization are means hour by hour, from the first
+The jobs differ and cannot be paired, so distributions are compared. Waits and bounded slowdowns are those of the
+started jobs; backlog (nodes requested by waiting jobs) and utilization are hourly means, from the first
 submission to the last end.
 """
 
@@ -31,14 +31,14 @@ __all__ = [
 BOUND_S = 10.0
 HOUR_S = 3600.0
 NEAR = 0.15
-"""Means that differ by less than this part of the real one are called near."""
+"""Means are near if their relative difference to the real run is at most this."""
 STEPS = 360
-"""Steps of a series that is kept to be drawn."""
+"""Steps of a series stored for plotting."""
 
 
 @dataclass(frozen=True)
 class RunSimilarity:
-    """One quantity of two runs."""
+    """Similarity of one quantity in two runs."""
 
     name: str
     """wait_s, bsld, backlog_nodes or utilization."""
@@ -46,15 +46,15 @@ class RunSimilarity:
     """Mean."""
     made: float
     ks: float
-    """Largest difference of the two distribution functions."""
+    """Kolmogorov-Smirnov statistic: largest difference of the two distribution functions."""
     wasserstein: float
-    """Mean distance by which values would have to be moved, in the quantity's unit."""
+    """Wasserstein distance of the two distributions, in the quantity's unit."""
     wasserstein_share: float
-    """The same over the standard deviation in the real run."""
+    """Wasserstein distance divided by the standard deviation in the real run."""
 
     @property
     def ratio(self) -> float:
-        """Mean of the generated over that of the real; 1 where both are 0, NaN where only the real one is."""
+        """Mean of the synthetic run over that of the real run; 1 if both are 0, NaN if only the real one is 0."""
         if self.real > 0:
             return self.made / self.real
         return 1.0 if self.made == self.real else math.nan
@@ -70,33 +70,33 @@ class RunSimilarity:
 
 
 def compare_runs(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> tuple[RunSimilarity, ...]:
-    """Compare the numbers of two runs; a quantity of which one run has no value is left out."""
-    found = []
+    """Compare the distributions of two runs; a quantity without values in one of them is left out."""
+    similarities = []
     for name, values in real.items():
         if len(values) and len(made[name]):
-            far = distance(name, values, made[name])
-            found.append(
+            distances = distance(name, values, made[name])
+            similarities.append(
                 RunSimilarity(
                     name,
                     float(values.mean()),
                     float(made[name].mean()),
-                    far.ks,
-                    far.wasserstein,
-                    far.wasserstein_share,
+                    distances.ks,
+                    distances.wasserstein,
+                    distances.wasserstein_share,
                 )
             )
-    return tuple(found)
+    return tuple(similarities)
 
 
 def share_curves(real: Mapping[str, Floats], made: Mapping[str, Floats]) -> dict[str, Shares]:
-    """The distribution functions behind `like_runs`, to be drawn."""
+    """The distribution functions compared by `compare_runs`, for plotting."""
     return {
         name: shares(values, made[name]) for name, values in real.items() if len(values) and len(made[name])
     }
 
 
 def numbers_of_run(log: ExecutionLog) -> dict[str, Floats]:
-    """Wait (s) and bounded slowdown of every job that started, backlog (nodes) and utilization of every hour."""
+    """Wait (s) and bounded slowdown of every started job, backlog (nodes) and utilization of every hour."""
     ran = started(log, BOUND_S)
     hours = _steps(log, None)
     return {
@@ -109,7 +109,7 @@ def numbers_of_run(log: ExecutionLog) -> dict[str, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class BinnedSeries:
-    """A run over time, in equal steps."""
+    """Backlog and utilization of a run over time, in equal steps."""
 
     step_s: float
     backlog_nodes: Floats
@@ -118,12 +118,12 @@ class BinnedSeries:
 
 
 def series_of_run(log: ExecutionLog, steps: int = STEPS) -> BinnedSeries:
-    """Backlog and utilization from the first submission on, in so many steps; none for a log without length."""
+    """Backlog and utilization from the first submission on, in `steps` steps; empty for a log of zero length."""
     return _steps(log, steps)
 
 
 def _steps(log: ExecutionLog, steps: int | None) -> BinnedSeries:
-    """In so many steps, or in steps of about an hour."""
+    """The series in the given number of steps, or in steps of about an hour."""
     over = timeline(log)
     if len(over) < 2:
         return BinnedSeries(HOUR_S, np.empty(0), np.empty(0))

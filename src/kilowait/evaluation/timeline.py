@@ -1,4 +1,4 @@
-"""A run over time: how many wait, how much is busy, how large the machine is."""
+"""Timeline of a run: waiting jobs and nodes, busy nodes and capacity over time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kilowait.errors import InputError
-from kilowait.evaluation.gpu.timeline import in_use
+from kilowait.evaluation.gpu.timeline import usage_changes
 from kilowait.evaluation.job_measures import (
     Floats,
     Ints,
@@ -21,10 +21,10 @@ __all__ = ["Timeline", "TimelineBins", "timeline"]
 
 @dataclass(frozen=True, eq=False)
 class TimelineBins:
-    """Means over time in equal bins; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
+    """Time averages in bins of equal length; bin i goes from ``edge_s[i]`` to ``edge_s[i + 1]``."""
 
     edge_s: Floats
-    """One more than there are bins."""
+    """Bin edges, one more than bins."""
     waiting_jobs: Floats
     waiting_nodes: Floats
     busy_nodes: Floats
@@ -35,14 +35,14 @@ class TimelineBins:
 class Timeline:
     """Step functions of time: row i holds from ``time_s[i]`` until ``time_s[i + 1]``.
 
-    The times are all different and rise; between the first and the last something changes at each. What
-    begins and ends in the same instant (a job that does not wait, or runs for 0 s) is not seen.
+    The times are strictly increasing; between the first and the last, at least one value changes at each. Intervals
+    of length 0 (a job that does not wait, or runs for 0 s) do not appear.
     """
 
     time_s: Floats
     waiting_jobs: Ints
     waiting_nodes: Ints
-    """Nodes the waiting jobs ask for."""
+    """Nodes requested by the waiting jobs."""
     busy_nodes: Ints
     capacity_nodes: Ints
 
@@ -50,16 +50,16 @@ class Timeline:
         return len(self.time_s)
 
     def sampled(self, bins: int) -> TimelineBins:
-        """Exact means over `bins` bins of equal length, for charts.
+        """Exact means over `bins` bins of equal length, for plots.
 
         >>> steps = np.array([4, 0])
         >>> Timeline(np.array([0.0, 30.0]), steps, steps, steps, steps).sampled(2).busy_nodes.tolist()
         [4.0, 4.0]
         """
         if bins < 1:
-            raise InputError(f"{bins} bins; ask for at least 1")
+            raise InputError(f"{bins} bins; give at least 1")
         if len(self) < 2:
-            raise InputError(f"the timeline has {len(self)} instant(s) and so no length to cut into bins")
+            raise InputError(f"the timeline has {len(self)} instant(s) and no duration to divide into bins")
         edge = np.linspace(self.time_s[0], self.time_s[-1], bins + 1)
         return TimelineBins(
             edge,
@@ -75,11 +75,11 @@ class Timeline:
 
 
 def timeline(log: ExecutionLog) -> Timeline:
-    """Waiting jobs, waiting nodes, busy nodes and the machine's size, exact at every event.
+    """Waiting jobs, waiting nodes, busy nodes and capacity of the machine, exact at every event.
 
-    It goes from the first to the last time at which a job joins or leaves the queue, starts or ends. Jobs
-    that never start wait to the end, or until they are cancelled; preempted ones wait again until they go on. On
-    placed nodes a node is busy while some job lies on it, however many share it. Empty for a log without jobs.
+    It spans the first to the last time at which a job joins or leaves the queue, starts or ends. Jobs
+    that never start wait to the end, or until they are cancelled; preempted jobs wait again until they resume. On
+    node-level clusters a node is busy while at least one job runs on it. Empty for a log without jobs.
 
     >>> from kilowait.jobs import JobTable
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[20, 20], nodes=[4, 2])
@@ -117,10 +117,10 @@ def timeline(log: ExecutionLog) -> Timeline:
         np.subtract.at(change, np.searchsorted(time, end), down)
         return np.cumsum(change)
 
-    asked = nodes[waited.row]
-    one = np.ones(len(asked), np.int64)
+    requested = nodes[waited.row]
+    one = np.ones(len(requested), np.int64)
     waiting_jobs = steps(joined, left[leaves], one, one[leaves])
-    waiting_nodes = steps(joined, left[leaves], asked, asked[leaves])
+    waiting_nodes = steps(joined, left[leaves], requested, requested[leaves])
     busy_nodes = steps(*_busy(log))
     changed = np.ones(len(time), bool)
     capacity = capacity_at(log, time)
@@ -130,11 +130,11 @@ def timeline(log: ExecutionLog) -> Timeline:
 
 
 def _busy(log: ExecutionLog) -> tuple[Floats, Floats, Ints, Ints]:
-    """When nodes become busy and free, and how many."""
+    """Times at which nodes become busy and free, and the numbers of nodes."""
     if log.pieces is None:
         used = log.jobs_table["nodes"][log.job]
         return log.start_s, log.end_s, used, used
-    held = log.pieces.segment
-    time, change = in_use(log.pieces.node, log.start_s[held], log.end_s[held])
-    more = change > 0
-    return time[more], time[~more], change[more], -change[~more]
+    segment = log.pieces.segment
+    time, change = usage_changes(log.pieces.node, log.start_s[segment], log.end_s[segment])
+    increase = change > 0
+    return time[increase], time[~increase], change[increase], -change[~increase]

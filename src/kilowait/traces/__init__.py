@@ -1,4 +1,4 @@
-"""Job logs of every form to a JobTable, with a ledger of what was dropped and why; and back to files."""
+"""Readers and writers of job logs (SWF, sacct, CSV, Parquet, GPU traces), with a cleaning report."""
 
 from kilowait.traces.cleaning_report import CleaningReport, Entry, describe
 from kilowait.traces.fetch import CATALOGUE, fetch

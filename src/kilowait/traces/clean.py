@@ -1,6 +1,6 @@
-"""The rules by which a row becomes a job: what is dropped, what is mended, always with a line in the ledger.
+"""Cleaning rules of all trace readers: which rows are dropped or corrected, each with an entry in the cleaning report.
 
-Every reader fills a `Draft` with what its format says and calls `finish`; so a rule stands once, here.
+Every reader fills a `RawColumns` with the values of its format and calls `build_table`, so each rule exists once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Flags = npt.NDArray[np.bool_]
 NeverRan = Literal["drop", "keep"]
 
 LONGEST_S = 1e10
-"""A run time, wait or limit longer than this (317 years) is a broken number."""
+"""A longer run time, wait or limit (317 years) is invalid."""
 LATEST_S = 1e12
-"""So is a time on the log's clock beyond this."""
+"""A larger time of the log is invalid."""
 MOST = 1e12
-"""And a count of nodes, cores or GPUs, or megabytes, beyond this."""
+"""A larger count of cores or GPUs, or of megabytes, is invalid."""
 
 _LIMIT = {"runtime_s": LONGEST_S, "estimate_s": LONGEST_S, "wait_s": LONGEST_S, "think_s": LONGEST_S}
 _LIMIT |= {"planned_s": LONGEST_S, "limit_s": LONGEST_S, "overrun_planned_s": LONGEST_S}
@@ -57,31 +57,31 @@ _MISSING |= {"cpu_milli": -1.0, "gpu_milli": 1000.0, "spread": 0.0, "priority": 
 
 @dataclass
 class RawColumns:
-    """Rows as a reader found them: one array per column, NaN where the log does not say."""
+    """Rows as read from the file, before cleaning: one array per column, NaN for unknown values."""
 
     line: npt.NDArray[np.int64]
     """Line (or record) of each row in the file."""
     numbers: dict[str, Floats]
-    """Columns of kilowait's names; `job_id` and `after_id` are floats here, NaN where unknown."""
+    """Numeric columns by kilowait's names; `job_id` and `after_id` are floats here, NaN if unknown."""
     words: dict[str, Words] = field(default_factory=dict)
-    """The labelled columns: numbers with -1 for unknown, and the names behind them."""
+    """The labelled columns: codes with -1 for unknown, and their names."""
     never: dict[str, Flags] = field(default_factory=dict)
-    """Jobs that never ran, by why."""
+    """Jobs that never ran, by reason."""
     unfit: dict[str, Flags] = field(default_factory=dict)
-    """Rows that cannot be jobs for a reason only the format knows."""
-    mend_submit: bool = False
-    """An unknown submission takes the row before's; else the row is dropped."""
+    """Rows that are not valid jobs, by format-specific reason."""
+    correct_submit: bool = False
+    """Whether an unknown submission time is replaced by that of the previous row; else the row is dropped."""
 
     def __len__(self) -> int:
         return len(self.line)
 
     def get(self, name: str) -> Floats:
-        """The column, or NaN throughout."""
+        """The column, or all NaN if it is missing."""
         return self.numbers[name] if name in self.numbers else np.full(len(self), np.nan)
 
 
-class _Book:
-    """The ledger seen from rows: counts those that are still alive."""
+class _RowReport:
+    """Adds masks of rows to the cleaning report, counting only rows that are not yet dropped."""
 
     def __init__(self, draft: RawColumns, ledger: CleaningReport) -> None:
         self.line, self.ledger = draft.line, ledger
@@ -107,43 +107,43 @@ class _Book:
 def build_table(
     draft: RawColumns, ledger: CleaningReport, *, never_ran: NeverRan, source: str, meta: dict[str, Any]
 ) -> JobTable:
-    """Apply the rules and make the table, sorted by (submit_s, job_id)."""
+    """Apply the cleaning rules and build the table, sorted by (submit_s, job_id)."""
     if never_ran not in ("drop", "keep"):
-        raise UnknownNameError("way to treat jobs that never ran", str(never_ran), ("drop", "keep"))
-    book = _Book(draft, ledger)
+        raise UnknownNameError("value of never_ran", str(never_ran), ("drop", "keep"))
+    rows_report = _RowReport(draft, ledger)
     for reason, rows in draft.unfit.items():
-        book.drop(reason, rows)
+        rows_report.drop(reason, rows)
     if never_ran == "drop":
         for reason, rows in draft.never.items():
-            book.drop(f"never ran: {reason}", rows)
-    submit = _submissions(draft, book)
+            rows_report.drop(f"never ran: {reason}", rows)
+    submit = _submissions(draft, rows_report)
     columns: dict[str, Any] = {"submit_s": submit}
     if never_ran == "keep":
-        _keep_unrun(draft, book, submit)
-    columns["runtime_s"] = _needed(draft, book, "runtime_s", "run time", least=0)
-    columns["nodes"] = _needed(draft, book, "nodes", "number of nodes", least=1, whole=True)
-    columns["estimate_s"] = _estimates(draft, book, columns["runtime_s"])
+        _keep_unrun(draft, rows_report, submit)
+    columns["runtime_s"] = _needed(draft, rows_report, "runtime_s", "run time", least=0)
+    columns["nodes"] = _needed(draft, rows_report, "nodes", "number of nodes", least=1, whole=True)
+    columns["estimate_s"] = _estimates(draft, rows_report, columns["runtime_s"])
     for name in _OPTIONAL:
-        found = _optional(draft, book, name)
+        found = _optional(draft, rows_report, name)
         if found is not None:
             columns[name] = found
-    _whole_gpus(columns, book)
-    if not book.alive.any():
-        said = "; ".join(ledger.lines()[1:4]) or "it has no rows"
-        raise TraceError(f"no job in {source} can be used: {said}")
+    _whole_gpus(columns, rows_report)
+    if not rows_report.alive.any():
+        reasons = "; ".join(ledger.lines()[1:4]) or "it has no rows"
+        raise TraceError(f"no job in {source} can be used: {reasons}")
 
-    kept = np.flatnonzero(book.alive)
+    kept = np.flatnonzero(rows_report.alive)
     columns = {name: values[kept] for name, values in columns.items()}
-    ids = _ids(draft, book, kept)
+    ids = _ids(draft, rows_report, kept)
     backward = np.zeros(len(draft), np.bool_)
     backward[kept[1:]] = np.diff(columns["submit_s"]) < 0
     if backward.any():
-        book.mend("rows not in submit order: sorted", backward)
+        rows_report.mend("rows not in submit order: sorted", backward)
     order = np.lexsort((ids, columns["submit_s"]))
     kept, ids = kept[order], ids[order]
     columns = {name: values[order] for name, values in columns.items()}
     columns["job_id"] = ids
-    columns |= _dependencies(draft, book, kept, ids)
+    columns |= _dependencies(draft, rows_report, kept, ids)
     labels: dict[str, tuple[str, ...]] = {}
     for name, (codes, names) in draft.words.items():
         assert name in LABELLED
@@ -158,69 +158,69 @@ def build_table(
     return JobTable(labels=labels, meta={**meta, "ledger": ledger.to_dict()}, **columns)
 
 
-def _submissions(draft: RawColumns, book: _Book) -> Floats:
+def _submissions(draft: RawColumns, rows_report: _RowReport) -> Floats:
     submit = draft.get("submit_s").copy()
     with np.errstate(invalid="ignore"):
-        book.drop(
+        rows_report.drop(
             f"submit time beyond {LATEST_S:g} s or not a number",
             np.isinf(submit) | (np.abs(submit) > LATEST_S),
         )
-    submit[~book.alive] = np.nan
+    submit[~rows_report.alive] = np.nan
     unknown = np.isnan(submit)
-    if draft.mend_submit and unknown.any() and not unknown.all():
+    if draft.correct_submit and unknown.any() and not unknown.all():
         last = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(submit))))
         last[last < 0] = int(np.argmin(unknown))
-        book.mend("submit time not known: that of the row before taken", unknown)
+        rows_report.mend("submit time unknown: replaced by that of the previous row", unknown)
         submit = submit[last]
     else:
-        book.drop("submit time not known", unknown)
+        rows_report.drop("submit time unknown", unknown)
     return submit
 
 
-def _keep_unrun(draft: RawColumns, book: _Book, submit: Floats) -> None:
-    """Give jobs that never ran no run time, and the moment they were withdrawn: after the wait the log tells."""
+def _keep_unrun(draft: RawColumns, rows_report: _RowReport, submit: Floats) -> None:
+    """Set run time 0 for jobs that never ran, and their cancellation time: after the wait in the log."""
     wait, cancel, runtime = (draft.get(name).copy() for name in ("wait_s", "cancel_s", "runtime_s"))
     with np.errstate(invalid="ignore"):
         wait[~((wait >= 0) & (wait <= LONGEST_S))] = 0.0
     sized = draft.get("nodes") >= 1
     for reason, rows in draft.never.items():
-        book.drop(f"never ran: {reason}; and it does not say on how many nodes", rows & ~sized)
-        book.note(f"never ran: {reason}; kept with run time 0 and withdrawn after its wait", rows)
-        unsaid = rows & np.isnan(cancel)
-        cancel[unsaid] = (submit + wait)[unsaid]
+        rows_report.drop(f"never ran: {reason}; number of nodes unknown", rows & ~sized)
+        rows_report.note(f"never ran: {reason}; kept with run time 0 and cancelled after its wait", rows)
+        unknown = rows & np.isnan(cancel)
+        cancel[unknown] = (submit + wait)[unknown]
         runtime[rows] = 0.0
     draft.numbers |= {"cancel_s": cancel, "runtime_s": runtime}
 
 
 def _needed(
-    draft: RawColumns, book: _Book, name: str, said: str, *, least: int, whole: bool = False
+    draft: RawColumns, rows_report: _RowReport, name: str, label: str, *, least: int, whole: bool = False
 ) -> Floats:
     values = draft.get(name)
-    book.drop(f"{said} not known", np.isnan(values))
+    rows_report.drop(f"{label} unknown", np.isnan(values))
     with np.errstate(invalid="ignore"):
-        book.drop(f"{said} below {least}", values < least)
-        book.drop(f"{said} beyond {_LIMIT[name]:g}: a broken number", values > _LIMIT[name])
+        rows_report.drop(f"{label} below {least}", values < least)
+        rows_report.drop(f"{label} above {_LIMIT[name]:g}: invalid", values > _LIMIT[name])
         if whole:
-            book.drop(f"{said} not whole", values != np.floor(values))
+            rows_report.drop(f"{label} is not a whole number", values != np.floor(values))
     return values
 
 
-def _estimates(draft: RawColumns, book: _Book, runtime: Floats) -> Floats:
+def _estimates(draft: RawColumns, rows_report: _RowReport, runtime: Floats) -> Floats:
     estimate = draft.get("estimate_s")
     with np.errstate(invalid="ignore"):
         broken = (estimate < 0) | (estimate > LONGEST_S)
-    book.mend("estimate negative or broken: taken as not known", broken)
+    rows_report.mend("estimate negative or invalid: treated as unknown", broken)
     unknown = np.isnan(estimate) | broken
-    said = "estimate not known: the run time taken, that is a perfect one"
-    if (unknown | ~book.alive).all():
-        book.note(f"{said} (the log has none)", unknown)
+    reason = "estimate unknown: replaced by the run time, a perfect estimate"
+    if (unknown | ~rows_report.alive).all():
+        rows_report.note(f"{reason} (the log has none)", unknown)
     else:
-        book.mend(said, unknown)
+        rows_report.mend(reason, unknown)
     return np.where(unknown, runtime, estimate)
 
 
-def _optional(draft: RawColumns, book: _Book, name: str) -> Floats | None:
-    """A column that need not be there; None when no row knows it."""
+def _optional(draft: RawColumns, rows_report: _RowReport, name: str) -> Floats | None:
+    """An optional column; None if no row has a value."""
     if name not in draft.numbers:
         return None
     values = draft.numbers[name]
@@ -235,30 +235,30 @@ def _optional(draft: RawColumns, book: _Book, name: str) -> Floats | None:
             broken &= ~np.isinf(values)
         if name in _WHOLE:
             broken |= np.isfinite(values) & (values != np.floor(values))
-    book.mend(f"{name} negative or broken: taken as not known", broken)
+    rows_report.mend(f"{name} negative or invalid: treated as unknown", broken)
     values = np.where(broken, np.nan, values)
     unknown = np.isnan(values)
-    if (unknown | ~book.alive).all():
+    if (unknown | ~rows_report.alive).all():
         return None
-    if name in ("cores", "memory_mb", "gpus"):  # These have no value that means unknown.
-        book.note(f"{name} not known: 0 written", unknown)
+    if name in ("cores", "memory_mb", "gpus"):  # These columns have no value for unknown.
+        rows_report.note(f"{name} unknown: set to 0", unknown)
         return np.where(unknown, 0.0, values)
     return np.where(unknown, _MISSING.get(name, np.nan), values)
 
 
-def _whole_gpus(columns: dict[str, Any], book: _Book) -> None:
-    """Part of a GPU is a part of one GPU."""
+def _whole_gpus(columns: dict[str, Any], rows_report: _RowReport) -> None:
+    """Fractional GPUs are allowed only for jobs with exactly one GPU."""
     if "gpu_milli" in columns:
         parted = (columns["gpu_milli"] < 1000) & (columns.get("gpus", 0.0) != 1)
-        book.mend("part of a GPU asked for, but not with 1 GPU: whole GPUs taken", parted)
+        rows_report.mend("fractional GPU requested with other than 1 GPU: whole GPUs used", parted)
         columns["gpu_milli"] = np.where(parted, 1000.0, columns["gpu_milli"])
 
 
-def _ids(draft: RawColumns, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The log's own job numbers where they are whole and unique; fresh ones after the largest elsewhere."""
+def _ids(draft: RawColumns, rows_report: _RowReport, kept: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The log's job numbers if they are whole and unique; else new numbers after the largest."""
     given = draft.get("job_id")[kept]
     if np.isnan(given).all():
-        book.ledger.add("note", "the log has no job numbers: numbered from 1 in the file's order")
+        rows_report.ledger.add("note", "the log has no job numbers: numbered from 1 in the file's order")
         return np.arange(1, len(kept) + 1)
     with np.errstate(invalid="ignore"):
         fine = (np.abs(given) < 2.0**53) & (given == np.floor(given))
@@ -267,21 +267,21 @@ def _ids(draft: RawColumns, book: _Book, kept: npt.NDArray[np.int64]) -> npt.NDA
     single = np.zeros(len(kept), np.bool_)
     single[np.flatnonzero(fine)[first]] = True
     for reason, rows in (
-        ("job number missing or not a whole number: numbered afresh", ~fine),
-        ("job number seen before: numbered afresh", fine & ~single),
+        ("job number missing or not a whole number: renumbered", ~fine),
+        ("duplicate job number: renumbered", fine & ~single),
     ):
         marked = np.zeros(len(draft), np.bool_)
         marked[kept[rows]] = True
-        book.mend(reason, marked)
+        rows_report.mend(reason, marked)
     top = int(ids[single].max()) if single.any() else 0
     ids[~single] = top + 1 + np.arange(int((~single).sum()))
     return ids
 
 
 def _dependencies(
-    draft: RawColumns, book: _Book, kept: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
+    draft: RawColumns, rows_report: _RowReport, kept: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[Any]]:
-    """after_id and think_s where they make sense: on a job that stands earlier, so there are no circles."""
+    """Valid after_id and think_s: dependencies on earlier jobs only, so that there are no cycles."""
     after = draft.get("after_id")[kept]
     with np.errstate(invalid="ignore"):
         given = after >= 0
@@ -290,7 +290,7 @@ def _dependencies(
     marked = np.zeros(len(draft), np.bool_)
     marked[kept[given]] = True
     if given.all() and len(after) > 1 and (after == after[0]).all():
-        book.mend("every job is said to follow the same job: dependencies left out", marked)
+        rows_report.mend("all jobs depend on the same job: dependencies left out", marked)
         return {}
     by_id = np.argsort(ids)
     place = np.minimum(np.searchsorted(ids[by_id], np.where(given, after, 0)), len(ids) - 1)
@@ -298,7 +298,7 @@ def _dependencies(
     sound = given & (ids[target] == after) & (target < np.arange(len(ids)))
     marked[:] = False
     marked[kept[given & ~sound]] = True
-    book.mend("preceding job not in the table or not an earlier one: dependency left out", marked)
+    rows_report.mend("preceding job not in the table or not an earlier one: dependency left out", marked)
     if not sound.any():
         return {}
     think = draft.get("think_s")[kept]

@@ -1,4 +1,4 @@
-"""The ledger: how many rows of which kind were dropped or mended, and why; and a log described in numbers."""
+"""Cleaning report: the numbers of rows dropped or corrected, and the reasons; summary statistics of a log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Kind = Literal["dropped", "mended", "note"]
 
 @dataclass(slots=True)
 class Entry:
-    """One line of the ledger."""
+    """One line of the cleaning report."""
 
     kind: Kind
     reason: str
     count: int
-    """Rows it concerns; 0 for a note on the whole file."""
+    """Number of rows; 0 for a note on the whole file."""
     first_line: int | None
-    """Line of the file where it happened first, counted from 1 (row, for Parquet); None: the whole file."""
+    """Line of the first such row in the file, from 1 (row, for Parquet); None: the whole file."""
 
     def __str__(self) -> str:
         rows = f" {self.count:,}" if self.count else ""
@@ -34,33 +34,33 @@ class Entry:
 
 @dataclass(slots=True)
 class CleaningReport:
-    """What happened to the rows of one file; ``rows_read == jobs + dropped + folded`` always.
+    """Rows of one file that were dropped, corrected or noted; ``rows_read == jobs + dropped + folded`` always.
 
-    >>> ledger = CleaningReport(rows_read=3, jobs=2)
-    >>> ledger.add("dropped", "never ran", 1, 7)
-    >>> ledger.lines()
+    >>> report = CleaningReport(rows_read=3, jobs=2)
+    >>> report.add("dropped", "never ran", 1, 7)
+    >>> report.lines()
     ['3 rows read, 2 jobs, 1 dropped', 'dropped 1: never ran (first: line 7)']
     """
 
     rows_read: int = 0
-    """Records in the file: data lines, or what several physical lines make together."""
+    """Records in the file: data lines, or records of several physical lines."""
     jobs: int = 0
     folded: int = 0
-    """Rows that are parts of jobs (Slurm's steps) and went into them."""
+    """Rows that are parts of jobs (Slurm's steps) and were merged into them."""
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def dropped(self) -> int:
-        """Rows that gave no job."""
+        """Number of rows that did not become jobs."""
         return sum(entry.count for entry in self.entries if entry.kind == "dropped")
 
     @property
     def mended(self) -> int:
-        """Repairs made; a row may have had several."""
+        """Number of corrections; a row may have several."""
         return sum(entry.count for entry in self.entries if entry.kind == "mended")
 
     def add(self, kind: Kind, reason: str, count: int = 0, first_line: int | None = None) -> None:
-        """Write a line; the same kind and reason adds up."""
+        """Add an entry; counts of the same kind and reason are summed."""
         for entry in self.entries:
             if entry.kind == kind and entry.reason == reason:
                 entry.count += count
@@ -68,7 +68,7 @@ class CleaningReport:
         self.entries.append(Entry(kind, reason, int(count), None if first_line is None else int(first_line)))
 
     def lines(self) -> list[str]:
-        """The ledger for people, one string a line."""
+        """The report as text lines."""
         parts = [f"{self.rows_read:,} rows read", f"{self.jobs:,} jobs"]
         parts += [f"{self.dropped:,} dropped"] if self.dropped else []
         parts += [f"{self.mended:,} mended"] if self.mended else []
@@ -77,16 +77,16 @@ class CleaningReport:
         return [", ".join(parts), *(str(e) for e in sorted(self.entries, key=lambda e: order[e.kind]))]
 
     def check(self, source: str) -> None:
-        """Raise a TraceError when a row was dropped or mended: what ``strict=True`` asks for."""
+        """Raise a TraceError if a row was dropped or corrected; used for ``strict=True``."""
         found = [str(entry) for entry in self.entries if entry.kind != "note"]
         if found:
             raise TraceError(
-                f"{source} is not clean, and strict reading was asked for: {'; '.join(found)}. "
-                "Read it without strict to go on with what is left"
+                f"{source} is not clean, and strict reading is on: {'; '.join(found)}. "
+                "Read it without strict to use the remaining rows"
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, fit for JSON."""
+        """The report as plain data for JSON."""
         return {
             "rows_read": self.rows_read,
             "jobs": self.jobs,
@@ -99,17 +99,17 @@ class CleaningReport:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
-        """Back from `to_dict`."""
+        """The inverse of `to_dict`."""
         return cls(data["rows_read"], data["jobs"], data["folded"], [Entry(**row) for row in data["entries"]])
 
 
 def describe(
     jobs: JobTable, ledger: CleaningReport | None = None, *, nodes: int | None = None
 ) -> dict[str, Any]:
-    """A log in numbers, as plain data: counts, span, sizes, times, users, quality of the estimates, the ledger.
+    """Summary statistics of a log: counts, span, sizes, times, users, quality of estimates, cleaning report.
 
-    `nodes` is the size of the machine, for the offered load (node-seconds asked for over node-seconds there
-    were between the first and the last submission); the default is what the log's header says.
+    `nodes` is the size of the machine, for the offered load (requested node-seconds / available node-seconds
+    between the first and the last submission); the default is the size in the log's header.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 50], estimate_s=[50, 60], nodes=[2, 4]

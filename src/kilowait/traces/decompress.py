@@ -1,4 +1,4 @@
-"""The bytes of a file: unpacked, in UTF-8, and refused where they are no text."""
+"""Reading of files: decompression, decoding to UTF-8, rejection of binary data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHER_FILES = {
 
 
 def file_bytes(path: Path) -> bytes:
-    """What the file holds; a TraceError that says why where it cannot be had."""
+    """The bytes of a file; TraceError with the reason if it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -39,13 +39,13 @@ def file_bytes(path: Path) -> bytes:
 
 
 def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> bytes:
-    """The bytes behind gzip, zstd, bzip2 or xz; whatever else comes back as it is.
+    """Decompress gzip, zstd, bzip2 or xz data; other data is returned unchanged.
 
     >>> import gzip
     >>> unpack(gzip.compress(b"1 2 3"), "x.gz")
     b'1 2 3'
     """
-    for _ in range(3):  # Files packed twice are seen in the wild.
+    for _ in range(3):  # Some files are compressed twice.
         if data[:2] == b"\x1f\x8b":
             data = _gunzip(data, source, ledger)
         elif data[:4] == b"\x28\xb5\x2f\xfd":
@@ -58,7 +58,7 @@ def unpack(data: bytes, source: str, ledger: CleaningReport | None = None) -> by
         else:
             return data
         if not data:
-            raise TraceError(f"{source} is empty once unpacked")
+            raise TraceError(f"{source} is empty after decompression")
     return data
 
 
@@ -104,7 +104,7 @@ def _unzstd(data: bytes, source: str) -> bytes:
 
 
 def as_utf8(data: bytes, ledger: CleaningReport) -> bytes:
-    """UTF-8 bytes without a mark; UTF-16 is told by its mark."""
+    """UTF-8 bytes without a byte order mark; UTF-16 is recognised by its mark."""
     if data[:3] == b"\xef\xbb\xbf":
         return data[3:]
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -118,7 +118,7 @@ def as_utf8(data: bytes, ledger: CleaningReport) -> bytes:
 
 
 def refuse_binary(data: bytes) -> None:
-    """Raise a TraceError that says what it is where it is no text."""
+    """Raise a TraceError that names the file type if the data is not text."""
     for mark, what in _OTHER_FILES.items():
         if data.startswith(mark):
             raise TraceError(f"this is {what}, not a job log; unpack or convert it first")

@@ -1,4 +1,4 @@
-"""Which format a file is in, by its content."""
+"""Detection of the format of a job log by its content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def find_format(data: bytes) -> str:
-    """The name in `FORMATS` of what these bytes look like.
+    """Detect the format of these bytes; returns a name in `FORMATS`.
 
     >>> find_format(b"; Version: 2\\n1 0 -1 60 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\\n")
     'swf'
@@ -36,10 +36,10 @@ def find_format(data: bytes) -> str:
     head = data[:262_144].decode("utf-8", "replace")
     lines = [line for line in re.split(r"\r\n|\n|\r", head) if line.strip()]
     if not lines:
-        raise TraceError("there is nothing in it but blanks")
+        raise TraceError("it contains only blank lines")
     plain = [line for line in lines if line.lstrip()[0] not in ";#"]
     if any(line.lstrip().startswith(";") for line in lines) and not plain:
-        raise TraceError("there is not one line of jobs, only comments")
+        raise TraceError("there are no lines of jobs, only comments")
     cluster = gpu.gpu_format(lines)
     if cluster is not None:
         return cluster
@@ -62,7 +62,7 @@ def find_format(data: bytes) -> str:
     if any(tables.csv_delimiter(line) is not None for line in lines[:20]) or tables.is_table(plain[:10]):
         return "csv"
     raise TraceError(
-        f"this looks like none of the formats kilowait reads ({', '.join(FORMATS)}); it starts with "
+        f"this is none of the formats that kilowait reads ({', '.join(FORMATS)}); it starts with "
         f"{lines[0][:60]!r}. Force one with format=, or map columns with columns="
     )
 

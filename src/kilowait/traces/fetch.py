@@ -1,7 +1,7 @@
-"""Logs of the Parallel Workloads Archive by name, into a cache, with checksum and resumption.
+"""Download of logs of the Parallel Workloads Archive into a cache, with checksums and resumed downloads.
 
-The archive asks that its logs be cited: D. Feitelson, D. Tsafrir, D. Krakov, "Experience with using the Parallel
-Workloads Archive", JPDC 74(10), 2014; each log's header names whom to acknowledge.
+The archive asks for a citation of its logs: D. Feitelson, D. Tsafrir, D. Krakov, "Experience with using the Parallel
+Workloads Archive", JPDC 74(10), 2014; each log's header says whom to acknowledge.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ARCHIVE_URL", "CATALOGUE", "default_cache", "fetch"]
 
 ARCHIVE_URL = "https://www.cs.huji.ac.il/labs/parallel/workload/"
 TRIES = 3
-"""Connections made in one call; each goes on where the last one broke."""
+"""Maximum connections per call; each resumes the download where the last one failed."""
 Progress = Callable[[int, int | None], None]
 
 CATALOGUE: dict[str, str] = {
@@ -56,7 +56,7 @@ CATALOGUE: dict[str, str] = {
     "unilu-gaia": "l_unilu_gaia/UniLu-Gaia-2014-2.swf.gz",
     "kit-fh2": "l_kit_fh2/KIT-FH2-2016-1.swf.gz",
 }
-"""Name to path under the archive."""
+"""Log name to its path in the archive."""
 
 CHECKSUMS: dict[str, str] = {
     "ANL-Intrepid-2009-1.swf.gz": "ed6df6cd3cc0bb1a",
@@ -70,11 +70,11 @@ CHECKSUMS: dict[str, str] = {
     "SDSC-SP2-1998-4.2-cln.swf.gz": "e03fe48be50c4ab0",
     "Sandia-Ross-2001-1.1-cln.swf.gz": "08b390c160c41c5d",
 }
-"""Beginnings of the sha256 of the archive's own .gz files, from copies that still carry its gzip headers."""
+"""First digits of the sha256 of the archive's own .gz files, from copies with the original gzip headers."""
 
 
 def default_cache() -> Path:
-    """Where fetched logs are kept: the user's cache directory."""
+    """The folder of fetched logs in the user's cache directory."""
     from platformdirs import user_cache_path
 
     return user_cache_path("kilowait") / "traces"
@@ -88,11 +88,11 @@ def fetch(
     timeout_s: float = 30.0,
     progress: Progress | None = None,
 ) -> Path:
-    """The path of an archived log, downloaded unless it is in the cache already.
+    """The path of an archived log, downloaded unless it is in the cache.
 
-    `name` is one of `CATALOGUE` (in any case) or the archive's file name. A broken download is kept and gone on
-    with. The sha256 is written beside the file at first and checked at every later use. `progress` is called with
-    the bytes had so far and the bytes in all (None where the server does not say).
+    `name` is one of `CATALOGUE` (case-insensitive) or the archive's file name. An interrupted download is kept and
+    resumed. The sha256 is stored next to the file after the download and checked at every later use. `progress` is
+    called with the bytes received and the total bytes (None if the server does not say).
 
     >>> fetch("kth-sp")
     Traceback (most recent call last):
@@ -116,16 +116,16 @@ def fetch(
         expected = CHECKSUMS.get(target.name, "")
         if not packed or not digest.startswith(expected):
             part.unlink()
-            wrong = f"its sha256 begins {digest[:16]}, not {expected}" if packed else "it is no gzip file"
+            wrong = f"its sha256 begins {digest[:16]}, not {expected}" if packed else "it is not a gzip file"
             raise TraceError(
-                f"what came from {url} is not {target.name}: {wrong}. It was thrown away. A proxy's page or a damaged "
-                f"copy is likely: try again, or put the file at {target} by hand"
+                f"the file from {url} is not {target.name}: {wrong}. It was deleted. It is probably a proxy's page or "
+                f"a damaged copy: try again, or copy the file to {target} manually"
             )
         _sidecar(target).write_text(f"{digest}  {target.name}\n")
         os.replace(part, target)
     except OSError as problem:
         raise TraceError(
-            f"cannot keep {target.name} in {folder}: {problem}; give another cache_dir"
+            f"cannot store {target.name} in {folder}: {problem}; give another cache_dir"
         ) from None
     return target
 
@@ -152,7 +152,7 @@ def _sha256(path: Path) -> str:
 
 
 def _checked(target: Path) -> Path:
-    """The cached file, if it is still what it was when it came (or what the catalogue says it is)."""
+    """The cached file, after its checksum was verified."""
     digest = _sha256(target)
     side = _sidecar(target)
     expected = side.read_text(encoding="ascii", errors="replace").split(" ")[0] if side.exists() else ""
@@ -168,19 +168,19 @@ def _checked(target: Path) -> Path:
 
 
 def _downloaded(url: str, target: Path, timeout_s: float, progress: Progress | None) -> Path:
-    """The whole file under a .part name, gone on with from what is there."""
+    """Download the complete file under a .part name, resuming from an existing part."""
     import http.client
     import urllib.error
 
     part = target.with_name(f"{target.name}.part")
-    problem: object = "the connection broke each time"
+    problem: object = "the connection failed each time"
     for _ in range(TRIES):
-        had = part.stat().st_size if part.exists() else 0
+        received = part.stat().st_size if part.exists() else 0
         try:
-            if _stream(url, part, had, timeout_s, progress):
+            if _stream(url, part, received, timeout_s, progress):
                 return part
         except urllib.error.HTTPError as answer:
-            if answer.code == 416 and had:  # What we have does not fit the file there: from the beginning.
+            if answer.code == 416 and received:  # The local part does not match the remote file: restart.
                 part.unlink()
                 continue
             problem = f"the server answered {answer.code} {answer.reason}"
@@ -188,36 +188,38 @@ def _downloaded(url: str, target: Path, timeout_s: float, progress: Progress | N
                 break
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as broken:
             problem = getattr(broken, "reason", None) or broken
-            if part.exists() and part.stat().st_size > had:
+            if part.exists() and part.stat().st_size > received:
                 continue
             if not isinstance(broken, (http.client.HTTPException, ConnectionResetError)):
                 break
     kept = part.stat().st_size if part.exists() else 0
-    lost = f"{kept:,} bytes are kept and the next fetch goes on from there" if kept else "nothing was changed"
+    state = (
+        f"{kept:,} bytes are kept and the next fetch resumes from there" if kept else "nothing was changed"
+    )
     raise TraceError(
-        f"cannot download {url}: {problem}; {lost}. Without a network, get the file elsewhere and put it at {target}"
+        f"cannot download {url}: {problem}; {state}. Without a network, get the file elsewhere and copy it to {target}"
     )
 
 
-def _stream(url: str, part: Path, had: int, timeout_s: float, progress: Progress | None) -> bool:
-    """Append what the server sends; True when the file is whole."""
+def _stream(url: str, part: Path, received: int, timeout_s: float, progress: Progress | None) -> bool:
+    """Append the server's data to the part; True if the file is complete."""
     import urllib.request
 
     request = urllib.request.Request(url, headers={"User-Agent": "kilowait"})
-    if had:
-        request.add_header("Range", f"bytes={had}-")
+    if received:
+        request.add_header("Range", f"bytes={received}-")
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:
         length = answer.headers.get("Content-Length")
         total = int(length) if length is not None and length.isdigit() else None
         span = re.match(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range") or "")
-        if answer.status == 206 and span is not None and int(span.group(1)) == had:
+        if answer.status == 206 and span is not None and int(span.group(1)) == received:
             total = int(span.group(2))
         else:
-            had = 0  # The server sends all of it.
-        with part.open("ab" if had else "wb") as file:
+            received = 0  # The server sends the whole file.
+        with part.open("ab" if received else "wb") as file:
             while block := answer.read(1 << 16):
                 file.write(block)
-                had += len(block)
+                received += len(block)
                 if progress is not None:
-                    progress(had, total)
-    return total is None or had == total
+                    progress(received, total)
+    return total is None or received == total

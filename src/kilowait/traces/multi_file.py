@@ -1,4 +1,4 @@
-"""The files of a trace that is kept in a folder."""
+"""Traces that consist of several files in a folder."""
 
 from __future__ import annotations
 
@@ -25,30 +25,28 @@ _HEAD_BYTES = 1 << 18
 
 
 def folder_parts(path: Path, format: str | None, ledger: CleaningReport) -> tuple[str, list[TracePart]]:
-    """The format of the trace in this folder, or one folder deeper, and its files by name.
+    """The format of the trace in this folder or its direct subfolders, and its files by name.
 
-    Files of another kind beside them (utilisation, machines) are left out, with a note.
+    Files of other kinds (utilization, machines) are left out, with a note.
     """
     if format is not None and format not in GPU_READERS:
-        raise TraceError(f"{path} is a directory, and a log in {format} is one file; name it")
+        raise TraceError(f"{path} is a directory, but a log in format {format} is one file; name the file")
     files = _files(path)
-    found: dict[str, list[Path]] = {}
+    by_format: dict[str, list[Path]] = {}
     for file in files:
-        found.setdefault(_format_of(file), []).append(file)
-    kinds = [kind for kind in found if kind in GPU_READERS and format in (None, kind)]
+        by_format.setdefault(_format_of(file), []).append(file)
+    kinds = [kind for kind in by_format if kind in GPU_READERS and format in (None, kind)]
     if len(kinds) != 1:
-        held = (
-            "logs in " + ", ".join(sorted(kinds)) if kinds else "no part of a trace that is kept in a folder"
-        )
-        raise TraceError(f"{path} is a directory with {held}; name one log file in it")
-    chosen = found[kinds[0]]
+        contents = "logs in " + ", ".join(sorted(kinds)) if kinds else "no files of a multi-file trace"
+        raise TraceError(f"{path} is a directory with {contents}; name one log file in it")
+    chosen = by_format[kinds[0]]
     if len(chosen) < len(files):
         ledger.add("note", f"{len(files) - len(chosen)} other files in the folder left out")
     return kinds[0], [TracePart(file.name, _text_of(file, ledger)) for file in chosen]
 
 
 def trace_sha256(path: str | PathLike[str]) -> str:
-    """The sha256 of a log as it lies there; of a folder, that of its files' names and sums.
+    """SHA-256 of the bytes of a log file; for a folder, of the names and checksums of its files.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "log"
@@ -65,7 +63,7 @@ def trace_sha256(path: str | PathLike[str]) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    """The files in a folder and one folder deeper, but for hidden ones."""
+    """The files in a folder and its direct subfolders, without hidden ones."""
     files = (file for file in sorted([*path.glob("*"), *path.glob("*/*")]) if file.is_file())
     return [file for file in files if not any(x.startswith(".") for x in file.relative_to(path).parts)]
 
@@ -77,7 +75,7 @@ def _text_of(file: Path, ledger: CleaningReport) -> str:
 
 
 def _format_of(file: Path) -> str:
-    """The format of a file by its head, "" for what is none: some files beside a log have gigabytes."""
+    """The format of a file, detected from its first bytes because files can be large; "" if unknown."""
     try:
         with file.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Lists of the nodes of GPU clusters to a Cluster on which jobs are placed node by node."""
+"""Reader of node lists of GPU clusters; the result is a node-level Cluster."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _Kind = tuple[int, float, int, str]
 
 
 def read_nodes(path: str | PathLike[str]) -> Cluster:
-    """The nodes of a list, like ones together in placed groups; `layout` keeps the order of the file.
+    """Read a node list; identical nodes form node-level groups, `node_groups` keeps the order of the file.
 
-    Read are Alibaba's lists: 2023 (openb_node_list_*.csv), 2026 (node_info_df.csv, which gives no memory) and 2020
-    (pai_machine_spec.csv). A row that is not in order is an error: a machine with nodes missing is another machine.
+    Supported are Alibaba's lists: 2023 (openb_node_list_*.csv), 2026 (node_info_df.csv, which has no memory) and 2020
+    (pai_machine_spec.csv). An invalid row is an error: a machine with missing nodes is a different machine.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "nodes.csv"
@@ -64,14 +64,14 @@ def read_nodes(path: str | PathLike[str]) -> Cluster:
 
 
 def _kinds(text: str, ledger: CleaningReport) -> list[_Kind]:
-    """What each node is, in the order of the file."""
-    whose = node_list([line for line in text[:65536].splitlines() if line.strip()])
-    if whose is None:
-        raise TraceError("it is none of the lists of nodes that are read: openb's, PAI's or node_info_df.csv")
-    rows = read_rows(text, ledger, PAI_TABLES["machine"].split(",") if whose == "pai" else None)
+    """Cores, memory, GPUs and GPU type of each node, in the order of the file."""
+    origin = node_list([line for line in text[:65536].splitlines() if line.strip()])
+    if origin is None:
+        raise TraceError("it is not a supported node list: openb's, PAI's or node_info_df.csv")
+    rows = read_rows(text, ledger, PAI_TABLES["machine"].split(",") if origin == "pai" else None)
     if ledger.dropped:
-        raise TraceError(f"it is not whole: {'; '.join(ledger.lines()[1:])}")
-    if whose == "openb":
+        raise TraceError(f"it is incomplete: {'; '.join(ledger.lines()[1:])}")
+    if origin == "openb":
         cores, memory, gpus, model = (
             rows.numbers("cpu_milli") / 1000,
             rows.numbers("memory_mib"),
@@ -79,16 +79,16 @@ def _kinds(text: str, ledger: CleaningReport) -> list[_Kind]:
             "model",
         )
         memory = memory * MIB_MB / 1000
-    elif whose == "pai":
+    elif origin == "pai":
         cores, memory, gpus, model = rows.numbers("cap_cpu"), rows.numbers("cap_mem"), "cap_gpu", "gpu_type"
         memory = memory * 1024 * MIB_MB / 1000
     else:
         cores, gpus, model = rows.numbers("cpu_num"), "gpu_capacity_num", "gpu_model"
         memory = np.zeros(len(rows))
-    held = rows.numbers(gpus)
-    _check(rows, cores, memory, held)
-    types = [kind if count else "" for kind, count in zip(rows.texts(model), held, strict=True)]
-    columns = (cores.astype(int).tolist(), memory.tolist(), held.astype(int).tolist(), types)
+    gpu_counts = rows.numbers(gpus)
+    _check(rows, cores, memory, gpu_counts)
+    types = [kind if count else "" for kind, count in zip(rows.texts(model), gpu_counts, strict=True)]
+    columns = (cores.astype(int).tolist(), memory.tolist(), gpu_counts.astype(int).tolist(), types)
     return list(zip(*columns, strict=True))
 
 
@@ -99,12 +99,12 @@ def _check(rows: CsvRows, *columns: np.ndarray[tuple[int], np.dtype[np.float64]]
         row = int(np.argmin(fine))
         raise ClusterError(
             f"the node in line {rows.line[row]} has {cores[row]:g} cores, {memory[row]:g} GB of memory and "
-            f"{gpus[row]:g} GPUs; whole cores and GPUs are wanted, at least 1 core"
+            f"{gpus[row]:g} GPUs; cores and GPUs must be whole numbers, with at least 1 core"
         )
 
 
 def _named(kinds: list[_Kind]) -> list[str]:
-    """The type of GPU where one kind of node has it, else with what tells the kinds apart."""
+    """Group names: the GPU type if it is unique, else with GPUs, cores and memory added."""
     types = [kind[3] or "cpu" for kind in kinds]
     plain = [name for name in types if types.count(name) == 1]
     named: list[str] = []

@@ -1,4 +1,4 @@
-"""What one cell of a log says: a number, a span, a moment, an amount of memory, a name."""
+"""Parsing of single cells: numbers, time spans, dates, amounts of memory, names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kilowait.units import parse_span
 __all__ = ["Words", "coded", "megabytes", "number", "numbers", "seconds", "split_line", "unix_s"]
 
 Words = tuple[npt.NDArray[np.int32], tuple[str, ...] | None]
-"""A column of names: numbers with -1 for unknown, and the names behind them (None: the numbers are the names)."""
+"""A coded column of names: codes with -1 for unknown, and the names (None: the codes are the original numbers)."""
 
 _UNIT = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
 def number(text: str) -> float:
-    """The number in a cell, NaN where there is none.
+    """The number in a cell, NaN if it is not a number.
 
     >>> number(" 12.5 "), number("n/a"), number("1_000")
     (12.5, nan, nan)
@@ -36,7 +36,7 @@ def number(text: str) -> float:
 
 
 def numbers(texts: Sequence[str]) -> npt.NDArray[np.float64]:
-    """`number` of every cell; fast where all of them are.
+    """`number` of every cell; fast if all of them are numbers.
 
     >>> numbers(["1", "2.5"]).tolist(), numbers(["1", ""]).tolist()
     ([1.0, 2.5], [1.0, nan])
@@ -51,7 +51,7 @@ def numbers(texts: Sequence[str]) -> npt.NDArray[np.float64]:
 
 
 def seconds(text: str) -> float:
-    """Seconds of a span, as a number or as Slurm writes it; NaN where it is neither.
+    """Seconds of a time span, given as a number or in Slurm's format; NaN if it is neither.
 
     >>> seconds("3600.5"), seconds("1-02:00:00"), seconds("UNLIMITED")
     (3600.5, 93600.0, nan)
@@ -65,7 +65,7 @@ def seconds(text: str) -> float:
 
 
 def unix_s(text: str) -> float:
-    """Unix seconds of an ISO date and time (without a zone: UTC) or of a number; NaN where it is neither.
+    """Unix seconds of an ISO date and time (without a zone: UTC) or of a number; NaN if it is neither.
 
     >>> unix_s("2019-01-01T00:00:36"), unix_s("1546300836"), unix_s("Unknown")
     (1546300836.0, 1546300836.0, nan)
@@ -80,7 +80,7 @@ def unix_s(text: str) -> float:
 
 
 def megabytes(text: str) -> float:
-    """MB (10^6 bytes) of Slurm's memory text without its n or c; a number alone is in MiB.
+    """MB (10^6 bytes) of a memory amount of Slurm without its n or c suffix; a plain number is in MiB.
 
     >>> megabytes("4000M"), megabytes("1G"), megabytes("none")
     (4194.304, 1073.741824, nan)
@@ -90,7 +90,7 @@ def megabytes(text: str) -> float:
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
-    """Fields of a line; quotes count where CSV is written with them."""
+    """Fields of a line; quotes are respected for CSV delimiters."""
     if '"' in line and delimiter in (",", ";", "\t"):
         try:
             return next(csv.reader([line], delimiter=delimiter), [])
@@ -100,18 +100,20 @@ def split_line(line: str, delimiter: str) -> list[str]:
 
 
 def coded(values: list[str], unknown: frozenset[str] = frozenset({""})) -> Words:
-    """A column of words as codes and names; whole numbers that fit stay what they are.
+    """Encode a column of words as codes and names; whole numbers that fit are kept as codes.
 
     >>> coded(["7", "", "12"])[0].tolist(), coded(["b", "a", "b"])[0].tolist()
     ([7, -1, 12], [0, 1, 0])
     """
-    seen: dict[str, int] = {}
+    codes_of: dict[str, int] = {}
     codes = np.fromiter(
-        (-1 if value in unknown else seen.setdefault(value, len(seen)) for value in values),
+        (-1 if value in unknown else codes_of.setdefault(value, len(codes_of)) for value in values),
         np.int32,
         len(values),
     )
-    if all(word.isascii() and word.isdigit() and len(word) < 10 and str(int(word)) == word for word in seen):
-        numbers = np.array([int(word) for word in seen] + [-1], np.int32)
+    if all(
+        word.isascii() and word.isdigit() and len(word) < 10 and str(int(word)) == word for word in codes_of
+    ):
+        numbers = np.array([int(word) for word in codes_of] + [-1], np.int32)
         return numbers[codes], None
-    return codes, tuple(seen)
+    return codes, tuple(codes_of)

@@ -1,4 +1,4 @@
-"""A file becomes a JobTable: unpacked, its format found by its content, read, and accounted for."""
+"""`read_trace`: decompress a job log, detect its format, read and clean it into a JobTable."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def read_trace(
     strict: bool = False,
     never_ran: NeverRan = "drop",
 ) -> JobTable:
-    """Read a job log; the format is found by content (`format` forces one of `FORMATS`).
+    """Read a job log; the format is detected from the content (`format` forces one of `FORMATS`).
 
-    `path` is a file, or the folder of a trace that is kept in several files (PAI, Philly, Helios, Google).
+    `path` is a file, or the folder of a trace of several files (PAI, Philly, Helios, Google).
 
     `columns` maps kilowait's columns to the file's, for CSV and Parquet: ``{"submit_s": "submitted"}``, or with a
-    factor to seconds (``{"estimate_s": ("limit_min", 60)}``); ``start_s`` and ``end_s`` may stand for run time and
-    wait. `strict` makes every dropped or mended row an error. `never_ran="keep"` keeps jobs that were withdrawn
-    while they waited, with run time 0 and `cancel_s`. The result is sorted by (submit_s, job_id), its clock is the
-    log's own, and ``jobs.meta["ledger"]`` says what was dropped or mended and why.
+    factor to seconds (``{"estimate_s": ("limit_min", 60)}``); ``start_s`` and ``end_s`` may replace run time and
+    wait. `strict` makes every dropped or corrected row an error. `never_ran="keep"` keeps jobs that were cancelled
+    while waiting, with run time 0 and `cancel_s`. The result is sorted by (submit_s, job_id), times are relative to
+    the log's origin, and ``jobs.meta["ledger"]`` is the cleaning report: dropped and corrected rows with reasons.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.csv"
@@ -62,14 +62,14 @@ def read_trace_with_ledger(
     strict: bool = False,
     never_ran: NeverRan = "drop",
 ) -> tuple[JobTable, CleaningReport]:
-    """`read_trace`, and the ledger as an object."""
+    """`read_trace`, with the cleaning report as an object."""
     if format is not None and format not in FORMATS:
         raise UnknownNameError("trace format", format, FORMATS)
     path = Path(path)
     ledger = CleaningReport()
     try:
         if path.is_dir():
-            jobs = _of_folder(path, format, columns, never_ran, ledger)
+            jobs = _read_folder(path, format, columns, never_ran, ledger)
         else:
             data = unpack(file_bytes(path), str(path), ledger)
             jobs = _parsed(data, format, columns, never_ran, path, ledger)
@@ -77,7 +77,7 @@ def read_trace_with_ledger(
         if str(path) in str(problem) or isinstance(problem, UnknownNameError):
             raise
         raise TraceError(f"cannot read {path}: {problem}") from None
-    except TableError as problem:  # A value that no rule of mend.py foresaw: refused, not guessed.
+    except TableError as problem:  # A value that no rule of clean.py covers.
         raise TraceError(f"cannot make a job table of {path}: {problem}") from None
     if strict:
         ledger.check(str(path))
@@ -106,7 +106,7 @@ def _parsed(
         refuse_binary(data)
         if columns and found != "csv":
             raise TraceError(
-                f"a column map is for csv and parquet, and this is read as {found}; leave columns out"
+                f"a column map is for csv and parquet, but this is read as {found}; omit columns"
             )
         if found == "swf":
             draft, meta = swf.read_swf(data, ledger)
@@ -124,7 +124,7 @@ def _parsed(
     return build_table(draft, ledger, never_ran=never_ran, source=str(path), meta=meta)
 
 
-def _of_folder(
+def _read_folder(
     path: Path,
     format: str | None,
     columns: Mapping[str, Any] | None,
@@ -132,7 +132,7 @@ def _of_folder(
     ledger: CleaningReport,
 ) -> JobTable:
     if columns:
-        raise TraceError(f"{path} is a directory, and a column map is for one file; name the file")
+        raise TraceError(f"{path} is a directory, but a column map is for one file; name the file")
     found, parts = folder_parts(path, format, ledger)
     draft, meta = GPU_READERS[found](parts, ledger)
     return build_table(

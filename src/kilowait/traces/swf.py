@@ -1,7 +1,7 @@
-"""The Standard Workload Format: 18 numbers a line, its extended forms of 19 to 21 fields, and its broken headers.
+"""Reader of the Standard Workload Format (SWF): 18 fields per line, extended forms of 19 to 21 fields, headers.
 
-Lines of plain numbers are read together by numpy; any other line is read by itself, so that a broken one can
-never shift the numbers of its neighbours.
+Lines of plain numbers are parsed together with NumPy; any other line is parsed separately, so that an invalid line
+cannot affect other lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Flags = npt.NDArray[np.bool_]
 
 FIELDS = 18
 _USED = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
-"""All but the CPU time and memory used, which no column of ours takes."""
+"""All fields except used CPU time and used memory, which have no column in a JobTable."""
 HEADER_KEYS = (
     "Version Computer Installation Acknowledge Information Conversion MaxJobs MaxRecords Preemption UnixStartTime "
     "TimeZone TimeZoneString StartTime EndTime MaxNodes MaxProcs MaxRuntime MaxMemory AllowOveruse MaxQueues "
@@ -40,7 +40,7 @@ _CLASS[[45, 46, 10]] = _MINUS, _DOT, _NEWLINE
 
 
 def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """The rows and what the header says; times stay on the log's own clock."""
+    """Read the rows and the header; times stay relative to the log's own origin."""
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")
     if not data.endswith(b"\n"):
@@ -61,9 +61,10 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
     alea = bool(extra) and width == 21
     if width > FIELDS:
         ledger.add(
-            "note", f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", queue apart" * alea
+            "note",
+            f"lines have {width} fields, SWF has {FIELDS}: the rest left out" + ", except the queue" * alea,
         )
-    draft = RawColumns(line, {}, mend_submit=True)
+    draft = RawColumns(line, {}, correct_submit=True)
     known = np.where(fields == -1, np.nan, fields)  # -1 is SWF's "not known".
     draft.numbers |= {
         "job_id": fields[:, 0],
@@ -95,7 +96,7 @@ def read_swf(data: bytes, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
 def _rows(
     data: bytes, ledger: CleaningReport
 ) -> tuple[Floats, npt.NDArray[np.int64], int, list[str], list[str]]:
-    """Numbers (rows x 18), their line numbers, fields per line, the queue words of the 21-field form, comments."""
+    """Numbers (rows x 18), their line numbers, fields per line, the queue names of the 21-field form, comments."""
     buffer = np.frombuffer(data, np.uint8)
     kind = _CLASS[buffer]
     ends = np.flatnonzero(kind == _NEWLINE)
@@ -124,7 +125,7 @@ def _rows(
                 rows[number] = False
     ledger.rows_read = int(rows.sum())
     if not ledger.rows_read:
-        raise TraceError("there is not one line of jobs, only comments or blank lines")
+        raise TraceError("there are no lines of jobs, only comments or blank lines")
     width = int(np.bincount(count[rows]).argmax())
     if not FIELDS <= width <= 21:
         raise TraceError(f"most lines have {width} fields; SWF has {FIELDS} (extended forms 19 to 21)")
@@ -137,7 +138,7 @@ def _rows(
     found = np.full((len(kept), FIELDS), np.nan, order="F")
     plain = ~odd[kept]
     begin = first[kept[plain]]
-    for field in _USED:  # Column by column: what is not asked for is not read.
+    for field in _USED:  # Column by column, so that unused fields are not parsed.
         found[plain, field] = _digits(buffer, token[begin + field], length[begin + field])
     queue: list[str] = []
     for row in np.flatnonzero(~plain).tolist():
@@ -150,7 +151,7 @@ def _rows(
     if unread.any():
         hit = unread.any(axis=1)
         ledger.add(
-            "mended", "not a number: taken as not known", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
+            "mended", "not a number: treated as unknown", int(hit.sum()), int(kept[int(hit.argmax())]) + 1
         )
         found[unread] = np.nan
     return found, kept + 1, width, queue if len(queue) == len(kept) else [], comments
@@ -159,7 +160,7 @@ def _rows(
 def _odd_places(
     kind: npt.NDArray[np.uint8], before: Flags, token: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Places that make their line unfit for `_digits`: anything but [-]digits[.digits] of at most 15 signs."""
+    """Positions that `_digits` cannot parse: anything but [-]digits[.digits] of at most 15 characters."""
     other = np.flatnonzero(kind == _OTHER)
     minus = np.flatnonzero(kind == _MINUS)
     minus = minus[~before[minus] | (kind[minus + 1] != _DIGIT)]
@@ -172,7 +173,7 @@ def _odd_places(
 def _digits(
     buffer: npt.NDArray[np.uint8], start: npt.NDArray[np.int64], length: npt.NDArray[np.int64]
 ) -> Floats:
-    """The numbers written at these places, sign by sign for all at once; exact, since 15 digits fit a float."""
+    """Parse the numbers at these positions, vectorized over all; exact, because a float holds 15 digits."""
     value = np.zeros(len(start))
     decimals = np.zeros(len(start), np.int64)
     behind = np.zeros(len(start), np.bool_)
@@ -208,7 +209,7 @@ def _first_integer(text: str) -> int | None:
 
 
 def _header(comments: list[str]) -> dict[str, str]:
-    """Header values by SWF's spelling of the key; a key that comes again adds a line."""
+    """Header values by SWF's spelling of the key; repeated keys add a line."""
     spelling = {key.lower(): key for key in HEADER_KEYS}
     header: dict[str, str] = {}
     for text in comments:
@@ -220,24 +221,29 @@ def _header(comments: list[str]) -> dict[str, str]:
 
 
 def _processors(draft: RawColumns, fields: Floats, ledger: CleaningReport) -> None:
-    """Processors allocated (field 5), else requested (8); and the jobs that never ran."""
+    """Processors allocated (field 5), else requested (8), and the jobs that never ran."""
     runtime, allocated, requested, status = fields[:, 3], fields[:, 4], fields[:, 7], fields[:, 10]
-    given, asked = allocated > 0, requested > 0
-    draft.numbers["nodes"] = np.where(given, allocated, np.where(asked, requested, np.nan))
+    has_allocated, has_requested = allocated > 0, requested > 0
+    draft.numbers["nodes"] = np.where(has_allocated, allocated, np.where(has_requested, requested, np.nan))
     never = runtime == -1
-    unstarted = (runtime == 0) & ~given & (status == 5) if given.any() else np.zeros(len(draft), np.bool_)
+    unstarted = (
+        (runtime == 0) & ~has_allocated & (status == 5)
+        if has_allocated.any()
+        else np.zeros(len(draft), np.bool_)
+    )
     draft.never = {
         "cancelled before it started (run time -1, status 5)": never & (status == 5),
         "failed before it started (run time -1, status 0)": never & (status == 0),
         "run time -1": never & (status != 5) & (status != 0),
-        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted & asked,
-        "no processors allocated or requested": ~given & ~asked & ~never,
+        "cancelled before it started (run time 0, no processors allocated, status 5)": unstarted
+        & has_requested,
+        "no processors allocated or requested": ~has_allocated & ~has_requested & ~never,
     }
-    instead = ~given & asked & ~never & ~unstarted
+    instead = ~has_allocated & has_requested & ~never & ~unstarted
     if instead.any():
-        said = "processors allocated (field 5) not known: those requested (field 8) taken"
+        said = "processors allocated (field 5) unknown: processors requested (field 8) used"
         where = (int(instead.sum()), int(draft.line[int(instead.argmax())]))
-        ledger.add("mended" if given.any() else "note", said, *where)
+        ledger.add("mended" if has_allocated.any() else "note", said, *where)
 
 
 def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
@@ -250,14 +256,14 @@ def _status(draft: RawColumns, status: Floats, ledger: CleaningReport) -> None:
         return
     if outside.any():
         count, first = int(outside.sum()), int(draft.line[int(outside.argmax())])
-        ledger.add("mended", "status (field 11) is none of SWF's codes: taken as not known", count, first)
+        ledger.add("mended", "status (field 11) is none of SWF's codes: treated as unknown", count, first)
     draft.numbers["status"] = np.where(outside | np.isnan(status), -1.0, status)
-    # Codes 2 to 4 are stretches of a job that has a line of its own for the whole.
+    # Codes 2 to 4 are partial executions of a job that also has a line for the whole job.
     part = (status >= 2) & (status <= 4) & ~outside
     ids = draft.numbers["job_id"]
     part &= np.isin(ids, ids[~part])
     if part.any():
-        reason = "a stretch of a job (status 2 to 4) that has a line for the whole"
+        reason = "a partial execution (status 2 to 4) of a job with a line for the whole job"
         ledger.add("dropped", reason, int(part.sum()), int(draft.line[int(part.argmax())]))
         _keep_rows(draft, ~part)
 
@@ -270,13 +276,13 @@ def _keep_rows(draft: RawColumns, rows: Flags) -> None:
 
 
 def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: CleaningReport) -> Words:
-    """A column of identities: whole numbers stay; too large ones become names; nonsense becomes unknown."""
+    """A column of ids: whole numbers are kept; too large ones become names; invalid ones become unknown."""
     broken = ~np.isnan(values) & (
         ((values < 0) & (values != -1)) | (values != np.floor(values)) | (values >= 2**53)
     )
     if broken.any():
         ledger.add(
-            "mended", f"{said} broken: taken as not known", int(broken.sum()), int(line[int(broken.argmax())])
+            "mended", f"{said} broken: treated as unknown", int(broken.sum()), int(line[int(broken.argmax())])
         )
     whole = np.where(broken | np.isnan(values), -1, values).astype(np.int64)
     if len(whole) and int(whole.max()) >= 2**31 - 1:
@@ -287,14 +293,14 @@ def _numbered(values: Floats, said: str, line: npt.NDArray[np.int64], ledger: Cl
 def _queues(
     draft: RawColumns, fields: Floats, words: list[str], header: dict[str, str], ledger: CleaningReport
 ) -> None:
-    """The queue: field 15 where any job has one, else the partition (16); named as the header names them."""
+    """The queue: field 15 if any job has one, else the partition (16); names from the header."""
     if words:
         draft.words["queue"] = coded(words)
         return
     key, place = ("Queue", 14) if (fields[:, 14] >= 0).any() else ("Partition", 15)
     codes, names = _numbered(fields[:, place], f"{key.lower()} (field {place + 1})", draft.line, ledger)
     if place == 15 and (codes >= 0).any():
-        ledger.add("note", "no queues (field 15): the partitions (field 16) taken as queues")
+        ledger.add("note", "no queues (field 15): partitions (field 16) used as queues")
     listed: dict[int, str] = {}
     for text in header.get(key, "").splitlines():
         match = re.match(r"(\d{1,6})[\s:-]*(.*)", text)

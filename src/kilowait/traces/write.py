@@ -1,4 +1,4 @@
-"""A JobTable to a file: SWF, Parquet, CSV, Batsim's workload (JSON) and platform (XML)."""
+"""Writers of a JobTable: SWF, Parquet, CSV, Batsim workload (JSON) and Batsim platform (XML)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kilowait.jobs.columns import LABELLED
 __all__ = ["WRITERS", "write_parts", "write_trace", "written_format"]
 
 SHORTEST_S = 0.001
-"""Batsim refuses a delay or a wall time of 0; this is written instead."""
+"""Minimum delay and walltime in Batsim files: Batsim refuses 0."""
 _SUFFIXES = {
     ".swf": "swf",
     ".parquet": "parquet",
@@ -41,10 +41,10 @@ _SWF_COLUMNS = frozenset(
 def write_trace(
     jobs: JobTable, path: str | PathLike[str], *, format: str | None = None, cluster: Cluster | None = None
 ) -> None:
-    """Write the jobs; the format is the suffix's or `format` (one of `WRITERS`), packed when it ends in .gz or .zst.
+    """Write the jobs in `format` (one of `WRITERS`; default: by suffix), compressed if the name ends in .gz or .zst.
 
-    `cluster` gives the machine's size for SWF's header and Batsim; without it the log's header does, or the
-    largest job.
+    `cluster` gives the machine size for SWF's header and Batsim; without it the size is that of the log's header, or
+    of the largest job.
 
     >>> import tempfile, pathlib
     >>> from kilowait.traces import read_trace
@@ -58,7 +58,9 @@ def write_trace(
     format = written_format(path, format)
     if format == "parquet":
         if packed:
-            raise TraceError(f"Parquet packs itself; write to {path.with_suffix('')} without {packed}")
+            raise TraceError(
+                f"Parquet is already compressed; write to {path.with_suffix('')} without {packed}"
+            )
         data = _parquet(jobs)
     else:
         data = WRITERS[format](jobs, cluster).encode("utf-8", "replace")
@@ -67,17 +69,17 @@ def write_trace(
     elif packed == ".zst":
         import pyarrow as pa
 
-        # A stream, not pa.compress: the frame must say where it ends.
+        # A stream instead of pa.compress, so that the frame has an end mark.
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             stream.write(data)
         data = sink.getvalue().to_pybytes()
-    with _beside(path) as half:
-        half.write_bytes(data)
+    with _atomic_file(path) as part_path:
+        part_path.write_bytes(data)
 
 
 def write_parts(tables: Iterable[JobTable], path: str | PathLike[str]) -> None:
-    """Write tables of the same columns one after another into one Parquet file, so that the log need not be in memory.
+    """Write tables with the same columns one after another into one Parquet file, without holding the log in memory.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.parquet"
@@ -89,11 +91,11 @@ def write_parts(tables: Iterable[JobTable], path: str | PathLike[str]) -> None:
     import pyarrow.parquet as pq
 
     writer = None
-    with _beside(Path(path)) as half:
+    with _atomic_file(Path(path)) as part_path:
         try:
             for table in tables:
                 part = table.to_arrow()
-                writer = writer or pq.ParquetWriter(half, part.schema, write_page_checksum=True)
+                writer = writer or pq.ParquetWriter(part_path, part.schema, write_page_checksum=True)
                 writer.write_table(part)
         finally:
             if writer is not None:
@@ -101,20 +103,20 @@ def write_parts(tables: Iterable[JobTable], path: str | PathLike[str]) -> None:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A file that takes its place when all is written, so that a full disk or a stop never leaves half of it."""
-    half = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _atomic_file(path: Path) -> Iterator[Path]:
+    """A temporary file that replaces `path` when it is complete, so that no partial file remains after an error."""
+    part_path = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield half
-        os.replace(half, path)
+        yield part_path
+        os.replace(part_path, path)
     except OSError as problem:
         raise TraceError(f"cannot write {path}: {problem.strerror or problem}") from None
     finally:
-        half.unlink(missing_ok=True)
+        part_path.unlink(missing_ok=True)
 
 
 def written_format(path: str | PathLike[str], format: str | None = None) -> str:
-    """The format in which `write_trace` will write: `format`, or that of the suffix.
+    """The output format of `write_trace`: `format`, or that of the suffix.
 
     >>> written_format("log.swf.gz"), written_format("log.txt", "csv")
     ('swf', 'csv')
@@ -142,21 +144,22 @@ def _machine(jobs: JobTable, cluster: Cluster | None) -> int:
     return int(jobs.meta.get("max_procs", jobs.meta.get("max_nodes", largest)))
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
 def _texts(values: Any) -> list[str]:
-    """Numbers as short as they go without loss; -1 for not known."""
+    """Shortest exact text of each number; -1 for unknown."""
     if values.dtype.kind != "f":
         return [str(value) for value in values.tolist()]
-    return ["-1" if not np.isfinite(value) else _said(value) for value in values.tolist()]
+    return ["-1" if not np.isfinite(value) else _format_number(value) for value in values.tolist()]
 
 
 def _no_negative_times(jobs: JobTable, what: str) -> None:
     if len(jobs) and float(jobs["submit_s"].min()) < 0:
         raise TraceError(
-            f"{what} has no negative times and the first job is submitted at {float(jobs['submit_s'].min()):g} s; "
+            f"{what} does not allow negative times, but the first job is submitted at "
+            f"{float(jobs['submit_s'].min()):g} s; "
             "shift them: jobs.with_columns(submit_s=jobs['submit_s'] - jobs['submit_s'].min())"
         )
 
@@ -173,7 +176,7 @@ def _swf(jobs: JobTable, cluster: Cluster | None) -> str:
         f"; MaxProcs: {size}",
     ]
     if lost:
-        header.append(f"; Note: left out, for SWF has no field for it: {', '.join(lost)}")
+        header.append(f"; Note: left out, because SWF has no field for it: {', '.join(lost)}")
     for number, name in enumerate(jobs.labels.get("queue", ())):
         header.append(f"; Queue: {number} {' '.join(name.split())}")
     nodes = jobs["nodes"]
@@ -218,7 +221,7 @@ def _header_lines(jobs: JobTable) -> Iterable[tuple[str, str]]:
 
 
 def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
-    """kilowait's own names; an empty cell is not known."""
+    """CSV with kilowait's column names; an empty cell is unknown."""
     columns: list[list[str]] = []
     for name in jobs.columns:
         values = jobs[name]
@@ -226,7 +229,7 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
             labels = jobs.labels[name]
             columns.append([labels[code] if code >= 0 else "" for code in values.tolist()])
         elif values.dtype.kind == "f":
-            columns.append([_said(v) if np.isfinite(v) else "" for v in values.tolist()])
+            columns.append([_format_number(v) if np.isfinite(v) else "" for v in values.tolist()])
         else:
             optional = name in LABELLED or name in ("status", "after_id")
             columns.append(["" if optional and v == -1 else str(v) for v in values.tolist()])
@@ -238,7 +241,7 @@ def _csv(jobs: JobTable, cluster: Cluster | None) -> str:
 
 
 def _parquet(jobs: JobTable) -> bytes:
-    """What `JobTable.to_parquet` writes, with checksums: a damaged page is then an error, not a wrong number."""
+    """Like `JobTable.to_parquet`, with page checksums, so that damaged pages are detected."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
@@ -247,7 +250,7 @@ def _parquet(jobs: JobTable) -> bytes:
 
 
 def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
-    """Jobs with delay profiles; a profile is shared by all jobs of one run time."""
+    """Batsim workload with delay profiles; jobs of equal run time share a profile."""
     _no_negative_times(jobs, "Batsim")
     runtime = np.maximum(jobs["runtime_s"], SHORTEST_S).tolist()
     limit = jobs.column("limit_s")
@@ -261,15 +264,23 @@ def _batsim(jobs: JobTable, cluster: Cluster | None) -> str:
         strict=True,
     )
     listed = [
-        {"id": str(job), "subtime": submit, "walltime": limit, "res": nodes, "profile": f"delay_{_said(run)}"}
+        {
+            "id": str(job),
+            "subtime": submit,
+            "walltime": limit,
+            "res": nodes,
+            "profile": f"delay_{_format_number(run)}",
+        }
         for job, submit, limit, nodes, run in rows
     ]
-    profiles = {f"delay_{_said(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))}
+    profiles = {
+        f"delay_{_format_number(run)}": {"type": "delay", "delay": run} for run in sorted(set(runtime))
+    }
     return json.dumps({"nb_res": _machine(jobs, cluster), "jobs": listed, "profiles": profiles}, indent=1)
 
 
 def _platform(jobs: JobTable, cluster: Cluster | None) -> str:
-    """One host a node and the master Batsim wants; no network, since delay profiles use none."""
+    """Batsim platform: one host per node and the required master host; no network, because delay profiles use none."""
     from xml.sax.saxutils import quoteattr
 
     groups = (

@@ -15,12 +15,12 @@ def test_only_the_estimates_change():
     assert jobs["estimate_s"].tolist() == [9, 7]
 
 
-def test_what_planners_were_told_goes():
+def test_predictions_and_limits_are_removed():
     jobs = table((0, 60, 4), estimate_s=[9], planned_s=[7], limit_s=[8], overrun_planned_s=[20])
     assert with_perfect_estimates(jobs).columns == table((0, 60, 4)).columns
 
 
-def test_who_knows_backfills():
+def test_perfect_estimates_allow_backfilling():
     """The narrow job fits before the wide one may start, and only its true run time shows it."""
     jobs = table((0, 100, 3), (1, 10, 4), (2, 50, 1), estimate_s=[100, 10, 500])
     cluster = kw.Cluster.from_nodes(4)

@@ -21,13 +21,13 @@ from tests.evaluation.bounds.workloads import (
 )
 
 
-def test_one_job_waits_for_nobody():
+def test_one_job_does_not_wait():
     assert lower_bounds(table((50, 100, 3)), 4) == Bounds(0.0, 1.0, 100.0)
 
 
 @pytest.mark.parametrize("order", [(30, 20, 10), (10, 20, 30), (20, 10, 30)])
-def test_jobs_of_the_whole_machine(order):
-    """One machine: the shortest first is best, and the bound says so: waits 0, 10, 30."""
+def test_jobs_that_need_all_nodes(order):
+    """One machine: the shortest first is best, and the bound message so: waits 0, 10, 30."""
     found = lower_bounds(table(*((0, run, 8) for run in order)), 8)
     assert found.mean_wait_s == pytest.approx(40 / 3)
     assert found.mean_bsld == pytest.approx((1 + 30 / 20 + 60 / 30) / 3)
@@ -96,7 +96,7 @@ def test_order_of_rows_does_not_matter():
     assert [getattr(a, o) for o in OBJECTIVES] == pytest.approx([getattr(b, o) for o in OBJECTIVES])
 
 
-def test_held_jobs_wait_from_the_end_of_the_hold():
+def test_wait_is_counted_from_the_begin_time():
     jobs = table((0, 20, 4), (0, 20, 4), begin_s=[0, 100])
     assert lower_bounds(jobs, 4) == Bounds(0.0, 1.0, 120.0)
 
@@ -112,7 +112,7 @@ def test_jobs_after_others():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_policy_beats_them_with_chains_and_holds(seed):
+def test_no_policy_beats_the_bounds_with_dependencies_and_begin_times(seed):
     jobs, nodes = workload(seed, 40)
     rng = stream(seed, "chains")
     after = np.where(rng.random(len(jobs)) < 0.3, np.arange(len(jobs)) - 1, -1)
@@ -129,7 +129,7 @@ one_job = st.tuples(st.integers(0, 50), st.integers(0, 40), st.integers(1, 4))
 
 @given(st.lists(one_job, min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_any_schedule_keeps_them(rows, random):
-    """Jobs placed one by one, in any order, with gaps at random, where there is room."""
+    """A random feasible schedule: jobs placed one by one in any order, with random gaps."""
     nodes, used = 4, [0] * 2000
     jobs = table(*rows)
     start = [0.0] * len(rows)
@@ -150,7 +150,7 @@ def test_any_schedule_keeps_them(rows, random):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "nodes", "says"),
+    ("jobs", "nodes", "message"),
     [
         (table((0, 5, 5)), 4, "job 1 needs 5 nodes of a machine of 4"),
         (table((0, 5, 1)), 0, "the machine has 0 nodes"),
@@ -158,8 +158,8 @@ def test_any_schedule_keeps_them(rows, random):
         (table((0, 5, 1), (0, 5, 1), cancel_s=[math.inf, 9]), 4, "some jobs have a cancel_s"),
     ],
 )
-def test_not_a_problem(jobs, nodes, says):
-    with pytest.raises(InputError, match=says):
+def test_invalid_problems_are_refused(jobs, nodes, message):
+    with pytest.raises(InputError, match=message):
         lower_bounds(jobs, nodes)
 
 

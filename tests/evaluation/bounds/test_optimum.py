@@ -62,7 +62,7 @@ def fits(at, length, size, placed, nodes):
 
 
 def test_waiting_for_a_wide_job():
-    """Nobody who does not see it coming leaves the node idle; here it is best."""
+    """Only a clairvoyant schedule leaves the node idle; here this is optimal."""
     best = optimum(table((0, 100, 1), (1, 10, 4)), 4)
     assert (best.value, best.proven, best.tolerance) == (5.5, True, 0.0)
     assert best.start_s.tolist() == [11, 1]
@@ -76,7 +76,7 @@ def test_objectives_differ():
     assert slowdown.tolerance == 0
 
 
-def test_rules_reach_it_on_an_easy_case():
+def test_policies_reach_the_optimum_in_an_easy_case():
     jobs = table((0, 30, 4), (0, 10, 4), (0, 20, 4))
     found = metrics(kw.simulate(jobs, kw.Cluster.from_nodes(4), policy="sjf", backfill="none"))
     bounds = lower_bounds(jobs, 4)
@@ -139,7 +139,7 @@ def test_starts_are_on_the_logs_clock_and_repeat():
     assert one.value == pytest.approx((one.start_s - jobs["submit_s"]).mean())
 
 
-def test_holds_are_obeyed():
+def test_begin_times_are_respected():
     jobs = table((0, 20, 4), (0, 30, 4), begin_s=[25, 0])
     best = optimum(jobs, 4)
     assert best.start_s.tolist() == [30, 0]
@@ -163,22 +163,22 @@ def test_bound_of_the_slowdown():
 
 
 @pytest.mark.parametrize(
-    ("jobs", "options", "says"),
+    ("jobs", "options", "message"),
     [
-        (table(*[(0, 1, 1)] * 13), {}, "13 jobs are too many for a search of all schedules; give at most 12"),
+        (table(*[(0, 1, 1)] * 13), {}, "13 jobs are too many for an optimal schedule; give at most 12"),
         (table((0, 5, 5)), {}, "job 1 needs 5 nodes of a machine of 4"),
-        (table((0, 5.5, 1)), {}, "a run time is 5.5 s; the search counts whole seconds"),
+        (table((0, 5.5, 1)), {}, "a run time is 5.5 s; the search needs whole seconds"),
         (table((0, 5, 1), (0.25, 5, 1)), {}, "a submission, from the first one on, is 0.25 s"),
         (table((0, 5, 1)), {"bound_s": 0.5}, "a bound_s is 0.5 s"),
         (table((0, 5, 1)), {"bound_s": math.nan}, "bound_s is nan"),
         (table((0, 5, 1)), {"seconds": 0.0}, "seconds is 0.0"),
         (table((0, 1e12, 1)), {}, "the jobs span 1000000000000 s"),
-        (table((0, 5, 1), (0, 5, 1), after_id=[-1, 1]), {}, "job 2 waits for the end of job 1"),
+        (table((0, 5, 1), (0, 5, 1), after_id=[-1, 1]), {}, "job 2 depends on the end of job 1"),
         (table((0, 5, 1), cancel_s=[9]), {}, "some jobs have a cancel_s"),
     ],
 )
-def test_not_for_the_search(jobs, options, says):
-    with pytest.raises(InputError, match=says):
+def test_unsupported_problems_are_refused(jobs, options, message):
+    with pytest.raises(InputError, match=message):
         optimum(jobs, 4, **options)
 
 

@@ -1,4 +1,4 @@
-"""Small random workloads, and every way the rules schedule them."""
+"""Small random workloads, and their schedules under all policies."""
 
 from __future__ import annotations
 

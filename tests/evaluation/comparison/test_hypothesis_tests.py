@@ -43,7 +43,7 @@ def ratio_of_means(ours, theirs, axis):
 # -- intervals --------------------------------------------------------------------------------------
 
 
-def test_the_interval_of_a_mean_is_that_of_the_normal_law_where_it_holds():
+def test_interval_of_a_mean_agrees_with_the_normal_approximation():
     values = seeded(1).normal(10.0, 2.0, 400)
     half = 1.96 * values.std(ddof=1) / 20
     found = mean_interval(values, random=seeded(), draws=8000)
@@ -336,7 +336,7 @@ def test_wrong_settings(wrong, words):
 def test_wrong_settings_of_tests():
     with pytest.raises(InputError, match="blocks of 0"):
         signed_rank([1.0], [2.0], block=0)
-    with pytest.raises(InputError, match=r"probabilities of \[0.5, 1.5\]"):
+    with pytest.raises(InputError, match=r"p-values \[0.5, 1.5\]"):
         holm([0.5, 1.5])
 
 

@@ -57,13 +57,13 @@ def test_values_are_those_of_the_counted_jobs(contest):
     assert (found["horizon_start_s"], found["horizon_end_s"]) == window.horizon
 
 
-def test_horizons_do_not_differ_between_contenders(contest):
+def test_horizons_are_equal_for_all_policies(contest):
     ends = contest.values("horizon_end_s")
     assert (ends == ends[0]).all()
     assert (contest.values("jobs") == 150).all()
 
 
-def test_the_clairvoyant_is_judged_on_the_jobs_as_they_are(contest):
+def test_clairvoyant_policy_is_evaluated_on_the_original_jobs(contest):
     knowing = contest.labels.index("saf, perfect estimates")
     log = contest.logs(knowing, 0)
     assert log.jobs_table["estimate_s"].tolist() == contest.windows[0].jobs["estimate_s"].tolist()
@@ -74,7 +74,7 @@ def test_the_clairvoyant_is_judged_on_the_jobs_as_they_are(contest):
     assert {mean.contender for mean in judgement.means} == {"fcfs", "saf", "sjf"}
 
 
-def test_gap_closed_is_what_it_says(contest):
+def test_gap_closed(contest):
     mean = dict(zip(contest.labels, contest.means("mean_bsld"), strict=True))
     best = min(("fcfs", "saf", "sjf"), key=lambda name: mean[name])
     twin = mean[f"{best}, perfect estimates"]
@@ -92,7 +92,7 @@ def test_gap_without_room(jobs):
     assert kw.compare(cut, CLUSTER, ["saf"]).gap_closed("mean_bsld") == {}
 
 
-def test_a_whole_run_is_cut_into_batches(jobs):
+def test_a_single_run_is_divided_into_batches(jobs):
     found = kw.compare(jobs, CLUSTER, ["fcfs", "saf"])
     assert found.batched
     scores = found.scores("mean_wait_s")
@@ -109,7 +109,7 @@ def test_batches_without_a_start_are_left_out():
     assert found.scores("mean_wait_s").values.shape == (2, 2)
 
 
-def test_own_rules_and_names(jobs):
+def test_custom_policies_and_names(jobs):
     @kw.policy
     def mine(job, now):
         return job.nodes
@@ -129,7 +129,7 @@ def test_labels():
     ]
 
 
-def test_labels_on_placed_nodes():
+def test_labels_on_node_level_clusters():
     """There is no backfilling to speak of: either the first that does not fit keeps the others waiting, or not."""
     placed = [replace(PolicyConfig("a", backfill), node_level=True) for backfill in ("none", "skip")]
     assert [who.label for who in placed] == ["a", "a, skip"]
@@ -137,12 +137,12 @@ def test_labels_on_placed_nodes():
 
 @pytest.fixture(scope="module")
 def placed():
-    """las and fcfs on a small GPU cluster whose nodes are mixed."""
+    """las and fcfs on a small heterogeneous GPU cluster."""
     cluster = replace(GPUS, node_groups=(1, 0, 1))
     return kw.compare(gpu_workload(60, cluster, load=1.2, shared=0.5, seed=3), cluster, ["las", "fcfs"])
 
 
-def test_contests_on_placed_nodes_know_their_machine(placed):
+def test_comparisons_on_node_level_clusters_have_the_cluster(placed):
     assert placed.labels == ("las", "fcfs")
     assert placed.machine == replace(GPUS, node_groups=(1, 0, 1))
     window = placed.windows[0]
@@ -154,14 +154,14 @@ def test_contests_on_placed_nodes_know_their_machine(placed):
     assert kw.compare(kw.lublin(20, 32, seed=0), CLUSTER, ["fcfs"]).machine is None
 
 
-def test_a_machine_that_is_not_described_well(placed):
+def test_invalid_cluster_description(placed):
     with pytest.raises(InputError, match="description of the machine"):
         _ = replace(placed, cluster={"group": [{"name": "x", "node_level": True, "nodez": 3}]}).machine
     with pytest.raises(InputError, match="description of the machine"):
         _ = replace(placed, cluster={**placed.cluster, "layout": [0]}).machine
 
 
-def test_placed_contests_are_kept(placed, tmp_path):
+def test_node_level_comparisons_are_saved_and_loaded(placed, tmp_path):
     save_comparison(tmp_path / "kept", [placed], scenario={}, results={})
     found = load_comparison(tmp_path / "kept").contests[0]
     assert (found.labels, found.contenders, found.machine) == (

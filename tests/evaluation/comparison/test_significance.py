@@ -29,8 +29,8 @@ def noise(seed, sigma=0.1, windows=60):
     return np.random.default_rng(seed).lognormal(0.0, sigma, windows)
 
 
-def told(**changes):
-    """A pair as `judge` would make it, for sentences."""
+def example_pair(**changes):
+    """A pairwise result for the tests of sentences."""
     pair = PairwiseResult(
         ours="saf",
         theirs="sjf",
@@ -89,21 +89,21 @@ def test_more_can_be_better():
     assert [mean.contender for mean in found.ranked()] == ["b", "a"]
 
 
-def test_a_rule_against_itself_is_the_same():
+def test_a_policy_compared_with_itself_is_the_same():
     pair = pairwise_tests(scores(BASE, BASE), seed=0).pairs[0]
     assert (pair.ours, pair.verdict, pair.p, pair.effect, pair.ties) == ("a", "same", 1.0, 0.0, 60)
     assert (pair.ratio, pair.low, pair.high) == (1.0, 1.0, 1.0)
     assert pair.swapped().verdict == "same"
 
 
-def test_one_freak_window_does_not_make_a_winner():
-    freak = BASE * noise(1, 0.01)
-    freak[7] = 1e6
-    pair = pairwise_tests(scores(BASE, freak), seed=0).pairs[0]
+def test_one_outlier_window_is_not_significant():
+    outlier = BASE * noise(1, 0.01)
+    outlier[7] = 1e6
+    pair = pairwise_tests(scores(BASE, outlier), seed=0).pairs[0]
     assert (pair.ours, pair.verdict) == ("a", "undecided") and pair.ratio < 0.1
 
 
-def test_many_small_wins_and_one_large_loss_make_no_winner():
+def test_many_small_wins_and_one_large_loss_are_not_significant():
     ours = BASE * 0.98
     ours[7] += 0.018 * BASE.sum()
     pair = pairwise_tests(scores(BASE, ours), seed=0).pairs[0]
@@ -111,17 +111,17 @@ def test_many_small_wins_and_one_large_loss_make_no_winner():
     assert pair.verdict == "undecided" and not pair.significant
 
 
-def test_ranks_and_means_must_speak_for_the_same():
+def test_rank_test_and_interval_must_favor_the_same_policy():
     # In nearly all windows ours is a little worse, in six it is very much better.
     ours = BASE * 1.001
     ours[[3, 17, 29, 44, 51, 58]] *= 0.2
     pair = pairwise_tests(scores(ours, BASE), seed=0).pairs[0]
     assert pair.ours == "a" and pair.significant and pair.p_holm < 0.05 and pair.effect < 0
     assert pair.verdict == "undecided"
-    assert pair.sentence().endswith("a wins 6 of 60 windows, which the ranks deny.")
+    assert pair.sentence().endswith("a wins 6 of 60 windows, but the signed-rank test favors b).")
 
 
-def test_asking_about_many_pairs_asks_for_more():
+def test_holm_correction_grows_with_the_number_of_pairs():
     rows = [BASE * noise(seed, 0.25) for seed in range(1, 6)] + [0.9 * BASE * noise(6, 0.25)]
     found = pairwise_tests(scores(*rows), seed=0)
     assert len(found.pairs) == 15
@@ -156,16 +156,16 @@ def test_units_do_not_matter():
     assert (seconds.low, seconds.high, seconds.p) == pytest.approx((hours.low, hours.high, hours.p))
 
 
-def test_same_seed_same_judgement():
+def test_same_seed_same_result():
     rows = scores(BASE, 0.95 * BASE * noise(3))
     assert pairwise_tests(rows, seed=0) == pairwise_tests(rows, seed=0) != pairwise_tests(rows, seed=1)
 
 
-def test_one_contender_has_no_pairs():
+def test_one_policy_has_no_pairs():
     found = pairwise_tests(scores(BASE[:9]), seed=0)
     assert (found.pairs, found.best) == ((), "a")
     assert found.notes == (
-        "9 windows are few: intervals are rough and only large differences can be told; take at least 20",
+        "9 windows are few: intervals are rough and only large differences can be significant; use at least 20",
     )
 
 
@@ -175,17 +175,18 @@ def test_one_window_is_undecided():
     assert pair.verdict == pair.swapped().verdict == "undecided"
     assert all(math.isnan(value) for value in (pair.low, pair.high, pair.p, pair.p_holm, found.means[0].low))
     assert pair.sentence() == (
-        "b and a are not told apart in bounded slowdown: 24 % lower on average, no interval, b wins 1 of 1 window."
+        "The difference between b and a in mean bounded slowdown is not significant (24 % lower on average, "
+        "no interval; b wins 1 of 1 window)."
     )
     assert "32 % higher on average, no interval" in pair.swapped().sentence()
-    assert found.notes == ("1 window is no comparison: there is no interval and no test; take at least 20",)
+    assert found.notes == ("1 window is too few: there is no interval and no test; use at least 20",)
 
 
-def test_unknown_contenders():
+def test_unknown_policies():
     found = pairwise_tests(scores(BASE, 2 * BASE), seed=0)
-    with pytest.raises(UnknownNameError, match="unknown contender 'c'"):
+    with pytest.raises(UnknownNameError, match="unknown policy 'c'"):
         found.pair("a", "c")
-    with pytest.raises(InputError, match="a against itself"):
+    with pytest.raises(InputError, match="a cannot be compared with itself"):
         found.pair("a", "a")
 
 
@@ -201,18 +202,19 @@ def test_plain_data():
 # -- notes ------------------------------------------------------------------------------------------
 
 
-def test_few_windows_are_said_to_be_few():
+def test_note_on_few_windows():
     (note,) = pairwise_tests(scores(BASE[:9], 2 * BASE[:9]), seed=0).notes
     assert note.startswith("9 windows are few: intervals are rough")
     (note,) = pairwise_tests(scores(BASE[:5], 2 * BASE[:5]), seed=0).notes
     assert (
-        note == "5 windows are few: not even winning all of them would be sure among 1 pair; take at least 20"
+        note
+        == "5 windows are few: not even winning all of them would be significant with 1 pair; use at least 20"
     )
     assert pairwise_tests(scores(BASE[:20], 2 * BASE[:20]), seed=0).notes == ()
 
 
 @pytest.mark.parametrize("contenders", [2, 3, 5, 8])
-def test_how_many_windows_it_takes_to_be_sure(contenders):
+def test_minimum_number_of_windows_for_significance(contenders):
     for windows in range(2, 15):
         rows = [factor * BASE[:windows] for factor in range(1, contenders + 1)]
         found = pairwise_tests(scores(*rows), seed=0, draws=100)
@@ -220,12 +222,12 @@ def test_how_many_windows_it_takes_to_be_sure(contenders):
         assert hopeless == all(pair.verdict == "undecided" for pair in found.pairs)
 
 
-def test_overlapping_windows_are_told_of_and_judged_in_blocks():
+def test_overlapping_windows_give_a_note_and_are_tested_in_blocks():
     apart, over = (pairwise_tests(scores(BASE, 0.9 * BASE * noise(1), overlap=n), seed=0) for n in (1.1, 2.4))
     assert apart.notes == ()
     assert over.notes == (
-        "windows overlap, a job is counted in 2.4 of them on average: tests look at 20 of 60, and intervals, from "
-        "blocks of 3, are still a little too narrow",
+        "windows overlap, a job is evaluated in 2.4 of them on average: tests use 20 of 60, and intervals, from "
+        "blocks of 3, are still slightly too narrow",
     )
     assert over.pairs[0].p > apart.pairs[0].p
     in_blocks = WindowBootstrap(60, random=stream(0, "evaluation.bootstrap"), block=3)
@@ -245,61 +247,61 @@ def test_blocks_follow_the_overlap(overlap, block):
 
 
 def test_decided():
-    assert told().sentence() == (
-        "saf has 24 % lower bounded slowdown than sjf, 95 % interval 17–30 %, wins 48 of 60 windows."
+    assert example_pair().sentence() == (
+        "saf has 24 % lower mean bounded slowdown than sjf (95 % interval 17–30 %; wins 48 of 60 windows)."
     )
-    assert told().swapped().sentence() == (
-        "sjf has 32 % higher bounded slowdown than saf, 95 % interval 20–43 %, wins 12 of 60 windows."
+    assert example_pair().swapped().sentence() == (
+        "sjf has 32 % higher mean bounded slowdown than saf (95 % interval 20–43 %; wins 12 of 60 windows)."
     )
 
 
-def test_ties_are_told():
-    assert told(wins=40, ties=8).sentence().endswith("wins 40 of 60 windows and ties 8.")
+def test_ties_are_in_the_sentence():
+    assert example_pair(wins=40, ties=8).sentence().endswith("wins 40 of 60 windows and ties 8).")
 
 
 def test_more_is_better():
-    pair = told(metric="utilization", better="more", ratio=1.05, low=1.018, high=1.09)
+    pair = example_pair(metric="utilization", better="more", ratio=1.05, low=1.018, high=1.09)
     assert pair.sentence() == (
-        "saf has 5 % higher utilization than sjf, 95 % interval 1.8–9 %, wins 48 of 60 windows."
+        "saf has 5 % higher utilization than sjf (95 % interval 1.8–9 %; wins 48 of 60 windows)."
     )
     assert (
-        pair.swapped().sentence().startswith("sjf has 5 % lower utilization than saf, 95 % interval 1.8–8 %")
+        pair.swapped().sentence().startswith("sjf has 5 % lower utilization than saf (95 % interval 1.8–8 %")
     )
 
 
 def test_multiples():
-    pair = told(ratio=0.42, low=0.3, high=0.55).swapped()
+    pair = example_pair(ratio=0.42, low=0.3, high=0.55).swapped()
     assert pair.sentence() == (
-        "sjf has 2.4 times the bounded slowdown of saf, 95 % interval 1.8–3.3 times, wins 12 of 60 windows."
+        "sjf has 2.4 times the mean bounded slowdown of saf (95 % interval 1.8–3.3 times; wins 12 of 60 windows)."
     )
 
 
 def test_undecided():
-    pair = told(verdict="undecided", ratio=0.97, low=0.87, high=1.09, wins=33, losses=27, p_holm=0.4)
+    pair = example_pair(verdict="undecided", ratio=0.97, low=0.87, high=1.09, wins=33, losses=27, p_holm=0.4)
     assert pair.sentence() == (
-        "saf and sjf are not told apart in bounded slowdown: 3 % lower on average, 95 % interval 13 % lower to "
-        "9 % higher, saf wins 33 of 60 windows."
+        "The difference between saf and sjf in mean bounded slowdown is not significant (3 % lower on average, "
+        "95 % interval 13 % lower to 9 % higher; saf wins 33 of 60 windows)."
     )
     wide = dataclasses.replace(pair, low=0.3, high=4.2)
     assert "95 % interval 70 % lower to 4.2 times as high" in wide.sentence()
     narrow = dataclasses.replace(pair, high=0.99, p_holm=0.083)
     assert narrow.sentence().endswith(
-        "13 % lower to 1 % lower, saf wins 33 of 60 windows, but p is 0.083 after correction."
+        "13 % lower to 1 % lower; saf wins 33 of 60 windows, but p = 0.083 after Holm correction)."
     )
 
 
 def test_same():
-    pair = told(verdict="same", ratio=1.0, low=1.0, high=1.0)
-    assert pair.sentence() == "saf and sjf give the same bounded slowdown on all 60 windows."
-    assert dataclasses.replace(pair, windows=1).sentence().endswith("on the only window.")
+    pair = example_pair(verdict="same", ratio=1.0, low=1.0, high=1.0)
+    assert pair.sentence() == "saf and sjf have the same mean bounded slowdown in all 60 windows."
+    assert dataclasses.replace(pair, windows=1).sentence().endswith("in the only window.")
 
 
-def test_no_ratio_is_told_in_differences():
+def test_without_a_ratio_the_sentence_gives_differences():
     found = pairwise_tests(scores(0 * BASE, 60 * BASE, metric="mean_wait_s"), seed=0)
     assert (
         found.pair("a", "b")
         .sentence()
-        .startswith("a has 100 % lower mean wait than b, 95 % interval 100–100 %")
+        .startswith("a has 100 % lower mean wait than b (95 % interval 100–100 %")
     )
     pair = found.pair("b", "a")
     assert math.isnan(pair.ratio) and pair.verdict == "worse"
@@ -311,37 +313,39 @@ def test_no_ratio_is_told_in_differences():
         )
     )
     assert pair.sentence() == (
-        f"b has {60 * BASE.mean():.0f} s higher mean wait than a, 95 % interval {low}–{high} s, wins 0 of 60 windows."
+        f"b has {60 * BASE.mean():.0f} s higher mean wait than a (95 % interval {low}–{high} s; wins 0 of 60 windows)."
     )
 
 
-def test_a_mean_that_could_be_zero_is_judged_by_differences():
+def test_a_mean_that_could_be_zero_is_compared_by_differences():
     theirs = np.zeros(30)
     theirs[[4, 20]] = 7.0
     pair = pairwise_tests(scores(np.zeros(30), theirs), seed=0).pairs[0]
     assert math.isnan(pair.ratio) and pair.verdict == "undecided"
-    assert pair.sentence().startswith("a and b are not told apart in bounded slowdown: 0.47 lower on average")
+    assert pair.sentence().startswith(
+        "The difference between a and b in mean bounded slowdown is not significant (0.47 lower on average"
+    )
     gain = pairwise_tests(scores(BASE - 100, BASE - 103 * noise(2, 0.001), better="more"), seed=0).pairs[0]
     assert math.isnan(gain.ratio) and (gain.ours, gain.verdict) == ("a", "better")
 
 
 def test_small_and_large_shares():
-    assert "0.62 % lower" in told(ratio=0.9938).sentence()
-    assert "under 0.001 % lower" in told(ratio=1 - 1e-9).sentence()
-    assert "99.7 % lower" in told(ratio=0.0025).sentence()
-    assert "100 % lower" in told(ratio=0.0).sentence()
-    assert "equal on average" in told(ratio=1.0, verdict="undecided").sentence()
+    assert "0.62 % lower" in example_pair(ratio=0.9938).sentence()
+    assert "under 0.001 % lower" in example_pair(ratio=1 - 1e-9).sentence()
+    assert "99.7 % lower" in example_pair(ratio=0.0025).sentence()
+    assert "100 % lower" in example_pair(ratio=0.0).sentence()
+    assert "equal on average" in example_pair(ratio=1.0, verdict="undecided").sentence()
 
 
-def test_a_metric_without_words_keeps_its_name():
-    assert "lower gini_wait than" in told(metric="gini_wait").sentence()
+def test_a_metric_without_a_display_name_uses_its_identifier():
+    assert "lower gini_wait than" in example_pair(metric="gini_wait").sentence()
 
 
 def test_other_levels():
-    assert "90 % interval" in told(level=0.9).sentence()
+    assert "90 % interval" in example_pair(level=0.9).sentence()
 
 
-def test_the_metrics_that_have_words_exist():
+def test_metrics_with_display_names_exist():
     jobs, cluster = kw.lublin(20, 8, seed=0), kw.Cluster.from_nodes(8)
     log = kw.simulate(jobs, cluster, "fcfs", "easy")
     grid, price = Series.constant(400.0, "g/kWh"), Series.constant(0.2, "EUR/kWh")
@@ -355,9 +359,9 @@ def test_the_metrics_that_have_words_exist():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("m", (), np.zeros((0, 3))), r"contenders \(none\); give at least one"),
-        (("m", ("a", "a"), np.ones((2, 3))), "contenders a, a; .* each once"),
-        (("m", ("a", "b"), np.ones((3, 2))), r"shape \(3, 2\) for 2 contender"),
+        (("m", (), np.zeros((0, 3))), r"policies \(none\); give at least one"),
+        (("m", ("a", "a"), np.ones((2, 3))), "policies a, a; .* each once"),
+        (("m", ("a", "b"), np.ones((3, 2))), r"shape \(3, 2\) for 2 policies"),
         (("m", ("a",), np.ones(3)), r"shape \(3,\)"),
         (("m", ("a",), np.ones((1, 0))), "m of 0 windows"),
         (

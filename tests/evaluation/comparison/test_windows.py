@@ -1,4 +1,4 @@
-"""Parts and windows of a log: in time, apart, counted once, the same for everybody."""
+"""Split and windows of a log: chronological, disjoint, evaluated once, equal for all policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def jobs():
     return kw.lublin(2000, 64, load=1.0, seed=5, estimates="rounded")
 
 
-def test_parts_are_in_time_and_apart(jobs):
+def test_parts_are_chronological_and_disjoint(jobs):
     turned = jobs[np.arange(len(jobs))[::-1]]
     parts = split(turned)
     assert parts.train["submit_s"].max() <= parts.validation["submit_s"].min()
@@ -32,7 +32,7 @@ def test_parts_are_in_time_and_apart(jobs):
     ]
     with pytest.raises(UnknownNameError, match="did you mean 'test'"):
         parts.places("tets")
-    with pytest.raises(InputError, match="leave something for the test"):
+    with pytest.raises(InputError, match="their sum below 1"):
         split(jobs, train=0.8, validation=0.2)
     with pytest.raises(InputError, match="too few"):
         split(jobs[:2])
@@ -98,16 +98,16 @@ def test_the_horizon_is_the_window_s_own(jobs):
 @pytest.mark.parametrize(
     ("count", "settings", "words"),
     [
-        (0, {"window_jobs": 10}, "0 windows are no comparison"),
+        (0, {"window_jobs": 10}, "0 windows; give at least 1"),
         (2, {}, "either in jobs or in seconds"),
         (2, {"window_jobs": 10, "window_s": 5.0}, "either in jobs or in seconds"),
         (2, {"window_jobs": 0}, "windows of 0 jobs"),
-        (2, {"window_jobs": 3000}, "does not fit into the 2,000 jobs"),
-        (2, {"window_jobs": 1500, "warmup_jobs": 600}, "does not fit into the 1,400 jobs"),
+        (2, {"window_jobs": 3000}, "does not fit into the 2,000 available jobs"),
+        (2, {"window_jobs": 1500, "warmup_jobs": 600}, "does not fit into the 1,400 available jobs"),
         (2, {"window_s": 1e12}, "does not fit into the"),
         (2, {"window_s": -1.0}, "length above 0"),
         (2, {"window_jobs": 10, "warmup_jobs": -1}, "a warm-up of -1 jobs"),
-        (2, {"window_jobs": 10, "warmup_jobs": 1, "warmup_s": 5.0}, "give one of them"),
+        (2, {"window_jobs": 10, "warmup_jobs": 1, "warmup_s": 5.0}, "give only one of them"),
     ],
 )
 def test_impossible_windows_are_refused(jobs, count, settings, words):

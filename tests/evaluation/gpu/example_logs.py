@@ -1,4 +1,4 @@
-"""Logs of placed nodes made by hand, and random ones from the engine."""
+"""Manually constructed logs of node-level clusters, and random ones from the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def nodes(name, count, gpus, gpu_type, cores=4):
     return NodeGroup(name, count, cores=cores, gpus=gpus, gpu_type=gpu_type, node_level=True)
 
 
-def placed_log(cluster, jobs, *segments, outcome=None):
+def node_level_log(cluster, jobs, *segments, outcome=None):
     """A log of segments (row, start, end, outcome, work, lost, [(node, GPUs as bits, thousandths), ...]).
 
     Jobs without segments have never started; `outcome` changes how single rows came out.
@@ -85,7 +85,7 @@ def moved():
         gpu_milli=[1000, 500, 1000],
         priority=[0, 1, 0],
     )
-    log = placed_log(
+    log = node_level_log(
         cluster,
         jobs,
         (0, 0, 10, P, 10, 4, [(0, 0b11, 2000)]),

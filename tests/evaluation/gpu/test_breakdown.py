@@ -9,13 +9,13 @@ from kilowait.cluster import Cluster
 from kilowait.errors import InputError
 from kilowait.evaluation import by_priority, by_type, gpu_metrics
 from kilowait.jobs import JobTable
-from tests.evaluation.example_logs import made_log
+from tests.evaluation.example_logs import example_log
 from tests.evaluation.gpu.example_logs import (
     SEEDS,
     C,
     moved,
+    node_level_log,
     nodes,
-    placed_log,
     random_run,
 )
 
@@ -58,7 +58,7 @@ def test_shared_gpus():
         gpus=[1, 1, 1],
         gpu_milli=[500, 500, 1000],
     )
-    log = placed_log(
+    log = node_level_log(
         cluster,
         jobs,
         (0, 0, 10, C, 10, 0, [(0, 0b01, 500)]),
@@ -97,16 +97,16 @@ def test_priorities_of_counted_jobs():
     log, _, _ = moved()
     (row,) = by_priority(log, counted=[False, False, True])
     assert (row["jobs"], row["mean_jct_s"], row["preemptions"]) == (1, 4, 0)
-    waiting = placed_log(moved()[1], log.jobs_table, (2, 0, 4, C, 4, 0, [(1, 0, 0)]))
+    waiting = node_level_log(moved()[1], log.jobs_table, (2, 0, 4, C, 4, 0, [(1, 0, 0)]))
     high, low = by_priority(waiting)
     assert (high["jobs"], high["finished"], low["finished"]) == (1, 0, 1) and math.isnan(high["mean_jct_s"])
 
 
-def test_tables_need_places():
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
-        by_priority(made_log((0, 0, 1, 1)))
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
-        by_type(made_log((0, 0, 1, 1)), moved()[1])
+def test_breakdowns_need_node_level_allocations():
+    with pytest.raises(InputError, match="has no node-level allocations"):
+        by_priority(example_log((0, 0, 1, 1)))
+    with pytest.raises(InputError, match="has no node-level allocations"):
+        by_type(example_log((0, 0, 1, 1)), moved()[1])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -15,8 +15,8 @@ from tests.evaluation.gpu.example_logs import (
     C,
     P,
     moved,
+    node_level_log,
     nodes,
-    placed_log,
     random_run,
 )
 
@@ -35,7 +35,7 @@ def queue(*runs, submit=None, **columns):
         **columns,
     )
     ends = np.cumsum(runs)
-    return placed_log(
+    return node_level_log(
         ONE, jobs, *((i, ends[i] - runs[i], ends[i], C, runs[i], 0, [(0, 1, 1000)]) for i in range(count))
     )
 
@@ -44,7 +44,7 @@ def test_alone_a_job_has_all():
     assert finish_time_rho(queue(10), ONE).tolist() == [1]
 
 
-def test_two_alike_one_after_the_other():
+def test_two_equal_jobs_in_sequence():
     # n is 2 for the first: with half a GPU it would take 20 s, and took 10. The second had n = 1.5 and took 20 of 15.
     assert finish_time_rho(queue(10, 10), ONE).tolist() == pytest.approx([0.5, 20 / 15])
 
@@ -52,7 +52,7 @@ def test_two_alike_one_after_the_other():
 def test_more_gpus_than_jobs_do_not_make_a_share_faster():
     cluster = Cluster((nodes("t", 1, 8, "T4"),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[2])
-    log = placed_log(cluster, jobs, (0, 5, 15, C, 10, 0, [(0, 0b11, 2000)]))
+    log = node_level_log(cluster, jobs, (0, 5, 15, C, 10, 0, [(0, 0b11, 2000)]))
     assert finish_time_rho(log, cluster).tolist() == [1.5]
 
 
@@ -80,7 +80,7 @@ def test_a_share_is_of_types_the_job_may_use():
         gpu_types=[0, -1],
         labels={"gpu_types": ("V100",)},
     )
-    log = placed_log(
+    log = node_level_log(
         cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]), (1, 0, 20, C, 10, 0, [(1, 1, 1000)])
     )
     speeds = constant_speeds(jobs, ("V100", "T4"), {"V100": 1.0, "T4": 0.5})
@@ -90,15 +90,17 @@ def test_a_share_is_of_types_the_job_may_use():
 
 def test_lost_work_does_not_count_as_work():
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[1])
-    log = placed_log(ONE, jobs, (0, 0, 10, P, 10, 10, [(0, 1, 1000)]), (0, 10, 20, C, 10, 0, [(0, 1, 1000)]))
+    log = node_level_log(
+        ONE, jobs, (0, 0, 10, P, 10, 10, [(0, 1, 1000)]), (0, 10, 20, C, 10, 0, [(0, 1, 1000)])
+    )
     assert finish_time_rho(log, ONE).tolist() == [2]
 
 
-def test_who_waits_without_end_is_there_until_the_end():
+def test_jobs_that_wait_forever_count_until_the_end():
     log = queue(10, 10)
-    waiting = placed_log(ONE, log.jobs_table, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]))
+    waiting = node_level_log(ONE, log.jobs_table, (0, 0, 10, C, 10, 0, [(0, 1, 1000)]))
     assert finish_time_rho(waiting, ONE)[0] == 0.5  # n is 2
-    gone = placed_log(
+    gone = node_level_log(
         ONE,
         log.jobs_table.with_columns(cancel_s=[np.inf, 5]),
         (0, 0, 10, C, 10, 0, [(0, 1, 1000)]),
@@ -115,7 +117,7 @@ def test_counted():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_n_is_what_one_counts(seed):
-    """On the random runs, job by job: rho as the module's words say."""
+    """On the random runs, job by job: rho as defined in the module docstring."""
     log, cluster, speeds = random_run(seed)
     jobs, records = log.jobs_table, log.jobs()
     rho = finish_time_rho(log, cluster, speeds)

@@ -17,8 +17,8 @@ from tests.evaluation.gpu.example_logs import (
     SEEDS,
     C,
     moved,
+    node_level_log,
     nodes,
-    placed_log,
     random_run,
 )
 
@@ -30,7 +30,7 @@ def alone(**columns):
     times = {"submit_s": np.zeros(count), "runtime_s": np.full(count, 10.0)}
     jobs = JobTable(job_id=np.arange(count), nodes=np.ones(count, int), **times, **columns)
     part = int(jobs.column("gpu_milli")[0])
-    return placed_log(cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 0b01, part)])), cluster
+    return node_level_log(cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 0b01, part)])), cluster
 
 
 def share(*case):
@@ -47,22 +47,22 @@ def test_what_is_large_enough_is_none():
     assert share(*alone(gpus=[1, 1], gpu_milli=[300, 1000])) == pytest.approx([0.5 * 0.7 / 2])
 
 
-def test_all_is_lost_on_who_finds_too_few_gpus():
+def test_all_idle_gpus_are_fragments_with_too_few_gpus():
     # One GPU is free, and half of the jobs want two
     assert share(*alone(gpus=[1, 2])) == [0.5 * 1 / 2]
 
 
-def test_all_is_lost_on_who_finds_too_few_cores():
+def test_all_idle_gpus_are_fragments_with_too_few_cores():
     # Three of four cores are taken: a job like the first finds one; half of the jobs want one only
     assert share(*alone(gpus=[1, 1], cores=[3, 1])) == [0.5 * 1 / 2]
 
 
-def test_all_is_lost_on_who_may_not_use_the_type():
+def test_all_idle_gpus_are_fragments_of_a_forbidden_type():
     labels = {"gpu_types": ("P100", "T4|P100")}
     assert share(*alone(gpus=[1, 1], gpu_types=[1, 0], labels=labels)) == [0.5 * 1 / 2]
 
 
-def test_all_is_lost_on_who_wants_none():
+def test_all_idle_gpus_are_fragments_for_cpu_jobs():
     assert share(*alone(gpus=[1, 0], cores=[1, 1])) == [0.5 * 1 / 2]
 
 
@@ -98,14 +98,14 @@ def test_no_gpus_and_no_time():
     cluster = Cluster((nodes("c", 1, 0, ""),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], cores=[1])
     with pytest.raises(InputError, match="no GPUs"):
-        fragmentation(placed_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)])), cluster)
+        fragmentation(node_level_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)])), cluster)
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
-    with pytest.raises(InputError, match="nothing to show; give horizon_s"):
-        fragmentation(placed_log(cluster, jobs), cluster)
+    with pytest.raises(InputError, match="no timeline; give horizon_s"):
+        fragmentation(node_level_log(cluster, jobs), cluster)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_targets_are_those_the_engine_places_by(seed):
+def test_targets_equal_those_of_the_engine(seed):
     log, cluster, _ = random_run(seed)
     settings = GpuSettings(placement="fgd", on_oversized="drop")
     state = build_gpu_state(

@@ -12,14 +12,14 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
 from kilowait.jobs import JobTable
 from kilowait.jobs.execution_log import Outcome
-from tests.evaluation.example_logs import made_log
+from tests.evaluation.example_logs import example_log
 from tests.evaluation.gpu.example_logs import (
     SEEDS,
     C,
     M,
     moved,
+    node_level_log,
     nodes,
-    placed_log,
     random_run,
 )
 
@@ -85,7 +85,7 @@ def test_a_horizon_that_is_none(horizon):
         gpu_metrics(log, cluster, speeds, horizon_s=horizon)
 
 
-def test_only_counted_jobs_are_judged_but_all_fill_the_machine():
+def test_only_evaluated_jobs_count_but_all_load_the_machine():
     log, cluster, speeds = moved()
     found = gpu_metrics(log, cluster, speeds, counted=[False, True, True], horizon_s=(0, 44))
     assert (found["jobs"], found["mean_jct_s"], found["makespan_s"]) == (2, 6, 18)
@@ -100,7 +100,7 @@ def test_unfinished_jobs_are_stated_and_left_out():
     jobs = JobTable(
         job_id=[1, 2, 3, 4], submit_s=[0, 0, 0, 0], runtime_s=[9] * 4, nodes=[1] * 4, gpus=[1] * 4
     )
-    log = placed_log(
+    log = node_level_log(
         cluster,
         jobs,
         (0, 0, 9, C, 9, 0, [(0, 1, 1000)]),
@@ -113,7 +113,7 @@ def test_unfinished_jobs_are_stated_and_left_out():
 def test_undisclosed_rates():
     cluster = Cluster((nodes("g", 1, 3, "G2"), nodes("t", 1, 1, "T4"), nodes("x", 1, 4, "Mine")))
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[10, 5], nodes=[1, 1], gpus=[3, 1])
-    log = placed_log(
+    log = node_level_log(
         cluster, jobs, (0, 0, 10, C, 10, 0, [(0, 0b111, 3000)]), (1, 0, 5, C, 5, 0, [(1, 1, 1000)])
     )
     found = gpu_metrics(log, cluster)
@@ -125,7 +125,9 @@ def test_undisclosed_rates():
 def test_migration_is_counted():
     cluster = Cluster((nodes("t", 2, 1, "T4"),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[10], nodes=[1], gpus=[1])
-    log = placed_log(cluster, jobs, (0, 0, 4, M, 4, 0, [(0, 1, 1000)]), (0, 4, 12, C, 6, 0, [(1, 1, 1000)]))
+    log = node_level_log(
+        cluster, jobs, (0, 0, 4, M, 4, 0, [(0, 1, 1000)]), (0, 4, 12, C, 6, 0, [(1, 1, 1000)])
+    )
     found = gpu_metrics(log, cluster)
     assert (found["migrations"], found["preemptions"], found["mean_queueing_s"]) == (1, 0, 0)
     assert found["work_utilization"] == pytest.approx(10 / 24)
@@ -136,7 +138,7 @@ def test_migration_is_counted():
 def test_nothing_happened(count):
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], gpus=[1])[:count]
-    log = placed_log(cluster, jobs)
+    log = node_level_log(cluster, jobs)
     found = gpu_metrics(log, cluster)
     assert math.isnan(found["mean_jct_s"]) and math.isnan(found["gpu_utilization"])
     assert found["gpu_hours"] == 0 and math.isnan(found["max_rho"])
@@ -146,7 +148,7 @@ def test_nothing_happened(count):
 def test_a_job_of_no_time():
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[0], nodes=[1], gpus=[1])
-    log = placed_log(cluster, jobs, (0, 0, 0, C, 0, 0, [(0, 1, 1000)]))
+    log = node_level_log(cluster, jobs, (0, 0, 0, C, 0, 0, [(0, 1, 1000)]))
     found = gpu_metrics(log, cluster)
     assert (found["mean_jct_s"], found["gpu_hours"]) == (0, 0) and math.isnan(found["gpu_utilization"])
     assert gpu_metrics(log, cluster, horizon_s=(-1, 1))["work_utilization"] == 0
@@ -155,15 +157,15 @@ def test_a_job_of_no_time():
 def test_a_cluster_without_gpus():
     cluster = Cluster((nodes("c", 1, 0, ""),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], cores=[1])
-    found = gpu_metrics(placed_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)])), cluster)
+    found = gpu_metrics(node_level_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)])), cluster)
     assert math.isnan(found["gpu_utilization"]) and math.isnan(found["mean_fragmentation"])
     assert found["mean_nodes_in_use"] == 1 and found["mean_jct_s"] == 9
 
 
 def test_logs_and_clusters_must_fit_together():
     log, cluster, _ = moved()
-    with pytest.raises(InputError, match="does not say where its jobs lay"):
-        gpu_metrics(made_log((0, 0, 1, 1)), cluster)
+    with pytest.raises(InputError, match="has no node-level allocations"):
+        gpu_metrics(example_log((0, 0, 1, 1)), cluster)
     for other in (
         Cluster((nodes("v", 2, 2, "V100"), nodes("t", 1, 2, "T4"))),
         Cluster((nodes("v", 1, 2, "V100"), nodes("u", 1, 2, "T4"))),
@@ -207,7 +209,7 @@ def test_with_one_type_flops_say_what_gpus_say(seed):
         assert found["flops_utilization"] != pytest.approx(found["gpu_utilization"])
 
 
-def test_the_random_runs_have_something_to_measure():
+def test_random_runs_are_not_trivial():
     found = [gpu_metrics(*random_run(seed)) for seed in SEEDS]
     for name in ("preemptions", "migrations", "lost_gpu_hours", "unfinished_jobs", "mean_queueing_s"):
         assert sum(one[name] > 0 for one in found) >= 2, name
@@ -215,7 +217,7 @@ def test_the_random_runs_have_something_to_measure():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_work_that_is_kept_is_the_work_of_the_jobs_that_ended(seed):
+def test_useful_work_equals_the_work_of_finished_jobs(seed):
     log, cluster, speeds = random_run(seed)
     ones = constant_speeds(log.jobs_table, speeds.types, 1.0)
     span = gpu_metrics(log, cluster, speeds)["makespan_s"]

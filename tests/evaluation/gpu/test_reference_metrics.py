@@ -1,4 +1,4 @@
-"""What `metrics` says of runs on placed nodes."""
+"""`metrics` of runs on node-level clusters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.evaluation.gpu.example_logs import (
     C,
     P,
     moved,
+    node_level_log,
     nodes,
-    placed_log,
     random_run,
 )
 
@@ -33,7 +33,7 @@ def test_with_its_cluster_the_share_of_gpus():
     assert metrics(log, cluster=cluster, horizon=(5, 15))["utilization"] == pytest.approx(14.5 / 40)
     cluster = Cluster((nodes("c", 2, 0, ""),))
     jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], cores=[1])
-    log = placed_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)]))
+    log = node_level_log(cluster, jobs, (0, 0, 9, C, 9, 0, [(0, 0, 0)]))
     assert metrics(log, cluster=cluster)["utilization"] == 0.5  # there are no GPUs: of nodes
 
 
@@ -56,7 +56,9 @@ def test_slowdown_of_several_segments():
 def test_a_job_that_waits_again_has_not_ended():
     cluster = Cluster((nodes("t", 1, 1, "T4"),))
     jobs = JobTable(job_id=[1, 2], submit_s=[0, 0], runtime_s=[9, 9], nodes=[1, 1], gpus=[1, 1])
-    log = placed_log(cluster, jobs, (0, 0, 5, P, 5, 0, [(0, 1, 1000)]), (1, 5, 14, C, 9, 0, [(0, 1, 1000)]))
+    log = node_level_log(
+        cluster, jobs, (0, 0, 5, P, 5, 0, [(0, 1, 1000)]), (1, 5, 14, C, 9, 0, [(0, 1, 1000)])
+    )
     found = metrics(log)
     assert found["throughput_per_h"] == pytest.approx(1 / 14 * 3600)
     assert found["mean_backlog_jobs"] == pytest.approx((9 + 5) / 14)

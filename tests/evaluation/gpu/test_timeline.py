@@ -5,12 +5,12 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.evaluation import gpu_metrics, gpu_timeline
-from kilowait.evaluation.gpu.timeline import gpu_backlog, in_use, steps
+from kilowait.evaluation.gpu.timeline import gpu_backlog, steps, usage_changes
 from kilowait.jobs.execution_log import Outcome
 from tests.evaluation.gpu.example_logs import (
     SEEDS,
     moved,
-    placed_log,
+    node_level_log,
     random_run,
 )
 
@@ -35,9 +35,9 @@ def test_a_part_of_the_time():
 
 def test_no_time():
     log, cluster, _ = moved()
-    with pytest.raises(InputError, match="nothing to show"):
-        gpu_timeline(placed_log(cluster, log.jobs_table), cluster)
-    assert gpu_timeline(placed_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
+    with pytest.raises(InputError, match="no timeline"):
+        gpu_timeline(node_level_log(cluster, log.jobs_table), cluster)
+    assert gpu_timeline(node_level_log(cluster, log.jobs_table), cluster, horizon_s=(0, 1))[
         "T4"
     ].value.tolist() == [0]
 
@@ -55,7 +55,7 @@ def test_steps_of_one_instant_are_one():
 def test_units_in_use():
     unit = np.array([5, 5, 5, 9, 9, 5])
     start, end = np.array([0.0, 2.0, 6.0, 1.0, 3.0, 8.0]), np.array([4.0, 6.0, 7.0, 3.0, 3.0, 8.0])
-    time, change = in_use(unit, start, end)
+    time, change = usage_changes(unit, start, end)
     assert time.tolist() == [
         0,
         7,
@@ -63,9 +63,9 @@ def test_units_in_use():
         3,
     ]  # no gap where one takes over from another, nothing of what has no length
     assert change.tolist() == [1, -1, 1, -1]
-    time, change = in_use(unit, start, end, least=2)
+    time, change = usage_changes(unit, start, end, least=2)
     assert (time.tolist(), change.tolist()) == ([2, 4], [1, -1])
-    assert len(in_use(unit[:0], start[:0], end[:0])[0]) == 0
+    assert len(usage_changes(unit[:0], start[:0], end[:0])[0]) == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

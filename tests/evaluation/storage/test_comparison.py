@@ -85,15 +85,15 @@ def test_lost_and_damaged_files_are_named(tmp_path, name):
     folder = saved(tmp_path / "c", contests())
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-3])
-    with pytest.raises(InputError, match=f"{name} is not what was written"):
+    with pytest.raises(InputError, match=f"{name} was modified"):
         load_comparison(folder)
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"not whole: {name}"):
+    with pytest.raises(InputError, match=f"incomplete: {name}"):
         open_folder(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"][name]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="cannot be opened|cannot read|no run folder"):
+    with pytest.raises(InputError, match="cannot be opened|cannot read|not a run folder"):
         load_comparison(folder)
 
 
@@ -140,5 +140,5 @@ def test_runs_of_different_jobs_or_machines_are_refused(tmp_path):
     wide = a_run(tmp_path, "wide", kw.lublin(50, 8, seed=1), nodes=16)
     with pytest.raises(InputError, match="different machines"):
         contest_of_runs([one, wide])
-    with pytest.raises(InputError, match="no run"):
+    with pytest.raises(InputError, match="no runs"):
         contest_of_runs([])

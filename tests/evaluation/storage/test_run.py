@@ -1,4 +1,4 @@
-"""The run folder: whole or not at all, the same log back, and clear words for what is broken."""
+"""The run folder: atomic writes, identical logs after loading, clear errors for broken folders."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_lost_and_damaged_files_are_named(tmp_path, name):
     folder = saved(tmp_path / "run")
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-3] + b"xxx")
-    with pytest.raises(InputError, match=f"{name} is not what was written"):
+    with pytest.raises(InputError, match=f"{name} was modified"):
         load_run(folder)
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"not whole: {name}"):
+    with pytest.raises(InputError, match=f"incomplete: {name}"):
         load_run(folder)
 
 
@@ -113,7 +113,7 @@ def test_other_folders_are_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(InputError, match="no JSON object"):
+    with pytest.raises(InputError, match="does not contain a JSON object"):
         load_run(tmp_path)
     (tmp_path / "manifest.json").write_text(json.dumps({"kind": "run", "layout": 99}))
     with pytest.raises(InputError, match="layout 99"):
@@ -149,7 +149,7 @@ def test_what_fails_half_way_leaves_nothing(tmp_path):
     assert load_run(folder).manifest["date"] == "today"
 
 
-def test_a_full_disk_is_told(tmp_path):
+def test_a_full_disk_raises_an_error(tmp_path):
     def full(folder):
         raise OSError(28, "No space left on device")
 
@@ -194,7 +194,7 @@ def test_where_jobs_lay_comes_back(tmp_path, seed):
     assert load_run(saved(tmp_path / "other")).log.pieces is None
 
 
-def test_runs_on_placed_nodes_stand_side_by_side(tmp_path):
+def test_comparison_of_runs_on_node_level_clusters(tmp_path):
     log, _, _ = random_run(0)  # its rows are not in the order of submission
     run = load_run(saved(tmp_path / "run", log))
     contest = contest_of_runs([run])

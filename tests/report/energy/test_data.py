@@ -95,7 +95,7 @@ def test_nothing_saved_is_said_to_be_so():
 def test_windows_give_a_verdict():
     said = sentences(told(ROWS[:2], windows=24))
     assert said[0].startswith("fcfs, sleep=break-even draws least energy: 1,107 kWh a window. fcfs, ")
-    assert "fcfs, sleep=break-even has 10 % lower energy than fcfs, 95 % interval" in said[0]
+    assert "fcfs, sleep=break-even has 10 % lower energy than fcfs (95 % interval" in said[0]
     assert "wins 24 of 24 windows" in said[0]
 
 

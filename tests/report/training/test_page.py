@@ -191,7 +191,7 @@ def test_the_state_of_a_training_is_not_what_came_out(tmp_path):
     with pytest.raises(InputError, match=r"holds the state of a training.*report on .*/first,"):
         write_report([state], tmp_path / "x.html")
     (tmp_path / "other").mkdir()
-    with pytest.raises(InputError, match="is no run folder"):
+    with pytest.raises(InputError, match="is not a run folder"):
         write_report([tmp_path / "other"], tmp_path / "x.html")
 
 

@@ -123,7 +123,7 @@ def test_nothing_goes_out_that_was_not_meant_to() -> None:
     assert KEY.secret.hex() not in json.dumps(dict(made.jobs.meta))
 
 
-def test_users_and_accounts_of_one_name_are_apart() -> None:
+def test_users_and_accounts_of_one_name_get_different_pseudonyms() -> None:
     labels = made_of(log_of()).jobs.labels
     assert not {word.partition("_")[2] for word in labels["user"]} & {
         word.partition("_")[2] for word in labels["account"]
@@ -131,7 +131,7 @@ def test_users_and_accounts_of_one_name_are_apart() -> None:
     assert list(labels["user"]) == sorted(labels["user"])  # and not in the order of the names
 
 
-def test_unknown_users_stay_unknown_and_the_others_are_told_apart() -> None:
+def test_unknown_users_stay_unknown_and_others_stay_distinct() -> None:
     jobs = log_of().sorted()
     for numbers in (False, True):
         column = made_of(jobs, numbers=numbers).jobs["user"]
@@ -149,7 +149,7 @@ def test_pseudonyms_join_files_and_depend_on_the_key() -> None:
     assert numbered[0] == numbered[1]
 
 
-def test_numbers_and_words_of_one_user_are_one_user() -> None:
+def test_numeric_and_text_names_of_a_user_are_one_user() -> None:
     """User 7 of an SWF file is user "7" of a table of words."""
     numbers = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[7])
     words = JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1], user=[0], labels={"user": ("7",)})
@@ -164,7 +164,7 @@ def dates(jobs: JobTable) -> Any:
 
 
 @pytest.mark.parametrize("zero", [0, 800_000_000])
-def test_shifts_move_dates_by_whole_weeks_and_stay_untold(zero: int) -> None:
+def test_shifts_are_whole_weeks_and_stay_secret(zero: int) -> None:
     """Whether the clock is Unix's or the log's own."""
     jobs = log_of(unix_start_s=zero).sorted()
     start = 1e9 if zero == 0 else 0.0
@@ -236,7 +236,7 @@ def test_users_count_even_where_they_are_not_published() -> None:
 
 
 def test_no_jobs() -> None:
-    with pytest.raises(InputError, match="the log has no jobs; there is nothing to publish"):
+    with pytest.raises(InputError, match="the log has no jobs to publish"):
         made_of(log_of()[:0])
 
 
@@ -257,9 +257,9 @@ def test_the_plan_is_in_the_file_or_beside_it(tmp_path: Path) -> None:
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a Batsim platform is a machine and holds no jobs"):
+    with pytest.raises(InputError, match="a Batsim platform describes a machine and has no jobs"):
         publish(made_of(log_of()), tmp_path / "log.xml")
-    with pytest.raises(InputError, match="is the log itself and would be replaced"):
+    with pytest.raises(InputError, match="is the source log and would be overwritten"):
         refuse_source(tmp_path / "a" / ".." / "log.swf", tmp_path / "log.swf")
     (tmp_path / "log.csv.plan.json").mkdir()
     with pytest.raises(InputError, match="cannot write .*plan.json"):

@@ -1,4 +1,4 @@
-"""Who can be told apart: counted again, plainly, on random tables."""
+"""k-anonymity: check against a simple reference on random tables."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kilowait.traces.anonymize import (
     AnonymizationPlan,
     PseudonymKey,
     anonymize,
-    check_classes,
+    check_k_anonymity,
     make_plan,
     parse_coarsening,
 )
 from kilowait.traces.anonymize.k_anonymity import (
-    choose_quasi,
+    choose_quasi_identifiers,
     coded,
     counted,
     known_of,
 )
-from kilowait.traces.anonymize.suggest import find_remedies
+from kilowait.traces.anonymize.suggest import suggest_rules
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -58,7 +58,7 @@ def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
     people = {kind: len({user[row] for row in rows} if has_users else rows) for kind, rows in members.items()}
     below = {row for kind, rows in members.items() if people[kind] < k for row in rows}
     alone = {row for kind, rows in members.items() if people[kind] == 1 for row in rows}
-    check = check_classes(jobs, jobs["user"], k, ["nodes", "queue", "hour"])
+    check = check_k_anonymity(jobs, jobs["user"], k, ["nodes", "queue", "hour"])
     assert check.classes == len(members) and check.classes_below == sum(p < k for p in people.values())
     assert np.flatnonzero(check.below).tolist() == sorted(below) and check.jobs_below == len(below)
     assert check.users_below == len({user[row] for row in below} - {-1})
@@ -74,12 +74,12 @@ def test_the_same_as_counted_plainly(jobs: JobTable, k: int) -> None:
     k=st.integers(2, 4),
     moments=st.sampled_from([["hour"], ["hour_of_day", "weekday"], ["day", "hour"]]),
 )
-def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: list[str]) -> None:
+def test_suggested_steps_have_the_stated_effect(jobs: JobTable, k: int, moments: list[str]) -> None:
     quasi = ["nodes", "estimate_s", "queue", *moments]
-    check = check_classes(jobs, jobs["user"], k, quasi)
+    check = check_k_anonymity(jobs, jobs["user"], k, quasi)
     done: dict[str, str] = {}
     dropped: list[str] = []
-    for remedy in find_remedies(jobs, jobs["user"], check, make_plan(jobs)):
+    for remedy in suggest_rules(jobs, jobs["user"], check, make_plan(jobs)):
         if remedy.step is None:
             dropped.append(remedy.column)
         else:
@@ -90,7 +90,7 @@ def test_what_is_suggested_does_what_it_says(jobs: JobTable, k: int, moments: li
         assert (made.check.jobs_below, made.check.users_below) == (remedy.jobs_below, remedy.users_below)
 
 
-def test_more_kinds_than_one_number_holds() -> None:
+def test_more_classes_than_an_integer_can_code() -> None:
     rows = np.arange(3000)
     many = coded(rows)
     class_of, size, people = counted([many] * 8, rows // 2)
@@ -105,11 +105,11 @@ JOBS = JobTable(
 
 
 def test_jobs_of_one_user_do_not_hide_that_user() -> None:
-    check = check_classes(JOBS, JOBS["user"], 2, ["nodes"])
+    check = check_k_anonymity(JOBS, JOBS["user"], 2, ["nodes"])
     assert (check.classes, check.jobs_below, check.users_below, check.users_alone) == (2, 2, 1, 1)
     assert check.smallest[0].known == ("4",) and check.smallest[0].jobs == 2 and check.smallest[0].people == 1
     assert check.counted_in == "users"
-    nobody = check_classes(JOBS, np.full(4, -1), 2, ["nodes"])
+    nobody = check_k_anonymity(JOBS, np.full(4, -1), 2, ["nodes"])
     assert (nobody.jobs_below, nobody.users, nobody.counted_in) == (0, 0, "jobs")
     with pytest.raises(
         InputError, match="2 of 4 jobs are in 1 classes of fewer than 2 users; coarsen or drop"
@@ -128,31 +128,31 @@ def test_what_is_known_of_a_moment() -> None:
     assert known_of(jobs, "day").tolist() == [4, 11]
     assert np.diff(known_of(jobs, "week")).tolist() == [1]
     every = ["weekday", "hour_of_day", "hour", "day", "estimate_s"]
-    known = check_classes(jobs, jobs.column("user"), 2, every).smallest[0].known
+    known = check_k_anonymity(jobs, jobs.column("user"), 2, every).smallest[0].known
     assert known == ("Monday", "1 h", "1970-01-05 01 h", "1970-01-05", "1 s")
-    assert check_classes(JOBS, JOBS["user"], 2, ["hour"]).smallest[0].known == ("hour 0",)
+    assert check_k_anonymity(JOBS, JOBS["user"], 2, ["hour"]).smallest[0].known == ("hour 0",)
 
 
 def test_quasi_identifiers() -> None:
     plan = make_plan(JOBS)
-    assert choose_quasi(plan, JOBS, None) == ("nodes", "estimate_s", "hour")
-    assert choose_quasi(plan, JOBS, ["day", "nodes", "day"]) == ("day", "nodes")
+    assert choose_quasi_identifiers(plan, JOBS, None) == ("nodes", "estimate_s", "hour")
+    assert choose_quasi_identifiers(plan, JOBS, ["day", "nodes", "day"]) == ("day", "nodes")
     for names, words in (
-        (["user"], "user is no quasi-identifier"),
+        (["user"], "user cannot be a quasi-identifier"),
         (["gpus"], "the quasi-identifier gpus is not in this log; it has job_id, submit_s"),
-        (["name"], "the quasi-identifier name is dropped, so nobody can use it"),
-        ([], "there is not one quasi-identifier"),
+        (["name"], "the quasi-identifier name is dropped from the published log"),
+        ([], "no quasi-identifiers; give at least one"),
     ):
         with pytest.raises(InputError, match=words):
-            choose_quasi(plan, JOBS, names)
+            choose_quasi_identifiers(plan, JOBS, names)
     with pytest.raises(UnknownNameError, match="unknown quasi-identifier 'node'; did you mean 'nodes'"):
-        choose_quasi(plan, JOBS, ["node"])
+        choose_quasi_identifiers(plan, JOBS, ["node"])
 
 
 @pytest.mark.parametrize("k", [0, -3])
 def test_k_below_one(k: int) -> None:
     with pytest.raises(InputError, match=f"k is {k}; it must be at least 1, and 5 is usual"):
-        check_classes(JOBS, JOBS["user"], k, ["nodes"])
+        check_k_anonymity(JOBS, JOBS["user"], k, ["nodes"])
 
 
 def test_no_remedy_is_finer_than_what_is_done() -> None:

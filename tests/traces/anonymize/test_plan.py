@@ -30,7 +30,7 @@ def test_every_column_has_a_rule() -> None:
     assert list(RULES) == list(COLUMNS)
 
 
-def test_rules_make_sense() -> None:
+def test_rules_are_consistent() -> None:
     for name, rule in RULES.items():
         if name in LABELLED:
             assert rule.rounding is None and not rule.clock
@@ -80,14 +80,17 @@ def test_wishes() -> None:
     ("wish", "words"),
     [
         ({"hashed": ["nodes"]}, "nodes cannot be hashed, only names can: user, account"),
-        ({"drop": ["submit_s"]}, "submit_s cannot be dropped, for no log is without it; coarsen it"),
+        ({"drop": ["submit_s"]}, "submit_s cannot be dropped, because it is a required column; coarsen it"),
         ({"keep": ["job_id"]}, "job_id cannot be kept: .* they are renumbered"),
-        ({"keep": ["ledger"]}, "ledger cannot be kept: it speaks of the file that is not published"),
-        ({"keep": ["user"], "drop": ["user"]}, "user is asked to be both kept and dropped; choose one"),
+        (
+            {"keep": ["ledger"]},
+            "ledger cannot be kept: it describes the original file, which is not published",
+        ),
+        ({"keep": ["user"], "drop": ["user"]}, "user is to be both kept and dropped; choose one"),
         ({"drop": ["cores"], "coarsen": parse_coarsening("cores=4")}, "both dropped and coarsened"),
     ],
 )
-def test_impossible_wishes(wish: dict[str, list[str]], words: str) -> None:
+def test_contradictory_options_are_refused(wish: dict[str, list[str]], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make_plan(JOBS, **wish)
 
@@ -113,12 +116,12 @@ def test_parsing() -> None:
     [
         ("nodes", "the coarsening has 'nodes'; write column=step"),
         ("nodes=8,nodes=4", "names 'nodes' twice"),
-        ("nodes=many", "the step of nodes is 'many', which is no number"),
-        ("runtime_s=soon", "not a span of time|no number"),
+        ("nodes=many", "the step of nodes is 'many', which is not a number"),
+        ("runtime_s=soon", "not a span of time|not a number"),
         ("nodes=0", "the step of nodes is 0; it must be above 0"),
         ("memory_mb=nan", "must be above 0"),
-        ("nodes=1.5", "nodes are whole numbers; give a whole step"),
-        ("submit_s=pow2", "submit_s is a moment, and powers of two are for sizes"),
+        ("nodes=1.5", "nodes has whole numbers; give a whole step"),
+        ("submit_s=pow2", "submit_s is a time, and powers of two are for sizes"),
     ],
 )
 def test_bad_coarsenings(text: str, words: str) -> None:

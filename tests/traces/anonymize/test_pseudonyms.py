@@ -9,7 +9,7 @@ import pytest
 from kilowait.errors import InputError
 from kilowait.traces.anonymize.pseudonyms import (
     PseudonymKey,
-    keep_apart,
+    check_key_location,
     key_for,
     pseudonym_numbers,
     pseudonyms,
@@ -31,9 +31,9 @@ def test_there_and_back(tmp_path: Path) -> None:
 def test_a_key_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "site.key"
     KEY.save(path)
-    with pytest.raises(InputError, match="is there already.*leave out --new-key"):
+    with pytest.raises(InputError, match="already exists.*omit --new-key"):
         PseudonymKey.fresh().save(path)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         key_for(path, tmp_path / "public" / "log.csv", new=True)
     assert PseudonymKey.read(path) == KEY
 
@@ -41,16 +41,16 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "the key has 0 bytes; fewer than 32 can be guessed"),
+        ("", "the key has 0 bytes, but needs at least 32"),
         ("00" * 31, "the key has 31 bytes"),
         (
             "correct horse battery staple",
-            "does not hold a key, 64 hexadecimal digits; make one with --new-key",
+            "does not contain a key of 64 hexadecimal digits; create one with --new-key",
         ),
-        ("0" * 65, "does not hold a key"),
+        ("0" * 65, "does not contain a key"),
     ],
 )
-def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_keys_are_refused(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "bad.key"
     path.write_text(content)
     path.chmod(0o600)
@@ -59,7 +59,7 @@ def test_what_is_no_key(tmp_path: Path, content: str, words: str) -> None:
 
 
 def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no key file .*; make one with --new-key"):
+    with pytest.raises(InputError, match="there is no key file .*; create one with --new-key"):
         PseudonymKey.read(tmp_path / "none")
     with pytest.raises(InputError, match="cannot read the key file"):
         PseudonymKey.read(tmp_path)
@@ -69,27 +69,27 @@ def test_missing_open_and_unreadable_files(tmp_path: Path) -> None:
     KEY.save(path)
     path.chmod(0o644)
     with pytest.raises(
-        InputError, match=r"open to everybody on this system \(mode 0644\); close it: chmod 600"
+        InputError, match=r"readable by all users of this system \(mode 0644\); restrict it: chmod 600"
     ):
         PseudonymKey.read(path)
     path.chmod(0o640)  # a group of administrators may share one
     assert PseudonymKey.read(path) == KEY
 
 
-def test_a_key_beside_what_is_published(tmp_path: Path) -> None:
+def test_a_key_in_the_folder_of_the_published_log(tmp_path: Path) -> None:
     (tmp_path / "public" / "deep").mkdir(parents=True)
     out = tmp_path / "public" / "log.csv"
     for place in ("public/site.key", "public/deep/site.key", "public/../public/site.key"):
-        with pytest.raises(InputError, match="the folder of what is published.*keep the key elsewhere"):
-            keep_apart(tmp_path / place, out)
+        with pytest.raises(InputError, match="the folder of the published log.*keep the key elsewhere"):
+            check_key_location(tmp_path / place, out)
     KEY.save(tmp_path / "site.key")
-    keep_apart(tmp_path / "site.key", out)
+    check_key_location(tmp_path / "site.key", out)
     (tmp_path / "public" / "link.key").symlink_to(tmp_path / "site.key")
     with pytest.raises(InputError, match="keep the key elsewhere"):
-        keep_apart(tmp_path / "public" / "link.key", out)
+        check_key_location(tmp_path / "public" / "link.key", out)
     (tmp_path / "elsewhere").symlink_to(tmp_path / "public")
     with pytest.raises(InputError, match="keep the key elsewhere"):
-        keep_apart(tmp_path / "elsewhere" / "site.key", out)
+        check_key_location(tmp_path / "elsewhere" / "site.key", out)
 
 
 def test_which_key(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_which_key(tmp_path: Path) -> None:
         key_for(None, out)
     with pytest.raises(InputError, match="pseudonyms need a key"):
         key_for(None, None, new=True)
-    with pytest.raises(InputError, match="name that with --out"):
+    with pytest.raises(InputError, match="name it with --out"):
         key_for(tmp_path / "site.key", None, new=True)
     made = key_for(tmp_path / "site.key", out, new=True)
     assert not (tmp_path / "site.key").exists()  # nothing is left behind where something else fails
@@ -122,7 +122,7 @@ def test_same_key_same_pseudonyms_other_key_others() -> None:
     assert not digits & {name.rpartition("_")[2] for name in pseudonyms(KEY, "account", NAMES)}
 
 
-def test_a_dictionary_of_names_without_the_key_finds_nobody() -> None:
+def test_a_dictionary_attack_without_the_key_fails() -> None:
     """Whoever knows all user names but not the key cannot find one by hashing them."""
     published = {name.rpartition("_")[2] for name in pseudonyms(KEY, "user", NAMES)}
     guesses = (b"", b"user\0", b"kilowait/1\0user\0")

@@ -28,8 +28,8 @@ def read(tmp_path: Path) -> Read:
     return reading
 
 
-def said(ledger: CleaningReport, words: str) -> int:
-    """Rows of the one line of the ledger that holds these words."""
+def entry_count(ledger: CleaningReport, words: str) -> int:
+    """Row count of the only entry of the cleaning report that contains this text."""
     found = [entry for entry in ledger.entries if words in entry.reason]
     assert len(found) == 1, ledger.lines()
     return found[0].count

@@ -1,4 +1,4 @@
-"""Tiny traces of every family, made by hand from the published column names and examples."""
+"""Tiny traces of every family, written from the published column names and examples."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kilowait.errors import TraceError
 from kilowait.traces import read_trace, read_trace_with_ledger
 from tests.traces.gpu import sample_files
 
-from .conftest import Read, said
+from .conftest import Read, entry_count
 
 
 def test_openb(read: Read) -> None:
@@ -30,9 +30,9 @@ def test_openb(read: Read) -> None:
         None, None, "V100M16|V100M32", None,
     ]  # fmt: skip
     assert jobs["status"].tolist() == [-1, 0, 1, -1]
-    assert said(ledger, "still pending when it was deleted") == 1
-    assert said(ledger, "not deleted in the trace: taken to end with it, at 1,000 s") == 1
-    assert said(ledger, "deleted at the last moment of the trace, 1,000 s") == 1
+    assert entry_count(ledger, "still pending when it was deleted") == 1
+    assert entry_count(ledger, "not deleted in the trace: assumed to end with it, at 1,000 s") == 1
+    assert entry_count(ledger, "deleted at the last moment of the trace, 1,000 s") == 1
 
 
 def test_pending_pods_may_be_kept(read: Read) -> None:
@@ -46,14 +46,14 @@ def test_openb_without_times(read: Read) -> None:
     assert jobs["job_id"].tolist() == [5, 3]
     assert jobs["submit_s"].tolist() == [0, 1]
     assert set(jobs["runtime_s"].tolist()) == {1e10}
-    assert said(ledger, "pods never end") == 0
-    assert said(ledger, "one a second") == 0
+    assert entry_count(ledger, "pods never end") == 0
+    assert entry_count(ledger, "one a second") == 0
 
 
-def test_openb_part_of_several_gpus_is_mended(read: Read) -> None:
+def test_openb_fraction_of_several_gpus_is_corrected(read: Read) -> None:
     jobs, ledger = read(sample_files.OPENB.replace("12000,16384,1,1000", "12000,16384,2,500"))
     assert (jobs["gpus"][0], jobs["gpu_milli"][0]) == (2, 1000)
-    assert said(ledger, "not with 1 GPU") == 1
+    assert entry_count(ledger, "other than 1 GPU") == 1
 
 
 def pai_folder(path: Path, **files: str) -> Path:
@@ -74,10 +74,10 @@ def test_pai_task_table_alone(read: Read) -> None:
     assert jobs["memory_mb"][0] == pytest.approx(30000 * 1.048576)
     assert jobs["status"].tolist() == [1, 1, 0, 1, 1]
     assert "user" not in jobs
-    assert said(ledger, "still waiting when the trace ends") == 1
-    assert said(ledger, "run time not known") == 1
-    assert said(ledger, "several workers with part of a GPU") == 1
-    assert said(ledger, "one of several tasks of a job") == 2
+    assert entry_count(ledger, "still waiting when the trace ends") == 1
+    assert entry_count(ledger, "run time unknown") == 1
+    assert entry_count(ledger, "several workers with a fractional GPU") == 1
+    assert entry_count(ledger, "one of several tasks of a job") == 2
 
 
 def test_pai_tables_together(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_pai_tables_together(tmp_path: Path) -> None:
     assert jobs["wait_s"][:3].tolist() == [10, 10, 20]
     assert np.isnan(jobs["wait_s"][3:]).all()
     assert (
-        said(ledger, "submission not known or after its start") == 3
+        entry_count(ledger, "submission of the job unknown or after the start") == 3
     )  # One is dropped later: it never ended.
     assert [jobs.labels["user"][code] for code in jobs["user"][:3]] == ["b0b0b0b0b0b0"] + ["c0c0c0c0c0c0"] * 2
     assert jobs["user"][4] == -1
@@ -103,7 +103,7 @@ def test_pai_tables_together(tmp_path: Path) -> None:
         "V100M32"
     ] + [""] * 4
     assert jobs.labels["model"] == ("nmt",)
-    assert said(ledger, "other files in the folder") == 0
+    assert entry_count(ledger, "other files in the folder") == 0
 
 
 def test_pai_with_its_header(read: Read) -> None:
@@ -111,8 +111,8 @@ def test_pai_with_its_header(read: Read) -> None:
     assert len(read(header + sample_files.PAI_TASKS)[0]) == 5
 
 
-def test_pai_wants_the_task_table(read: Read, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="task table of PAI is wanted"):
+def test_pai_requires_the_task_table(read: Read, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="PAI's task table .* is required"):
         read(sample_files.PAI_JOBS)
     pai_folder(tmp_path, task_table=sample_files.PAI_TASKS, again=sample_files.PAI_TASKS)
     (tmp_path / "log").unlink()
@@ -125,7 +125,7 @@ def test_gaia_is_in_hours(read: Read) -> None:
     assert jobs["submit_s"].tolist() == [0, 900]
     assert jobs["runtime_s"].tolist() == [1800, 7200]
     assert jobs["nodes"].tolist() == jobs["cores"].tolist() == [1, 4]
-    assert said(ledger, "in hours") == 0
+    assert entry_count(ledger, "in hours") == 0
 
 
 def test_spot_derivative(read: Read) -> None:
@@ -133,7 +133,7 @@ def test_spot_derivative(read: Read) -> None:
     assert jobs["gpus"].tolist() == [4, 1, 1]
     assert jobs["priority"].tolist() == [2.5, 0.5, 0.5]
     assert jobs["nodes"].tolist() == [1, 1, 1]
-    assert said(ledger, "gpus is 0") == 1
+    assert entry_count(ledger, "gpus is 0") == 1
     with pytest.raises(TraceError, match="gpus is 0"):
         read(sample_files.SPOT, strict=True)
 

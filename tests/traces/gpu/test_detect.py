@@ -79,7 +79,7 @@ def test_a_list_of_nodes_is_no_log(read: Read) -> None:
 
 
 def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="is a directory with no part of a trace"):
+    with pytest.raises(TraceError, match="is a directory with no files of a multi-file trace"):
         read_trace(tmp_path)
     (tmp_path / "a").write_text(sample_files.GOOGLE_JOBS)
     (tmp_path / "b").write_text(sample_files.HELIOS)
@@ -89,7 +89,7 @@ def test_folders_with_no_trace_or_two(tmp_path: Path) -> None:
     (tmp_path / "c").write_text(sample_files.HELIOS)
     with pytest.raises(TraceError, match="a cluster log is one file, and there are 2"):
         read_trace(tmp_path, format="helios")
-    with pytest.raises(TraceError, match="a log in swf is one file"):
+    with pytest.raises(TraceError, match="a log in format swf is one file"):
         read_trace(tmp_path, format="swf")
     with pytest.raises(TraceError, match="column map is for one file"):
         read_trace(tmp_path, columns={"submit_s": "x"})
@@ -118,7 +118,7 @@ def test_a_hundred_thousand_rows_take_less_than_two_seconds(read: Read) -> None:
     assert time.process_time() - begun < 2
 
 
-def test_every_column_missing_is_said(read: Read) -> None:
+def test_missing_columns_are_named(read: Read) -> None:
     for name, text in sample_files.SAMPLES.items():
         if "," not in text.splitlines()[0] or name in (
             "pai",

@@ -1,4 +1,4 @@
-"""Google's event files, and the lives of tasks against a slow twin."""
+"""Google's event files, and task intervals against a slow reference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kilowait.traces.gpu.task_events import (
     SCHEDULE,
     SUBMIT,
     UPDATE,
-    lives_of,
+    task_intervals,
 )
 from tests.traces.gpu import sample_files
 
-from .conftest import Read, said
+from .conftest import Read, entry_count
 
 
 def test_tasks_of_2011(read: Read) -> None:
@@ -36,11 +36,11 @@ def test_tasks_of_2011(read: Read) -> None:
     assert jobs["priority"].tolist() == [9, 2, 2]
     assert jobs.meta["largest_machine"] == {"cores": 1000, "memory_mb": 1_000_000}
     assert (ledger.rows_read, ledger.jobs, ledger.dropped, ledger.folded) == (13, 3, 2, 8)
-    assert said(ledger, "waiting when the files end") == 1
-    assert said(ledger, "ended while it waited") == 1
-    assert said(ledger, "there before the files begin: cut at 600 s") == 2
-    assert said(ledger, "running when the files end: cut at 670 s") == 1
-    assert said(ledger, "ran several times") == 1
+    assert entry_count(ledger, "waiting when the files end") == 1
+    assert entry_count(ledger, "ended while it waited") == 1
+    assert entry_count(ledger, "submitted before the files begin: cut at 600 s") == 2
+    assert entry_count(ledger, "running when the files end: cut at 670 s") == 1
+    assert entry_count(ledger, "ran several times") == 1
     kept, _ = read(sample_files.GOOGLE_TASKS, never_ran="keep")
     assert sorted(kept["cancel_s"][kept["runtime_s"] == 0].tolist()) == [602, 670]
 
@@ -50,7 +50,7 @@ def test_jobs_of_2011(read: Read) -> None:
     assert jobs["job_id"].tolist() == [3418309, 77]
     assert jobs["runtime_s"].tolist() == [53, 50]
     assert jobs["nodes"].tolist() == [1, 1]
-    assert said(ledger, "do not say how large a job is") == 0
+    assert entry_count(ledger, "do not say how large a job is") == 0
 
 
 def test_a_folder_of_parts(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_folder_of_parts(tmp_path: Path) -> None:
     whole.unlink()
     jobs, ledger = read_trace_with_ledger(tmp_path)
     assert jobs["runtime_s"].tolist() == one["runtime_s"].tolist()
-    assert said(ledger, "1 files of other events left out") == 0
+    assert entry_count(ledger, "1 files of other events left out") == 0
     assert len(read_trace(tmp_path / "job_events")) == 2
 
 
@@ -77,7 +77,7 @@ def test_broken_events_are_dropped(read: Read) -> None:
     jobs, ledger = read(text)
     assert len(jobs) == 2
     assert ledger.dropped == 3
-    with pytest.raises(TraceError, match="not one event"):
+    with pytest.raises(TraceError, match="no valid events"):
         read("x,,77,4,u2=,0,n,l\n", format="google2011")
 
 
@@ -90,8 +90,8 @@ def test_instances_of_2019(read: Read) -> None:
     assert jobs["memory_mb"].tolist() == [7800, 7800]
     assert jobs["status"].tolist() == [1, -1]
     assert jobs["priority"].tolist() == [103, 103]
-    assert said(ledger, "an alloc set") == 1
-    assert said(ledger, "running when the files end: cut at 765 s") == 2  # The alloc set among them.
+    assert entry_count(ledger, "an alloc set") == 1
+    assert entry_count(ledger, "running when the files end: cut at 765 s") == 2  # The alloc set among them.
 
 
 def test_collections_of_2019_as_csv(read: Read) -> None:
@@ -121,12 +121,12 @@ def test_instances_of_2019_as_csv_however_requests_are_flattened(read: Read) -> 
         max_size=30,
     )
 )
-def test_lives_against_a_slow_twin(events: list[tuple[int, int, int, int]]) -> None:
+def test_task_intervals_against_a_reference(events: list[tuple[int, int, int, int]]) -> None:
     """Event by event, as one would follow them by hand."""
     events = sorted(events, key=lambda event: event[2])
     keys = np.array([[event[0] for event in events], [event[1] for event in events]], np.float64)
     times, kinds = (np.array([event[place] for event in events]) for place in (2, 3))
-    found = lives_of(keys, times.astype(np.float64), kinds, kinds, 20.0)
+    found = task_intervals(keys, times.astype(np.float64), kinds, kinds, 20.0)
     timed = [time for time in times.tolist() if time > 0]
     begin = min(timed) if timed else 20
     if 0 in times and begin >= 20:

@@ -1,4 +1,4 @@
-"""How far from the best: bounds no schedule can beat, the best schedule of a few jobs, and perfect estimates."""
+"""Lower bounds on metrics, optimal schedules of small problems, and perfect run-time estimates."""
 
 from kilowait.evaluation.bounds.clairvoyant import with_perfect_estimates
 from kilowait.evaluation.bounds.lower_bounds import Bounds, lower_bounds

@@ -1,4 +1,4 @@
-"""The same jobs for users who know."""
+"""Perfect (clairvoyant) run-time estimates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["with_perfect_estimates"]
 
 
 def with_perfect_estimates(jobs: JobTable) -> JobTable:
-    """The same jobs with their true run times as estimates: what a rule could do if it knew them.
+    """The same jobs with their actual run times as estimates, to measure a policy with perfect knowledge.
 
-    What planners plan with (`planned_s`, `overrun_planned_s`) and limits go: nobody runs longer than was foreseen. The
-    difference a policy makes on the two tables is what better estimates could be worth to it.
+    Predictions (`planned_s`, `overrun_planned_s`) and walltime limits are removed, because no job exceeds its
+    estimate. The difference of a policy's results on the two tables is the possible gain from better estimates.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 5], runtime_s=[60, 30], estimate_s=[3600, 3600], nodes=[4, 1]

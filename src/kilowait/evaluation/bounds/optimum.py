@@ -1,4 +1,4 @@
-"""The best schedule there is, of a few jobs, by constraint programming."""
+"""Optimal schedules of at most 12 jobs, by constraint programming."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["Optimum", "optimum"]
 
 _OBJECTIVES = ("mean_wait_s", "mean_bsld", "makespan_s")
-_MOST_JOBS = 12
-_LONGEST_S = 2**36
-"""Some 2,000 years, from the first submission to the end of all jobs one after the other."""
-_LARGEST = 2**52
-"""Of the solver's sums: it also keeps them as float64."""
+_MAX_JOBS = 12
+_MAX_HORIZON_S = 2**36
+"""About 2,000 years, from the first submission to the end of all jobs run sequentially."""
+_MAX_SUM = 2**52
+"""Largest sum in the solver, which also stores sums as float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,11 +33,11 @@ class Optimum:
     value: float
     """Of the objective, computed from `start_s` as `metrics` does."""
     start_s: Floats
-    """When each job starts on the log's clock, in the table's order."""
+    """Start of each job in the time of the log, in the table's order."""
     proven: bool
-    """Whether it is certain that no schedule has a value below `value` - `tolerance`."""
+    """Whether the solver proved that no schedule has a value below `value` - `tolerance`."""
     tolerance: float
-    """0, but for mean bounded slowdowns whose weights had to be rounded for the solver."""
+    """0, except for mean bounded slowdowns whose weights had to be rounded for the solver."""
 
 
 def optimum(
@@ -48,32 +48,32 @@ def optimum(
     seconds: float = 30.0,
     bound_s: float = 10.0,
 ) -> Optimum:
-    """The schedule of at most 12 jobs on `nodes` whole nodes with the least `objective`, no job interrupted.
+    """The non-preemptive schedule of at most 12 jobs on `nodes` whole nodes with the smallest `objective`.
 
-    It knows all run times and the jobs still to come, and it may let nodes idle for them.
+    The schedule is clairvoyant: it knows all run times and future arrivals, and may leave nodes idle for them.
 
-    Starts are whole seconds, and so must be run times, `bound_s`, and submissions (and `begin_s`) counted from
-    the first one. Nothing is lost by that: moving each job as early as the others allow makes no objective
+    Starts are whole seconds, and so must be run times, `bound_s`, and submissions (and `begin_s`) relative to
+    the first one. This loses nothing: moving each job as early as the others allow makes no objective
     worse, and then every start is a release, or the end (or start) of another job: a sum of whole numbers.
 
-    A mean bounded slowdown weighs waits by 1/D, D = max(run time, `bound_s`). The solver is given whole
-    numbers, K/D: exactly, where some K that every D divides is small enough. Otherwise K is a large power of 2
+    A mean bounded slowdown weights waits by 1/D, D = max(run time, `bound_s`). The solver gets integer
+    weights K/D: exact if a small enough common multiple K of all D exists. Otherwise K is a large power of 2
     and K/D is rounded. Then weights are off by at most 1/(2K), the mean of a schedule by at most H/(2K), H
-    being the longest wait considered, and what is best by these weights is within `tolerance` = H/K of the best.
+    being the longest wait considered, and the optimum for these weights is within `tolerance` = H/K of the true one.
 
-    The search runs on one thread from a fixed seed, so that a proven result repeats; one that `seconds` cut
-    short depends on the speed of the computer. Ten jobs take a fraction of a second as a rule; twelve that
+    The search runs on one thread from a fixed seed, so that a proven result is reproducible; one that was stopped
+    after `seconds` depends on the speed of the computer. Ten jobs usually take a fraction of a second; twelve that
     all compete may take more than a minute.
 
     Args:
-        jobs: the workload; `estimate_s` is not looked at. Jobs that wait for others (`after_id`) are refused:
-            their waits are counted from a time that the schedule itself decides.
+        jobs: the workload; `estimate_s` is ignored. Jobs with a dependency (`after_id`) are refused:
+            their waits are counted from a time that depends on the schedule.
         nodes: whole nodes of the machine.
         objective: ``"mean_wait_s"``, ``"mean_bsld"`` or ``"makespan_s"``, as in `metrics`.
         seconds: time limit of the search.
         bound_s: bound of the bounded slowdown, seconds.
 
-    Here it pays to leave a node idle for a second, until the wide job has come:
+    In this example it is optimal to leave a node idle for a second, until the wide job arrives:
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 1], runtime_s=[100, 10], nodes=[1, 4])
     >>> best = optimum(jobs, 4)
@@ -84,15 +84,15 @@ def optimum(
         raise UnknownNameError("objective", objective, _OBJECTIVES)
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(f"seconds is {seconds}; give the search a finite time above 0")
-    problem = _small(jobs, nodes)
+    problem = _checked_problem(jobs, nodes)
     release, run = (
-        _whole("submission, from the first one on,", problem.release_s),
-        _whole("run time", problem.run_s),
+        _whole_seconds("submission, from the first one on,", problem.release_s),
+        _whole_seconds("run time", problem.run_s),
     )
-    (bound,) = _whole("bound_s", np.array([checked_bound(bound_s)]))
+    (bound,) = _whole_seconds("bound_s", np.array([checked_bound(bound_s)]))
     horizon = max(release) + sum(run)
-    if horizon > _LONGEST_S:
-        raise InputError(f"the jobs span {horizon} s; the search counts to {_LONGEST_S}")
+    if horizon > _MAX_HORIZON_S:
+        raise InputError(f"the jobs span {horizon} s; the search counts to {_MAX_HORIZON_S}")
     try:
         from ortools.sat.python import cp_model
     except ImportError:
@@ -100,7 +100,7 @@ def optimum(
 
     model = cp_model.CpModel()
     start = [model.new_int_var(r, horizon - p, "") for r, p in zip(release, run, strict=True)]
-    _never_more_than_there_is(model, start, run, problem.nodes.tolist(), nodes)
+    _limit_nodes(model, start, run, problem.nodes.tolist(), nodes)
     tolerance = 0.0
     if objective == "mean_wait_s":
         model.minimize(sum(start))
@@ -143,40 +143,40 @@ def optimum(
     )
 
 
-def _small(jobs: JobTable, nodes: int) -> SchedulingProblem:
-    if len(jobs) > _MOST_JOBS:
+def _checked_problem(jobs: JobTable, nodes: int) -> SchedulingProblem:
+    if len(jobs) > _MAX_JOBS:
         raise InputError(
-            f"{len(jobs)} jobs are too many for a search of all schedules; give at most {_MOST_JOBS}, "
+            f"{len(jobs)} jobs are too many for an optimal schedule; give at most {_MAX_JOBS}, "
             "or use lower_bounds"
         )
     problem = problem_of(jobs, nodes)
     if problem.follows.any():
         row = int(np.argmax(problem.follows))
         raise InputError(
-            f"job {jobs['job_id'][row]} waits for the end of job {jobs['after_id'][row]}, and the search knows "
-            "no such order; take it off with jobs.with_columns(after_id=None)"
+            f"job {jobs['job_id'][row]} depends on the end of job {jobs['after_id'][row]}, and the search does not "
+            "support dependencies; remove them with jobs.with_columns(after_id=None)"
         )
     return problem
 
 
-def _whole(what: str, times_s: Floats) -> list[int]:
+def _whole_seconds(what: str, times_s: Floats) -> list[int]:
     odd = times_s != np.floor(times_s)
     if odd.any():
         raise InputError(
-            f"a {what} is {times_s[odd][0]} s; the search counts whole seconds, "
-            "so round times, or give all of them in a finer unit"
+            f"a {what} is {times_s[odd][0]} s; the search needs whole seconds, "
+            "so round the times, or give all of them in a finer unit"
         )
     return [int(time_s) for time_s in times_s]
 
 
-def _never_more_than_there_is(
+def _limit_nodes(
     model: cp_model.CpModel, start: list[cp_model.IntVar], run: list[int], size: list[int], nodes: int
 ) -> None:
-    """At no time do jobs hold more nodes than there are.
+    """Constrain the nodes used at any time to `nodes`.
 
-    A job of 0 s has to fit in beside what runs on before and after its instant. What ends or starts then can
-    do so before or after it, and several of them come one by one. So for each of them time is counted in half
-    seconds: the others hold those between their start and end, both left out, and it holds the one at its start.
+    A job of 0 s must fit beside the jobs that run before and after its instant. Jobs that end or start at that
+    instant may do so before or after it, and several jobs of 0 s run one by one. So each of them gets a constraint
+    in half seconds: the other jobs occupy those strictly between their start and end, and it occupies its start.
     """
     lasting = [j for j, p in enumerate(run) if p > 0]
     sizes = [size[j] for j in lasting]
@@ -191,10 +191,10 @@ def _never_more_than_there_is(
 
 
 def _scale(floor: list[int], horizon: int) -> int:
-    """What 1/D is multiplied with: exact if it can be, else as large as sums allow."""
-    room = _LARGEST * min(floor) // (len(floor) * max(horizon, 1))
+    """The factor K of the weights K/D: a common multiple of all D if it fits, else as large as sums allow."""
+    max_scale = _MAX_SUM * min(floor) // (len(floor) * max(horizon, 1))
     exact = math.lcm(*floor)
-    return exact if exact <= room else 1 << (room.bit_length() - 1)
+    return exact if exact <= max_scale else 1 << (max_scale.bit_length() - 1)
 
 
 def _value(problem: SchedulingProblem, begin_s: Floats, objective: str, bound_s: float) -> float:

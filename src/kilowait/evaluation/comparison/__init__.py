@@ -1,4 +1,4 @@
-"""Is one scheduler better than another? The same windows for all, and a verdict with its uncertainty."""
+"""Statistical comparison of policies on the same windows: means, bootstrap intervals, significance tests."""
 
 from kilowait.evaluation.comparison.pairwise import WORDS, PairwiseResult
 from kilowait.evaluation.comparison.result import (

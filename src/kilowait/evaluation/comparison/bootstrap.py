@@ -1,10 +1,10 @@
-"""How far a mean could be off, found by drawing the windows again with replacement.
+"""Bootstrap confidence intervals of means, interquartile means and ratios over windows.
 
-One value a window, the same windows in the same order for everybody (the bootstrap; Efron and Tibshirani 1993).
-Intervals are BCa: corrected for bias and for skewness, of which waits have much. Windows that overlap are not
-independent; they are drawn in blocks of neighbours (the circular block bootstrap; Politis and Romano 1992). Written by
-hand because SciPy has no blocks, and because one set of draws serves every pair of a judgement; a test holds it
-against SciPy.
+Windows are resampled with replacement (Efron and Tibshirani 1993); each policy has one value per window, for the same
+windows in the same order. Intervals are BCa: corrected for bias and skewness, which is large for waits. Overlapping
+windows are not independent; they are resampled in blocks of neighbours (the circular block bootstrap; Politis and
+Romano 1992). SciPy has no block bootstrap and does not share one set of resamples between all pairs of a comparison,
+hence this implementation; a test compares it with SciPy.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 DRAWS = 2000
-"""How often the windows are drawn again."""
+"""Default number of bootstrap resamples."""
 
 
-FEWEST_DRAWS = 100
-"""Below this the ends of an interval are a matter of luck."""
+MIN_DRAWS = 100
+"""With fewer resamples the ends of an interval are too noisy."""
 
 
 ROUNDING = 1e-12
@@ -37,25 +37,25 @@ ROUNDING = 1e-12
 
 
 class Interval(NamedTuple):
-    """Where a value may truly lie; NaN twice where there is too little to say."""
+    """A confidence interval; (NaN, NaN) if there are too few windows."""
 
     low: float
     high: float
 
 
 class WindowBootstrap:
-    """The windows, drawn again `draws` times: made once, then asked for as many intervals as one likes.
+    """One set of bootstrap resamples of the windows, used for any number of intervals.
 
     Args:
-        windows: how many there are.
-        random: where the draws come from.
-        level: how sure the intervals are to be.
-        block: neighbours drawn together; 1 for windows that do not overlap. With blocks the intervals are plain
-            percentiles, and undefined (NaN) where fewer than two blocks fit side by side.
-        draws: more give the ends of the intervals more digits.
+        windows: number of windows.
+        random: random generator of the resampling.
+        level: confidence level of the intervals.
+        block: neighbouring windows resampled together; 1 for windows that do not overlap. With blocks the intervals
+            are plain percentile intervals, and undefined (NaN) if fewer than two blocks fit.
+        draws: number of resamples; more give more precise interval ends.
 
-    >>> again = WindowBootstrap(3, random=np.random.default_rng(0))
-    >>> again.ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    >>> bootstrap = WindowBootstrap(3, random=np.random.default_rng(0))
+    >>> bootstrap.ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
     Interval(low=0.5, high=0.5)
     """
 
@@ -72,45 +72,45 @@ class WindowBootstrap:
             raise InputError(f"{windows} windows to compare on; give at least one")
         check_block(block)
         if not 0 < level < 1:
-            raise InputError(f"the level is {level}; it must lie between 0 and 1, such as 0.95")
-        if draws < FEWEST_DRAWS:
-            raise InputError(f"{draws} draws are too few for an interval; take at least {FEWEST_DRAWS}")
+            raise InputError(f"the level is {level}; it must be between 0 and 1, such as 0.95")
+        if draws < MIN_DRAWS:
+            raise InputError(f"{draws} draws are too few for an interval; use at least {MIN_DRAWS}")
         self.windows, self.level, self.block = windows, level, block
         starts = random.integers(0, windows, (draws, math.ceil(windows / block)))
         rows = (starts[:, :, None] + np.arange(block)) % windows  # the last window's neighbour is the first
         self.rows: Ints = rows.reshape(draws, -1)[:, :windows]
-        """Windows drawn, a draw a row."""
+        """Resampled window numbers, one resample per row."""
 
     @cached_property
     def weights(self) -> Floats:
-        """Share of each window in each draw: a product with it gives all the means at once."""
+        """Weight of each window in each resample: the product with the values gives the means of all resamples."""
         draws = len(self.rows)
         flat = self.rows + np.arange(draws)[:, None] * self.windows
         counts = np.bincount(flat.ravel(), minlength=draws * self.windows)
         return counts.reshape(draws, self.windows) / self.windows
 
     def mean(self, values: npt.ArrayLike) -> Interval:
-        """Of the mean."""
+        """Interval of the mean."""
         value = self._checked(values)
         return self._interval(float(value.mean()), self.weights @ value, _means_without_one(value))
 
     def iqm(self, values: npt.ArrayLike) -> Interval:
-        """Of the interquartile mean."""
+        """Interval of the interquartile mean."""
         value = self._checked(values)
         return self._interval(iqm(value), _iqm(value[self.rows]), _iqm(_all_without_one(value)))
 
     def ratio(self, ours: npt.ArrayLike, theirs: npt.ArrayLike) -> Interval:
-        """Of mean(ours) / mean(theirs), the pairs drawn together.
+        """Interval of mean(ours) / mean(theirs), with pairs resampled together.
 
-        NaN where theirs could be 0 or less on average: there is no ratio to it then.
+        NaN if the mean of theirs is 0 or less in any resample: the ratio is undefined then.
         """
         above, below = self._checked(ours), self._checked(theirs)
-        drawn, left_out = self.weights @ below, _means_without_one(below)
-        if not (drawn.min() > 0 and left_out.min() > 0):
+        resampled, left_out = self.weights @ below, _means_without_one(below)
+        if not (resampled.min() > 0 and left_out.min() > 0):
             return Interval(math.nan, math.nan)
         return self._interval(
             float(above.mean()) / float(below.mean()),
-            self.weights @ above / drawn,
+            self.weights @ above / resampled,
             _means_without_one(above) / left_out,
         )
 
@@ -118,22 +118,22 @@ class WindowBootstrap:
         value = finite(values)
         if len(value) != self.windows:
             raise InputError(
-                f"{len(value)} values for {self.windows} windows; give every contender the same windows"
+                f"{len(value)} values for {self.windows} windows; give one value per window, for the same windows"
             )
         return value
 
-    def _interval(self, found: float, drawn: Floats, left_out: Floats) -> Interval:
-        """From what was found, found in each draw, and found with each window left out."""
+    def _interval(self, estimate: float, resampled: Floats, left_out: Floats) -> Interval:
+        """Interval from the estimate, its values in the resamples, and its values with each window left out."""
         if self.windows // self.block < 2:
             return Interval(math.nan, math.nan)
-        rounding = ROUNDING * abs(found)
-        if np.ptp(drawn) <= rounding:
-            return Interval(found, found)
+        rounding = ROUNDING * abs(estimate)
+        if np.ptp(resampled) <= rounding:
+            return Interval(estimate, estimate)
         tail = (1 - self.level) / 2
         shares = (tail, 1 - tail)
         if self.block == 1:
-            shares = _bca(shares, found, drawn, left_out, rounding) or shares
-        low, high = np.quantile(drawn, shares).tolist()
+            shares = _bca(shares, estimate, resampled, left_out, rounding) or shares
+        low, high = np.quantile(resampled, shares).tolist()
         return Interval(low, high)
 
 
@@ -145,7 +145,7 @@ def mean_interval(
     block: int = 1,
     draws: int = DRAWS,
 ) -> Interval:
-    """The bootstrap interval of the mean; for the arguments see `Bootstrap`.
+    """The bootstrap interval of the mean; for the arguments see `WindowBootstrap`.
 
     >>> mean_interval([2.0, 2.0, 2.0], random=np.random.default_rng(0))
     Interval(low=2.0, high=2.0)
@@ -155,9 +155,9 @@ def mean_interval(
 
 
 def iqm(values: npt.ArrayLike) -> float:
-    """The interquartile mean: of what is left when a quarter of the values is cut off at each end.
+    """The interquartile mean: the mean without the smallest and the largest quarter of the values.
 
-    As in `scipy.stats.trim_mean`, parts of a value are not cut off: of 5 values, 1 goes at each end.
+    As in `scipy.stats.trim_mean`, the number of trimmed values is rounded down: of 5 values, 1 at each end.
 
     >>> iqm([1, 3, 4, 100])
     3.5
@@ -173,7 +173,7 @@ def iqm_interval(
     block: int = 1,
     draws: int = DRAWS,
 ) -> Interval:
-    """The bootstrap interval of the interquartile mean; for the arguments see `Bootstrap`.
+    """The bootstrap interval of the interquartile mean; for the arguments see `WindowBootstrap`.
 
     >>> iqm_interval([2.0, 2.0, 2.0], random=np.random.default_rng(0))
     Interval(low=2.0, high=2.0)
@@ -191,7 +191,7 @@ def ratio_interval(
     block: int = 1,
     draws: int = DRAWS,
 ) -> Interval:
-    """The bootstrap interval of mean(ours) / mean(theirs), pairs drawn together; see `Bootstrap`.
+    """The bootstrap interval of mean(ours) / mean(theirs), pairs resampled together; see `WindowBootstrap`.
 
     >>> ratio_interval([1.0, 2.0, 3.0], [2.0, 4.0, 6.0], random=np.random.default_rng(0))
     Interval(low=0.5, high=0.5)
@@ -203,26 +203,26 @@ def ratio_interval(
 
 
 def _bca(
-    shares: tuple[float, float], found: float, drawn: Floats, left_out: Floats, rounding: float
+    shares: tuple[float, float], estimate: float, resampled: Floats, left_out: Floats, rounding: float
 ) -> tuple[float, float] | None:
-    """Which quantiles of the draws to take instead; None where the correction is not defined."""
+    """BCa-corrected quantile levels of the resamples; None if the correction is not defined."""
     normal = NormalDist()
-    below = np.count_nonzero(drawn < found - rounding)
-    equal = np.count_nonzero(np.abs(drawn - found) <= rounding)
-    share = (below + equal / 2) / len(drawn)
-    pull = left_out.mean() - left_out
-    most = float(np.abs(pull).max())
-    if not 0 < share < 1 or most == 0:
+    below = np.count_nonzero(resampled < estimate - rounding)
+    equal = np.count_nonzero(np.abs(resampled - estimate) <= rounding)
+    share = (below + equal / 2) / len(resampled)
+    influence = left_out.mean() - left_out
+    largest = float(np.abs(influence).max())
+    if not 0 < share < 1 or largest == 0:
         return None
-    pull /= most
+    influence /= largest
     bias = normal.inv_cdf(share)
-    skewness = float(np.sum(pull**3)) / (6 * float(np.sum(pull**2)) ** 1.5)
+    acceleration = float(np.sum(influence**3)) / (6 * float(np.sum(influence**2)) ** 1.5)
     corrected = []
-    for wanted in shares:
-        z = bias + normal.inv_cdf(wanted)
-        if skewness * z >= 1:
+    for level in shares:
+        z = bias + normal.inv_cdf(level)
+        if acceleration * z >= 1:
             return None
-        corrected.append(normal.cdf(bias + z / (1 - skewness * z)))
+        corrected.append(normal.cdf(bias + z / (1 - acceleration * z)))
     return corrected[0], corrected[1]
 
 
@@ -233,7 +233,7 @@ def _means_without_one(values: Floats) -> Floats:
 
 
 def _all_without_one(values: Floats) -> Floats:
-    """The values with each window left out in turn, a row each."""
+    """The values with each window left out in turn, one row per window."""
     count = len(values)
     if count == 1:
         return values[None, :]
@@ -250,13 +250,13 @@ def _iqm(values: Floats) -> Floats:
 
 
 def check_block(block: int) -> None:
-    """Raise unless `block` neighbouring windows can be taken together."""
+    """Raise an InputError unless `block` is a valid block length."""
     if block < 1:
-        raise InputError(f"blocks of {block} windows; take 1 for windows that do not overlap, or more")
+        raise InputError(f"blocks of {block} windows; use 1 for windows that do not overlap, or more")
 
 
 def paired(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Values of two contenders, a window each; an InputError where they cannot be paired."""
+    """Values of two policies, one per window; an InputError if they cannot be paired."""
     above, below = finite(ours), finite(theirs)
     if len(above) != len(below):
         raise InputError(
@@ -266,16 +266,16 @@ def paired(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> tuple[Floats, Floats]:
 
 
 def finite(values: npt.ArrayLike) -> Floats:
-    """Values of windows; an InputError where there are none, or one is not a number."""
+    """Values of windows as an array; an InputError if there are none, or one is not finite."""
     value = np.asarray(values, dtype=np.float64)
     if value.ndim != 1:
-        raise InputError(f"values of shape {value.shape}; give a list of numbers, one a window")
+        raise InputError(f"values of shape {value.shape}; give a list of numbers, one per window")
     if len(value) == 0:
         raise InputError("0 windows to compare on; give at least one")
     wrong = np.flatnonzero(~np.isfinite(value))
     if len(wrong):
         raise InputError(
-            f"the value of window {wrong[0]} (from 0) is {value[wrong[0]]}; leave out windows that have no value, "
-            "for every contender alike"
+            f"the value of window {wrong[0]} (from 0) is {value[wrong[0]]}; leave out windows without a value, "
+            "for all policies"
         )
     return value

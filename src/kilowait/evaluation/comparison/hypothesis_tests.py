@@ -1,6 +1,7 @@
-"""The tests of paired comparisons: one value a window, the same windows in the same order for everybody.
+"""Paired significance tests: Wilcoxon signed-rank test, win counts, Holm correction.
 
-Of windows that overlap, tests look only at some so far apart that they share no job.
+Each policy has one value per window, for the same windows in the same order. If windows overlap, tests use only
+every block-th window, so that no two of them share a job.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ __all__ = ["SignedRank", "WinCount", "holm", "signed_rank", "wins"]
 
 Floats = npt.NDArray[np.float64]
 
-MOST_EXACT = 50
-"""Windows up to which a signed-rank test counts every pattern of signs; above, the normal law is as good."""
+MAX_EXACT = 50
+"""Up to this number of windows the signed-rank test is exact; above, it uses the normal approximation."""
 
 
 class SignedRank(NamedTuple):
-    """A Wilcoxon signed-rank test."""
+    """Result of a Wilcoxon signed-rank test."""
 
     p: float
-    """Two-sided; NaN where there is one window only."""
+    """Two-sided p-value; NaN for a single window."""
     effect: float
-    """Rank-biserial correlation: 1 where ours is smaller in every window, -1 where theirs is, 0 for neither."""
+    """Rank-biserial correlation: 1 if ours is smaller in every window, -1 if theirs is, 0 if neither dominates."""
 
 
 class WinCount(NamedTuple):
-    """In how many windows ours is better, equal, worse."""
+    """Number of windows in which ours is better, equal, worse."""
 
     wins: int
     ties: int
@@ -44,7 +45,7 @@ def signed_rank(ours: npt.ArrayLike, theirs: npt.ArrayLike, *, block: int = 1) -
     """Wilcoxon's signed-rank test of paired values, two-sided; smaller is better.
 
     Windows without a difference are left out, equal differences share their ranks, and up to 50 windows the
-    probability is exact. With `block` above 1 only every block-th window is looked at.
+    p-value is exact. With `block` above 1 only every block-th window is used.
 
     >>> signed_rank([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
     SignedRank(p=0.0625, effect=1.0)
@@ -63,20 +64,20 @@ def signed_rank(ours: npt.ArrayLike, theirs: npt.ArrayLike, *, block: int = 1) -
     effect = 2 * ours_smaller / float(ranks.sum()) - 1
     if windows == 1:
         return SignedRank(math.nan, effect)
-    if len(difference) <= MOST_EXACT:
+    if len(difference) <= MAX_EXACT:
         return SignedRank(_exact_p(ranks, ours_smaller), effect)
     return SignedRank(float(wilcoxon(difference, method="asymptotic").pvalue), effect)
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:
-    """Holm's step-down correction for asking many questions at once; NaN stays NaN, and counts as a question.
+    """Holm's step-down correction for multiple tests; NaN stays NaN, and counts as a test.
 
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or ((p < 0) | (p > 1)).any():
-        raise InputError(f"probabilities of {p.tolist()}; give a list of numbers from 0 to 1")
+        raise InputError(f"p-values {p.tolist()}; give a list of numbers from 0 to 1")
     order = np.argsort(p)  # NaN comes last
     steps = p[order] * np.arange(len(p), 0, -1)
     corrected = np.empty_like(p)
@@ -85,7 +86,7 @@ def holm(p_values: Sequence[float] | Floats) -> Floats:
 
 
 def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
-    """In how many windows ours is smaller, equal, larger.
+    """Number of windows in which ours is smaller, equal, larger.
 
     >>> wins([1, 2, 3], [2, 2, 2])
     WinCount(wins=1, ties=1, losses=1)
@@ -96,9 +97,9 @@ def wins(ours: npt.ArrayLike, theirs: npt.ArrayLike) -> WinCount:
 
 
 def _exact_p(ranks: Floats, rank_sum: float) -> float:
-    """How likely a rank sum this far from the middle is if every difference has either sign equally often.
+    """Two-sided probability of a rank sum at least this extreme if both signs are equally likely.
 
-    Counts the patterns of signs by their sum, rank by rank. Shared ranks are halves, so all is counted doubled.
+    Counts the sign patterns by their rank sum, rank by rank. Ties give half ranks, so all ranks are doubled.
     """
     doubled = np.rint(2 * ranks).astype(np.int64)
     patterns = np.zeros(int(doubled.sum()) + 1)

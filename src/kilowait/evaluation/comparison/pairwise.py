@@ -1,4 +1,4 @@
-"""Two contenders on the same windows, in numbers and in a sentence."""
+"""Pairwise comparison of two policies on the same windows: ratio, difference, tests, and a sentence."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ WORDS: dict[str, str] = {
     "mean_slowdown": "mean slowdown",
     "p95_slowdown": "95th percentile of slowdowns",
     "max_slowdown": "largest slowdown",
-    "mean_bsld": "bounded slowdown",
+    "mean_bsld": "mean bounded slowdown",
     "median_bsld": "median bounded slowdown",
     "p95_bsld": "95th percentile of bounded slowdowns",
     "p99_bsld": "99th percentile of bounded slowdowns",
     "max_bsld": "largest bounded slowdown",
     "makespan_s": "makespan",
     "energy_kwh": "energy",
-    "facility_kwh": "energy of the facility",
+    "facility_kwh": "facility energy",
     "co2_kg": "CO2",
-    "cost": "cost of power",
+    "cost": "electricity cost",
     "peak_kw": "peak power",
     "utilization": "utilization",
     "throughput_per_h": "throughput",
     "mean_backlog_jobs": "number of waiting jobs",
-    "mean_backlog_nodes": "number of nodes waited for",
+    "mean_backlog_nodes": "number of nodes requested by waiting jobs",
 }
-"""A metric for people. One that is not here is called by its own name."""
+"""Metric to its name in sentences. Other metrics are called by their identifiers."""
 
 
 @dataclass(frozen=True)
 class PairwiseResult:
-    """Two contenders on the same windows."""
+    """Comparison of two policies (`ours` and `theirs`) on the same windows."""
 
     ours: str
     theirs: str
     ours_mean: float
     theirs_mean: float
     ratio: float
-    """ours_mean / theirs_mean; NaN, with its interval, where theirs is or could be 0 or less."""
+    """ours_mean / theirs_mean; NaN, with its interval, if theirs is 0 or less, also in a bootstrap sample."""
     low: float
     high: float
     difference: float
@@ -60,27 +60,27 @@ class PairwiseResult:
     losses: int
     windows: int
     p: float
-    """Of the signed-rank test."""
+    """p-value of the signed-rank test."""
     p_holm: float
-    """Corrected for all the pairs of the judgement."""
+    """p-value after Holm correction for all pairs of the comparison."""
     effect: float
-    """Rank-biserial correlation, 1 where ours is better in every window, -1 where it is worse."""
+    """Rank-biserial correlation: 1 if ours is better in every window, -1 if it is worse in every window."""
     verdict: str
-    """better, worse, same or undecided, of ours."""
+    """Significance result for ours: better, worse, same or undecided."""
     metric: str
     better: str
     level: float
     unit: str = "window"
-    """What a value is of."""
+    """What one value covers: a window or a batch."""
 
     @property
     def significant(self) -> bool:
-        """Whether the interval of the ratio (where there is none, of the difference) rules out that both are alike."""
-        found, low, high, alike = self._told
-        return (found > alike and low > alike) or (found < alike and high < alike)
+        """Whether the interval of the ratio (if undefined, of the difference) excludes equality."""
+        value, low, high, equal = self._estimate
+        return (value > equal and low > equal) or (value < equal and high < equal)
 
     def swapped(self) -> PairwiseResult:
-        """The same, seen by the other."""
+        """The same result with ours and theirs exchanged."""
         ratio = low = high = math.nan
         if self.ratio > 0 and not self.low <= 0:
             ratio, low, high = 1 / self.ratio, 1 / self.high, 1 / self.low
@@ -103,43 +103,48 @@ class PairwiseResult:
         )
 
     def sentence(self, called: str | None = None) -> str:
-        """In plain words; `called` is what to call the metric, where not by its usual name."""
+        """The result as a sentence; `called` replaces the usual name of the metric."""
         ours, theirs = self.ours, self.theirs
-        words = WORDS.get(self.metric, self.metric) if called is None else called
+        metric = WORDS.get(self.metric, self.metric) if called is None else called
         if self.verdict == "same":
-            where = (
+            windows = (
                 f"the only {self.unit}" if self.windows == 1 else f"all {counted(self.windows, self.unit)}"
             )
-            return f"{ours} and {theirs} give the same {words} on {where}."
-        found, low, high, _ = self._told
+            return f"{ours} and {theirs} have the same {metric} in {windows}."
+        value, low, high, _ = self._estimate
         interval = f"{100 * self.level:g} % interval"
-        won = f"wins {self.wins} of {counted(self.windows, self.unit)}" + (
+        wins = f"wins {self.wins} of {counted(self.windows, self.unit)}" + (
             f" and ties {self.ties}" if self.ties else ""
         )
         if self.verdict == "undecided":
-            sure = "no interval" if math.isnan(low) else f"{interval} {self._step(low)} to {self._step(high)}"
-            doubt = ""
+            bounds = (
+                "no interval"
+                if math.isnan(low)
+                else f"{interval} {self._change(low)} to {self._change(high)}"
+            )
+            conflict = ""
             if self.significant:
-                sided = self.p_holm < 1 - self.level  # sure ranks, but for the one with the worse mean
-                doubt = (
-                    ", which the ranks deny"
-                    if sided
-                    else f", but p is {_number(self.p_holm)} after correction"
+                # Either the ranks are significant, but in favour of the policy with the worse mean, or they are not.
+                favored = ours if self.effect > 0 else theirs
+                conflict = (
+                    f", but the signed-rank test favors {favored}"
+                    if self.p_holm < 1 - self.level
+                    else f", but p = {_number(self.p_holm)} after Holm correction"
                 )
             return (
-                f"{ours} and {theirs} are not told apart in {words}: {self._step(found)} on average, {sure}, "
-                f"{ours} {won}{doubt}."
+                f"The difference between {ours} and {theirs} in {metric} is not significant "
+                f"({self._change(value)} on average, {bounds}; {ours} {wins}{conflict})."
             )
         if self.ratio > 2:
             ends = f"{_number(low)}–{_number(high)} times"
-            return f"{ours} has {_number(found)} times the {words} of {theirs}, {interval} {ends}, {won}."
-        near, far = (low, high) if self._way(found) == "higher" else (high, low)
-        ends = f"{self._size(near)}–{self._size(far)}{self._unit}"
-        return f"{ours} has {self._step(found)} {words} than {theirs}, {interval} {ends}, {won}."
+            return f"{ours} has {_number(value)} times the {metric} of {theirs} ({interval} {ends}; {wins})."
+        smaller, larger = (low, high) if self._direction(value) == "higher" else (high, low)
+        ends = f"{self._size(smaller)}–{self._size(larger)}{self._unit}"
+        return f"{ours} has {self._change(value)} {metric} than {theirs} ({interval} {ends}; {wins})."
 
     @property
-    def _told(self) -> tuple[float, float, float, float]:
-        """What is spoken of, its interval, and what it would be if both were alike."""
+    def _estimate(self) -> tuple[float, float, float, float]:
+        """Ratio (if undefined, difference), its interval, and its value if both policies were equal."""
         if math.isnan(self.ratio):
             return self.difference, self.difference_low, self.difference_high, 0.0
         return self.ratio, self.low, self.high, 1.0
@@ -151,16 +156,16 @@ class PairwiseResult:
     def _size(self, value: float) -> str:
         return _number(abs(value)) if math.isnan(self.ratio) else _percent(100 * abs(value - 1))
 
-    def _way(self, value: float) -> str:
-        return "lower" if value < self._told[3] else "higher"
+    def _direction(self, value: float) -> str:
+        return "lower" if value < self._estimate[3] else "higher"
 
-    def _step(self, value: float) -> str:
-        """A ratio or difference with its direction."""
-        if value == self._told[3]:
+    def _change(self, value: float) -> str:
+        """A ratio or difference in words, with its direction."""
+        if value == self._estimate[3]:
             return "equal"
         if not math.isnan(self.ratio) and value > 2:
             return f"{_number(value)} times as high"
-        return f"{self._size(value)}{self._unit} {self._way(value)}"
+        return f"{self._size(value)}{self._unit} {self._direction(value)}"
 
 
 def _number(value: float) -> str:
@@ -168,7 +173,7 @@ def _number(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    """Short, but never 0 or 100 unless it is."""
+    """Percentage with few digits; never rounded to 0 or 100."""
     if value < 2:
         return "under 0.001" if 0 < value < 0.001 else f"{value:.2g}"
     return f"{math.floor(10 * value) / 10:g}" if 99 < value < 100 else f"{value:.0f}"

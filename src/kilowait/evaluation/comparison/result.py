@@ -1,4 +1,4 @@
-"""A contest: several contenders on the same windows of one log; what reports and verdicts are made from."""
+"""Comparison of several policies on the same windows of one log: logs, metrics, energy, statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation.comparison.significance import ComparisonResult, PolicyScores, pairwise_tests
 from kilowait.evaluation.comparison.windows import Windows
 from kilowait.evaluation.fairness import fairness
-from kilowait.evaluation.gpu.cluster import is_placed, placed_machine
+from kilowait.evaluation.gpu.cluster import is_placed, node_level_cluster
 from kilowait.evaluation.job_measures import started
 from kilowait.evaluation.metrics import Metrics, metrics
 from kilowait.jobs import ExecutionLog
@@ -34,9 +34,9 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 KINDS = ("rule", "agent", "clairvoyant")
 BATCHES = 30
-"""Batches of consecutive jobs a run over the whole log is cut into, to say how sure its means are."""
-BATCHES_ALIKE = 2.0
-"""Neighbouring batches taken as one where independence matters: a queue has a long memory."""
+"""Number of batches of consecutive jobs (batch means) into which a single run is divided for intervals and tests."""
+BATCH_OVERLAP = 2.0
+"""Overlap assumed between neighbouring batches, because their waits are correlated through the queue."""
 _BY_BATCH = ("mean_wait_s", "mean_turnaround_s", "mean_bsld")
 METRIC_DIRECTION: dict[str, str] = {
     "mean_wait_s": "less",
@@ -53,27 +53,27 @@ METRIC_DIRECTION: dict[str, str] = {
     "cost": "less",
     "peak_kw": "less",
 }
-"""The metrics contenders are judged by, and whether more or less of each is better."""
+"""The metrics used in comparisons, and whether less or more of each is better."""
 
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """Who schedules: a rule, an agent, or a rule that knows the true run times."""
+    """A policy configuration: a priority policy, an agent, or a priority policy with perfect estimates."""
 
     policy: str
     backfill: str | int
     kind: str = "rule"
     name: str | None = None
-    """What to call it; by default as it was written."""
+    """Displayed name; by default the policy as it was given."""
     levers: str = "none"
-    """What it pulls besides the order of jobs: sleep, levels, holds, a budget."""
+    """Power controls: node sleep, DVFS, load shifting, a power budget."""
     node_level: bool = False
-    """Whether its jobs are placed on single nodes, where there is no backfilling by reservation. A contest on such a
-    machine says so of all its contenders."""
+    """Whether the cluster is node-level (GPU), where there is no backfilling with reservations. A `Comparison` on such
+    a cluster sets this for all its policies."""
 
     @property
     def label(self) -> str:
-        """For people; what is usual on the machine is not said.
+        """Displayed label; the defaults of the cluster are left out.
 
         >>> PolicyConfig("saf", "easy").label, PolicyConfig("saf", "none", "clairvoyant").label
         ('saf', 'saf, no backfill, perfect estimates')
@@ -94,62 +94,63 @@ class PolicyConfig:
 
 @dataclass(frozen=True)
 class PowerCurve:
-    """Power over the window that is drawn, means of bins."""
+    """Power over the plotted window, means of bins."""
 
     edge_s: tuple[float, ...]
-    """On the log's clock; one more than there are bins."""
+    """Bin edges in the time of the log, one more than bins."""
     it_w: tuple[float, ...]
     facility_w: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class SignalCurve:
-    """What power was like meanwhile: carbon intensity, price, temperature, as steps."""
+    """Carbon intensity, price or temperature over the plotted window, as a step function."""
 
     name: str
     unit: str
     words: str
-    """Where from, average or marginal, direct or life-cycle."""
+    """Description: source, average or marginal, direct or life-cycle."""
     edge_s: tuple[float, ...]
     value: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class EnergyResults:
-    """What the runs of a contest drew."""
+    """Energy results of the runs of a comparison."""
 
     metrics: tuple[tuple[Mapping[str, float], ...], ...]
-    """Contender by window: energy_kwh, facility_kwh, co2_kg, cost, peak_kw, pue, ..."""
+    """Policy by window: energy_kwh, facility_kwh, co2_kg, cost, peak_kw, pue, ..."""
     states: tuple[Mapping[str, float], ...]
-    """Of each contender: kWh by what nodes did (jobs, idle, asleep, falling, waking, fixed), over all windows."""
+    """Per policy: kWh by node state (jobs, idle, asleep, falling, waking, fixed), over all windows."""
     curves: tuple[PowerCurve, ...] = ()
-    """Of each contender, in the window number `drawn`."""
+    """Per policy, in window number `drawn`."""
     drawn: int = 0
+    """Number of the plotted window."""
     signals: tuple[SignalCurve, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The same windows under every contender."""
+    """Runs of the same windows under several policies."""
 
     trace: str
-    """As it was named."""
+    """Name of the trace, as it was given."""
     nodes: int
     windows: Windows
     contenders: tuple[PolicyConfig, ...]
     logs: Callable[[int, int], ExecutionLog]
-    """What happened under contender number c in window number w, from 0."""
+    """Execution log of policy number c in window number w, both from 0."""
     ledger: Mapping[str, Any] | None = None
-    """What was dropped and mended in reading the log; None where nothing was read."""
+    """Cleaning report of the log as plain data; None if the jobs were not read from a file."""
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """The machine, as in a cluster file."""
     notes: Sequence[str] = ()
     energy: EnergyResults | None = None
-    """What the runs drew, where a power model was given."""
+    """Energy results, if a power model was given."""
     gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By label: GPU metrics as they were taken with the speeds of the run, means over windows; only placed nodes have
-    them, and only where the runs were written down with them."""
+    """By label: GPU metrics computed with the GPU speeds of the run, means over windows; only for node-level clusters,
+    and only if they were stored with the runs."""
 
     def __post_init__(self) -> None:
         if is_placed(self.cluster):
@@ -157,21 +158,21 @@ class Comparison:
             object.__setattr__(self, "contenders", placed)
         labels = [contender.label for contender in self.contenders]
         if not labels or len(set(labels)) < len(labels):
-            raise InputError(f"contenders {', '.join(labels) or '(none)'}; give at least one, each once")
+            raise InputError(f"policies {', '.join(labels) or '(none)'}; give at least one, each once")
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of the contenders."""
+        """Labels of the policies."""
         return tuple(contender.label for contender in self.contenders)
 
     @cached_property
     def machine(self) -> Cluster | None:
-        """The machine where its jobs are placed on single nodes; None where they are not, or nobody says."""
-        return placed_machine(self.cluster)
+        """The cluster if it is node-level; None if it is not, or is unknown."""
+        return node_level_cluster(self.cluster)
 
     @property
     def batched(self) -> bool:
-        """Whether there is one window only, so that spread is taken from batches of its jobs."""
+        """Whether there is only one window, so that intervals are computed from batches of its jobs."""
         return len(self.windows) == 1
 
     @cached_property
@@ -189,31 +190,31 @@ class Comparison:
         return tuple(rows)
 
     def values(self, metric: str) -> Floats:
-        """A metric, contender by window."""
+        """Values of a metric, policy by window."""
         if metric not in self.table[0][0]:
             raise UnknownNameError("metric", metric, self.table[0][0])
         return np.array([[float(found[metric]) for found in row] for row in self.table])
 
     def means(self, metric: str) -> Floats:
-        """Of each contender: the mean over windows."""
-        found: Floats = self.values(metric).mean(axis=1)
-        return found
+        """Mean over windows, per policy."""
+        means: Floats = self.values(metric).mean(axis=1)
+        return means
 
     def scores(self, metric: str, kinds: Sequence[str] = ("rule", "agent")) -> PolicyScores:
-        """What `judge` takes: of contenders of these kinds a value a window, or a batch where there is one window.
+        """Values for `judge`: per policy of these kinds one value per window, or per batch if there is one window.
 
-        A batch is a stretch of consecutive jobs of the whole run; its value is their mean. Only mean waits and mean
-        slowdowns can be taken by batch. Batches that follow one another are not independent.
+        A batch is a group of consecutive jobs of the run; its value is their mean. Only mean waits, turnarounds and
+        slowdowns can be computed by batch. Consecutive batches are not independent.
         """
         chosen = [place for place, contender in enumerate(self.contenders) if contender.kind in kinds]
         labels = tuple(self.labels[place] for place in chosen)
         better = METRIC_DIRECTION.get(metric, "less")
         if self.batched and metric in _BY_BATCH:
-            return PolicyScores(metric, labels, self._batches(metric)[chosen], better, BATCHES_ALIKE, "batch")
+            return PolicyScores(metric, labels, self._batches(metric)[chosen], better, BATCH_OVERLAP, "batch")
         return PolicyScores(metric, labels, self.values(metric)[chosen], better, self.windows.overlap)
 
     def _batches(self, metric: str) -> Floats:
-        """Means of consecutive jobs, contender by batch; batches in which somebody started none are left out."""
+        """Means over batches of consecutive jobs, policy by batch; batches without a started job are left out."""
         window = self.windows[0]
         count = min(BATCHES, window.size)
         edges = np.linspace(window.warmup, len(window.jobs), count + 1).astype(np.int64)
@@ -228,24 +229,25 @@ class Comparison:
             batch = np.searchsorted(edges, ran.row, side="right") - 1
             rows.append((np.bincount(batch, value, count), np.bincount(batch, minlength=count)))
         total, jobs = (np.array(side) for side in zip(*rows, strict=True))
-        held = jobs.all(axis=0)
-        means: Floats = total[:, held] / jobs[:, held]
+        complete = jobs.all(axis=0)
+        means: Floats = total[:, complete] / jobs[:, complete]
         return means
 
     def judge(self, metric: str, *, seed: int) -> ComparisonResult:
-        """Which rule or agent is better by a metric, and how sure that is; see `clairvoyant` for the others."""
+        """Significance tests between all pairs of priority policies and agents for one metric."""
         return pairwise_tests(self.scores(metric), seed=seed)
 
     def clairvoyant(self, contender: PolicyConfig) -> PolicyConfig | None:
-        """The same rule with perfect estimates, where it takes part."""
-        twin = replace(contender, kind="clairvoyant")
-        return twin if contender.kind == "rule" and twin in self.contenders else None
+        """The same priority policy with perfect estimates, if it is part of the comparison."""
+        perfect = replace(contender, kind="clairvoyant")
+        return perfect if contender.kind == "rule" and perfect in self.contenders else None
 
     def gap_closed(self, metric: str) -> Mapping[str, float]:
-        """(best rule - contender) / (best rule - that rule with perfect estimates), by label.
+        """(best policy - policy) / (best policy - that policy with perfect estimates), by label.
 
-        0 for the best rule, 1 for what is as good as that rule would be if it knew all run times, below 0 for what is
-        worse than the best rule; NaN where perfect estimates gain nothing. Empty where no clairvoyant takes part.
+        The best policy is the best priority policy (no agent). The gap closed is 0 for it, 1 for a policy as good as
+        it would be with perfect estimates, below 0 for a worse policy, and NaN if perfect estimates gain nothing.
+        Empty if the comparison has no clairvoyant policy.
         """
         mean = dict(zip(self.contenders, self.means(metric).tolist(), strict=True))
         rules = [contender for contender in self.contenders if contender.kind == "rule"]
@@ -253,11 +255,11 @@ class Comparison:
             return {}
         sign = 1.0 if METRIC_DIRECTION.get(metric, "less") == "less" else -1.0
         best = min(rules, key=lambda contender: sign * mean[contender])
-        twin = self.clairvoyant(best)
-        if twin is None:
+        perfect = self.clairvoyant(best)
+        if perfect is None:
             return {}
-        room = mean[best] - mean[twin]
+        gap = mean[best] - mean[perfect]
         return {
-            contender.label: (mean[best] - mean[contender]) / room if sign * room > 0 else float("nan")
+            contender.label: (mean[best] - mean[contender]) / gap if sign * gap > 0 else float("nan")
             for contender in self.contenders
         }

@@ -1,8 +1,8 @@
-"""Who is better, and how sure that is: every pair of contenders on the same windows, in numbers and in words.
+"""Significance of the differences between policies: all pairs on the same windows.
 
-A contender is called better only if two unlike witnesses agree: the ranks of the differences (Wilcoxon's test, with
-Holm's correction for asking about every pair), which one freak window cannot sway, and the bootstrap interval of
-the ratio of the means, which says that the means, and not only the ranks, are apart.
+A policy is significantly better only if two methods agree: the Wilcoxon signed-rank test with Holm correction for all
+pairs, which is robust to outlier windows, and the bootstrap interval of the ratio of the means, which tests the
+means and not only the ranks.
 """
 
 from __future__ import annotations
@@ -21,60 +21,62 @@ from kilowait.evaluation.comparison.hypothesis_tests import holm, signed_rank, w
 from kilowait.evaluation.comparison.pairwise import PairwiseResult, counted
 from kilowait.rng import stream
 
-__all__ = ["FEW", "ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
+__all__ = ["MIN_WINDOWS", "ComparisonResult", "PolicyMean", "PolicyScores", "pairwise_tests"]
 
 Floats = npt.NDArray[np.float64]
 
-FEW = 20
-"""Fewer windows than this are said to be few."""
+MIN_WINDOWS = 20
+"""With fewer windows than this the result carries a note."""
 
-OVERLAPPING = 1.2
-"""A job counted in more windows than this, on average, makes neighbours depend on one another: below it, two seeds of
-a random order are told apart no more often than on windows that share no job (2.5 % of 200 trials at 1.14,
-4.5 % at 1.28, where blocks gave 3.0 %; the limit was set after seeing these)."""
+MAX_OVERLAP = 1.2
+"""If a job is evaluated in more windows than this on average, windows are treated as dependent and grouped in blocks.
+Below it, two seeds of a random order differ significantly no more often than on disjoint windows (2.5 % of 200 trials
+at 1.14, 4.5 % at 1.28, where blocks gave 3.0 %; the limit was chosen from these results)."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyScores:
-    """One metric of several contenders on the same windows.
+    """Values of one metric of several policies on the same windows.
 
     >>> PolicyScores("mean_wait_s", ("saf", "sjf"), [[1, 2, 3], [2, 3, 4]], overlap=2.5).block
     3
     """
 
     metric: str
-    """Such as mean_bsld."""
+    """Metric name, such as mean_bsld."""
     contenders: tuple[str, ...]
-    """Labels, each once."""
+    """Unique labels of the policies."""
     values: Floats
-    """Contender by window, windows in the order of time; in the metric's own unit."""
+    """Policy by window, windows in the order of time; in the unit of the metric."""
     better: str = "less"
     """Whether less or more of it is better."""
     overlap: float = 1.0
-    """In how many windows a job is counted, on average."""
+    """Mean number of windows in which a job is evaluated."""
     unit: str = "window"
-    """What a value is of: a window, or a batch of the jobs of one long run."""
+    """What one value covers: a window, or a batch of the jobs of one long run."""
 
     def __post_init__(self) -> None:
         contenders = tuple(self.contenders)
         values = np.array(self.values, dtype=np.float64)
         if not contenders or len(set(contenders)) < len(contenders):
-            raise InputError(f"contenders {', '.join(contenders) or '(none)'}; give at least one, each once")
+            raise InputError(f"policies {', '.join(contenders) or '(none)'}; give at least one, each once")
         if values.ndim != 2 or len(values) != len(contenders):
             raise InputError(
-                f"values of shape {values.shape} for {len(contenders)} contender(s); give each a row, with a "
-                "value a window"
+                f"values of shape {values.shape} for {len(contenders)} policies; give one row per policy with one "
+                "value per window"
             )
         if values.shape[1] == 0:
             raise InputError(f"{self.metric} of 0 windows; give at least one")
         if not np.isfinite(values).all():
-            who, window = np.argwhere(~np.isfinite(values))[0].tolist()
+            policy, window = np.argwhere(~np.isfinite(values))[0].tolist()
             raise InputError(
-                f"{self.metric} of {contenders[who]} in window {window} (from 0) is {values[who, window]}; leave "
-                "that window out for all contenders"
+                f"{self.metric} of {contenders[policy]} in window {window} (from 0) is {values[policy, window]}; "
+                "leave that window out for all policies"
             )
         if self.better not in ("less", "more"):
-            raise InputError(f"better is {self.better!r}; say whether less or more {self.metric} is better")
+            raise InputError(
+                f"better is {self.better!r}; give 'less' or 'more', whichever {self.metric} is better"
+            )
         if not (math.isfinite(self.overlap) and self.overlap > 0):
             raise InputError(
                 f"an overlap of {self.overlap}; give a number above 0, 1 where no windows overlap"
@@ -85,13 +87,13 @@ class PolicyScores:
 
     @property
     def block(self) -> int:
-        """How many neighbouring windows hold the same job."""
-        return 1 if self.overlap <= OVERLAPPING else math.ceil(self.overlap)
+        """Block length: number of neighbouring windows treated as dependent."""
+        return 1 if self.overlap <= MAX_OVERLAP else math.ceil(self.overlap)
 
 
 @dataclass(frozen=True)
 class PolicyMean:
-    """A contender by itself, with intervals of its mean and interquartile mean over windows."""
+    """Mean and interquartile mean of a policy over windows, with confidence intervals."""
 
     contender: str
     mean: float
@@ -104,23 +106,23 @@ class PolicyMean:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """All contenders by one metric."""
+    """Means and pairwise significance tests of all policies for one metric."""
 
     metric: str
     better: str
     windows: int
     level: float
     means: tuple[PolicyMean, ...]
-    """In the contenders' order."""
+    """In the order of the policies."""
     pairs: tuple[PairwiseResult, ...]
-    """Every two of them, the one with the better mean as ours; where the means are equal, the first given."""
+    """All pairs, with the policy with the better mean as ours; if the means are equal, the first given."""
     unit: str = "window"
     notes: tuple[str, ...] = ()
-    """What a reader should know before track_expected_ends it."""
+    """Limitations of the result, such as few or overlapping windows."""
 
     @property
     def best(self) -> str:
-        """Who has the best mean, whether or not that is sure."""
+        """The policy with the best mean, whether or not the difference is significant."""
         return self.ranked()[0].contender
 
     def ranked(self) -> tuple[PolicyMean, ...]:
@@ -129,20 +131,20 @@ class ComparisonResult:
         return tuple(sorted(self.means, key=lambda mean: sign * mean.mean))
 
     def pair(self, ours: str, theirs: str) -> PairwiseResult:
-        """Two contenders, seen by the first."""
+        """The result for two policies, with `ours` first."""
         labels = [mean.contender for mean in self.means]
         for label in (ours, theirs):
             if label not in labels:
-                raise UnknownNameError("contender", label, labels)
+                raise UnknownNameError("policy", label, labels)
         for pair in self.pairs:
             if (pair.ours, pair.theirs) == (ours, theirs):
                 return pair
             if (pair.theirs, pair.ours) == (ours, theirs):
                 return pair.swapped()
-        raise InputError(f"{ours} against itself; name two contenders")
+        raise InputError(f"{ours} cannot be compared with itself; name two policies")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; each pair with its sentence."""
+        """The result as plain data; each pair includes its sentence."""
         return {
             **asdict(self),
             "means": [asdict(mean) for mean in self.means],
@@ -154,13 +156,13 @@ class ComparisonResult:
 def pairwise_tests(
     scores: PolicyScores, *, seed: int, level: float = 0.95, draws: int = DRAWS
 ) -> ComparisonResult:
-    """Every contender's mean, and every two contenders against one another.
+    """Mean of every policy and significance test of every pair of policies.
 
     Args:
         scores: the values.
-        seed: same seed, same intervals.
-        level: how sure to be: of intervals, and 1 - level is what a corrected p must stay below.
-        draws: of the bootstrap.
+        seed: seed of the bootstrap; the same seed gives the same intervals.
+        level: confidence level of the intervals; 1 - level is the significance level of corrected p-values.
+        draws: number of bootstrap resamples.
 
     >>> values = [[3, 2, 4, 3, 5, 2, 3, 4], [4, 4, 5, 5, 6, 3, 5, 6]]
     >>> found = pairwise_tests(PolicyScores("mean_bsld", ("saf", "sjf"), values), seed=0)
@@ -170,23 +172,25 @@ def pairwise_tests(
     values, block = scores.values, scores.block
     windows = values.shape[1]
     random = stream(seed, "evaluation.bootstrap")
-    again = WindowBootstrap(windows, random=random, level=level, block=block, draws=draws)
+    bootstrap = WindowBootstrap(windows, random=random, level=level, block=block, draws=draws)
     means = tuple(
-        PolicyMean(label, float(row.mean()), *again.mean(row), iqm(row), *again.iqm(row))
+        PolicyMean(label, float(row.mean()), *bootstrap.mean(row), iqm(row), *bootstrap.iqm(row))
         for label, row in zip(scores.contenders, values, strict=True)
     )
     sign = _sign(scores.better)
-    both = []
+    index_pairs = []
     for first, second in combinations(range(len(means)), 2):
         worse = sign * means[first].mean > sign * means[second].mean
-        both.append((second, first) if worse else (first, second))
-    tests = [signed_rank(sign * values[ours], sign * values[theirs], block=block) for ours, theirs in both]
+        index_pairs.append((second, first) if worse else (first, second))
+    tests = [
+        signed_rank(sign * values[ours], sign * values[theirs], block=block) for ours, theirs in index_pairs
+    ]
     corrected = holm([test.p for test in tests]).tolist()
     pairs = []
-    for (ours, theirs), test, p_holm in zip(both, tests, corrected, strict=True):
+    for (ours, theirs), test, p_holm in zip(index_pairs, tests, corrected, strict=True):
         above, below = means[ours], means[theirs]
-        difference = again.mean(values[ours] - values[theirs])
-        low, high = again.ratio(values[ours], values[theirs])
+        difference = bootstrap.mean(values[ours] - values[theirs])
+        low, high = bootstrap.ratio(values[ours], values[theirs])
         no_ratio = below.mean <= 0 or (math.isnan(low) and not math.isnan(difference.low))
         pair = PairwiseResult(
             ours=above.contender,
@@ -218,12 +222,12 @@ def pairwise_tests(
 
 
 def _sign(better: str) -> float:
-    """What values are multiplied with so that less is better."""
+    """The sign by which values are multiplied so that less is better."""
     return 1.0 if better == "less" else -1.0
 
 
 def _verdict(pair: PairwiseResult) -> str:
-    """Of the one with the better mean: the ranks must be sure, speak for it too, and the means be apart."""
+    """Result for the policy with the better mean: the rank test and the interval must both be significant for it."""
     if pair.ties == pair.windows:
         return "same"
     return "better" if pair.p_holm < 1 - pair.level and pair.effect > 0 and pair.significant else "undecided"
@@ -235,21 +239,22 @@ def _notes(scores: PolicyScores, pairs: int, level: float) -> tuple[str, ...]:
     notes = []
     if scores.block > 1 and scores.unit == "batch":
         notes.append(
-            f"one run, cut into {counted(windows, scores.unit)} of consecutive jobs: neighbours depend on one another, "
-            f"so tests look at {tested}; compare on windows to be surer"
+            f"one run, divided into {counted(windows, scores.unit)} of consecutive jobs: neighboring batches are "
+            f"correlated, so tests use {tested} of them; compare on windows for more reliable results"
         )
     elif scores.block > 1:
         notes.append(
-            f"windows overlap, a job is counted in {scores.overlap:.2g} of them on average: tests look at {tested} of "
-            f"{windows}, and intervals, from blocks of {scores.block}, are still a little too narrow"
+            f"windows overlap, a job is evaluated in {scores.overlap:.2g} of them on average: tests use {tested} of "
+            f"{windows}, and intervals, from blocks of {scores.block}, are still slightly too narrow"
         )
     if tested == 1:
-        notes.append(f"1 {scores.unit} is no comparison: there is no interval and no test; take at least 20")
-    elif tested < FEW and scores.unit == "window":
-        # The smallest p of a signed-rank test is 2 / 2^windows, and Holm multiplies it with the number of pairs.
+        notes.append(f"1 {scores.unit} is too few: there is no interval and no test; use at least 20")
+    elif tested < MIN_WINDOWS and scores.unit == "window":
+        # The smallest p of a signed-rank test is 2 / 2^windows, and Holm multiplies it by the number of pairs.
         needed = 2 + math.floor(math.log2(max(pairs, 1) / (1 - level)))
-        hope = "intervals are rough and only large differences can be told"
+        consequence = "intervals are rough and only large differences can be significant"
         if pairs and tested < needed:
-            hope = f"not even winning all of them would be sure among {pairs} pair{'' if pairs == 1 else 's'}"
-        notes.append(f"{counted(tested, scores.unit)} are few: {hope}; take at least {FEW}")
+            plural = "" if pairs == 1 else "s"
+            consequence = f"not even winning all of them would be significant with {pairs} pair{plural}"
+        notes.append(f"{counted(tested, scores.unit)} are few: {consequence}; use at least {MIN_WINDOWS}")
     return tuple(notes)

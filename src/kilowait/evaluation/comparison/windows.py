@@ -1,9 +1,9 @@
-"""Which jobs a comparison is made on: parts of a log by time, and windows cut from them.
+"""Train/validation/test split of a log, and evaluation windows.
 
-Every contender schedules the same windows. A window begins on an empty machine or, with a warm-up, with earlier
-jobs of the log, which keep the machine as busy as it was and are not counted. Every job of the window is counted,
-however long it waits; what is a share of time (utilization, backlog) is taken over the time in which the window's
-jobs are submitted, which no contender can stretch.
+All policies schedule the same windows. A window begins on an empty machine or, with a warm-up, with earlier
+jobs of the log, which load the machine and are not evaluated. All jobs of the window are evaluated,
+however long they wait; time averages (utilization, backlog) cover the time in which the window's
+jobs are submitted, which does not depend on the policy.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Split:
-    """A log in three parts, by time of submission: what is learned on the first is unknown to the last."""
+    """A chronological split of a log into training, validation and test jobs."""
 
     train: JobTable
-    """The oldest jobs: weights are searched for here."""
+    """The earliest jobs, for training."""
     validation: JobTable
-    """The next: they pick among what the search found."""
+    """The next jobs, for model selection."""
     test: JobTable
-    """The latest: for judging only."""
+    """The latest jobs, for evaluation only."""
 
     def places(self, part: str) -> tuple[int, int]:
-        """Where a part begins and ends in the log by submission: train, validation, test, or all.
+        """Begin and end row of a part in the log sorted by submission: train, validation, test, or all.
 
         >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
         >>> split(jobs).places("test")
@@ -55,7 +55,7 @@ class Split:
 
 
 def split(jobs: JobTable, *, train: float = 0.6, validation: float = 0.2) -> Split:
-    """The first `train` of the jobs, the next `validation`, and the rest.
+    """Split the log by submission: the first fraction `train` of the jobs, the next `validation`, and the rest.
 
     >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
     >>> parts = split(jobs)
@@ -64,41 +64,41 @@ def split(jobs: JobTable, *, train: float = 0.6, validation: float = 0.2) -> Spl
     """
     if not (train > 0 and validation > 0 and train + validation < 1):
         raise InputError(
-            f"shares of {train} for training and {validation} for validation; both must be above 0 and leave "
-            "something for the test"
+            f"fractions of {train} for training and {validation} for validation; both must be above 0 and their sum "
+            "below 1"
         )
     ordered = jobs.sorted()
     first = int(len(jobs) * train)
     second = int(len(jobs) * (train + validation) + 1e-9)
     parts = Split(ordered[:first], ordered[first:second], ordered[second:])
     if not (len(parts.train) and len(parts.validation) and len(parts.test)):
-        raise InputError(f"{len(jobs)} job(s) are too few to be split three ways; give at least 10")
+        raise InputError(f"{len(jobs)} job(s) are too few to be split into three parts; give at least 10")
     return parts
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Consecutive jobs of a log: some that warm the machine up, then those that count."""
+    """Consecutive jobs of a log: warm-up jobs, then the evaluated jobs."""
 
     jobs: JobTable
-    """By submission; the first `warmup` of them only warm up."""
+    """By submission; the first `warmup` of them are warm-up jobs."""
     first: int
-    """Place in the log, by submission, of the first counted job."""
+    """Row of the first evaluated job in the log sorted by submission."""
     warmup: int = 0
 
     @property
     def evaluated(self) -> npt.NDArray[np.bool_]:
-        """Of each job: whether it counts."""
+        """Mask of the evaluated jobs."""
         return np.arange(len(self.jobs)) >= self.warmup
 
     @property
     def size(self) -> int:
-        """How many jobs count."""
+        """Number of evaluated jobs."""
         return len(self.jobs) - self.warmup
 
     @property
     def horizon(self) -> tuple[float, float] | None:
-        """First and last submission of the counted jobs, seconds; None where they are the same instant."""
+        """First and last submission of the evaluated jobs, seconds; None if they are the same instant."""
         submit = self.jobs["submit_s"]
         first, last = float(submit[self.warmup]), float(submit[-1])
         return (first, last) if last > first else None
@@ -111,25 +111,25 @@ class Windows(Sequence[Window]):
     jobs: JobTable
     """The log, by submission."""
     first: Ints
-    """Of each window: place of the first counted job."""
+    """Per window: row of the first evaluated job."""
     size: Ints
-    """How many jobs count."""
+    """Per window: number of evaluated jobs."""
     warmup: Ints
-    """How many jobs before them warm the machine up."""
+    """Per window: number of warm-up jobs before them."""
     words: str = "the whole log"
-    """How they were cut, for people."""
+    """Description of the windows."""
 
     def __len__(self) -> int:
         return len(self.first)
 
     @overload
-    def __getitem__(self, place: int) -> Window: ...
+    def __getitem__(self, index: int) -> Window: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Window]: ...
-    def __getitem__(self, place: int | slice) -> Window | Sequence[Window]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        first, size, warmup = int(self.first[place]), int(self.size[place]), int(self.warmup[place])
+    def __getitem__(self, index: slice) -> Sequence[Window]: ...
+    def __getitem__(self, index: int | slice) -> Window | Sequence[Window]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        first, size, warmup = int(self.first[index]), int(self.size[index]), int(self.warmup[index])
         return Window(self.jobs[first - warmup : first + size], first, warmup)
 
     def __iter__(self) -> Iterator[Window]:
@@ -137,7 +137,7 @@ class Windows(Sequence[Window]):
 
     @cached_property
     def overlap(self) -> float:
-        """In how many windows a counted job is counted, on average: 1 where none overlap."""
+        """Mean number of windows in which an evaluated job is evaluated: 1 if no windows overlap."""
         change = np.zeros(len(self.jobs) + 1, np.int64)
         np.add.at(change, self.first, 1)
         np.subtract.at(change, self.first + self.size, 1)
@@ -146,14 +146,14 @@ class Windows(Sequence[Window]):
 
 
 def single_window(jobs: JobTable, *, within: tuple[int, int] | None = None) -> Windows:
-    """The log, or its jobs from one place to another, as one window on an empty machine.
+    """The log, or its jobs in the row range `within`, as one window on an empty machine.
 
     >>> jobs = JobTable(job_id=range(3), submit_s=range(3), runtime_s=[1] * 3, nodes=[1] * 3)
     >>> single_window(jobs)[0].size
     3
     """
     if not len(jobs):
-        raise InputError("the log has no jobs to compare anything on")
+        raise InputError("the log has no jobs, so no policies can be compared on it")
     first, last = (0, len(jobs)) if within is None else within
     words = "the whole log" if last - first == len(jobs) else f"jobs {first:,} to {last:,} of the log"
     return Windows(
@@ -176,15 +176,15 @@ def cut_windows(
     warmup_s: float = 0.0,
     within: tuple[int, int] | None = None,
 ) -> Windows:
-    """`count` windows of `window_jobs` jobs, or of `window_s` seconds, at places drawn with a seed.
+    """Sample `count` windows of `window_jobs` jobs, or of `window_s` seconds, at random positions.
 
-    With `within`, the counted jobs lie between these places of the log (see `Split.places`); the warm-up may come
-    from before.
+    With `within`, the evaluated jobs lie in this row range of the log (see `Split.places`); the warm-up may come
+    from before it.
 
-    They lie side by side with gaps of any length between them. Where so many do not fit, they are spread evenly and
-    overlap as little as they must (see `Windows.overlap`). The warm-up is a number of earlier jobs or the jobs of
-    the `warmup_s` seconds before; without one every window begins on an empty machine. Windows of time in which
-    no job was submitted are left out.
+    The windows are disjoint, with gaps of random length between them. If they do not fit, they are spaced evenly with
+    minimal overlap (see `Windows.overlap`). The warm-up is a number of earlier jobs or the jobs of
+    the `warmup_s` seconds before; without one every window begins on an empty machine. Windows in seconds
+    in which no job was submitted are left out.
 
     >>> jobs = JobTable(job_id=range(10), submit_s=range(10), runtime_s=[1] * 10, nodes=[1] * 10)
     >>> cut = cut_windows(jobs, 3, window_jobs=3, warmup_jobs=1, seed=0)
@@ -192,12 +192,12 @@ def cut_windows(
     ([[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]], 1.0)
     """
     if count < 1:
-        raise InputError(f"{count} windows are no comparison; ask for at least 1")
+        raise InputError(f"{count} windows; give at least 1")
     if (window_jobs is None) == (window_s is None):
         raise InputError("give the length of the windows either in jobs or in seconds")
     if warmup_jobs < 0 or not (math.isfinite(warmup_s) and warmup_s >= 0) or (warmup_jobs and warmup_s):
         raise InputError(
-            f"a warm-up of {warmup_jobs} jobs and {warmup_s:g} s; give one of them, not below 0, or neither"
+            f"a warm-up of {warmup_jobs} jobs and {warmup_s:g} s; give only one of them, 0 or more, or neither"
         )
     ordered = jobs.sorted()
     submit = ordered["submit_s"]
@@ -222,7 +222,7 @@ def cut_windows(
 
 
 def _after(submit: npt.NDArray[np.float64], span_s: float) -> int:
-    """The first job that has the whole span before it."""
+    """Row of the first job submitted at least `span_s` after the start of the log."""
     return int(np.searchsorted(submit, submit[0] + span_s, side="left")) if len(submit) else 0
 
 
@@ -231,17 +231,17 @@ def _by_count(
 ) -> tuple[Ints, Ints]:
     if window_jobs < 1:
         raise InputError(f"windows of {window_jobs} jobs; they need at least 1")
-    room = high - low - window_jobs
-    if room < 0:
+    last_start = high - low - window_jobs
+    if last_start < 0:
         raise InputError(
-            f"a window of {window_jobs:,} jobs does not fit into the {max(high - low, 0):,} jobs that may be counted "
-            "(warm-up taken off); take shorter windows, less warm-up or a longer log"
+            f"a window of {window_jobs:,} jobs does not fit into the {max(high - low, 0):,} available jobs "
+            "(warm-up subtracted); use shorter windows, less warm-up or a longer log"
         )
-    slack = room - (count - 1) * window_jobs
+    slack = last_start - (count - 1) * window_jobs
     if slack >= 0:
         first = low + np.sort(random.integers(0, slack + 1, count)) + np.arange(count) * window_jobs
     else:
-        first = low + np.linspace(0, room, count).astype(np.int64)
+        first = low + np.linspace(0, last_start, count).astype(np.int64)
     return first, np.full(count, window_jobs)
 
 
@@ -254,7 +254,7 @@ def _by_time(
     if span < window_s:
         raise InputError(
             f"a window of {format_span(window_s)} does not fit into the {format_span(max(span, 0.0))} in which jobs "
-            "are submitted (warm-up taken off); take shorter windows, less warm-up or a longer log"
+            "are submitted (warm-up subtracted); use shorter windows, less warm-up or a longer log"
         )
     slack = span - count * window_s
     if slack >= 0:
@@ -264,9 +264,9 @@ def _by_time(
     start = submit[low] + start
     first = np.searchsorted(submit, start, side="left")
     size = np.searchsorted(submit, start + window_s, side="left") - first
-    held = size > 0
-    if not held.any():
+    nonempty = size > 0
+    if not nonempty.any():
         raise InputError(
-            f"no job was submitted in any of {count} windows of {format_span(window_s)}; take longer ones"
+            f"no job was submitted in any of {count} windows of {format_span(window_s)}; use longer windows"
         )
-    return first[held], size[held]
+    return first[nonempty], size[nonempty]

@@ -1,4 +1,4 @@
-"""Runs on placed GPU nodes: metrics, tables, fragmentation, fairness, GPUs in use over time."""
+"""Metrics of runs on node-level GPU clusters: utilization, breakdowns, fragmentation, fairness, timelines."""
 
 from kilowait.evaluation.gpu.breakdown import by_priority, by_type
 from kilowait.evaluation.gpu.fairness import finish_time_rho

@@ -1,4 +1,4 @@
-"""Where the jobs of a run on placed nodes lay, put together from its log and its cluster."""
+"""Node-level allocations of the jobs of a run, from its log and its cluster."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ from kilowait.jobs.execution_log import Allocations, Outcome
 __all__ = ["NodeAllocations", "ended", "left_s", "pieces_of", "places_of", "tflops_of"]
 
 WHOLE = 1000
-"""Thousandths of a GPU or a core."""
+"""One GPU or core, in thousandths."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeAllocations:
-    """The machine node by node, and what each segment held of it."""
+    """The nodes of the machine, and the GPUs allocated to each segment."""
 
     types: tuple[str, ...]
-    """GPU types of the cluster; "" are nodes without GPUs."""
+    """GPU types of the cluster; "" for nodes without GPUs."""
     node_type: Ints
-    """Per node, place in `types`."""
+    """Per node, index into `types`."""
     node_gpus: Ints
     node_cpu: Ints
     """Per node, thousandths of cores."""
     pieces: Allocations
     gpus: Floats
-    """Per segment: GPUs it held, parts as parts."""
+    """Per segment: allocated GPUs, fractional GPUs as fractions."""
     type: Ints
-    """Per segment, place in `types`."""
+    """Per segment, index into `types`."""
     want: Demand
-    """What the jobs asked for."""
+    """Resource requests of the jobs."""
     speed: Floats
     """(jobs, types): 0 where a job may not run."""
 
     @property
     def type_gpus(self) -> Ints:
-        """GPUs of each type."""
+        """Number of GPUs of each type."""
         return np.bincount(self.node_type, self.node_gpus, len(self.types)).astype(np.int64)
 
     @property
     def job_gpus(self) -> Floats:
-        """Per job: GPUs it asks for, parts as parts."""
+        """Per job: requested GPUs, fractional GPUs as fractions."""
         return self.want.pieces * self.want.gpus * self.want.gpu_milli / WHOLE
 
     def speed_there(self, log: ExecutionLog) -> Floats:
-        """Per segment: the speed of its job on the type it ran on, undisturbed."""
+        """Per segment: the speed of its job on the GPU type it ran on, without interference from sharing."""
         speed: Floats = self.speed[log.job, self.type]
         if not (speed > 0).all():
             row = int(np.argmin(speed))
             job, name = log.jobs_table["job_id"][log.job[row]], self.types[self.type[row]]
             raise InputError(
-                f"job {job} ran on {name!r}, where its speed is {speed[row]:g}; give the speeds of this very run"
+                f"job {job} ran on {name!r}, where its speed is {speed[row]:g}; give the GPU speeds of this run"
             )
         return speed
 
 
 def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None) -> NodeAllocations:
-    """The places of a log, which must be of this cluster; with `speeds` None all speeds are 1."""
+    """The allocations of a log on this cluster; with `speeds` None all speeds are 1."""
     pieces = pieces_of(log)
     groups = cluster.groups
     layout = cluster.node_groups
@@ -76,19 +76,19 @@ def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None)
     if tuple(pieces.node_group.tolist()) != layout or tuple(log.groups) != tuple(g.name for g in groups):
         raise InputError(
             f"the log is of {len(pieces.node_group)} nodes in the groups {', '.join(log.groups)}, not of cluster "
-            f"{cluster.name!r} as it is; give the cluster of the run"
+            f"{cluster.name!r}; give the cluster of the run"
         )
     types = gpu_types(cluster)
-    of = np.array(layout, np.int64)
-    node_type = np.array([types.index(g.gpu_type if g.gpus else "") for g in groups], np.int64)[of]
+    node_group = np.array(layout, np.int64)
+    node_type = np.array([types.index(g.gpu_type if g.gpus else "") for g in groups], np.int64)[node_group]
     kind = np.zeros(len(log), np.int64)
     kind[pieces.segment] = node_type[pieces.node]  # all pieces of a segment lie on one type
     want = demand_of(log.jobs_table, cluster, "any", speeds, None)
     return NodeAllocations(
         types=types,
         node_type=node_type,
-        node_gpus=np.array([g.gpus for g in groups], np.int64)[of],
-        node_cpu=np.array([g.cores * WHOLE for g in groups], np.int64)[of],
+        node_gpus=np.array([g.gpus for g in groups], np.int64)[node_group],
+        node_cpu=np.array([g.cores * WHOLE for g in groups], np.int64)[node_group],
         pieces=pieces,
         gpus=np.bincount(pieces.segment, pieces.gpu_milli, len(log)) / WHOLE,
         type=kind,
@@ -98,30 +98,30 @@ def places_of(log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None)
 
 
 def pieces_of(log: ExecutionLog) -> Allocations:
-    """Where the segments lay; an error for a log that does not say."""
+    """The node-level allocations of the segments; InputError for a log without them."""
     if log.pieces is None:
         raise InputError(
-            "the log does not say where its jobs lay; these metrics are for runs on clusters of placed groups"
+            "the log has no node-level allocations; these metrics are for runs on node-level clusters"
         )
     return log.pieces
 
 
 def ended(log: ExecutionLog) -> Ints:
-    """Rows of the jobs that finished or were killed at their estimate."""
+    """Rows of the jobs that completed or were killed at their limit."""
     return np.flatnonzero(np.isin(log.job_outcome, (Outcome.COMPLETED, Outcome.KILLED)))
 
 
 def left_s(log: ExecutionLog) -> Floats:
-    """When each job left the machine and its queue for good: inf if it never did, NaN if it never came."""
+    """Time at which each job left the system: inf if it never did, NaN if it never joined the queue."""
     left = left_queue_s(log).copy()
-    left[log.job_outcome == Outcome.UNSTARTED] = np.inf  # even if it has run and waits again
+    left[log.job_outcome == Outcome.UNSTARTED] = np.inf  # including preempted jobs that wait again
     rows = ended(log)
     left[rows] = log.jobs()["end_s"][rows]
     return left
 
 
 def tflops_of(types: tuple[str, ...], precision: str) -> Floats:
-    """The catalogue's dense rate of each type; NaN where it is undisclosed or the type is not in the catalogue.
+    """Catalogued dense TFLOPS of each type; NaN if undisclosed or if the type is not in the catalogue.
 
     >>> tflops_of(("V100", "G2"), "fp32").tolist()
     [15.7, nan]
@@ -129,7 +129,7 @@ def tflops_of(types: tuple[str, ...], precision: str) -> Floats:
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", precision, PRECISIONS)
     rates = np.full(len(types), math.nan)
-    for place, name in enumerate(types):
+    for index, name in enumerate(types):
         with suppress(UnknownNameError):
-            rates[place] = gpu(name).tflops(precision)
+            rates[index] = gpu(name).tflops(precision)
     return rates

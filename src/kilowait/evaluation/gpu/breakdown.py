@@ -1,4 +1,4 @@
-"""Runs on placed GPU nodes in tables: by type of GPU, by priority of job."""
+"""GPU metrics by GPU type and by job priority, for runs on node-level clusters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kilowait.evaluation.gpu.allocations import (
     pieces_of,
     places_of,
 )
-from kilowait.evaluation.gpu.timeline import in_use
-from kilowait.evaluation.horizon import horizon_of, inside_s
+from kilowait.evaluation.gpu.timeline import usage_changes
+from kilowait.evaluation.horizon import horizon_of, overlap_s
 from kilowait.evaluation.job_measures import Ints, counted_rows, summary
 from kilowait.jobs import ExecutionLog
 from kilowait.jobs.execution_log import Outcome
@@ -29,15 +29,15 @@ Row = dict[str, Any]
 def by_type(
     log: ExecutionLog, cluster: Cluster, *, horizon_s: tuple[float, float] | None = None
 ) -> list[Row]:
-    """A row for each GPU type of the cluster, in the order in which its groups name them; all jobs count.
+    """One row per GPU type of the cluster, in the order of its node groups; all jobs are included.
 
-    - `type`: nodes without GPUs are called ``-``; `nodes`, `gpus`: how many there are;
-    - `jobs`: jobs that ran there for some time, however short; one that moved counts for every type it ran on;
-    - `gpu_hours`: GPUs held times hours, over the whole log;
-    - `utilization`: GPUs held times time over GPUs times time, within the horizon (by default the makespan); NaN
+    - `type`: ``-`` for nodes without GPUs; `nodes`, `gpus`: their numbers;
+    - `jobs`: jobs with a segment on this type; a migrated job counts for every type it ran on;
+    - `gpu_hours`: allocated GPUs times hours, over the whole log;
+    - `utilization`: allocated GPU time / available GPU time, within the horizon (by default the makespan); NaN
       without GPUs;
-    - `shared`: of the time in which GPUs had a job, the share in which they had two or more; NaN if none ever had;
-    - `preemptions`, `migrations`: segments there that ended so.
+    - `shared`: share of the time with a job on a GPU in which it had two or more jobs; NaN if no GPU was used;
+    - `preemptions`, `migrations`: segments on this type that ended with one.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> [
@@ -46,23 +46,23 @@ def by_type(
     ... ]
     [('T4', 2, 2, 0.625, 0.0)]
     """
-    places = places_of(log, cluster)
+    allocations = places_of(log, cluster)
     horizon = horizon_of(log, counted_rows(log, None), horizon_s)
     span_s = horizon[1] - horizon[0]
-    kinds = len(places.types)
-    hours = np.bincount(places.type, places.gpus * (log.end_s - log.start_s), kinds) / 3600.0
-    used = np.bincount(places.type, places.gpus * inside_s(log.start_s, log.end_s, horizon), kinds)
-    capacity = places.type_gpus
-    shared = _shared(log, places)
+    kinds = len(allocations.types)
+    hours = np.bincount(allocations.type, allocations.gpus * (log.end_s - log.start_s), kinds) / 3600.0
+    used = np.bincount(allocations.type, allocations.gpus * overlap_s(log.start_s, log.end_s, horizon), kinds)
+    capacity = allocations.type_gpus
+    shared = _shared(log, allocations)
     rows = []
-    for place, name in enumerate(places.types):
-        own = places.type == place
+    for place, name in enumerate(allocations.types):
+        own = allocations.type == place
         outcome = log.outcome[own]
         gpus = int(capacity[place])
         rows.append(
             {
                 "type": name or "-",
-                "nodes": int(np.count_nonzero(places.node_type == place)),
+                "nodes": int(np.count_nonzero(allocations.node_type == place)),
                 "gpus": gpus,
                 "jobs": len(np.unique(log.job[own])),
                 "gpu_hours": float(hours[place]),
@@ -75,17 +75,17 @@ def by_type(
     return rows
 
 
-def _shared(log: ExecutionLog, places: NodeAllocations) -> list[float]:
-    """By type, of the time in which GPUs had a job, the share in which they had more than one."""
-    pieces = places.pieces
-    most = int(places.node_gpus.max(initial=0))
-    bits = (pieces.gpus[:, None] >> np.arange(most)) & 1
+def _shared(log: ExecutionLog, allocations: NodeAllocations) -> list[float]:
+    """Per type: share of the time with a job on a GPU in which it had more than one."""
+    pieces = allocations.pieces
+    max_gpus = int(allocations.node_gpus.max(initial=0))
+    bits = (pieces.gpus[:, None] >> np.arange(max_gpus)) & 1
     piece, place = np.nonzero(bits)
-    unit: Ints = pieces.node[piece] * most + place
-    kind = places.type[pieces.segment[piece]]
+    unit: Ints = pieces.node[piece] * max_gpus + place
+    kind = allocations.type[pieces.segment[piece]]
     start, end = log.start_s[pieces.segment[piece]], log.end_s[pieces.segment[piece]]
     shares = []
-    for number in range(len(places.types)):
+    for number in range(len(allocations.types)):
         own = kind == number
         with_job, with_more = (_unit_s(unit[own], start[own], end[own], least) for least in (1, 2))
         shares.append(with_more / with_job if with_job > 0 else math.nan)
@@ -95,21 +95,21 @@ def _shared(log: ExecutionLog, places: NodeAllocations) -> list[float]:
 def _unit_s(
     unit: Ints, start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64], least: int
 ) -> float:
-    """Seconds in which `least` intervals or more lie on a unit, of all units together."""
-    time, change = in_use(unit, start_s, end_s, least)
+    """Total seconds, over all units, in which at least `least` intervals overlap on a unit."""
+    time, change = usage_changes(unit, start_s, end_s, least)
     return float((time[change < 0] - time[change > 0]).sum())
 
 
 def by_priority(log: ExecutionLog, *, counted: npt.ArrayLike | None = None) -> list[Row]:
-    """A row for each priority, the most important first.
+    """One row per priority, the highest first.
 
-    - `priority`; `jobs`: counted jobs that have it, `finished` of them;
-    - `mean_jct_s`, `p95_jct_s`, `mean_queueing_s`, `p95_queueing_s`: as in `gpu_metrics`, over those; NaN without any;
-    - `preemptions`: how often such jobs had to make room;
-    - `gpu_hours`: GPUs they held times hours.
+    - `priority`; `jobs`: evaluated jobs with it, and the number of them that `finished`;
+    - `mean_jct_s`, `p95_jct_s`, `mean_queueing_s`, `p95_queueing_s`: as in `gpu_metrics`, over the finished jobs; NaN
+      without any;
+    - `preemptions`: number of preemptions of these jobs;
+    - `gpu_hours`: allocated GPUs times hours.
 
-    `counted` is a mask over the rows of `log.jobs_table`: only the jobs where it is true are looked at; None takes
-    them all.
+    `counted` is a mask over the rows of `log.jobs_table` that selects the evaluated jobs; None selects all.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> by_priority(two_jobs()[0])[0]["mean_jct_s"]

@@ -1,4 +1,4 @@
-"""The machine of a run on placed nodes, from how its folder describes it."""
+"""The node-level cluster of a run, from the description in its folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.errors import InputError, KilowaitError
 
-__all__ = ["is_placed", "placed_machine"]
+__all__ = ["is_placed", "node_level_cluster"]
 
 
 def is_placed(described: Mapping[str, Any]) -> bool:
-    """Whether a machine, described as in a cluster file, has jobs placed on its single nodes.
+    """Whether a machine, described as in a cluster file, is node-level.
 
     >>> is_placed({"group": [{"name": "a", "nodes": 2, "node_level": True}]}), is_placed({})
     (True, False)
@@ -20,10 +20,10 @@ def is_placed(described: Mapping[str, Any]) -> bool:
     return any(row.get("node_level", False) for row in described.get("group", ()))
 
 
-def placed_machine(described: Mapping[str, Any]) -> Cluster | None:
-    """The machine of such a description; None where its nodes are not placed.
+def node_level_cluster(described: Mapping[str, Any]) -> Cluster | None:
+    """The cluster of such a description; None if it is not node-level.
 
-    >>> placed_machine(
+    >>> node_level_cluster(
     ...     {"name": "x", "group": [{"name": "a", "nodes": 2, "gpus": 4, "node_level": True}]}
     ... ).nodes
     2

@@ -1,4 +1,4 @@
-"""A run on placed nodes that is small enough to reckon by hand, for examples."""
+"""A small run on a node-level cluster, for docstring examples that can be checked manually."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["two_jobs"]
 
 
 def two_jobs() -> tuple[ExecutionLog, Cluster]:
-    """A node with two GPUs: a job takes both for 10 s, then another half of one for 10 s. Both came at 0 s.
+    """Log and cluster of two jobs submitted at 0 s on a node with two GPUs: one uses both for 10 s, then one uses half
+    a GPU for 10 s.
 
     >>> log, cluster = two_jobs()
     >>> log.pieces.gpu_milli.tolist(), log.jobs()["wait_s"].tolist()

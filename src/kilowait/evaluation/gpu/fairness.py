@@ -1,12 +1,12 @@
-"""Finish-time fairness (Themis): did a job fare worse than with its own share of the machine?
+"""Finish-time fairness (Themis): completion time of a job relative to an exclusive 1/n share of the cluster.
 
-With an *isolated* n-th of the cluster a job has an n-th of the GPUs of every type it may use, all the time. As in
-Gavel's isolated policy, with G GPUs it could hold type k for N_k / (n G) of the time; these parts are scaled down to 1
-in all where they are more, and its speed is the mean of its speeds weighted by them. Its work takes run / that speed
-then, and rho is the time it really took over this: above 1 it would have been better off alone.
+With an *isolated* share a job has 1/n of the GPUs of every type it may use, all the time. As in
+Gavel's isolated policy, with G GPUs it could use type k for N_k / (n G) of the time; these fractions are scaled down
+to a sum of 1 if they exceed it, and its speed is the mean of its speeds weighted by them. Its isolated completion time
+is run / that speed, and rho is its actual completion time divided by it: above 1 the job is slower than in isolation.
 
-n is the mean number of jobs with GPUs, itself included, that waited or ran while it did. Its run is the work it did and
-kept, so that lost work counts against the schedule.
+n is the mean number of GPU jobs, itself included, that waited or ran while it did. Its run is its work without
+lost work, so that lost work counts against the schedule.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kilowait.jobs import ExecutionLog
 __all__ = ["fairness_of", "finish_time_rho", "rho_of"]
 
 UNFAIR = 1.05
-"""Rho above which a job counts as treated unfairly (Shockwave)."""
+"""Rho above which a job counts as unfairly treated (Shockwave)."""
 
 
 def finish_time_rho(
     log: ExecutionLog, cluster: Cluster, speeds: Speeds | None = None, *, counted: npt.ArrayLike | None = None
 ) -> Floats:
-    """Rho of every row of the job table; NaN for jobs without GPUs or work, or that never ended or do not count.
+    """Rho of every row of the job table; NaN for jobs without GPUs or work, unfinished and not evaluated jobs.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
     >>> finish_time_rho(
@@ -53,35 +53,35 @@ def finish_time_rho(
     return rho_of(log, places_of(log, cluster, speeds), counted_rows(log, counted))
 
 
-def rho_of(log: ExecutionLog, places: NodeAllocations, counted: Mask) -> Floats:
-    """The same, of places known already."""
+def rho_of(log: ExecutionLog, allocations: NodeAllocations, counted: Mask) -> Floats:
+    """Like `finish_time_rho`, for allocations that are already computed."""
     rho = np.full(len(log.jobs_table), math.nan)
-    run = np.bincount(log.job, places.pieces.work_s - places.pieces.lost_s, len(rho))
-    wanted, took = places.job_gpus, log.jobs()["turnaround_s"]
+    run = np.bincount(log.job, allocations.pieces.work_s - allocations.pieces.lost_s, len(rho))
+    gpus, jct_s = allocations.job_gpus, log.jobs()["turnaround_s"]
     rows = ended(log)
-    rows = rows[counted[rows] & (wanted[rows] > 0) & (run[rows] > 0) & (took[rows] > 0)]
+    rows = rows[counted[rows] & (gpus[rows] > 0) & (run[rows] > 0) & (jct_s[rows] > 0)]
     if len(rows) == 0:
         return rho
-    n = _mean_jobs(log, wanted > 0, rows)
-    part = places.type_gpus / (n * wanted[rows])[:, None] * (places.speed[rows] > 0)
-    speed = (part * places.speed[rows]).sum(1) / np.maximum(part.sum(1), 1.0)
-    rho[rows] = took[rows] * speed / run[rows]
+    n = _mean_jobs(log, gpus > 0, rows)
+    part = allocations.type_gpus / (n * gpus[rows])[:, None] * (allocations.speed[rows] > 0)
+    speed = (part * allocations.speed[rows]).sum(1) / np.maximum(part.sum(1), 1.0)
+    rho[rows] = jct_s[rows] * speed / run[rows]
     return rho
 
 
-def _mean_jobs(log: ExecutionLog, asks: Mask, rows: Ints) -> Floats:
-    """Jobs that ask for GPUs, waiting or running, on average while each of `rows` did."""
+def _mean_jobs(log: ExecutionLog, has_gpus: Mask, rows: Ints) -> Floats:
+    """Mean number of GPU jobs waiting or running during the time in the system of each job in `rows`."""
     joined, left, end = log.eligible_s, left_s(log), log.jobs()["end_s"]
-    there = asks & ~np.isnan(left)
-    gone = there & np.isfinite(left)
-    time = np.concatenate((joined[there], left[gone]))
-    change = np.repeat(np.array([1, -1]), [np.count_nonzero(there), np.count_nonzero(gone)])
+    in_system = has_gpus & ~np.isnan(left)
+    departed = in_system & np.isfinite(left)
+    time = np.concatenate((joined[in_system], left[departed]))
+    change = np.repeat(np.array([1, -1]), [np.count_nonzero(in_system), np.count_nonzero(departed)])
     active = steps(time, change, 0, (float(joined[rows].min()), float(end[rows].max())))
     return active.mean(joined[rows], end[rows])
 
 
 def fairness_of(rho: Floats) -> dict[str, float]:
-    """Mean and largest rho, the share of jobs with rho above 1.05, and Jain's index of them; NaN where there are none.
+    """Mean and largest rho, the share of jobs with rho above 1.05, and Jain's index of rho; NaN without values.
 
     >>> fairness_of(np.array([1.0, 3.0, np.nan]))
     {'mean_rho': 2.0, 'max_rho': 3.0, 'unfair_share': 0.5, 'jain_rho': 0.8}

@@ -1,4 +1,4 @@
-"""A run on placed GPU nodes in numbers."""
+"""Metrics of a run on a node-level GPU cluster: JCT, queueing, utilization, fragmentation, fairness, lost work."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kilowait.evaluation.gpu.allocations import (
 )
 from kilowait.evaluation.gpu.fairness import fairness_of, rho_of
 from kilowait.evaluation.gpu.fragmentation import fragments_over
-from kilowait.evaluation.gpu.timeline import in_use, steps
-from kilowait.evaluation.horizon import horizon_of, inside_s, makespan
+from kilowait.evaluation.gpu.timeline import steps, usage_changes
+from kilowait.evaluation.horizon import horizon_of, makespan, overlap_s
 from kilowait.evaluation.job_measures import (
     Floats,
     Mask,
@@ -49,101 +49,111 @@ def gpu_metrics(
     horizon_s: tuple[float, float] | None = None,
     precision: str = "fp32",
 ) -> dict[str, float]:
-    """The metrics of a run on a cluster whose jobs are placed on single nodes; NaN where there is nothing to measure.
+    """Compute the metrics of a run on a node-level cluster; NaN where a metric is undefined.
 
-    Of the counted jobs:
+    Of the evaluated jobs:
 
-    - `jobs`, and `unfinished_jobs`: those of them that never finished, whether they were rejected, withdrawn, or were
-      still there when the log ends. A killed job has finished;
+    - `jobs`, and `unfinished_jobs`: jobs that never finished: rejected, cancelled, or still
+      in the system when the log ends. A killed job has finished;
     - `mean_`, `median_`, `p95_`, `p99_jct_s`: job completion time, from joining the queue to the last end, over all
-      that finished; `mean_`, `p95_queueing_s`: the part of it in which a job held no place, before it started and
-      between its segments;
+      finished jobs; `mean_`, `p95_queueing_s`: the part of it without an allocation, before the start and
+      between segments;
     - `makespan_s`: from the first submission to the last end;
-    - `gpu_hours`: GPUs held times hours, parts of GPUs as parts; loading, saving and work that was lost included;
-    - `preemptions`, `migrations`: segments that ended so. `lost_gpu_hours`: the work lost by it, as GPU-hours at the
-      speed the job has where it lost it;
+    - `gpu_hours`: allocated GPUs times hours, fractional GPUs as fractions; checkpoint writes, loads and lost work
+      included;
+    - `preemptions`, `migrations`: segments that ended with one. `lost_gpu_hours`: the work lost by them, as GPU-hours
+      at the speed of the job on the GPU type where it was lost;
     - `mean_rho`, `max_rho`, `unfair_share` (rho above 1.05), `jain_rho`: finish-time fairness, see `finish_time_rho`.
 
-    Of the whole machine over the horizon, segments cut at its ends, jobs that do not count included:
+    Of the whole machine over the horizon, with segments clipped to it and all jobs included:
 
-    - `gpu_utilization`: GPUs held times time, over GPUs times time;
-    - `flops_utilization`: the same with each GPU weighted by its catalogued rate, over the types whose rate is known;
-      `flops_known_share` is the share of the GPUs that are of such types. With one type it is `gpu_utilization`;
-    - `work_utilization`: only work that was kept counts, with the time it takes at the job's speed on that type,
-      undisturbed. What it lacks to `gpu_utilization` is lost work, loading and saving, sharing a GPU and being spread.
-      Work is taken to be spread evenly over a segment that is cut;
+    - `gpu_utilization`: allocated GPU time / available GPU time;
+    - `flops_utilization`: the same with each GPU weighted by its catalogued TFLOPS, over the types whose rate is known;
+      `flops_known_share` is the share of the GPUs of such types. With one type it equals `gpu_utilization`;
+    - `work_utilization`: only useful work counts, with the time it takes at the job's speed on that type, without
+      interference. Its difference to `gpu_utilization` is lost work, checkpoint writes and loads, GPU sharing and
+      slowdown of jobs that span nodes. Work is assumed to be uniform over a clipped segment;
     - `mean_fragmentation`: mean over time of `fragmentation`;
-    - `mean_nodes_in_use`, `peak_nodes_in_use`: nodes with some job on them.
+    - `mean_nodes_in_use`, `peak_nodes_in_use`: nodes with at least one job.
 
     Args:
-        log: what happened.
+        log: the execution log of the run.
         cluster: the machine of the run.
-        speeds: those of the run; None: all are 1.
-        counted: mask over the rows of `log.jobs_table`, true for the jobs that are judged; None: all.
-        horizon_s: start and end in seconds on the log's clock; None: the makespan of the counted jobs.
-        precision: "fp64", "fp32" or "fp16", of the rates.
+        speeds: GPU speeds of the run; None: all are 1.
+        counted: mask over the rows of `log.jobs_table`, true for the evaluated jobs; None: all.
+        horizon_s: start and end in seconds, in the time of the log; None: the makespan of the evaluated jobs.
+        precision: "fp64", "fp32" or "fp16", of the catalogued TFLOPS.
 
     >>> from kilowait.evaluation.gpu.example_run import two_jobs
-    >>> found = gpu_metrics(*two_jobs())
-    >>> found["mean_jct_s"], found["mean_queueing_s"], found["gpu_utilization"], found["mean_fragmentation"]
+    >>> result = gpu_metrics(*two_jobs())
+    >>> (
+    ...     result["mean_jct_s"],
+    ...     result["mean_queueing_s"],
+    ...     result["gpu_utilization"],
+    ...     result["mean_fragmentation"],
+    ... )
     (15.0, 5.0, 0.625, 0.1875)
     """
     mask = counted_rows(log, counted)
-    places = places_of(log, cluster, speeds)
+    allocations = places_of(log, cluster, speeds)
     finished = ended(log)
     finished = finished[mask[finished]]
     records = log.jobs()
     first_s, last_s = makespan(log, mask)
-    found = {
+    result = {
         "jobs": float(np.count_nonzero(mask)),
         "unfinished_jobs": float(np.count_nonzero(mask) - len(finished)),
     }
     mean, median, p95, p99, _ = summary(records["turnaround_s"][finished])
-    found |= {"mean_jct_s": mean, "median_jct_s": median, "p95_jct_s": p95, "p99_jct_s": p99}
+    result |= {"mean_jct_s": mean, "median_jct_s": median, "p95_jct_s": p95, "p99_jct_s": p99}
     mean, _, p95, _, _ = summary(records["wait_s"][finished])
-    found |= {"mean_queueing_s": mean, "p95_queueing_s": p95, "makespan_s": last_s - first_s}
-    found |= _held(log, places, mask)
-    found |= fairness_of(rho_of(log, places, mask))
-    found |= _over_horizon(log, places, horizon_of(log, mask, horizon_s), tflops_of(places.types, precision))
-    return found
+    result |= {"mean_queueing_s": mean, "p95_queueing_s": p95, "makespan_s": last_s - first_s}
+    result |= _allocation_metrics(log, allocations, mask)
+    result |= fairness_of(rho_of(log, allocations, mask))
+    result |= _over_horizon(
+        log, allocations, horizon_of(log, mask, horizon_s), tflops_of(allocations.types, precision)
+    )
+    return result
 
 
-def _held(log: ExecutionLog, places: NodeAllocations, mask: Mask) -> dict[str, float]:
-    """What the counted jobs held, and what was in vain."""
-    own = mask[log.job]
-    lost_s = places.pieces.lost_s / places.speed_there(log)
+def _allocation_metrics(log: ExecutionLog, allocations: NodeAllocations, mask: Mask) -> dict[str, float]:
+    """GPU-hours, preemptions, migrations and lost work of the evaluated jobs."""
+    evaluated = mask[log.job]
+    lost_s = allocations.pieces.lost_s / allocations.speed_there(log)
     return {
-        "gpu_hours": float(np.dot(places.gpus[own], (log.end_s - log.start_s)[own])) / 3600.0,
-        "preemptions": float(np.count_nonzero(log.outcome[own] == Outcome.PREEMPTED)),
-        "migrations": float(np.count_nonzero(log.outcome[own] == Outcome.MIGRATED)),
-        "lost_gpu_hours": float(np.dot(places.gpus[own], lost_s[own])) / 3600.0,
+        "gpu_hours": float(np.dot(allocations.gpus[evaluated], (log.end_s - log.start_s)[evaluated]))
+        / 3600.0,
+        "preemptions": float(np.count_nonzero(log.outcome[evaluated] == Outcome.PREEMPTED)),
+        "migrations": float(np.count_nonzero(log.outcome[evaluated] == Outcome.MIGRATED)),
+        "lost_gpu_hours": float(np.dot(allocations.gpus[evaluated], lost_s[evaluated])) / 3600.0,
     }
 
 
 def _over_horizon(
-    log: ExecutionLog, places: NodeAllocations, horizon: tuple[float, float], tflops: Floats
+    log: ExecutionLog, allocations: NodeAllocations, horizon: tuple[float, float], tflops: Floats
 ) -> dict[str, float]:
-    capacity = places.type_gpus.astype(np.float64)
+    capacity = allocations.type_gpus.astype(np.float64)
     gpus = float(capacity.sum())
     known = ~np.isnan(tflops) & (capacity > 0)
     share = {"flops_known_share": float(capacity[known].sum()) / gpus if gpus > 0 else math.nan}
     span_s = horizon[1] - horizon[0]
     if not span_s > 0:  # no job started, or all of them ended at once
         return dict.fromkeys(_OVER_HORIZON, math.nan) | share
-    inside = inside_s(log.start_s, log.end_s, horizon)
-    used = np.bincount(places.type, places.gpus * inside, len(places.types))
+    inside = overlap_s(log.start_s, log.end_s, horizon)
+    used = np.bincount(allocations.type, allocations.gpus * inside, len(allocations.types))
     offered = float(np.dot(tflops[known], capacity[known])) * span_s
+    pieces = allocations.pieces
     nodes = steps(
-        *in_use(places.pieces.node, log.start_s[places.pieces.segment], log.end_s[places.pieces.segment]),
+        *usage_changes(pieces.node, log.start_s[pieces.segment], log.end_s[pieces.segment]),
         0,
         horizon,
     )
-    useful = float(np.dot(places.gpus, _useful_share(log, places) * inside))
+    useful = float(np.dot(allocations.gpus, _useful_share(log, allocations) * inside))
     return share | {
         "gpu_utilization": float(used.sum()) / (gpus * span_s) if gpus > 0 else math.nan,
         "flops_utilization": float(np.dot(tflops[known], used[known])) / offered if offered > 0 else math.nan,
         "work_utilization": useful / (gpus * span_s) if gpus > 0 else math.nan,
-        "mean_fragmentation": float(fragments_over(log, places, horizon).mean(*horizon))
+        "mean_fragmentation": float(fragments_over(log, allocations, horizon).mean(*horizon))
         if gpus > 0
         else math.nan,
         "mean_nodes_in_use": float(nodes.mean(*horizon)),
@@ -151,9 +161,9 @@ def _over_horizon(
     }
 
 
-def _useful_share(log: ExecutionLog, places: NodeAllocations) -> Floats:
-    """Per segment: the part of its time that the work it did and kept takes, undisturbed."""
-    kept_s = (places.pieces.work_s - places.pieces.lost_s) / places.speed_there(log)
-    held_s = log.end_s - log.start_s
-    share: Floats = np.divide(kept_s, held_s, out=np.zeros(len(log)), where=held_s > 0)
+def _useful_share(log: ExecutionLog, allocations: NodeAllocations) -> Floats:
+    """Per segment: share of its time that its useful work takes without interference."""
+    useful_s = (allocations.pieces.work_s - allocations.pieces.lost_s) / allocations.speed_there(log)
+    allocated_s = log.end_s - log.start_s
+    share: Floats = np.divide(useful_s, allocated_s, out=np.zeros(len(log)), where=allocated_s > 0)
     return share

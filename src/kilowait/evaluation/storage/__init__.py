@@ -1,4 +1,4 @@
-"""What runs, comparisons, trained agents, predictions and scores leave behind; opened without Numba or torch."""
+"""Folders of runs, comparisons, agents, predictions and synthetic-workload scores; read without Numba or torch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class AgentFolder:
-    """The folder of a trained agent, opened: how the training went, not the agent itself."""
+    """Opened folder of a trained agent: its training results, not the agent itself."""
 
     path: Path
     scenario: dict[str, Any]
@@ -54,7 +54,7 @@ class AgentFolder:
 
 @dataclass(frozen=True)
 class PredictionFolder:
-    """The folder on a log's predicted run times, opened."""
+    """Opened folder of run-time predictions of a log."""
 
     path: Path
     scenario: dict[str, Any]
@@ -64,7 +64,7 @@ class PredictionFolder:
 
 @dataclass(frozen=True)
 class SyntheticScoreFolder:
-    """The folder on how like a synthetic workload is to a real one, opened."""
+    """Opened folder of a synthetic workload's similarity scores."""
 
     path: Path
     scenario: dict[str, Any]
@@ -77,15 +77,15 @@ _OF_RESULTS: dict[str, type[AgentFolder] | type[PredictionFolder] | type[Synthet
     "foresight": PredictionFolder,
     "synthetic": SyntheticScoreFolder,
 }
-"""Kinds that are a scenario and results, no logs."""
+"""Folder kinds that have a scenario and results, but no logs."""
 
 
 def open_folder(
     path: str | PathLike[str],
 ) -> RunFolder | ComparisonFolder | AgentFolder | PredictionFolder | SyntheticScoreFolder:
-    """Whatever kilowait wrote there.
+    """Open a folder written by kilowait, whatever its kind.
 
-    A folder of something else, half there or changed is an InputError that says what is wrong.
+    A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
     manifest = checked_manifest(folder)

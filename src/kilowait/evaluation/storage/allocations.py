@@ -1,7 +1,7 @@
-"""Where segments lay on single nodes, as a file: pieces.parquet of run and comparison folders.
+"""Node-level allocations of run and comparison folders, stored as pieces.parquet.
 
-A row per segment and node: ``cell`` counts the logs, ``segment`` is the row of the log from 0. The group of every node
-stands in the schema's metadata. What each segment worked and lost stands with the segments.
+One row per segment and node: ``cell`` numbers the logs, ``segment`` is the row of the log from 0. The group of every
+node is in the schema's metadata. Work done and lost by each segment is stored with the segments.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ __all__ = ["WORKED", "pieces_from", "read_pieces", "worked_columns", "write_piec
 _META_KEY = b"kilowait"
 _COLUMNS = ("segment", "node", "gpus", "gpu_milli", "count")
 WORKED = ("work_s", "lost_s")
-"""Columns of the segments that only placed ones have; 0 for others among them."""
+"""Columns that only the segments of node-level clusters have; 0 for other segments in the same file."""
 
 
 def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
-    """The pieces of several logs, some of which may have none."""
+    """Write the allocations of several logs, some of which may have none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    held = [(cell, one) for cell, one in enumerate(logs) if one is not None]
-    columns = {"cell": np.repeat([cell for cell, _ in held], [len(one) for _, one in held]).astype(np.int32)}
+    numbered = [(cell, one) for cell, one in enumerate(logs) if one is not None]
+    columns = {
+        "cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)
+    }
     for name in _COLUMNS:
-        columns[name] = np.concatenate([getattr(one, name) for _, one in held])
+        columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
     machines: list[list[int]] = []
     of_cell: list[tuple[int, int]] = []
-    for cell, one in held:
+    for cell, one in numbered:
         machine = one.node_group.tolist()
         if machine not in machines:
             machines.append(machine)
@@ -45,7 +47,7 @@ def write_pieces(logs: Sequence[Allocations | None], path: Path) -> None:
 
 
 def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
-    """What `write_pieces` wrote, by cell, for `pieces_from`; nothing where there is no such file."""
+    """Read what `write_pieces` wrote, by cell, for `pieces_from`; empty if the file does not exist."""
     import pyarrow.parquet as pq
 
     if not path.exists():
@@ -66,14 +68,14 @@ def read_pieces(path: Path) -> dict[int, dict[str, npt.NDArray[Any]]]:
 
 
 def pieces_from(
-    held: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
+    columns: Mapping[str, npt.NDArray[Any]] | None, worked: Mapping[str, npt.NDArray[Any]]
 ) -> Allocations | None:
-    """The pieces of one log, of what `read_pieces` found and the columns `WORKED` of its segments."""
-    return None if held is None else Allocations(**held, **{name: worked[name] for name in WORKED})
+    """The allocations of one log, from the result of `read_pieces` and the columns `WORKED` of its segments."""
+    return None if columns is None else Allocations(**columns, **{name: worked[name] for name in WORKED})
 
 
 def worked_columns(logs: Sequence[Any]) -> dict[str, npt.NDArray[np.float64]]:
-    """The columns `WORKED` of the segments of several logs; none where no log has pieces."""
+    """The columns `WORKED` of the segments of several logs; empty if no log has allocations."""
     if all(log.pieces is None for log in logs):
         return {}
     return {

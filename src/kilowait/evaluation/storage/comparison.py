@@ -1,16 +1,16 @@
-"""The comparison folder: everything that happened under every contender in every window, and what was made of it.
+"""The comparison folder: the logs of every policy in every window, their metrics and the significance results.
 
 ================= ===============================================================================================
 scenario.toml     what was compared
 jobs-N.parquet    the jobs of trace N, from 0, by submission
-cases.json        of each trace: the machine, the windows, the contenders, the ledger
-segments.parquet  what ran when; ``cell`` counts traces, contenders and windows, the last fastest
-records.parquet   of each job of each cell: when it joined the queue, where not at submission, and how it came out
-windows.parquet   the metrics of each cell, one row each: for a data frame
-states.parquet    what sleeping nodes did, where some slept
-pieces.parquet    where segments lay, node by node and GPU by GPU, on machines whose nodes are placed
-energy.json       what the runs drew, where a power model was given
-results.json      means with intervals, every pair with its verdict, sentences, limits
+cases.json        per trace: the machine, the windows, the policies, the cleaning report
+segments.parquet  what ran when; ``cell`` numbers traces, policies and windows, windows varying fastest
+records.parquet   per job and cell: when it joined the queue, if not at submission, and its outcome
+windows.parquet   the metrics, one row per cell: for a data frame
+states.parquet    the states of sleeping nodes, if any slept
+pieces.parquet    the nodes and GPUs of each segment, on node-level clusters
+energy.json       the energy results, if a power model was given
+results.json      means with intervals, significance of every pair, sentences, bounds
 manifest.json     versions, seeds, sha256 of inputs and of these files, command, date; written last
 ================= ===============================================================================================
 """
@@ -62,21 +62,21 @@ from kilowait.jobs import ExecutionLog, JobTable, NodeStates
 __all__ = ["ComparisonFolder", "load_comparison", "save_comparison"]
 
 _SEGMENT = ("start_s", "end_s", "group", "level", "outcome")
-PACKED = "zstd"
+COMPRESSION = "zstd"
 
 
 @dataclass(frozen=True, eq=False)
 class ComparisonFolder:
-    """A comparison folder, opened."""
+    """Opened comparison folder."""
 
     path: Path
     scenario: dict[str, Any]
     manifest: dict[str, Any]
     results: dict[str, Any]
     contests: tuple[Comparison, ...]
-    """One for each trace."""
+    """One per trace."""
     cells: tuple[str, ...] = ()
-    """Names of the cells, by content, in the order of traces, contenders and windows; by them they can be reused."""
+    """Content-based names of the cells, in the order of traces, policies and windows, for reuse of finished cells."""
 
 
 def save_comparison(
@@ -89,61 +89,63 @@ def save_comparison(
     cells: Sequence[str] = (),
     force: bool = False,
 ) -> Path:
-    """Write a comparison folder, whole or not at all."""
+    """Write a comparison folder atomically."""
 
     def fill(folder: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         (folder / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-        for number, contest in enumerate(contests):
-            contest.windows.jobs.to_parquet(folder / f"jobs-{number}.parquet")
-        cases = {"cases": [_case(contest) for contest in contests], "cells": list(cells)}
+        for number, comparison in enumerate(contests):
+            comparison.windows.jobs.to_parquet(folder / f"jobs-{number}.parquet")
+        cases = {"cases": [_case(comparison) for comparison in contests], "cells": list(cells)}
         (folder / "cases.json").write_text(json.dumps(cases) + "\n", encoding="utf-8")
-        pq.write_table(_segments(contests), folder / "segments.parquet", compression=PACKED)
-        pq.write_table(_records(contests), folder / "records.parquet", compression=PACKED)
+        pq.write_table(_segments(contests), folder / "segments.parquet", compression=COMPRESSION)
+        pq.write_table(_records(contests), folder / "records.parquet", compression=COMPRESSION)
         pq.write_table(pa.Table.from_pylist(list(_rows(contests))), folder / "windows.parquet")
-        states = [contest.logs(who, window).states for contest, who, window in _cells(contests)]
+        states = [comparison.logs(policy, window).states for comparison, policy, window in _cells(contests)]
         if any(one is not None for one in states):
             write_states(states, folder / "states.parquet")
-        pieces = [contest.logs(who, window).pieces for contest, who, window in _cells(contests)]
+        pieces = [comparison.logs(policy, window).pieces for comparison, policy, window in _cells(contests)]
         if any(one is not None for one in pieces):
             write_pieces(pieces, folder / "pieces.parquet")
-        if any(contest.energy is not None for contest in contests):
-            drew = [None if contest.energy is None else asdict(contest.energy) for contest in contests]
-            (folder / "energy.json").write_text(plain_json(drew) + "\n", encoding="utf-8")
+        if any(comparison.energy is not None for comparison in contests):
+            energy = [
+                None if comparison.energy is None else asdict(comparison.energy) for comparison in contests
+            ]
+            (folder / "energy.json").write_text(plain_json(energy) + "\n", encoding="utf-8")
         (folder / "results.json").write_text(plain_json(results) + "\n", encoding="utf-8")
 
     return save_folder(path, fill, kind="comparison", manifest=manifest, force=force)
 
 
-def _case(contest: Comparison) -> dict[str, Any]:
-    windows = contest.windows
+def _case(comparison: Comparison) -> dict[str, Any]:
+    windows = comparison.windows
     return {
-        "trace": contest.trace,
-        "nodes": contest.nodes,
+        "trace": comparison.trace,
+        "nodes": comparison.nodes,
         "words": windows.words,
         "windows": [windows.first.tolist(), windows.size.tolist(), windows.warmup.tolist()],
-        "contenders": [asdict(contender) for contender in contest.contenders],
-        "runs": [dict(contest.logs(number, 0).run) for number in range(len(contest.contenders))],
-        "machine": machine_of(contest.logs(0, 0)),
-        "ledger": contest.ledger,
-        "cluster": contest.cluster,
-        "notes": list(contest.notes),
+        "contenders": [asdict(contender) for contender in comparison.contenders],
+        "runs": [dict(comparison.logs(number, 0).run) for number in range(len(comparison.contenders))],
+        "machine": machine_of(comparison.logs(0, 0)),
+        "ledger": comparison.ledger,
+        "cluster": comparison.cluster,
+        "notes": list(comparison.notes),
     }
 
 
 def _cells(contests: Sequence[Comparison]) -> Iterator[tuple[Comparison, int, int]]:
-    for contest in contests:
-        for contender in range(len(contest.contenders)):
-            for window in range(len(contest.windows)):
-                yield contest, contender, window
+    for comparison in contests:
+        for contender in range(len(comparison.contenders)):
+            for window in range(len(comparison.windows)):
+                yield comparison, contender, window
 
 
 def _segments(contests: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
-    logs = [contest.logs(contender, window) for contest, contender, window in _cells(contests)]
+    logs = [comparison.logs(contender, window) for comparison, contender, window in _cells(contests)]
     columns = {
         "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log) for log in logs]),
         "row": np.concatenate([log.job for log in logs]).astype(np.int32),
@@ -156,11 +158,11 @@ def _segments(contests: Sequence[Comparison]) -> Any:
 def _records(contests: Sequence[Comparison]) -> Any:
     import pyarrow as pa
 
-    logs = [contest.logs(contender, window) for contest, contender, window in _cells(contests)]
+    logs = [comparison.logs(contender, window) for comparison, contender, window in _cells(contests)]
     return pa.table(
         {
             "cell": np.repeat(np.arange(len(logs), dtype=np.int32), [len(log.jobs_table) for log in logs]),
-            # Null where it is the submission, which takes no room; NaN for a job that never joined the queue.
+            # Null if it is the submission, which takes no space; NaN for a job that never joined the queue.
             "eligible_s": pa.array(
                 np.concatenate([log.eligible_s for log in logs]),
                 mask=np.concatenate([log.eligible_s == log.jobs_table["submit_s"] for log in logs]),
@@ -172,25 +174,25 @@ def _records(contests: Sequence[Comparison]) -> Any:
 
 
 def _rows(contests: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
-    for contest, number, window in _cells(contests):
-        contender = contest.contenders[number]
+    for comparison, number, window in _cells(contests):
+        contender = comparison.contenders[number]
         yield {
-            "trace": contest.trace,
+            "trace": comparison.trace,
             "policy": contender.policy,
             "backfill": str(contender.backfill),
             "kind": contender.kind,
             "label": contender.label,
             "window": window,
-            "first_job": int(contest.windows.first[window]),
-            "warmup_jobs": int(contest.windows.warmup[window]),
-            **{name: float(value) for name, value in contest.table[number][window].items()},
+            "first_job": int(comparison.windows.first[window]),
+            "warmup_jobs": int(comparison.windows.warmup[window]),
+            **{name: float(value) for name, value in comparison.table[number][window].items()},
         }
 
 
 def load_comparison(path: str | PathLike[str]) -> ComparisonFolder:
-    """Open what `save_comparison` wrote: the same logs, to the bit.
+    """Open a folder written by `save_comparison`, with bit-identical logs.
 
-    A folder that is none, is half there or was changed is an InputError that says what is wrong.
+    A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
     manifest = checked_manifest(folder)
@@ -220,12 +222,12 @@ def _contests(
 ) -> Iterator[Comparison]:
     import pyarrow.parquet as pq
 
-    came_out = results.get("traces") or [{}] * len(cases)
+    trace_results = results.get("traces") or [{}] * len(cases)
 
     segments = _arrays(pq.read_table(folder / "segments.parquet"))
     records = pq.read_table(folder / "records.parquet")
     joined = records["eligible_s"].combine_chunks()
-    marks = {
+    job_records = {
         "cell": records["cell"].to_numpy(),
         "outcome": records["outcome"].to_numpy(),
         "at_submission": joined.is_null().to_numpy(zero_copy_only=False),
@@ -243,12 +245,12 @@ def _contests(
             nodes=case["nodes"],
             windows=windows,
             contenders=contenders,
-            logs=_Stored(windows, case, segments, marks, states, pieces, cell),
+            logs=_StoredLogs(windows, case, segments, job_records, states, pieces, cell),
             ledger=case["ledger"],
             cluster=case["cluster"],
             notes=tuple(case["notes"]),
             energy=_energy(folder, number),
-            gpus={label: known(row) for label, row in came_out[number].get("gpus", {}).items()},
+            gpus={label: known(row) for label, row in trace_results[number].get("gpus", {}).items()},
         )
         cell += len(contenders) * len(windows)
 
@@ -279,8 +281,8 @@ def _arrays(table: Any) -> dict[str, Any]:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-class _Stored:
-    """The logs of one trace, cut out of the folder's columns when asked for."""
+class _StoredLogs:
+    """The logs of one trace, extracted from the folder's columns on demand."""
 
     def __init__(
         self,
@@ -301,7 +303,7 @@ class _Stored:
         low, high = np.searchsorted(self._segments["cell"], (cell, cell + 1))
         from_, to = np.searchsorted(self._records["cell"], (cell, cell + 1))
         if to - from_ != len(jobs):
-            raise InputError(f"the comparison has {to - from_} records of a window of {len(jobs)} jobs")
+            raise InputError(f"the comparison has {to - from_} records for a window of {len(jobs)} jobs")
         return ExecutionLog(
             jobs_table=jobs,
             job=self._segments["row"][low:high].astype(np.int64),

@@ -1,7 +1,7 @@
-"""Folders written whole or not at all, with a manifest that says what is in them.
+"""Atomic writing of result folders, with a manifest of their files.
 
-The manifest comes last and holds the sha256 of every other file, so that a folder that was not written to the end,
-or was changed since, is known as such.
+The manifest is written last and contains the sha256 of every other file, so that incomplete
+and modified folders are detected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LAYOUT = 1
-"""Number of this layout; a folder of another one is refused."""
+"""Version of the folder layout; folders with another version are refused."""
 
 
 def save_folder(
@@ -45,7 +45,7 @@ def save_folder(
     manifest: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Path:
-    """Let `fill` write files into a new folder beside `path`, add the manifest, and rename it to `path`."""
+    """Let `fill` write files into a temporary folder next to `path`, add the manifest, and rename it to `path`."""
     target = Path(path)
     check_writable(target, force=force)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -55,8 +55,14 @@ def save_folder(
         part.mkdir()
         fill(part)
         files = {file.name: sha256(file) for file in sorted(part.iterdir())}
-        said = {"layout": LAYOUT, "kind": kind, "versions": _versions(), **(manifest or {}), "files": files}
-        (part / "manifest.json").write_text(plain_json(said) + "\n", encoding="utf-8")
+        contents = {
+            "layout": LAYOUT,
+            "kind": kind,
+            "versions": _versions(),
+            **(manifest or {}),
+            "files": files,
+        }
+        (part / "manifest.json").write_text(plain_json(contents) + "\n", encoding="utf-8")
         if target.exists():
             target.rename(old)
         part.rename(target)
@@ -71,32 +77,30 @@ def save_folder(
 
 
 def check_writable(path: str | PathLike[str], *, force: bool = False) -> None:
-    """Raise unless a folder may be written at `path`: asked before a long run, not after it."""
+    """Raise an InputError unless a folder may be written at `path`: called before a long run."""
     target = Path(path)
     try:
         if not target.name:
-            raise InputError(f"{path} is no name for a new folder; write for instance runs/first")
+            raise InputError(f"{path} is not a valid name for a new folder; use for instance runs/first")
         if not target.exists():
             above = next(folder for folder in target.absolute().parents if folder.exists())
             if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-                raise InputError(
-                    f"cannot write the folder {target}: {above} is not a folder one may write in"
-                )
+                raise InputError(f"cannot write the folder {target}: {above} is not a writable folder")
             return
         if not target.is_dir():
             raise InputError(f"{target} is a file; name a folder to write the run to")
-        held = sorted(file.name for file in target.iterdir())
+        existing = sorted(file.name for file in target.iterdir())
     except OSError as problem:
         raise InputError(f"cannot write the folder {target}: {problem.strerror or problem}") from None
-    if not held:
+    if not existing:
         return
     if not force:
         raise InputError(f"{target} is not empty; name another folder, or replace it with --force")
-    foreign = [name for name in held if name not in (*_own_files(target), "manifest.json")]
+    foreign = [name for name in existing if name not in (*_own_files(target), "manifest.json")]
     if foreign:
         raise InputError(
-            f"{target} holds {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}, which no run of kilowait "
-            "wrote there; --force replaces run folders only: name another folder"
+            f"{target} contains {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}, not written "
+            "by kilowait; --force replaces run folders only: name another folder"
         )
 
 
@@ -108,9 +112,9 @@ def _own_files(target: Path) -> tuple[str, ...]:
 
 
 def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
-    """The manifest of a folder, every file it names having been seen to be as it was written.
+    """The manifest of a folder, after the checksums of all its files have been verified.
 
-    A folder that is none of ours, is half there or was changed is an InputError that says what is wrong.
+    A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -120,21 +124,23 @@ def checked_manifest(path: str | PathLike[str]) -> dict[str, Any]:
     manifest = read_json(folder / "manifest.json", folder)
     if manifest.get("layout") != LAYOUT or not isinstance(manifest.get("files"), dict):
         raise InputError(
-            f"{folder} holds a {manifest.get('kind')!r} of layout {manifest.get('layout')!r}; this kilowait opens "
-            f"layout {LAYOUT}: write it again"
+            f"{folder} contains a {manifest.get('kind')!r} of layout {manifest.get('layout')!r}; this version of "
+            f"kilowait reads layout {LAYOUT}: write it again"
         )
-    for name, said in manifest["files"].items():
+    for name, digest in manifest["files"].items():
         try:
-            same = sha256(folder / name) == said
+            same = sha256(folder / name) == digest
         except OSError as problem:
-            raise InputError(f"{folder} is not whole: {name}: {problem.strerror or problem}") from None
+            raise InputError(f"{folder} is incomplete: {name}: {problem.strerror or problem}") from None
         if not same:
-            raise InputError(f"{folder / name} is not what was written: its sha256 has changed; run it again")
+            raise InputError(
+                f"{folder / name} was modified after it was written: its sha256 has changed; run it again"
+            )
     return manifest
 
 
 def plain_json(data: Any) -> str:
-    """JSON that every reader takes: NaN and infinities are null, numpy's numbers are numbers."""
+    """Standard JSON: NaN and infinities become null, NumPy values become plain numbers and lists."""
     return json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
 
 
@@ -151,7 +157,7 @@ def _plain(value: Any) -> Any:
 
 
 def known(row: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers that were written with `plain_json`: what was no number is NaN again.
+    """Numbers read back from `plain_json`: null becomes NaN.
 
     >>> known({"mean": 2.5, "slowdown": None})
     {'mean': 2.5, 'slowdown': nan}
@@ -160,22 +166,20 @@ def known(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read_json(path: Path, folder: Path) -> dict[str, Any]:
-    """A JSON object of a folder, or an InputError that says what is wrong."""
+    """Read a JSON object of a folder; InputError with the reason if that fails."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(
-            f"{folder} is no run folder, or was not written to the end: it has no {path.name}"
-        ) from None
+        raise InputError(f"{folder} is not a run folder, or is incomplete: it has no {path.name}") from None
     except (OSError, ValueError) as problem:
         raise InputError(f"cannot read {path}: {problem}") from None
     if not isinstance(data, dict):
-        raise InputError(f"cannot read {path}: it holds no JSON object")
+        raise InputError(f"cannot read {path}: it does not contain a JSON object")
     return data
 
 
 def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal digits."""
+    """SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

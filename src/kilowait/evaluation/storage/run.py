@@ -1,17 +1,17 @@
-"""The run folder: what is written down of a run, and read back by whoever draws or judges it.
+"""The run folder: the log, settings and metrics of one run.
 
 =============== =============================================================================
-scenario.toml   what was run, the machine written out
+scenario.toml   what was run, with the full description of the machine
 jobs.parquet    the jobs, a JobTable; can be simulated again as it is
 log.parquet     the segments; machine size, groups and settings in the schema's metadata
 records.parquet the per-job record: eligible, start, end, wait, turnaround, outcome
-states.parquet  what sleeping nodes did, where some slept
-pieces.parquet  where segments lay, node by node and GPU by GPU, on machines whose nodes are placed
+states.parquet  the states of sleeping nodes, if any slept
+pieces.parquet  the nodes and GPUs of each segment, on node-level clusters
 results.json    the metrics
 manifest.json   versions, seeds, sha256 of inputs and of these files, command, date; written last
 =============== =============================================================================
 
-Needs neither Numba nor torch to be read.
+It can be read without Numba and torch.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FILES = ("scenario.toml", "jobs.parquet", "log.parquet", "records.parquet", "re
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder, opened."""
+    """Opened run folder."""
 
     path: Path
     scenario: dict[str, Any]
@@ -69,7 +69,7 @@ class RunFolder:
 
     @property
     def contender(self) -> PolicyConfig:
-        """Who scheduled."""
+        """The policy configuration of the run."""
         run = self.log.run
         policy = str(self.scenario.get("policy", run.get("policy", self.path.name)))
         kind = "agent" if policy.startswith("agent:") else "rule"
@@ -86,10 +86,10 @@ def save_run(
     manifest: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a run folder, whole or not at all.
+    """Write a run folder atomically.
 
-    `manifest` adds to the versions what only the caller knows: command, date, seeds, sha256 of the inputs.
-    A folder that holds something already is refused; `force` replaces an earlier run folder, and nothing else.
+    `manifest` adds entries known only to the caller: command, date, seeds, sha256 of the inputs.
+    A folder that is not empty is refused; `force` replaces an earlier run folder, and nothing else.
     """
 
     def fill(folder: Path) -> None:
@@ -107,9 +107,9 @@ def save_run(
 
 
 def load_run(path: str | PathLike[str]) -> RunFolder:
-    """Open what `save_run` wrote; its log has the same metrics, to the bit.
+    """Open a folder written by `save_run`, with a bit-identical log.
 
-    A folder that is no run folder, is half there or was changed is an InputError that says what is wrong.
+    A foreign, incomplete or modified folder raises an InputError with the reason.
     """
     folder = Path(path)
     manifest = checked_manifest(folder)
@@ -117,9 +117,9 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
         raise InputError(
             f"{folder} holds a {manifest.get('kind')!r}, not a run; write one with kilowait simulate"
         )
-    lacking = [name for name in _FILES if name not in manifest["files"]]
-    if lacking:
-        raise InputError(f"{folder} is not whole: its manifest knows no {', '.join(lacking)}; run it again")
+    missing = [name for name in _FILES if name not in manifest["files"]]
+    if missing:
+        raise InputError(f"{folder} is incomplete: its manifest lacks {', '.join(missing)}; run it again")
     try:
         scenario = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
         log = _read_log(folder, JobTable.from_parquet(folder / "jobs.parquet"))
@@ -129,18 +129,18 @@ def load_run(path: str | PathLike[str]) -> RunFolder:
 
 
 def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
-    """Runs of the same jobs on the same machine side by side, over the whole log.
+    """Comparison of runs of the same jobs on the same machine, over the whole log.
 
-    Runs of different jobs or machines cannot be paired, and are an InputError that names them.
+    Runs of different jobs or machines cannot be paired and raise an InputError that names them.
     """
     if not runs:
-        raise InputError("there is no run to compare; give at least one run folder")
+        raise InputError("there are no runs to compare; give at least one run folder")
     first = runs[0]
     for run in runs[1:]:
         if run.manifest["files"]["jobs.parquet"] != first.manifest["files"]["jobs.parquet"]:
             raise InputError(
-                f"{first.path} and {run.path} are runs of different jobs ({_named(first)} and {_named(run)}); only "
-                "runs of the same jobs can be compared: give them one at a time"
+                f"{first.path} and {run.path} are runs of different jobs ({_describe(first)} and {_describe(run)}); "
+                "only runs of the same jobs can be compared: give them one at a time"
             )
         if machine_of(run.log) != machine_of(first.log):
             raise InputError(
@@ -149,7 +149,7 @@ def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
             )
     windows = single_window(first.log.jobs_table)
     logs = [_by_submission(run.log, windows.jobs) for run in runs]
-    contenders = _told_apart([run.contender for run in runs], [run.path for run in runs])
+    contenders = _unique_policies([run.contender for run in runs], [run.path for run in runs])
     measured = {
         contender.label: known(run.results["gpus"]["metrics"])
         for contender, run in zip(contenders, runs, strict=True)
@@ -167,8 +167,8 @@ def contest_of_runs(runs: Sequence[RunFolder]) -> Comparison:
     )
 
 
-def _told_apart(contenders: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
-    """Runs of the same rule that differ in something else are called by their folder too."""
+def _unique_policies(contenders: Sequence[PolicyConfig], paths: Sequence[Path]) -> tuple[PolicyConfig, ...]:
+    """Policies of the runs; if several have the same label, the folder name is added."""
     labels = [contender.label for contender in contenders]
     return tuple(
         contender
@@ -178,12 +178,12 @@ def _told_apart(contenders: Sequence[PolicyConfig], paths: Sequence[Path]) -> tu
     )
 
 
-def _named(run: RunFolder) -> str:
+def _describe(run: RunFolder) -> str:
     return f"{run.scenario.get('trace', 'an unnamed trace')}, {len(run.log.jobs_table):,} jobs"
 
 
 def _by_submission(log: ExecutionLog, ordered: JobTable) -> ExecutionLog:
-    """The same log over the table in the order of submission, as windows have it."""
+    """The same log with its job table sorted by submission, as in windows."""
     order = log.jobs_table.order
     if order is None:
         return log
@@ -209,21 +209,23 @@ def _by_submission(log: ExecutionLog, ordered: JobTable) -> ExecutionLog:
 
 
 def write_states(states: Sequence[NodeStates | None], path: Path) -> None:
-    """The states of nodes of several logs; ``cell`` counts them."""
+    """Write the node states of several logs; ``cell`` numbers the logs."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    held = [(cell, one) for cell, one in enumerate(states) if one is not None]
-    columns = {"cell": np.repeat([cell for cell, _ in held], [len(one) for _, one in held]).astype(np.int32)}
+    numbered = [(cell, one) for cell, one in enumerate(states) if one is not None]
+    columns = {
+        "cell": np.repeat([cell for cell, _ in numbered], [len(one) for _, one in numbered]).astype(np.int32)
+    }
     for name in STATE:
-        columns[name] = np.concatenate([getattr(one, name) for _, one in held])
-    # Which logs have states at all: one may have some of no nodes.
-    note = {META_KEY: json.dumps([cell for cell, _ in held]).encode()}
+        columns[name] = np.concatenate([getattr(one, name) for _, one in numbered])
+    # The logs that have states: the states of a log may be empty.
+    note = {META_KEY: json.dumps([cell for cell, _ in numbered]).encode()}
     pq.write_table(pa.table(columns).replace_schema_metadata(note), path)
 
 
 def read_states(path: Path) -> dict[int, NodeStates]:
-    """What `write_states` wrote, by cell; nothing where there is no such file."""
+    """Read what `write_states` wrote, by cell; empty if the file does not exist."""
     import pyarrow.parquet as pq
 
     if not path.exists():
@@ -238,17 +240,17 @@ def read_states(path: Path) -> dict[int, NodeStates]:
 
 
 def machine_of(log: ExecutionLog) -> dict[str, Any]:
-    """Groups and the steps of the machine's size, as plain data; `machine_from` reads it back."""
+    """Node groups and capacity steps of the machine, as plain data; `machine_from` is the inverse."""
     return {
         "groups": list(log.groups),
-        # The first step begins before all time; JSON has no infinity.
+        # The first step begins at minus infinity, which JSON does not have.
         "capacity_s": [None if math.isinf(step) else step for step in log.capacity_s.tolist()],
         "capacity_nodes": log.capacity_nodes.tolist(),
     }
 
 
 def machine_from(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `machine_of` wrote, as arguments of a ExecutionLog."""
+    """The result of `machine_of` as arguments of an ExecutionLog."""
     return {
         "groups": tuple(data["groups"]),
         "capacity_s": np.array([-math.inf if step is None else step for step in data["capacity_s"]]),
@@ -274,13 +276,13 @@ def _read_log(folder: Path, jobs: JobTable) -> ExecutionLog:
     note = json.loads(segments.schema.metadata[META_KEY])
     ids = jobs["job_id"]
     if not np.array_equal(records["job_id"].to_numpy(), ids):
-        raise ValueError("records.parquet and jobs.parquet speak of different jobs")
+        raise ValueError("records.parquet and jobs.parquet have different jobs")
     order = np.argsort(ids, kind="stable")
     run_ids = segments["job_id"].to_numpy()
     place = np.minimum(np.searchsorted(ids[order], run_ids), max(len(ids) - 1, 0))
     job = order[place] if len(ids) else place
     if not np.array_equal(ids[job], run_ids):
-        raise ValueError("log.parquet has segments of jobs that jobs.parquet lacks")
+        raise ValueError("log.parquet has segments of jobs that are not in jobs.parquet")
     return ExecutionLog(
         jobs_table=jobs,
         job=job,

@@ -1,4 +1,4 @@
-"""Plain data to TOML; Python's standard library only reads it."""
+"""TOML writer for plain data; Python's standard library only reads TOML."""
 
 from __future__ import annotations
 
@@ -70,4 +70,4 @@ def _value(value: Any) -> str:
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, (int, float)):
         return repr(value)
-    raise TypeError(f"{type(value).__name__} has no place in TOML")
+    raise TypeError(f"{type(value).__name__} cannot be written as TOML")

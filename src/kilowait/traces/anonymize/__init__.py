@@ -1,4 +1,4 @@
-"""Logs that may be published: pseudonyms, other dates, coarser values, and a check of who can still be told apart."""
+"""Anonymization of job logs: pseudonyms, date shifts, generalization, and a k-anonymity check."""
 
 from kilowait.traces.anonymize.anonymize import (
     AnonymizedLog,
@@ -8,7 +8,7 @@ from kilowait.traces.anonymize.anonymize import (
 )
 from kilowait.traces.anonymize.column_rules import META_RULES, RULES
 from kilowait.traces.anonymize.generalize import RoundingStep, parse_coarsening
-from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_classes
+from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_k_anonymity
 from kilowait.traces.anonymize.plan import (
     AnonymizationPlan,
     make_plan,
@@ -28,7 +28,7 @@ __all__ = [
     "SuggestedRule",
     "RoundingStep",
     "anonymize",
-    "check_classes",
+    "check_k_anonymity",
     "key_for",
     "make_plan",
     "parse_coarsening",

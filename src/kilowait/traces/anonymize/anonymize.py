@@ -1,4 +1,4 @@
-"""A log that may be published: the plan carried out."""
+"""Anonymization of a job log according to a plan."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.jobs.columns import LABELLED, ColumnArray
 from kilowait.traces.anonymize.column_rules import HEADER_KEYS, RULES
-from kilowait.traces.anonymize.generalize import coarsened
-from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_classes, choose_quasi
+from kilowait.traces.anonymize.generalize import coarsen
+from kilowait.traces.anonymize.k_anonymity import AnonymityCheck, check_k_anonymity, choose_quasi_identifiers
 from kilowait.traces.anonymize.plan import RANDOM, AnonymizationPlan
 from kilowait.traces.anonymize.pseudonyms import PseudonymKey, pseudonym_numbers, pseudonyms
-from kilowait.traces.anonymize.suggest import SuggestedRule, find_remedies
+from kilowait.traces.anonymize.suggest import SuggestedRule, suggest_rules
 from kilowait.traces.write import write_trace, written_format
 
 __all__ = ["AnonymizedLog", "anonymize", "publish", "refuse_source"]
 
-WITH_ROOM = ("swf", "parquet")
-"""Formats that hold the plan; beside the others it lies in a file of its own."""
+FORMATS_WITH_PLAN = ("swf", "parquet")
+"""Formats that can store the plan; with other formats it is written to a separate file."""
 
 
 @dataclass(frozen=True)
 class AnonymizedLog:
-    """What may be published, and what there is to know of it."""
+    """An anonymized log with its plan and k-anonymity check."""
 
     jobs: JobTable
     plan: AnonymizationPlan
     check: AnonymityCheck
-    """Of all jobs, before any were suppressed."""
+    """Check of all jobs, before suppression."""
     remedies: tuple[SuggestedRule, ...]
     suppressed: int = 0
-    """Jobs left out, because they were in classes below k."""
+    """Number of jobs left out because they were in classes below k."""
     freed: int = 0
-    """Jobs that followed one of those, and now follow none."""
+    """Number of jobs whose dependency (`after_id`) was removed because it referred to a suppressed job."""
 
 
 def anonymize(
@@ -53,11 +53,11 @@ def anonymize(
     enforce: bool = False,
     numbers: bool = False,
 ) -> AnonymizedLog:
-    """Carry the plan out and check the classes of what comes of it.
+    """Apply the plan to the jobs and check the k-anonymity of the result.
 
-    `quasi` are columns, or ``hour``, ``day``, ``week``, ``hour_of_day``, ``weekday`` of the submission; `enforce`
-    leaves out the jobs in classes of fewer than `k` users; `numbers` gives users, accounts and names numbers instead
-    of words, as SWF needs them. The rows come out in order of submission.
+    `quasi` are the quasi-identifiers: columns, or ``hour``, ``day``, ``week``, ``hour_of_day``, ``weekday`` of the
+    submission; `enforce` leaves out the jobs in classes of fewer than `k` users; `numbers` replaces users, accounts and
+    names by numbers instead of words, as SWF requires. The rows are sorted by submission.
 
     >>> from kilowait.traces.anonymize import PseudonymKey, make_plan
     >>> jobs = JobTable(
@@ -68,67 +68,67 @@ def anonymize(
     ...     user=[0, 1],
     ...     labels={"user": ("ann", "bob")},
     ... )
-    >>> made = anonymize(jobs, PseudonymKey(bytes(range(32))), make_plan(jobs), k=2)
-    >>> made.jobs["job_id"].tolist(), made.jobs.labels["user"], made.check.jobs_below
+    >>> result = anonymize(jobs, PseudonymKey(bytes(range(32))), make_plan(jobs), k=2)
+    >>> result.jobs["job_id"].tolist(), result.jobs.labels["user"], result.check.jobs_below
     ([1, 2], ('user_10e6c4bc7d58', 'user_75be4d780dbe'), 0)
     """
     if not len(jobs):
-        raise InputError("the log has no jobs; there is nothing to publish")
+        raise InputError("the log has no jobs to publish")
     jobs = jobs.sorted()
     users = jobs.column("user")
-    chosen = choose_quasi(plan, jobs, quasi)
+    quasi_identifiers = choose_quasi_identifiers(plan, jobs, quasi)
     dropped: dict[str, None] = {name: None for name, action in plan.actions.items() if action == "drop"}
-    made = _shifted(coarsened(jobs.with_columns(**dropped), plan.steps), key, plan)
-    check = check_classes(made, users, k, chosen)
-    remedies = find_remedies(made, users, check, plan) if check.jobs_below else ()
+    result = _shifted(coarsen(jobs.with_columns(**dropped), plan.steps), key, plan)
+    check = check_k_anonymity(result, users, k, quasi_identifiers)
+    remedies = suggest_rules(result, users, check, plan) if check.jobs_below else ()
     freed = 0
     if enforce and check.jobs_below:
         if check.below.all():
             raise InputError(
-                f"not one of {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
-                "leave nothing; coarsen columns or name fewer in --quasi"
+                f"none of the {check.jobs:,} jobs is in a class of {k} {check.counted_in} or more, so --enforce would "
+                "remove all jobs; coarsen columns or use fewer --quasi-identifiers"
             )
-        made, freed = _suppressed(made, check.below)
-    columns, labels = _renamed(_renumbered(made), key, plan, numbers)
+        result, freed = _suppressed(result, check.below)
+    columns, labels = _renamed(_renumbered(result), key, plan, numbers)
     left_out = check.jobs_below if enforce else 0
-    meta = _meta(made, plan, check, enforce)
+    meta = _meta(result, plan, check, enforce)
     return AnonymizedLog(
         JobTable(labels=labels, meta=meta, **columns), plan, check, remedies, left_out, freed
     )
 
 
 def refuse_source(source: str | PathLike[str], out: str | PathLike[str]) -> None:
-    """An error where what is published would replace the log it is made of."""
+    """Raise an InputError if the output would overwrite the source log."""
     if Path(source).resolve() == Path(out).resolve():
-        raise InputError(f"{out} is the log itself and would be replaced; write to another file")
+        raise InputError(f"{out} is the source log and would be overwritten; write to another file")
 
 
-def publish(made: AnonymizedLog, path: str | PathLike[str], *, format: str | None = None) -> Path | None:
-    """Write the log as `write_trace` does; and the plan beside it, where the format has no room for one.
+def publish(result: AnonymizedLog, path: str | PathLike[str], *, format: str | None = None) -> Path | None:
+    """Write the log with `write_trace`, and the plan next to it if the format cannot store it.
 
     Returns the path of the plan's own file, or None.
     """
     form = written_format(path, format)
     if form == "batsim-platform":
         raise InputError(
-            "a Batsim platform is a machine and holds no jobs; write swf, csv, parquet or batsim"
+            "a Batsim platform describes a machine and has no jobs; write swf, csv, parquet or batsim"
         )
-    write_trace(made.jobs, path, format=form)
-    if form in WITH_ROOM:
+    write_trace(result.jobs, path, format=form)
+    if form in FORMATS_WITH_PLAN:
         return None
     beside = Path(f"{path}.plan.json")
     try:
-        beside.write_text(f"{json.dumps(dict(made.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
+        beside.write_text(f"{json.dumps(dict(result.jobs.meta), indent=1, default=str)}\n", encoding="utf-8")
     except OSError as problem:
         raise InputError(f"cannot write {beside}: {problem.strerror or problem}") from None
     return beside
 
 
 def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobTable:
-    """The jobs at other dates.
+    """The jobs with shifted dates.
 
-    Where the clock has a zero of its own, the zero moves: moved submissions beside a zero that stands would tell the
-    shift, for logs begin at their zero.
+    If the log has its own time origin (`unix_start_s`), the origin is shifted: shifted submissions with an unchanged
+    origin would reveal the shift, because logs begin at their origin.
     """
     if plan.shift is None or not plan.dated:
         return jobs
@@ -144,7 +144,7 @@ def _shifted(jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan) -> JobT
 
 
 def _suppressed(jobs: JobTable, rows: ColumnArray) -> tuple[JobTable, int]:
-    """The jobs without these rows; jobs that followed one of them are submitted when the log says."""
+    """The jobs without these rows; jobs that depended on one of them keep only their submission time."""
     kept = jobs[~rows]
     if "after_id" not in kept:
         return kept, 0
@@ -171,7 +171,7 @@ def _renumbered(jobs: JobTable) -> JobTable:
 def _renamed(
     jobs: JobTable, key: PseudonymKey, plan: AnonymizationPlan, numbers: bool
 ) -> tuple[dict[str, ColumnArray], dict[str, tuple[str, ...]]]:
-    """Columns and labels: pseudonyms where the plan says so; names that no job has are left out."""
+    """Columns and labels with pseudonyms according to the plan; unused names are left out."""
     columns = {name: jobs[name] for name in jobs.columns}
     labels: dict[str, tuple[str, ...]] = {}
     for name in LABELLED:
@@ -179,19 +179,21 @@ def _renamed(
             continue
         codes = jobs[name]
         used = np.unique(codes[codes >= 0])
-        held = jobs.labels.get(name)
-        words = [str(code) if held is None else held[code] for code in used.tolist()]
+        names = jobs.labels.get(name)
+        words = [str(code) if names is None else names[code] for code in used.tolist()]
         if plan.actions[name] == "keep":
-            if held is None:
+            if names is None:
                 continue
             new = np.arange(len(used))
             labels[name] = tuple(words)
         elif numbers and name in ("user", "account", "name"):
             new = np.array(pseudonym_numbers(key, name, words), np.int64)
         else:
-            made = pseudonyms(key, name, words)
-            labels[name] = tuple(sorted(made))  # the order of the names would tell something of them
-            new = np.searchsorted(np.array(labels[name]), np.array(made))
+            result = pseudonyms(key, name, words)
+            labels[name] = tuple(
+                sorted(result)
+            )  # the original order could reveal information about the names
+            new = np.searchsorted(np.array(labels[name]), np.array(result))
         columns[name] = np.full(len(codes), -1)
         known = codes >= 0
         columns[name][known] = new[np.searchsorted(used, codes[known])]
@@ -199,7 +201,7 @@ def _renamed(
 
 
 def _meta(jobs: JobTable, plan: AnonymizationPlan, check: AnonymityCheck, enforce: bool) -> dict[str, Any]:
-    """What is kept of the table's meta, and the plan in words."""
+    """The kept fields of the table's meta, and a description of the plan."""
     meta = {name: value for name, value in jobs.meta.items() if plan.meta.get(name) == "keep"}
     if "header" in meta:
         header = meta["header"] if isinstance(meta["header"], dict) else {}

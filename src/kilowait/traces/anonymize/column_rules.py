@@ -1,6 +1,6 @@
-"""What happens to each column, and to each field of a table's meta, when a log is published.
+"""Default anonymization rules of each column and each meta field.
 
-Every column of `jobs.columns` has a rule here; a column without one is an error and not published by accident.
+Every column of `jobs.columns` has a rule; a column without one is an error, so that it is not published by accident.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ __all__ = ["HEADER_KEYS", "META_RULES", "RULES", "Action", "ColumnRule", "Roundi
 
 Action = Literal["keep", "drop", "hash", "renumber"]
 Rounding = Literal["down", "near", "some", "up"]
-"""How values are coarsened: down, to the nearest, to the nearest but never to nothing, up."""
+"""Rounding mode: down, to the nearest, to the nearest but at least one step ("some"), up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """What is done unless somebody asks for something else, and what may be asked for."""
+    """Default action of a column, and how it can be coarsened."""
 
     action: Action
     rounding: Rounding | None = None
-    """None: cannot be coarsened by itself."""
+    """None: cannot be coarsened separately."""
     clock: bool = False
-    """A moment on the log's clock: it moves with a shift and is coarsened as `submit_s` is."""
+    """Whether the column is a time of the log: it is shifted with the dates and coarsened like `submit_s`."""
 
 
 RULES: dict[str, ColumnRule] = {
@@ -31,7 +31,7 @@ RULES: dict[str, ColumnRule] = {
     "submit_s": ColumnRule("keep", "down", clock=True),
     "runtime_s": ColumnRule("keep", "some"),
     "estimate_s": ColumnRule("keep", "up"),
-    "planned_s": ColumnRule("drop"),  # predictions are made of users' histories
+    "planned_s": ColumnRule("drop"),  # predictions are derived from users' histories
     "limit_s": ColumnRule("keep", "up"),
     "overrun_planned_s": ColumnRule("drop"),
     "expected_inverse_runtime": ColumnRule("drop"),
@@ -41,15 +41,15 @@ RULES: dict[str, ColumnRule] = {
     "gpus": ColumnRule("keep", "some"),
     "cpu_milli": ColumnRule("keep", "some"),
     "gpu_milli": ColumnRule("keep", "some"),
-    "gpu_types": ColumnRule("keep"),  # kinds of hardware
-    "model": ColumnRule("hash"),  # kinds of work: may be a project's own words
+    "gpu_types": ColumnRule("keep"),  # hardware types
+    "model": ColumnRule("hash"),  # workload names may identify a project
     "spread": ColumnRule("keep"),
     "priority": ColumnRule("keep", "near"),
     "checkpoint_s": ColumnRule("keep", "near"),
     "checkpoint_load_s": ColumnRule("keep", "near"),
     "user": ColumnRule("hash"),
     "account": ColumnRule("hash"),
-    "queue": ColumnRule("keep"),  # names that a site publishes anyway; the plan shows them
+    "queue": ColumnRule("keep"),  # usually public; the plan shows them
     "qos": ColumnRule("keep"),
     "name": ColumnRule("drop"),  # free text
     "node_list": ColumnRule("hash"),
@@ -86,9 +86,9 @@ META_RULES: dict[str, Literal["keep", "drop"]] = {
     "model": "drop",
     "seed": "drop",
     "jobs_per_hour": "drop",
-    "anonymized": "drop",  # of an earlier time; the new one takes its place
+    "anonymized": "drop",  # of an earlier anonymization; replaced by the new one
 }
-"""Fields of `JobTable.meta`. One that is not listed is dropped."""
+"""Rules of the fields of `JobTable.meta`. Fields that are not listed are dropped."""
 
 HEADER_KEYS = ("Computer", "Installation", "Acknowledge", "Information", "Conversion", "Copyright")
-"""What stays of an SWF header that is asked for: the rest repeats dates and sizes."""
+"""Keys kept of an SWF header if the header is kept: the others contain dates and sizes."""

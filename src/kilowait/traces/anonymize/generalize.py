@@ -1,7 +1,7 @@
-"""Coarsening: columns rounded to a step, so that fewer jobs are the only one of their kind.
+"""Generalization (coarsening): columns rounded to a step, so that fewer jobs are unique.
 
-What was true of a log stays true: submissions keep their order, a job that ended within its limit still does, what
-was longer or larger than nothing still is, and no job grows beyond the machine.
+Properties of the log are preserved: submissions keep their order, a job that ended within its limit still does,
+positive values stay positive, and no job becomes larger than the machine.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from kilowait.jobs.columns import COLUMNS, MOST, ColumnArray
 from kilowait.traces.anonymize.column_rules import RULES, Rounding
 from kilowait.units import parse_span
 
-__all__ = ["POWERS", "RoundingStep", "coarsened", "parse_coarsening", "parse_step", "rounded"]
+__all__ = ["POWERS", "RoundingStep", "coarsen", "parse_coarsening", "parse_step", "rounded"]
 
 POWERS = "pow2"
-"""Instead of a step: to powers of two, which is how sizes are usually chosen."""
+"""Round to powers of two instead of multiples of a step; job sizes are usually powers of two."""
 _USAGE = f"column=step with commas between, as in submit_s=60s,runtime_s=10s,memory_mb=1024,nodes={POWERS}"
 
 
 @dataclass(frozen=True)
 class RoundingStep:
-    """What a column is rounded to multiples of; `size` None: to powers of two."""
+    """The step to whose multiples a column is rounded; `size` None: powers of two."""
 
     size: float | None
     text: str
-    """As it was written, for people."""
+    """The step as it was given, for messages."""
 
     @property
     def words(self) -> str:
-        """What it does, for the plan."""
+        """Description for the plan."""
         return "powers of two" if self.size is None else f"multiples of {self.text}"
 
 
 def parse_coarsening(text: str) -> dict[str, RoundingStep]:
-    """Columns and their steps; spans (``60s``, ``1h``) for columns of seconds, plain numbers or ``pow2`` for others.
+    """Parse columns and their steps: time spans (``60s``, ``1h``) for columns of seconds, else numbers or ``pow2``.
 
     >>> parse_coarsening("submit_s=1h,nodes=pow2")["submit_s"].size
     3600.0
     """
     steps: dict[str, RoundingStep] = {}
     for part in text.split(","):
-        name, equals, said = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and said):
+        name, equals, step = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and step):
             raise InputError(f"the coarsening has {part!r}; write {_USAGE}")
         if name in steps:
             raise InputError(f"the coarsening names {name!r} twice; give it one step")
-        steps[name] = parse_step(name, said)
+        steps[name] = parse_step(name, step)
     return steps
 
 
 def parse_step(name: str, text: str) -> RoundingStep:
-    """One step for one column.
+    """Parse and validate the step of one column.
 
     >>> parse_step("nodes", "8").words, parse_step("nodes", "pow2").words
     ('multiples of 8', 'powers of two')
@@ -67,21 +67,23 @@ def parse_step(name: str, text: str) -> RoundingStep:
         raise UnknownNameError("column to coarsen", name, known)
     if text == POWERS:
         if RULES[name].clock:
-            raise InputError(f"{name} is a moment, and powers of two are for sizes; give a span: {name}=60s")
+            raise InputError(
+                f"{name} is a time, and powers of two are for sizes; give a time span: {name}=60s"
+            )
         return RoundingStep(None, text)
     try:
         size = parse_span(text) if name.endswith("_s") else float(text)
     except ValueError:
-        raise InputError(f"the step of {name} is {text!r}, which is no number; write {_USAGE}") from None
+        raise InputError(f"the step of {name} is {text!r}, which is not a number; write {_USAGE}") from None
     if not (math.isfinite(size) and size > 0):
         raise InputError(f"the step of {name} is {text}; it must be above 0")
     if issubclass(COLUMNS[name].dtype, np.integer) and size != int(size):
-        raise InputError(f"the step of {name} is {text}, and {name} are whole numbers; give a whole step")
+        raise InputError(f"the step of {name} is {text}, but {name} has whole numbers; give a whole step")
     return RoundingStep(size, text)
 
 
 def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: float = MOST) -> ColumnArray:
-    """Values at the step; what is unknown or without end stays, and nothing grows beyond `most`.
+    """Values rounded to the step; NaN and infinity are unchanged, and no value is raised above `most`.
 
     >>> rounded(np.array([0.0, 3.0, 26.0, np.nan]), "some", RoundingStep(10.0, "10s")).tolist()
     [0.0, 10.0, 30.0, nan]
@@ -103,16 +105,16 @@ def rounded(values: ColumnArray, rounding: Rounding, step: RoundingStep, most: f
         made = np.floor(some / step.size + 0.5) * step.size
         if rounding == "some":
             made = np.maximum(made, step.size)
-    # A value that was beyond it already may stay, but not grow.
+    # A value that already exceeds `most` may stay, but not grow.
     found[rows] = np.minimum(made, np.maximum(most, some))
     return found.astype(values.dtype)
 
 
-def coarsened(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
-    """The jobs with these columns rounded, and what must stay consistent with them.
+def coarsen(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
+    """The jobs with these columns rounded, and dependent columns adjusted to stay consistent.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[99], runtime_s=[3598], estimate_s=[3599], nodes=[3])
-    >>> made = coarsened(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
+    >>> made = coarsen(jobs, parse_coarsening("submit_s=60s,runtime_s=10s"))
     >>> made["submit_s"].tolist(), made["runtime_s"].tolist(), made["estimate_s"].tolist()
     ([60.0], [3600.0], [3600.0])
     """
@@ -123,12 +125,12 @@ def coarsened(jobs: JobTable, steps: Mapping[str, RoundingStep]) -> JobTable:
                 rounding = RULES[name].rounding
                 assert rounding is not None
                 columns[column] = rounded(jobs[column], rounding, step, _most(jobs, column))
-    if "gpus" in columns and "gpu_milli" in jobs:  # part of a GPU is a part of one GPU
+    if "gpus" in columns and "gpu_milli" in jobs:  # a fractional GPU is a fraction of exactly one GPU
         columns["gpus"] = np.where(jobs["gpu_milli"] < 1000, jobs["gpus"], columns["gpus"])
     if "runtime_s" in columns:
-        kept = jobs["runtime_s"] <= jobs["estimate_s"]
+        within_limit = jobs["runtime_s"] <= jobs["estimate_s"]
         estimate = jobs["estimate_s"].copy()
-        estimate[kept] = np.maximum(estimate, columns["runtime_s"])[kept]
+        estimate[within_limit] = np.maximum(estimate, columns["runtime_s"])[within_limit]
         step_of_limit = steps.get("estimate_s")
         columns["estimate_s"] = estimate if step_of_limit is None else rounded(estimate, "up", step_of_limit)
     return jobs.with_columns(**columns)

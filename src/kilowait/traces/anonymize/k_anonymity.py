@@ -1,6 +1,6 @@
-"""k-anonymity: jobs that look alike to somebody who knows a few things of them form a class; small classes give away.
+"""k-anonymity: equivalence classes of jobs with equal quasi-identifiers, and the jobs in classes smaller than k.
 
-Where a log has users, a class counts by its *users*: a hundred jobs of one user do not hide that user.
+If the log has users, the size of a class is its number of *users*: a hundred jobs of one user do not hide that user.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = [
     "QUASI_IDENTIFIERS",
     "AnonymityCheck",
     "SmallClass",
-    "check_classes",
-    "choose_quasi",
+    "check_k_anonymity",
+    "choose_quasi_identifiers",
     "coded",
     "counted",
     "known_of",
 ]
 
 QUASI_IDENTIFIERS = ("nodes", "cores", "gpus", "estimate_s", "queue", "hour")
-"""What others may know of a job, unless somebody names other things; those of them that the log has."""
+"""Default quasi-identifiers (what others may know about a job); those that the log has are used."""
 MOMENTS: dict[str, tuple[float, float | None]] = {
     "hour": (3600.0, None),
     "day": (86400.0, None),
@@ -40,72 +40,74 @@ MOMENTS: dict[str, tuple[float, float | None]] = {
     "hour_of_day": (3600.0, 24.0),
     "weekday": (86400.0, 7.0),
 }
-"""What may be known of the submission: a unit of seconds, and after how many units it comes again."""
+"""Parts of the submission time that may be known: unit in seconds, and period in units (None: not periodic)."""
 SHOWN = 5
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 Codes = npt.NDArray[np.int64]
 Coded = tuple[Codes, int]
-"""Values as numbers from 0, and how many kinds there are."""
+"""Values as codes from 0, and the number of distinct values."""
 
 
 @dataclass(frozen=True)
 class SmallClass:
-    """One class of jobs that look alike."""
+    """A small equivalence class of jobs."""
 
     known: tuple[str, ...]
-    """What they have in common, in words, in the order of the quasi-identifiers."""
+    """Common values as text, in the order of the quasi-identifiers."""
     jobs: int
     people: int
-    """Users, or jobs where the log has no users."""
+    """Number of users, or of jobs if the log has no users."""
 
 
 @dataclass(frozen=True)
 class AnonymityCheck:
-    """How many jobs stand in classes of fewer than `k` users (jobs, where the log has no users)."""
+    """Number of jobs in classes of fewer than `k` users (jobs, if the log has no users)."""
 
     k: int
     quasi: tuple[str, ...]
     has_users: bool
     jobs: int
     users: int
-    """In the log; 0 where it has none."""
+    """Users in the log; 0 if it has none."""
     classes: int
     classes_below: int
     jobs_below: int
     users_below: int
     """Users with at least one job in a class below k."""
     users_alone: int
-    """Users with at least one job that no other user's job looks like: who knows of it, knows the user."""
+    """Users with at least one job in a class without other users: its quasi-identifiers identify the user."""
     jobs_alone: int
-    """Jobs in classes of one user, or of one job where the log has no users."""
+    """Jobs in classes of one user, or of one job if the log has no users."""
     smallest: tuple[SmallClass, ...] = ()
     below: npt.NDArray[np.bool_] = field(
         default_factory=lambda: np.zeros(0, np.bool_), repr=False, compare=False
     )
-    """The rows in classes below k."""
+    """Mask of the rows in classes below k."""
 
     def refuse(self) -> None:
-        """An error where any class is below k."""
+        """Raise an InputError if any class is below k."""
         if self.jobs_below:
             raise InputError(
                 f"{self.jobs_below:,} of {self.jobs:,} jobs are in {self.classes_below:,} classes of fewer than "
-                f"{self.k} {self.counted_in}; coarsen or drop columns, suppress the rows with --enforce, or leave "
-                "--strict out"
+                f"{self.k} {self.counted_in}; coarsen or drop columns, suppress the rows with --enforce, or omit "
+                "--strict"
             )
 
     @property
     def counted_in(self) -> str:
-        """users, or jobs where the log has no users."""
+        """Unit of class sizes: "users", or "jobs" if the log has no users."""
         return "users" if self.has_users else "jobs"
 
 
-def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None) -> tuple[str, ...]:
-    """The quasi-identifiers: those named, or the usual ones that are published.
+def choose_quasi_identifiers(
+    plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The quasi-identifiers: the given ones, validated, or the default ones that are published.
 
     >>> from kilowait.traces.anonymize.plan import make_plan
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1])
-    >>> choose_quasi(make_plan(jobs), jobs, None)
+    >>> choose_quasi_identifiers(make_plan(jobs), jobs, None)
     ('nodes', 'estimate_s', 'hour')
     """
     published = plan.published()
@@ -120,7 +122,7 @@ def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] |
             )
         if name in ("job_id", "after_id", "user"):
             raise InputError(
-                f"{name} is no quasi-identifier: each user or job would be a class; name what others know"
+                f"{name} cannot be a quasi-identifier: each user or job would be a class; give columns others may know"
             )
         if name not in jobs:
             raise InputError(
@@ -128,15 +130,15 @@ def choose_quasi(plan: AnonymizationPlan, jobs: JobTable, names: Sequence[str] |
             )
         if name not in published:
             raise InputError(
-                f"the quasi-identifier {name} is dropped, so nobody can use it; leave it out of --quasi"
+                f"the quasi-identifier {name} is dropped from the published log; leave it out of --quasi-identifiers"
             )
     if not names:
-        raise InputError(f"there is not one quasi-identifier; name some, e.g. {','.join(QUASI_IDENTIFIERS)}")
+        raise InputError(f"no quasi-identifiers; give at least one, e.g. {','.join(QUASI_IDENTIFIERS)}")
     return tuple(dict.fromkeys(names))
 
 
 def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> ColumnArray:
-    """What somebody who knows `name` of the jobs knows: a column, or a part of the moment of submission.
+    """Values of a quasi-identifier: a column, or a part of the submission time.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[10, 7300], runtime_s=[9, 9], nodes=[1, 1])
     >>> known_of(jobs, "hour").tolist()
@@ -152,11 +154,11 @@ def known_of(jobs: JobTable, name: str, submit_s: ColumnArray | None = None) -> 
     return count if again is None else np.mod(count, again)
 
 
-def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
-    """Sort the jobs, as they will be published, into classes. `users` are the log's own, -1 where not known.
+def check_k_anonymity(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[str]) -> AnonymityCheck:
+    """Check the k-anonymity of the jobs as published. `users` are the original users, -1 if unknown.
 
     >>> jobs = JobTable(job_id=[1, 2, 3], submit_s=[0, 5, 9], runtime_s=[9, 9, 9], nodes=[1, 1, 4])
-    >>> check = check_classes(jobs, np.array([7, 8, 7]), 2, ["nodes"])
+    >>> check = check_k_anonymity(jobs, np.array([7, 8, 7]), 2, ["nodes"])
     >>> check.classes, check.jobs_below, check.smallest[0].known
     (2, 1, ('4',))
     """
@@ -185,7 +187,10 @@ def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[st
         jobs_alone=int(alone.sum()),
         smallest=tuple(
             SmallClass(
-                tuple(_said(jobs, name, values[first[c]]) for name, values in zip(quasi, known, strict=True)),
+                tuple(
+                    _format_value(jobs, name, values[first[c]])
+                    for name, values in zip(quasi, known, strict=True)
+                ),
                 int(size[c]),
                 int(people[c]),
             )
@@ -197,7 +202,7 @@ def check_classes(jobs: JobTable, users: ColumnArray, k: int, quasi: Sequence[st
 
 
 def coded(values: ColumnArray) -> Coded:
-    """Values as numbers from 0, and how many kinds there are.
+    """Values as codes from 0, and the number of distinct values.
 
     >>> coded(np.array([2.5, np.nan, 2.5]))[0].tolist()
     [0, 1, 0]
@@ -207,16 +212,16 @@ def coded(values: ColumnArray) -> Coded:
 
 
 def counted(known: Sequence[Coded], users: ColumnArray) -> tuple[Codes, Codes, Codes]:
-    """Class of each job; jobs of each class; users of each class (jobs, where no user is known).
+    """Class of each job; jobs per class; users per class (jobs, if no user is known).
 
-    Jobs whose user is not known count as one user together, for they may be.
+    All jobs of unknown users count as one user, because they may be of the same user.
 
     >>> [part.tolist() for part in counted([coded(np.array([4, 1, 4]))], np.array([7, 8, 7]))]
     [[1, 0, 1], [1, 2], [1, 1]]
     """
     class_of, classes = np.zeros(len(users), np.int64), 1
     for codes, kinds in known:
-        if classes * kinds >= 2**62:  # no room in one number: number anew the classes that there are
+        if classes * kinds >= 2**62:  # avoid integer overflow: renumber the existing classes
             class_of, classes = coded(class_of)
         class_of, classes = class_of * kinds + codes, classes * kinds
     class_of = coded(class_of)[0]
@@ -232,8 +237,8 @@ def _distinct(users: ColumnArray) -> int:
     return len(np.unique(users[users >= 0]))
 
 
-def _said(jobs: JobTable, name: str, value: Any) -> str:
-    """A value for people."""
+def _format_value(jobs: JobTable, name: str, value: Any) -> str:
+    """A value of a quasi-identifier as text."""
     if name in MOMENTS:
         unit, again = MOMENTS[name]
         if name == "weekday":

@@ -1,4 +1,4 @@
-"""The plan: what is going to happen to every column and field of a log, before it happens."""
+"""Anonymization plan: the action for every column and meta field of a log."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ __all__ = ["RANDOM", "AnonymizationPlan", "Shift", "make_plan", "parse_names", "
 
 RANDOM: Literal["random"] = "random"
 Shift = float | Literal["random"] | None
-"""Seconds, or "random": derived from the key; None: times stay."""
+"""Shift in seconds, or "random": derived from the key; None: no shift."""
 
 
 @dataclass(frozen=True)
 class AnonymizationPlan:
-    """What happens to the columns and fields a log has."""
+    """Actions for the columns and meta fields of a log."""
 
     actions: Mapping[str, Action]
-    """By column, in the order of the table."""
+    """Action per column, in the order of the table."""
     meta: Mapping[str, Literal["keep", "drop"]]
-    """By field of the table's meta."""
+    """Action per meta field."""
     steps: Mapping[str, RoundingStep] = field(default_factory=dict)
     shift: Shift = None
     dated: bool = True
-    """Whether the log's clock has dates; one without has none to hide, and is not shifted."""
+    """Whether the times of the log are dates; relative times need no shift."""
     absent: tuple[str, ...] = ()
-    """What was asked for and is not in this log."""
+    """Given names that are not in this log."""
 
     def published(self) -> tuple[str, ...]:
-        """Names of the columns that go out."""
+        """Names of the published columns."""
         return tuple(name for name, action in self.actions.items() if action != "drop")
 
     def words(self) -> dict[str, str]:
-        """What happens to each column, in words that may be published: neither key nor shift are in them."""
-        said = {
+        """Description of the action per column, safe for publication: without key and shift."""
+        descriptions = {
             "keep": "kept",
             "drop": "dropped",
             "hash": "hashed with a secret key",
@@ -49,7 +49,7 @@ class AnonymizationPlan:
         }
         found = {}
         for name, action in self.actions.items():
-            words = said[action]
+            words = descriptions[action]
             step = self.steps.get("submit_s" if RULES[name].clock else name)
             if step is not None and action == "keep":
                 words = f"rounded to {step.words}"
@@ -68,30 +68,36 @@ def make_plan(
     coarsen: Mapping[str, RoundingStep] | None = None,
     shift: Shift = None,
 ) -> AnonymizationPlan:
-    """The plan for a log: the usual rules, but for what is named.
+    """The plan for a log: the default rules with the given exceptions.
 
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[9], nodes=[1], user=[3], name=[7])
     >>> make_plan(jobs).words()["user"], make_plan(jobs).words()["name"]
     ('hashed with a secret key', 'dropped')
     """
-    asked: dict[str, Action] = {}
-    wishes: tuple[tuple[Action, Iterable[str]], ...] = (("hash", hashed), ("keep", keep), ("drop", drop))
-    for action, names in wishes:
+    requested: dict[str, Action] = {}
+    given_actions: tuple[tuple[Action, Iterable[str]], ...] = (
+        ("hash", hashed),
+        ("keep", keep),
+        ("drop", drop),
+    )
+    for action, names in given_actions:
         for name in names:
             _check(name, action)
-            if asked.setdefault(name, action) != action:
+            if requested.setdefault(name, action) != action:
                 raise InputError(
-                    f"{name} is asked to be both {_PAST[asked[name]]} and {_PAST[action]}; choose one"
+                    f"{name} is to be both {_PAST[requested[name]]} and {_PAST[action]}; choose one"
                 )
     steps = dict(coarsen or {})
     for name in steps:
-        if asked.get(name) == "drop":
-            raise InputError(f"{name} is asked to be both dropped and coarsened; choose one")
-    actions = {name: asked.get(name, RULES[name].action) for name in jobs.columns}
+        if requested.get(name) == "drop":
+            raise InputError(f"{name} is to be both dropped and coarsened; choose one")
+    actions = {name: requested.get(name, RULES[name].action) for name in jobs.columns}
     if actions.get("after_id") == "drop" and "think_s" in actions:
-        actions["think_s"] = "drop"  # the seconds after an end that is not told
-    meta = {name: asked.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES}
-    wanted = [*asked, *steps]
+        actions["think_s"] = "drop"  # the time after an end that is not published
+    meta = {
+        name: requested.get(name, META_RULES.get(name, "drop")) for name in jobs.meta if name not in RULES
+    }
+    wanted = [*requested, *steps]
     return AnonymizationPlan(
         actions,
         {name: "keep" if action == "keep" else "drop" for name, action in meta.items()},
@@ -113,17 +119,17 @@ def _check(name: str, action: Action) -> None:
             f"{name} cannot be hashed, only names can: {', '.join(LABELLED)}; drop or coarsen it"
         )
     if action == "drop" and name in REQUIRED:
-        raise InputError(f"{name} cannot be dropped, for no log is without it; coarsen it instead")
+        raise InputError(f"{name} cannot be dropped, because it is a required column; coarsen it instead")
     if action == "keep" and name in RULES and RULES[name].action == "renumber":
         raise InputError(
-            f"{name} cannot be kept: numbers of jobs lead to the site's own records; they are renumbered"
+            f"{name} cannot be kept: job numbers can be looked up in the site's own records; they are renumbered"
         )
     if action == "keep" and name in ("ledger", "anonymized"):
-        raise InputError(f"{name} cannot be kept: it speaks of the file that is not published")
+        raise InputError(f"{name} cannot be kept: it describes the original file, which is not published")
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Names with commas between.
+    """Parse comma-separated names.
 
     >>> parse_names("queue, qos"), parse_names(None)
     (('queue', 'qos'), ())
@@ -132,7 +138,7 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 
 
 def parse_shift(text: str | None) -> Shift:
-    """A span (``7d``, ``-2w``), or ``random``.
+    """Parse a time span (``7d``, ``-2w``), or ``random``.
 
     >>> parse_shift("7d"), parse_shift("random"), parse_shift(None)
     (604800.0, 'random', None)

@@ -1,4 +1,4 @@
-"""The secret key, its file, and the pseudonyms made with it."""
+"""Pseudonyms by keyed hashing (HMAC-SHA256), and the secret key and its file."""
 
 from __future__ import annotations
 
@@ -14,26 +14,34 @@ from typing import Any
 
 from kilowait.errors import InputError
 
-__all__ = ["DIGITS", "KEY_BYTES", "PseudonymKey", "keep_apart", "key_for", "pseudonym_numbers", "pseudonyms"]
+__all__ = [
+    "DIGITS",
+    "KEY_BYTES",
+    "PseudonymKey",
+    "check_key_location",
+    "key_for",
+    "pseudonym_numbers",
+    "pseudonyms",
+]
 
 KEY_BYTES = 32
-"""Bytes of a key. A password will not do: it can be guessed, and then every user name can be tried."""
+"""Bytes of a key. A password is not enough: if it is guessed, all user names can be tried."""
 DIGITS = 12
-"""Hexadecimal digits of a pseudonym (48 bits): of 100,000 names two collide once in 56,000 keys."""
+"""Hexadecimal digits of a pseudonym (48 bits): 100,000 names have a collision for one in 56,000 keys."""
 LARGEST_NUMBER = 2**31 - 2
-"""Pseudonyms in SWF are numbers from 1 to this, for many programs that read it have 32-bit integers."""
-MOST_WEEKS = 520
-"""A shift that is derived from the key is one of so many."""
-_THERE = (
-    "the key file {} is there already, and what was published with it could no longer be joined; leave out --new-key "
-    "to use it, or name another"
+"""Pseudonyms in SWF are numbers from 1 to this, because many SWF readers use 32-bit integers."""
+MAX_WEEKS = 520
+"""Largest shift derived from the key, in weeks."""
+_KEY_EXISTS = (
+    "the key file {} already exists, and logs published with it could no longer be joined if it were replaced; omit "
+    "--new-key to use it, or name another file"
 )
 _HEX = re.compile(r"[0-9a-fA-F]*")
 
 
 @dataclass(frozen=True)
 class PseudonymKey:
-    """32 secret bytes or more; the same key gives the same pseudonyms, another key gives others.
+    """A secret key of at least 32 bytes; the same key gives the same pseudonyms.
 
     >>> key = PseudonymKey(bytes(range(32)))
     >>> key.digest("user", "ann") == key.digest("account", "ann"), key
@@ -45,33 +53,34 @@ class PseudonymKey:
     def __post_init__(self) -> None:
         if len(self.secret) < KEY_BYTES:
             raise InputError(
-                f"the key has {len(self.secret)} bytes; fewer than {KEY_BYTES} can be guessed; make one with --new-key"
+                f"the key has {len(self.secret)} bytes, but needs at least {KEY_BYTES}; create one with --new-key"
             )
 
     @classmethod
     def fresh(cls) -> PseudonymKey:
-        """A new key from the system's own randomness: one drawn from a seed would be no secret."""
+        """A new key from the system's random generator; a key generated from a seed would not be secret."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> PseudonymKey:
-        """The key in a file: hexadecimal digits. Refused where everybody on the system could read it."""
+        """Read a key file of hexadecimal digits. A file that is readable by all users of the system is refused."""
         path = Path(path)
         try:
             mode = path.stat().st_mode
             text = path.read_text("ascii", "replace").strip()
         except FileNotFoundError:
-            raise InputError(f"there is no key file {path}; make one with --new-key") from None
+            raise InputError(f"there is no key file {path}; create one with --new-key") from None
         except OSError as problem:
             raise InputError(f"cannot read the key file {path}: {problem.strerror or problem}") from None
         if mode & 0o007:
             raise InputError(
-                f"the key file {path} is open to everybody on this system (mode {mode & 0o777:04o}); "
-                f"close it: chmod 600 {path}"
+                f"the key file {path} is readable by all users of this system (mode {mode & 0o777:04o}); "
+                f"restrict it: chmod 600 {path}"
             )
         if not _HEX.fullmatch(text) or len(text) % 2:
             raise InputError(
-                f"the key file {path} does not hold a key, {2 * KEY_BYTES} hexadecimal digits; make one with --new-key"
+                f"the key file {path} does not contain a key of {2 * KEY_BYTES} hexadecimal digits; create one with "
+                "--new-key"
             )
         try:
             return cls(bytes.fromhex(text))
@@ -79,83 +88,83 @@ class PseudonymKey:
             raise InputError(f"key file {path}: {problem}") from None
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the key to a new file that only its owner may read; a file that is there is never replaced."""
+        """Write the key to a new file that only its owner may read; an existing file is never replaced."""
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise InputError(_THERE.format(path)) from None
+            raise InputError(_KEY_EXISTS.format(path)) from None
         except OSError as problem:
             raise InputError(f"cannot write the key file {path}: {problem.strerror or problem}") from None
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(f"{self.secret.hex()}\n")
 
     def digest(self, domain: str, text: str) -> bytes:
-        """HMAC-SHA256 of a text. Domains are apart: a user and an account of one name have nothing in common."""
+        """HMAC-SHA256 of a text. Domains are separate: a user and an account of the same name get different digests."""
         message = b"\0".join((b"kilowait/1", domain.encode(), text.encode("utf-8", "surrogatepass")))
         return hmac.digest(self.secret, message, "sha256")
 
     def shift_s(self) -> float:
-        """The shift in time that belongs to the key: 1 to 520 whole weeks, in seconds.
+        """Time shift derived from the key: 1 to 520 whole weeks, in seconds.
 
         >>> PseudonymKey(bytes(range(32))).shift_s() % (7 * 86400)
         0.0
         """
-        weeks = 1 + int.from_bytes(self.digest("shift", "")[:8], "big") % MOST_WEEKS
+        weeks = 1 + int.from_bytes(self.digest("shift", "")[:8], "big") % MAX_WEEKS
         return weeks * 7 * 86400.0
 
 
 def key_for(
     path: str | PathLike[str] | None, out: str | PathLike[str] | None, *, new: bool = False
 ) -> PseudonymKey:
-    """The key to publish `out` with: of the file, or a new one that is not written yet (see `Key.save`).
+    """The key for publishing `out`: read from the file, or a new one that is not yet saved (see `PseudonymKey.save`).
 
-    Without `out` nothing is published, and any key will do.
+    Without `out` nothing is published, and a temporary key is used.
     """
     if path is None:
         if out is not None or new:
             raise InputError(
-                "pseudonyms need a key; name its file with --key, outside the folder of what is published"
+                "pseudonyms need a key; name its file with --key, outside the folder of the published log"
             )
         return PseudonymKey.fresh()
     if out is not None:
-        keep_apart(path, out)
+        check_key_location(path, out)
     if not new:
         return PseudonymKey.read(path)
     if Path(path).exists():
-        raise InputError(_THERE.format(path))
+        raise InputError(_KEY_EXISTS.format(path))
     if out is None:
-        raise InputError(f"a new key {path} is for what is published with it; name that with --out")
+        raise InputError(f"a new key {path} needs a log to publish; name it with --out")
     return PseudonymKey.fresh()
 
 
-def keep_apart(key: str | PathLike[str], out: str | PathLike[str]) -> None:
-    """Refuse a key file that lies in the folder of what is published, or in a folder of that folder."""
+def check_key_location(key: str | PathLike[str], out: str | PathLike[str]) -> None:
+    """Raise an InputError if the key file is inside the folder of the published log or its subfolders."""
     folder = Path(out).resolve().parent
     if folder in (
         *Path(key).resolve().parents,
         *Path(os.path.abspath(key)).parents,
-    ):  # a link there is as bad
+    ):  # symbolic links inside the folder are refused too
         raise InputError(
-            f"the key file {key} lies in {folder}, the folder of what is published, and would be published with it; "
-            "keep the key elsewhere, or write to a folder of its own: --out public/log.parquet"
+            f"the key file {key} is inside {folder}, the folder of the published log, and could be published with it; "
+            "keep the key elsewhere, or write to a separate folder: --out public/log.parquet"
         )
 
 
 def pseudonyms(key: PseudonymKey, column: str, names: Sequence[str], *, digits: int = DIGITS) -> list[str]:
-    """A word for every name: the column and the first `digits` hexadecimal digits of its keyed hash.
+    """Pseudonym of every name: the column and the first `digits` hexadecimal digits of its keyed hash.
 
     >>> pseudonyms(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     ['user_75be4d780dbe', 'user_10e6c4bc7d58']
     """
     made = [f"{column}_{key.digest(column, name).hex()[:digits]}" for name in names]
-    _refuse_collisions(column, names, made, f"{digits} hexadecimal digits", "make another key")
+    _refuse_collisions(column, names, made, f"{digits} hexadecimal digits", "create another key")
     return made
 
 
 def pseudonym_numbers(
     key: PseudonymKey, column: str, names: Sequence[str], *, most: int = LARGEST_NUMBER
 ) -> list[int]:
-    """A whole number from 1 to `most` for every name, from the same keyed hash as its word.
+    """Number from 1 to `most` for every name, from the same keyed hash as `pseudonyms`.
 
     >>> pseudonym_numbers(PseudonymKey(bytes(range(32))), "user", ["ann", "bob"])
     [1749315719, 296354601]
@@ -168,12 +177,12 @@ def pseudonym_numbers(
 
 
 def _refuse_collisions(
-    column: str, names: Sequence[str], made: Sequence[Any], said: str, remedy: str
+    column: str, names: Sequence[str], made: Sequence[Any], size: str, remedy: str
 ) -> None:
     first: dict[Any, str] = {}
     for name, pseudonym in zip(names, made, strict=True):
         other = first.setdefault(pseudonym, name)
         if other != name:
             raise InputError(
-                f"{column} {other!r} and {name!r} both become {pseudonym}: {said} are too few here; {remedy}"
+                f"{column} {other!r} and {name!r} both become {pseudonym}: {size} are too few here; {remedy}"
             )

@@ -1,4 +1,4 @@
-"""What would help: coarsenings that put more jobs into classes of k users, tried one after the other."""
+"""Suggested generalizations: coarsening steps that bring more jobs into classes of at least k users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kilowait.traces.anonymize.k_anonymity import (
 )
 from kilowait.traces.anonymize.plan import AnonymizationPlan
 
-__all__ = ["SuggestedRule", "find_remedies"]
+__all__ = ["SuggestedRule", "suggest_rules"]
 
 _SPANS = ("10m", "1h", "6h", "1d", "7d")
 _SIZES = (POWERS,)
@@ -34,57 +34,63 @@ _SIZES = (POWERS,)
 
 @dataclass(frozen=True)
 class SuggestedRule:
-    """One more thing to do, and what is left below k after it and all before it."""
+    """A suggested coarsening step, and the jobs and users still below k after it and the previous suggestions."""
 
     column: str
     step: str | None
-    """For ``--coarsen``; None: drop the column."""
+    """Step for ``--coarsen``; None: drop the column."""
     jobs_below: int
     users_below: int
 
 
-def find_remedies(
+def suggest_rules(
     jobs: JobTable, users: ColumnArray, check: AnonymityCheck, plan: AnonymizationPlan
 ) -> tuple[SuggestedRule, ...]:
-    """Coarsenings of the quasi-identifiers, each time the one that leaves the fewest jobs below k, until none are.
+    """Greedy search of coarsening steps: each time the one that leaves the fewest jobs below k, until none are.
 
-    Of two that leave as many the one with fewer classes is taken: it goes further.
+    Ties are broken in favour of fewer classes.
 
-    >>> from kilowait.traces.anonymize.k_anonymity import check_classes
+    >>> from kilowait.traces.anonymize.k_anonymity import check_k_anonymity
     >>> from kilowait.traces.anonymize.plan import make_plan
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 5], runtime_s=[9, 9], nodes=[7, 8])
     >>> users = np.array([1, 2])
-    >>> find_remedies(jobs, users, check_classes(jobs, users, 2, ["nodes"]), make_plan(jobs))
+    >>> suggest_rules(jobs, users, check_k_anonymity(jobs, users, 2, ["nodes"]), make_plan(jobs))
     (SuggestedRule(column='nodes', step='pow2', jobs_below=0, users_below=0),)
     """
     known = {name: coded(known_of(jobs, name)) for name in check.quasi}
-    ladders = {column: list(_ladder(column, plan, check.quasi)) for column in map(_column_of, check.quasi)}
-    below, found = check.jobs_below, list[SuggestedRule]()
-    while below and any(ladders.values()):
+    steps_of = {
+        column: list(_coarser_steps(column, plan, check.quasi)) for column in map(_column_of, check.quasi)
+    }
+    below, suggestions = check.jobs_below, list[SuggestedRule]()
+    while below and any(steps_of.values()):
         tried = []
-        for column, ladder in ladders.items():
-            if ladder:
-                changed = _changed(jobs, known, column, ladder[0])
+        for column, steps in steps_of.items():
+            if steps:
+                changed = _changed(jobs, known, column, steps[0])
                 tried.append((*_below(list(changed.values()), users, check.k), column, changed))
         below, _, people, column, known = min(tried, key=lambda one: one[:2])
-        step = ladders[column].pop(0)
-        found.append(SuggestedRule(column, None if step is None else step.text, below, people))
-    return _without_idle(found, check.jobs_below)
+        step = steps_of[column].pop(0)
+        suggestions.append(SuggestedRule(column, None if step is None else step.text, below, people))
+    return _trim(suggestions, check.jobs_below)
 
 
 def _column_of(name: str) -> str:
     return "submit_s" if name in MOMENTS else name
 
 
-def _without_idle(found: list[SuggestedRule], before: int) -> tuple[SuggestedRule, ...]:
-    """Without what came last and changed nothing."""
-    while found and found[-1].jobs_below == (found[-2].jobs_below if len(found) > 1 else before):
-        found.pop()
-    return tuple(found)
+def _trim(suggestions: list[SuggestedRule], before: int) -> tuple[SuggestedRule, ...]:
+    """Remove trailing suggestions without effect."""
+    while suggestions and suggestions[-1].jobs_below == (
+        suggestions[-2].jobs_below if len(suggestions) > 1 else before
+    ):
+        suggestions.pop()
+    return tuple(suggestions)
 
 
-def _ladder(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Iterator[RoundingStep | None]:
-    """Ever coarser steps of a column, coarser than what is known of it; None: leave the column out."""
+def _coarser_steps(
+    column: str, plan: AnonymizationPlan, quasi: Sequence[str]
+) -> Iterator[RoundingStep | None]:
+    """Increasingly coarse steps of a column, coarser than its current step; None: drop the column."""
     if RULES[column].rounding is not None:
         now = plan.steps.get(column)
         least = 0.0 if now is None or now.size is None else now.size
@@ -102,7 +108,7 @@ def _ladder(column: str, plan: AnonymizationPlan, quasi: Sequence[str]) -> Itera
 def _changed(
     jobs: JobTable, known: dict[str, Coded], column: str, step: RoundingStep | None
 ) -> dict[str, Coded]:
-    """What is known of the jobs once the column is coarser, or gone."""
+    """Codes of the quasi-identifiers after the column is coarsened or dropped."""
     if step is None:
         return {name: codes for name, codes in known.items() if name != column}
     rounding = RULES[column].rounding

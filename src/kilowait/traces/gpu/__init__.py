@@ -1,4 +1,4 @@
-"""Traces of GPU and cloud clusters: Alibaba's, Microsoft's, SenseTime's, MIT's and Google's, one file a family."""
+"""Readers of GPU and cloud traces: Alibaba, Microsoft, SenseTime, MIT and Google, one module per family."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ GPU_READERS: dict[str, Callable[[Sequence[TracePart], CleaningReport], tuple[Raw
     "google2011": read_google2011,
     "google2019": read_google2019,
 }
-"""All take the files of the trace; most want exactly one."""
+"""Readers by format. All take the files of the trace; most require exactly one."""

@@ -1,4 +1,4 @@
-"""How many GPUs on how many nodes: what counts of GPUs, nodes and workers say, in the columns of a job."""
+"""GPU, node and CPU columns of jobs from numbers of GPUs, nodes and workers in a trace."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
 from kilowait.traces.gpu.csv import Flags, Floats, mark
 
-__all__ = ["MIB_MB", "scatter", "set_cpus", "set_workers", "share_out"]
+__all__ = ["MIB_MB", "set_gpus_on_any_nodes", "set_cpus", "set_workers", "set_gpus_per_node"]
 
 MIB_MB = 1.048576
-"""MB (10^6 bytes) in a MiB."""
+"""MB (10^6 bytes) per MiB."""
 
 
-def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
+def set_gpus_on_any_nodes(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None:
     """GPUs that may lie anywhere: `spread` where there are several; `nodes` counts GPUs then, 1 for none.
 
     >>> draft = RawColumns(np.arange(3), {})
-    >>> scatter(draft, np.array([0.0, 1.0, 8.0]))
+    >>> set_gpus_on_any_nodes(draft, np.array([0.0, 1.0, 8.0]))
     >>> draft.numbers["nodes"].tolist(), draft.numbers["spread"].tolist()
     ([1.0, 1.0, 8.0], [nan, nan, 1.0])
     """
@@ -31,21 +31,21 @@ def scatter(draft: RawColumns, gpus: Floats, where: Flags | None = None) -> None
     draft.numbers["spread"] = np.where(rows, apart, draft.get("spread"))
 
 
-def share_out(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
-    """GPUs on a known number of nodes, the same on each; where they do not divide, they may lie anywhere."""
+def set_gpus_per_node(draft: RawColumns, gpus: Floats, nodes: Floats, ledger: CleaningReport) -> None:
+    """Set GPUs on a known number of nodes, equal on each; if not divisible, the GPUs may be on any nodes."""
     with np.errstate(invalid="ignore", divide="ignore"):
         even = (nodes >= 1) & (gpus >= 0) & (np.mod(gpus, nodes) == 0)
         odd = (nodes >= 1) & (gpus >= 1) & ~even
     draft.numbers |= {"gpus": gpus, "nodes": nodes}
-    mark(ledger, "note", "GPUs not the same on each node: they may lie on any", odd, draft.line)
-    scatter(draft, gpus, odd)
+    mark(ledger, "note", "GPUs not equal on each node: they may be on any nodes", odd, draft.line)
+    set_gpus_on_any_nodes(draft, gpus, odd)
 
 
 def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: CleaningReport) -> None:
-    """`workers` like parts that ask for `each` GPUs, whole or not.
+    """Set the GPUs and nodes of jobs with `workers` equal workers that request `each` GPUs, possibly fractional.
 
-    One worker lies on one node, with part of a GPU if it asks for less than one. Several with one GPU each may lie
-    anywhere, several with more on a node each. What a job cannot say, parts of several GPUs, is rounded up.
+    One worker runs on one node, with a fractional GPU if it requests less than one. Several workers with one GPU each
+    may run on any nodes, several with more GPUs on one node each. Fractions of several GPUs are rounded up.
     """
     with np.errstate(invalid="ignore"):
         single, many = workers == 1, workers > 1
@@ -58,15 +58,15 @@ def set_workers(draft: RawColumns, each: Floats, workers: Floats, ledger: Cleani
         loose = many & (part | (whole == 1))
     draft.numbers |= {"gpus": gpus, "nodes": workers, "gpu_milli": milli}
     mark(
-        ledger, "mended", "several workers with part of a GPU each: as many whole GPUs as they make together",
+        ledger, "mended", "several workers with a fractional GPU each: the sum rounded up to whole GPUs",
         part & many, draft.line,
     )  # fmt: skip
-    mark(ledger, "mended", "a worker with several GPUs and a part: rounded up", uneven, draft.line)
-    scatter(draft, gpus, loose)
+    mark(ledger, "mended", "a worker with several GPUs and a fraction: rounded up", uneven, draft.line)
+    set_gpus_on_any_nodes(draft, gpus, loose)
 
 
 def set_cpus(draft: RawColumns, milli: Floats) -> None:
-    """Thousandths of cores, and the cores they take, rounded up."""
+    """Set the CPU request in thousandths of cores, and the cores rounded up."""
     with np.errstate(invalid="ignore"):
         sound = milli >= 0
         draft.numbers["cpu_milli"] = np.where(sound, np.ceil(np.round(milli, 6)), milli)

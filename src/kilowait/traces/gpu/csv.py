@@ -1,4 +1,4 @@
-"""Tables of many rows to columns: split and converted by Arrow, with the line of every row and none lost in silence."""
+"""Columnar reader of large CSV files based on Arrow, with the line number of every row; dropped rows are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kilowait.traces.tables.aliases import STATUS_WORDS
 __all__ = ["Flags", "Floats", "TracePart", "CsvRows", "first_line", "mark", "one_part", "read_rows"]
 
 HUGE = 1e25
-"""A number beyond this is broken in any column, and its products would overflow."""
+"""A larger number is invalid in any column, and products of such numbers could overflow."""
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -40,14 +40,14 @@ class TracePart:
 
 @dataclass
 class CsvRows:
-    """Columns of text under their names."""
+    """Text columns of a CSV file by name."""
 
     line: npt.NDArray[np.int64]
     """Line of each row in its file."""
     columns: dict[str, Any]
     """Arrow arrays of strings."""
     header: dict[str, str] = field(default_factory=dict)
-    """What comment lines of the form "# key: value" say."""
+    """Values of comment lines of the form "# key: value"."""
 
     def __len__(self) -> int:
         return len(self.line)
@@ -56,18 +56,18 @@ class CsvRows:
         return name in self.columns
 
     def need(self, *names: str) -> None:
-        """Raise a TraceError naming the columns that are not there."""
+        """Raise a TraceError that names the missing columns, if any."""
         absent = [name for name in names if name not in self.columns]
         if absent:
-            held = ", ".join(name or "(unnamed)" for name in list(self.columns)[:40])
-            raise TraceError(f"it lacks the column(s) {', '.join(absent)}; it has {held}")
+            present = ", ".join(name or "(unnamed)" for name in list(self.columns)[:40])
+            raise TraceError(f"it lacks the column(s) {', '.join(absent)}; it has {present}")
 
     def texts(self, name: str) -> list[str]:
-        """The cells without blanks around them."""
+        """The cells without surrounding blanks."""
         return [text.strip() for text in self.columns[name].to_pylist()]
 
     def numbers(self, name: str) -> Floats:
-        """The numbers in the cells, NaN where there is none or one beyond all measure."""
+        """The numbers in the cells, NaN for other text and for values above `HUGE`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -81,7 +81,7 @@ class CsvRows:
             return np.where(np.abs(values) < HUGE, values, np.nan)
 
     def moments(self, name: str) -> Floats:
-        """Unix seconds of dates and times, UTC where they name no zone; NaN where a cell is no date."""
+        """Unix seconds of dates and times, UTC if they have no zone; NaN if a cell is not a date."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -95,7 +95,7 @@ class CsvRows:
         return values / 1e6
 
     def kinds(self, name: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """The different cells by first appearance, and for every row which of them it has."""
+        """For every row the index of its cell among the distinct cells, and the distinct cells."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -105,15 +105,15 @@ class CsvRows:
         return entries.indices.to_numpy(zero_copy_only=False).astype(np.int64), entries.dictionary.to_pylist()
 
     def words(self, name: str, unknown: Iterable[str] = ("",)) -> Words:
-        """Names as numbers with labels."""
+        """A column of names as codes and labels."""
         places, kinds = self.kinds(name)
-        # Numbers that went through a float elsewhere are still the numbers they were.
+        # Whole numbers that were written as floats.
         kinds = [text[:-2] if text.endswith(".0") and text[:-2].isdigit() else text for text in kinds]
         codes, names = coded(kinds, frozenset(unknown))
         return codes[places] if len(codes) else np.full(len(self), -1, np.int32), names
 
     def statuses(self, name: str, words: dict[str, float] | None = None) -> Floats:
-        """Status codes of words such as COMPLETED; -1 for those that are not known."""
+        """Status codes of words such as COMPLETED; -1 for unknown words."""
         known = STATUS_WORDS if words is None else words
         codes, names = self.words(name)
         if names is None:
@@ -123,7 +123,7 @@ class CsvRows:
 
 
 def moments(texts: Sequence[str]) -> Floats:
-    """Unix seconds of each date and time, NaN for what is none.
+    """Unix seconds of each date and time, NaN for other text.
 
     >>> moments(["2017-10-07 01:12:09", "None", "12"]).tolist()
     [1507338729.0, nan, nan]
@@ -133,13 +133,13 @@ def moments(texts: Sequence[str]) -> Floats:
 
 
 def mark(ledger: CleaningReport, kind: Kind, reason: str, rows: Flags, line: npt.NDArray[np.int64]) -> None:
-    """A line in the ledger about these rows, if there are any."""
+    """Add an entry to the cleaning report for these rows, if there are any."""
     if rows.any():
         ledger.add(kind, reason, int(rows.sum()), int(line[int(np.argmax(rows))]))
 
 
 def first_line(text: str) -> str:
-    """The first line that is neither blank nor a comment, "" where there is none near the top.
+    """The first line that is neither blank nor a comment, "" if there is none near the top.
 
     >>> first_line("# a note\\n\\n1,2\\r\\n3,4\\r\\n")
     '1,2'
@@ -148,7 +148,7 @@ def first_line(text: str) -> str:
 
 
 def one_part(parts: Sequence[TracePart], what: str) -> TracePart:
-    """The only file of a trace that is one file."""
+    """The file of a trace that must consist of one file."""
     if len(parts) != 1:
         named = ", ".join(part.name for part in parts[:5])
         raise TraceError(f"{what} is one file, and there are {len(parts)} ({named}); name one of them")
@@ -156,10 +156,10 @@ def one_part(parts: Sequence[TracePart], what: str) -> TracePart:
 
 
 def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = None) -> CsvRows:
-    """Rows of a comma-separated table under its header, or under `names` where it has none.
+    """Read the rows of a comma-separated table with a header, or with the column names `names` if it has none.
 
-    Blank lines, comments (#) and repeated headers are no rows; a row with another number of fields than there
-    are columns is dropped.
+    Blank lines, comments (#) and repeated headers are skipped; a row with a different number of fields than
+    columns is dropped.
 
     >>> rows = read_rows("a,b\\n1,x\\n2\\n3,y\\n", CleaningReport())
     >>> rows.numbers("a").tolist(), rows.texts("b"), rows.line.tolist()
@@ -170,7 +170,7 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
     if names is None:
         top = next((i for i, line in enumerate(lines) if line.strip() and line[:1] != "#"), None)
         if top is None:
-            raise TraceError("there is not one line of jobs, only comments or blank lines")
+            raise TraceError("there are no lines of jobs, only comments or blank lines")
         names = [name.strip() for name in split_line(lines[top], ",")]
         title = lines[top]
     else:
@@ -196,22 +196,22 @@ def read_rows(text: str, ledger: CleaningReport, names: Sequence[str] | None = N
             fields = split_line(line.replace("\r", " "), ",")
             if len(fields) != ends + 1:
                 ledger.rows_read += 1
-                ledger.add("dropped", f"fields not as many as the {ends + 1} columns", 1, number)
+                ledger.add("dropped", f"number of fields differs from the {ends + 1} columns", 1, number)
                 continue
             kept.append(",".join('"' + cell.replace('"', '""') + '"' for cell in fields))
         at.append(number)
     for line in lines[: top or 0]:
-        said = re.match(r"#\s*([^:]{1,60}?)\s*:\s*(.*\S)", line)
-        if said:
-            header.setdefault(said.group(1), said.group(2))
+        match = re.match(r"#\s*([^:]{1,60}?)\s*:\s*(.*\S)", line)
+        if match:
+            header.setdefault(match.group(1), match.group(2))
     ledger.rows_read += len(kept)
     if not kept:
-        raise TraceError("there is not one row that can be read")
+        raise TraceError("there are no valid rows")
     return CsvRows(np.array(at, np.int64), _columns(kept, names), header)
 
 
 def _columns(lines: list[str], names: Sequence[str]) -> dict[str, Any]:
-    """Columns of lines that all have the same number of fields; of columns with one name the first counts."""
+    """Columns of lines with equal numbers of fields; of columns with the same name the first is used."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -227,11 +227,9 @@ def _columns(lines: list[str], names: Sequence[str]) -> dict[str, Any]:
             ),
         )
     except pa.ArrowException as problem:
-        raise TraceError(f"it is no table of comma-separated cells: {str(problem).splitlines()[0]}") from None
+        raise TraceError(f"it is not a comma-separated table: {str(problem).splitlines()[0]}") from None
     if table.num_rows != len(lines):
-        raise TraceError(
-            f"it has {len(lines):,} lines that make {table.num_rows:,} rows; its quotes are broken"
-        )
+        raise TraceError(f"it has {len(lines):,} lines, but {table.num_rows:,} rows; its quotes are broken")
     found: dict[str, Any] = {}
     for name, place in zip(names, places, strict=True):
         found.setdefault(name, table[place])

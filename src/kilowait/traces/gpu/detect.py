@@ -1,4 +1,4 @@
-"""Which GPU or cloud trace a file is of, by its header or the shape of its lines."""
+"""Detection of GPU and cloud trace formats by the header or the form of the lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NODES = {
 
 
 def gpu_format(lines: Sequence[str]) -> str | None:
-    """The name in `GPU_FORMATS` of a file that starts with these lines, blank ones left out; else None.
+    """The format in `GPU_FORMATS` of a file that starts with these non-blank lines; None if it is none of them.
 
     >>> (
     ...     gpu_format(["arrival_time,length,cpus", "0.0,25.4,1"]),
@@ -62,7 +62,7 @@ def gpu_format(lines: Sequence[str]) -> str | None:
 
 
 def node_list(lines: Sequence[str]) -> str | None:
-    """Whose list of nodes a file that starts with these lines is; None when it is none.
+    """Origin of the node list that starts with these lines; None if it is not a node list.
 
     >>> node_list(["sn,cpu_milli,memory_mib,gpu,model"]), node_list(["job_id,submit_s"])
     ('openb', None)
@@ -76,7 +76,7 @@ def node_list(lines: Sequence[str]) -> str | None:
 
 
 def _google_like(line: str) -> bool:
-    """Whether a line is an event: whole numbers where time, job and kind of event stand."""
+    """Whether a line is an event of the 2011 trace: whole numbers for time, job and event type."""
     fields = line.split(",")
     if len(fields) == len(TASK_EVENTS):
         numbers, event = [fields[0], fields[2], fields[3]], fields[5]

@@ -1,4 +1,4 @@
-"""Google's cluster traces: the event files of 2011 and exports of the BigQuery tables of 2019."""
+"""Reader of Google's cluster traces: the event files of 2011 and exports of the BigQuery tables of 2019."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kilowait.traces.gpu.task_events import (
     SUBMIT,
     UPDATE,
     TaskIntervals,
-    lives_of,
+    task_intervals,
 )
 from kilowait.traces.parse import Words, number
 
@@ -37,9 +37,9 @@ TASK_EVENTS = "time,missing,job,task,machine,event,user,class,priority,cpus,memo
 """Columns of the files of 2011, which have no header."""
 
 LARGEST_MACHINE = {"cores": 1000, "memory_mb": 1_000_000}
-"""Requests are fractions of the largest machine; it is given this size."""
+"""Assumed size of the largest machine; requests are fractions of it."""
 _BEGIN_S = 600.0
-"""The traces begin here; what was so before has time 0."""
+"""Begin of the traces; earlier events have time 0."""
 
 # By code: 0 submit, 1 schedule, 2 evict, 3 fail, 4 finish, 5 kill, 6 lost, 7 and 8 updates.
 _KINDS_2011 = [SUBMIT, SCHEDULE, END, END, END, END, END, UPDATE, UPDATE]
@@ -51,31 +51,31 @@ _NAMES_2019 = "SUBMIT QUEUE ENABLE SCHEDULE EVICT FAIL FINISH KILL LOST UPDATE_P
 
 
 def read_google2011(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a task, or a job where only job_events are at hand."""
+    """Read one job per task, or per job if only job_events are given."""
     of_tasks, of_jobs = ([p for p in parts if _width(p) == len(names)] for names in (TASK_EVENTS, JOB_EVENTS))
     if not of_tasks and not of_jobs:
-        raise TraceError("these are no events of jobs (8 columns) or tasks (13 columns)")
+        raise TraceError("these are not job events (8 columns) or task events (13 columns)")
     names, chosen = (TASK_EVENTS, of_tasks) if of_tasks else (JOB_EVENTS, of_jobs)
     if len(chosen) < len(parts):
         ledger.add(
             "note", f"{len(parts) - len(chosen)} files of other events left out: tasks are the jobs here"
         )
     rows = _together([read_rows(part.text, ledger, names) for part in chosen])
-    draft, lives = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
+    draft, tasks = _drafted(rows, ["job", "task"] if of_tasks else ["job"], _KINDS_2011, _STATUS_2011, ledger)
     if of_tasks:
-        _requests(draft, rows, lives, "cpus", "memory", ledger)
-        draft.words["account"] = _first(rows.words("job"), lives)
+        _requests(draft, rows, tasks, "cpus", "memory", ledger)
+        draft.words["account"] = _first(rows.words("job"), tasks)
     else:
-        draft.numbers["job_id"] = rows.numbers("job")[lives.first]
-        draft.words["name"] = _first(rows.words("logical"), lives)
+        draft.numbers["job_id"] = rows.numbers("job")[tasks.first]
+        draft.words["name"] = _first(rows.words("logical"), tasks)
         ledger.add("note", "job_events do not say how large a job is: one node each; task_events do")
-    draft.words["user"] = _first(rows.words("user"), lives)
-    draft.words["qos"] = _first(rows.words("class"), lives)
+    draft.words["user"] = _first(rows.words("user"), tasks)
+    draft.words["qos"] = _first(rows.words("class"), tasks)
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
 def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job an instance, or a collection where only their events are at hand; alloc sets are no jobs."""
+    """Read one job per instance, or per collection if only collection events are given; alloc sets are not jobs."""
     read = [
         _json_rows(p.text, ledger) if p.text.lstrip()[:1] == "{" else _csv_rows(p.text, ledger) for p in parts
     ]
@@ -88,22 +88,22 @@ def read_google2019(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     rows = _together(chosen)
     rows.need("time", "type", "collection_id")
     keys = ["collection_id", "instance_index"] if of_tasks else ["collection_id"]
-    draft, lives = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
+    draft, tasks = _drafted(rows, keys, _KINDS_2019, _STATUS_2019, ledger)
     if of_tasks:
-        _requests(draft, rows, lives, "resource_request.cpus", "resource_request.memory", ledger)
-        draft.words["account"] = _first(rows.words("collection_id"), lives)
+        _requests(draft, rows, tasks, "resource_request.cpus", "resource_request.memory", ledger)
+        draft.words["account"] = _first(rows.words("collection_id"), tasks)
     else:
-        draft.numbers["job_id"] = rows.numbers("collection_id")[lives.first]
+        draft.numbers["job_id"] = rows.numbers("collection_id")[tasks.first]
         ledger.add(
             "note", "collection_events do not say how large a job is: one node each; instance_events do"
         )
     for column, name in (("user", "user"), ("name", "collection_logical_name"), ("qos", "scheduling_class")):
         if name in rows:
-            draft.words[column] = _first(rows.words(name), lives)
+            draft.words[column] = _first(rows.words(name), tasks)
     if "collection_type" in rows:
         places, kinds = rows.kinds("collection_type")
         alloc = np.array([kind.upper() in ("1", "1.0", "ALLOC_SET") for kind in kinds], np.bool_)
-        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][lives.first]
+        draft.unfit["an alloc set, which is a reservation and no job"] = alloc[places][tasks.first]
     return draft, {"largest_machine": LARGEST_MACHINE} if of_tasks else {}
 
 
@@ -114,44 +114,50 @@ def _drafted(
     rows: CsvRows, keys: list[str], kinds: list[int], status: dict[int, float], ledger: CleaningReport
 ) -> tuple[RawColumns, TaskIntervals]:
     micro, event = rows.numbers("time"), _events(rows)
-    held = [rows.numbers(key) for key in keys]
+    key_columns = [rows.numbers(key) for key in keys]
     with np.errstate(invalid="ignore"):
         broken = np.isnan(micro) | (micro < 0) | ~((event >= 0) & (event < len(kinds)) & (event % 1 == 0))
-        broken |= np.logical_or.reduce([np.isnan(key) for key in held])
+        broken |= np.logical_or.reduce([np.isnan(key) for key in key_columns])
     mark(ledger, "dropped", "an event without time, kind or number of its job", broken, rows.line)
     sound = np.flatnonzero(~broken)
     if not len(sound):
-        raise TraceError("there is not one event in it that can be read")
+        raise TraceError("it contains no valid events")
     codes = event[sound].astype(np.int64)
-    lives = lives_of(
-        np.stack([key[sound] for key in held]), micro[sound] / 1e6, np.array(kinds)[codes], codes, _BEGIN_S
+    tasks = task_intervals(
+        np.stack([key[sound] for key in key_columns]),
+        micro[sound] / 1e6,
+        np.array(kinds)[codes],
+        codes,
+        _BEGIN_S,
     )
-    lives.first = sound[lives.first]
-    line = rows.line[lives.first]
+    tasks.first = sound[tasks.first]
+    line = rows.line[tasks.first]
     ledger.folded += len(sound) - len(line)
     draft = RawColumns(
-        line, {"submit_s": lives.submit_s, "runtime_s": lives.runtime_s, "wait_s": lives.wait_s}
+        line, {"submit_s": tasks.submit_s, "runtime_s": tasks.runtime_s, "wait_s": tasks.wait_s}
     )
     draft.numbers["nodes"] = np.ones(len(line))
-    draft.numbers["status"] = np.array([status.get(code, -1.0) for code in lives.last.tolist()], np.float64)
-    draft.numbers["cancel_s"] = np.where(lives.never & ~lives.waiting, lives.ended_s, np.nan)
-    draft.never["waiting when the files end"] = lives.never & lives.waiting
-    draft.never["ended while it waited"] = lives.never & ~lives.waiting
-    ran = ~lives.never
-    begin, end = lives.begin_s, lives.end_s
-    mark(ledger, "mended", f"there before the files begin: cut at {begin:,.0f} s", lives.early & ran, line)
-    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", lives.late & ran, line)
+    draft.numbers["status"] = np.array([status.get(code, -1.0) for code in tasks.last.tolist()], np.float64)
+    draft.numbers["cancel_s"] = np.where(tasks.never & ~tasks.waiting, tasks.ended_s, np.nan)
+    draft.never["waiting when the files end"] = tasks.never & tasks.waiting
+    draft.never["ended while it waited"] = tasks.never & ~tasks.waiting
+    ran = ~tasks.never
+    begin, end = tasks.begin_s, tasks.end_s
+    mark(
+        ledger, "mended", f"submitted before the files begin: cut at {begin:,.0f} s", tasks.early & ran, line
+    )
+    mark(ledger, "mended", f"running when the files end: cut at {end:,.0f} s", tasks.late & ran, line)
     mark(
         ledger,
         "note",
         "ran several times (evicted, failed or submitted again): run time is the sum",
-        lives.runs > 1,
+        tasks.runs > 1,
         line,
     )
     ledger.add(
         "note", "times are in seconds here, microseconds in the files; lines are those of its first event"
     )
-    return draft, lives
+    return draft, tasks
 
 
 def _events(rows: CsvRows) -> Floats:
@@ -163,22 +169,22 @@ def _events(rows: CsvRows) -> Floats:
 
 
 def _requests(
-    draft: RawColumns, rows: CsvRows, lives: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
+    draft: RawColumns, rows: CsvRows, tasks: TaskIntervals, cpus: str, memory: str, ledger: CleaningReport
 ) -> None:
-    """Requests at the first event, fractions of the largest machine."""
+    """Set the requests at the first event, given as fractions of the largest machine."""
     if cpus in rows:
-        set_cpus(draft, np.round(rows.numbers(cpus)[lives.first] * LARGEST_MACHINE["cores"] * 1000))
+        set_cpus(draft, np.round(rows.numbers(cpus)[tasks.first] * LARGEST_MACHINE["cores"] * 1000))
     if memory in rows:
-        draft.numbers["memory_mb"] = rows.numbers(memory)[lives.first] * LARGEST_MACHINE["memory_mb"]
+        draft.numbers["memory_mb"] = rows.numbers(memory)[tasks.first] * LARGEST_MACHINE["memory_mb"]
     if "priority" in rows:
-        draft.numbers["priority"] = rows.numbers("priority")[lives.first]
+        draft.numbers["priority"] = rows.numbers("priority")[tasks.first]
     ledger.add(
         "note", "requests are fractions of the largest machine, which is given 1,000 cores and 1,000,000 MB"
     )
 
 
-def _first(words: Words, lives: TaskIntervals) -> Words:
-    return words[0][lives.first], words[1]
+def _first(words: Words, tasks: TaskIntervals) -> Words:
+    return words[0][tasks.first], words[1]
 
 
 # -- files to events -----------------------------------------------------------------------------
@@ -189,7 +195,7 @@ def _width(part: TracePart) -> int:
 
 
 def _together(read: list[CsvRows]) -> CsvRows:
-    """Rows of several files as one table; columns that not all of them have are left out."""
+    """Concatenate the rows of several files; columns that are not in all of them are left out."""
     import pyarrow as pa
 
     if len(read) == 1:
@@ -212,10 +218,10 @@ def _csv_rows(text: str, ledger: CleaningReport) -> CsvRows:
 
 
 def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
-    """Lines of JSON, one event each, as BigQuery exports them."""
+    """Read JSON lines with one event each, as exported by BigQuery."""
     import pyarrow as pa
 
-    held: list[dict[str, str]] = []
+    events: list[dict[str, str]] = []
     at: list[int] = []
     for place, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -228,14 +234,14 @@ def _json_rows(text: str, ledger: CleaningReport) -> CsvRows:
         if not isinstance(event, dict):
             ledger.add("dropped", "a line that is no JSON record", 1, place)
             continue
-        asked = event.pop("resource_request", None)
-        if isinstance(asked, dict):
-            event |= {f"resource_request.{name}": value for name, value in asked.items()}
-        held.append({name: _cell(value) for name, value in event.items()})
+        request = event.pop("resource_request", None)
+        if isinstance(request, dict):
+            event |= {f"resource_request.{name}": value for name, value in request.items()}
+        events.append({name: _cell(value) for name, value in event.items()})
         at.append(place)
-    names = dict.fromkeys(name for event in held for name in event)
+    names = dict.fromkeys(name for event in events for name in event)
     columns = {
-        name: pa.chunked_array([[event.get(name, "") for event in held]], pa.string()) for name in names
+        name: pa.chunked_array([[event.get(name, "") for event in events]], pa.string()) for name in names
     }
     return CsvRows(np.array(at, np.int64), columns)
 

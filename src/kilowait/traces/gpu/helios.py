@@ -1,4 +1,4 @@
-"""Logs of SenseTime's Helios clusters, 2020: the published cluster_log.csv and slices of it for fleetsim."""
+"""Reader of SenseTime's Helios traces, 2020: the published cluster_log.csv and slices of it for fleetsim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import share_out
+from kilowait.traces.gpu.counts import set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     CsvRows,
     TracePart,
@@ -21,7 +21,7 @@ __all__ = ["read_helios"]
 
 
 def read_helios(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a row; the virtual cluster is its queue."""
+    """Read a cluster log with one job per row; the virtual cluster becomes the queue."""
     rows = read_rows(one_part(parts, "a cluster log").text, ledger)
     return _slice(rows, ledger) if "num_chips" in rows else _log(rows, ledger)
 
@@ -34,7 +34,7 @@ def _log(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str, A
     unstarted = np.isnan(start) & ~np.isnan(end)
     draft.never["it has no start"] = unstarted
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
-    share_out(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
+    set_gpus_per_node(draft, rows.numbers("gpu_num"), rows.numbers("node_num"), ledger)
     if "cpu_num" in rows:
         draft.numbers["cores"] = rows.numbers("cpu_num")
     _named(draft, rows, user="user", queue="vc", name="jobname")
@@ -48,12 +48,12 @@ def _slice(rows: CsvRows, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
     draft.numbers["submit_s"] = rows.numbers("submit_time") / 1e6
     draft.numbers["status"] = rows.statuses("final_status")
     ledger.add("note", "submit_time is in microseconds, from the beginning of the slice")
-    share_out(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
+    set_gpus_per_node(draft, rows.numbers("num_chips"), rows.numbers("num_nodes"), ledger)
     if "walltime_limit_s" in rows:
         limit, run = rows.numbers("walltime_limit_s"), draft.numbers["runtime_s"]
         if ((limit == run) | np.isnan(limit)).all():
             ledger.add(
-                "note", "walltime_limit_s is the duration throughout, an oracle's: not taken as a request"
+                "note", "walltime_limit_s equals the duration (a perfect estimate): not used as a request"
             )
         else:
             draft.numbers["estimate_s"] = limit

@@ -1,4 +1,4 @@
-"""Pod lists of Alibaba's GPU-sharing cluster, 2023 (openb_pod_list_*.csv)."""
+"""Reader of the pod lists of Alibaba's GPU-sharing cluster, 2023 (openb_pod_list_*.csv)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STATUS = {"SUCCEEDED": 1.0, "FAILED": 0.0, "PENDING": 5.0}
 
 
 def read_openb(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a pod, on one node, with part of a GPU where it asks for less than one."""
+    """Read one job per pod, on one node, with a fractional GPU if it requests less than one."""
     rows = read_rows(one_part(parts, "a pod list").text, ledger)
     rows.need("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     gpus, milli = rows.numbers("num_gpu"), rows.numbers("gpu_milli")
     draft = RawColumns(rows.line, {"job_id": _numbered(rows.texts("name")), "gpus": gpus})
     draft.numbers["nodes"] = np.ones(len(rows))
     draft.numbers["memory_mb"] = rows.numbers("memory_mib") * MIB_MB
-    draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # 0 thousandths of none.
+    draft.numbers["gpu_milli"] = np.where(gpus == 0, np.nan, milli)  # Undefined for jobs without GPUs.
     draft.unfit["number of GPUs not known"] = np.isnan(gpus)
     set_cpus(draft, rows.numbers("cpu_milli"))
     for column, name in (("gpu_types", "gpu_spec"), ("qos", "qos")):
@@ -65,7 +65,7 @@ def _timed(draft: RawColumns, rows: CsvRows, ledger: CleaningReport) -> None:
     mark(
         ledger,
         "mended",
-        f"not deleted in the trace: taken to end with it, at {last:,.0f} s",
+        f"not deleted in the trace: assumed to end with it, at {last:,.0f} s",
         endless,
         rows.line,
     )

@@ -1,4 +1,4 @@
-"""Alibaba's PAI trace, 2020: the published tables, which have no header, and the sample that GAIA made of it."""
+"""Reader of Alibaba's PAI trace, 2020: the published tables without headers, and GAIA's sample of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAI_TABLES = {
     "instance": "job_name,task_name,inst_name,worker_name,inst_id,status,start_time,end_time,machine",
     "machine": "machine,gpu_type,cap_cpu,cap_mem,cap_gpu",
 }
-"""Columns of the published tables, from the .header files beside them."""
+"""Columns of the published tables, from their .header files."""
 
 _HEX = re.compile(r"[0-9a-f]{12,}")
 _STATES = ("Terminated", "Failed", "Running", "Waiting")
@@ -39,7 +39,7 @@ _STATUS = {"TERMINATED": 1.0, "FAILED": 0.0}
 
 
 def pai_table(line: str) -> str | None:
-    """Which of `PAI_TABLES` a line is of, by its shape or by being its header.
+    """The table in `PAI_TABLES` a line belongs to, by the form of the line or because it is the header.
 
     >>> pai_table(
     ...     "4f057009a5d481acec67b088,tensorflow,1.0,Terminated,1739162.0,1739200.0,600.0,29.29,50.0,MISC"
@@ -61,37 +61,35 @@ def pai_table(line: str) -> str | None:
 
 
 def read_pai(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a task of the task table, joined with the job and tag tables where they are at hand."""
-    held: dict[str, TracePart] = {}
+    """Read one job per row of the task table, joined with the job and tag tables if they are given."""
+    part_of_table: dict[str, TracePart] = {}
     for part in parts:
         first = first_line(part.text)
         if first.strip() == "arrival_time,length,cpus":
             if len(parts) > 1:
-                raise TraceError(
-                    f"{part.name} is a log of its own among {len(parts)} files; name one of them"
-                )
+                raise TraceError(f"{part.name} is a complete log among {len(parts)} files; name one of them")
             return _gaia(read_rows(part.text, ledger), ledger), {}
         kind = pai_table(first)
         if kind is None:
-            raise TraceError(f"{part.name} is none of PAI's tables: it starts with {first[:60]!r}")
-        if kind in held:
+            raise TraceError(f"{part.name} is not a table of PAI: it starts with {first[:60]!r}")
+        if kind in part_of_table:
             raise TraceError(
-                f"{part.name} and {held[kind].name} are both PAI's {kind} table; leave one of them"
+                f"{part.name} and {part_of_table[kind].name} are both PAI's {kind} table; leave one of them"
             )
-        held[kind] = part
-    if "task" not in held:
+        part_of_table[kind] = part
+    if "task" not in part_of_table:
         raise TraceError(
-            f"the task table of PAI is wanted (pai_task_table.csv), and this is the {', '.join(held)} table; name the "
-            "folder that has both, or the task table"
+            f"PAI's task table (pai_task_table.csv) is required, but this is the {', '.join(part_of_table)} table; "
+            "name the folder with both tables, or the task table"
         )
     tables: dict[str, CsvRows] = {
-        kind: _table(held[kind], kind, ledger) for kind in ("job", "tag") if kind in held
+        kind: _table(part_of_table[kind], kind, ledger) for kind in ("job", "tag") if kind in part_of_table
     }
-    return _tasks(_table(held["task"], "task", ledger), tables, ledger), {}
+    return _tasks(_table(part_of_table["task"], "task", ledger), tables, ledger), {}
 
 
 def _table(part: TracePart, kind: str, ledger: CleaningReport) -> CsvRows:
-    """A table; only tasks are rows of the log, those of the others are looked up."""
+    """Read one table; only tasks become jobs, the rows of the other tables are looked up."""
     own = ledger if kind == "task" else CleaningReport()
     rows = read_rows(part.text, own, PAI_TABLES[kind].split(","))
     if own is not ledger and own.dropped:
@@ -116,10 +114,12 @@ def _tasks(tasks: CsvRows, tables: dict[str, CsvRows], ledger: CleaningReport) -
         _joined(draft, tasks, tables, start, ledger)
     else:
         ledger.add("note", "no job table at hand: the start of a task is taken as its submission; no users")
-    whose, _ = tasks.kinds("job_name")
-    shared = np.bincount(whose)[whose] > 1
+    job_of_task, _ = tasks.kinds("job_name")
+    shared = np.bincount(job_of_task)[job_of_task] > 1
     mark(ledger, "note", "one of several tasks of a job: a job of its own here", shared, tasks.line)
-    ledger.add("note", "gpu_type says where a task ran, not what it asked for: not taken (gpu_type_spec is)")
+    ledger.add(
+        "note", "gpu_type is the type on which a task ran, not its request: ignored (gpu_type_spec is used)"
+    )
     return draft
 
 
@@ -136,7 +136,7 @@ def _joined(
     mark(
         ledger,
         "mended",
-        "its job's submission not known or after its start: its start taken",
+        "submission of the job unknown or after the start: the start is used",
         odd,
         tasks.line,
     )
@@ -155,7 +155,7 @@ def _joined(
 
 
 def _found(wanted: Any, among: Any) -> npt.NDArray[np.int64]:
-    """Row of each name among others, the first of its name, or -1."""
+    """Row of the first match of each name in `among`, or -1."""
     import pyarrow.compute as pc
 
     rows = pc.fill_null(pc.index_in(wanted, value_set=among.combine_chunks()), -1)
@@ -168,6 +168,6 @@ def _gaia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
         rows.line, {"submit_s": rows.numbers("arrival_time") * 3600, "cores": cpus, "nodes": cpus}
     )
     draft.numbers["runtime_s"] = rows.numbers("length") * 3600
-    ledger.add("note", "arrival_time and length are in hours; cpus taken as nodes")
-    ledger.add("note", "arrivals were drawn anew over a year by those who made this sample of two months")
+    ledger.add("note", "arrival_time and length are in hours; cpus used as nodes")
+    ledger.add("note", "this sample of two months has arrivals resampled over a year by its authors")
     return draft

@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace, 2017: the published cluster_job_log and the tables that others made of it."""
+"""Reader of Microsoft's Philly trace, 2017: the published cluster_job_log and derived tables (Sia, Lumos)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from kilowait.errors import TraceError
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import scatter, share_out
+from kilowait.traces.gpu.counts import set_gpus_on_any_nodes, set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     CsvRows,
     TracePart,
@@ -29,7 +29,7 @@ _ZONE = {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
 def read_philly(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """Jobs of the JSON log, or rows of Sia's or Lumos' table."""
+    """Read the jobs of the JSON log, or the rows of Sia's or Lumos' table."""
     text = one_part(parts, "Philly's job log").text
     if text.lstrip()[:1] == "[":
         return _log(text, ledger), dict(_ZONE)
@@ -44,7 +44,7 @@ def _sia(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     draft = RawColumns(
         rows.line, {"submit_s": rows.moments("timestamp"), "runtime_s": rows.numbers("duration")}
     )
-    scatter(draft, rows.numbers("num_gpus"))
+    set_gpus_on_any_nodes(draft, rows.numbers("num_gpus"))
     if "cluster" in rows:
         draft.words["queue"] = rows.words("cluster")
     ledger.add("note", "times without a zone are read as UTC")
@@ -57,7 +57,7 @@ def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
         rows.line, {"submit_s": rows.numbers("submit_time"), "runtime_s": rows.numbers("run_time")}
     )
     draft.numbers["wait_s"] = rows.numbers("wait_time")
-    scatter(draft, rows.numbers("gpu_num"))
+    set_gpus_on_any_nodes(draft, rows.numbers("gpu_num"))
     ledger.add(
         "note", "more rows than Philly has jobs (117,325) are attempts or the like; each is a job here"
     )
@@ -65,16 +65,16 @@ def _lumos(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
 
 
 @dataclass(slots=True)
-class _Tries:
-    """What the attempts of one job come to."""
+class _Attempts:
+    """Totals over the attempts of one job."""
 
     counted: int = 0
     runtime_s: float = 0.0
     first_start_s: float = np.nan
     untimed: int = 0
-    """Attempts whose start or end is not known."""
+    """Attempts with an unknown start or end."""
     running: bool = False
-    """The last has not ended."""
+    """Whether the last attempt has not ended."""
     gpus: float = np.nan
     nodes: float = np.nan
     differ: bool = False
@@ -89,31 +89,32 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
     sound = [job for job in jobs if isinstance(job, dict)]
     if len(sound) < len(jobs):
         ledger.add("dropped", "not a job but another value in the list", len(jobs) - len(sound))
-    tries = [_attempts(job.get("attempts")) for job in sound]
+    attempts_of_jobs = [_attempts(job.get("attempts")) for job in sound]
     place = np.array([row for row, job in enumerate(jobs, start=1) if isinstance(job, dict)], np.int64)
-    submit = np.array([unix_s(_said(job.get("submitted_time"))) for job in sound], np.float64)
-    start = np.array([found.first_start_s for found in tries], np.float64)
+    submit = np.array([unix_s(_text(job.get("submitted_time"))) for job in sound], np.float64)
+    start = np.array([found.first_start_s for found in attempts_of_jobs], np.float64)
     draft = RawColumns(place, {"submit_s": submit, "wait_s": start - submit})
     draft.numbers["runtime_s"] = np.array(
-        [np.nan if found.untimed == found.counted else found.runtime_s for found in tries], np.float64
+        [np.nan if found.untimed == found.counted else found.runtime_s for found in attempts_of_jobs],
+        np.float64,
     )
     draft.numbers["status"] = np.array(
-        [STATUS_WORDS.get(_said(job.get("status")).upper(), -1.0) for job in sound], np.float64
+        [STATUS_WORDS.get(_text(job.get("status")).upper(), -1.0) for job in sound], np.float64
     )
     for column, name in (("user", "user"), ("queue", "vc"), ("name", "jobid")):
-        draft.words[column] = coded([_said(job.get(name)) for job in sound], frozenset({"", "None"}))
-    draft.never["it has no attempt"] = np.array([not found.counted for found in tries], np.bool_)
-    running = np.array([found.running for found in tries], np.bool_)
+        draft.words[column] = coded([_text(job.get(name)) for job in sound], frozenset({"", "None"}))
+    draft.never["it has no attempt"] = np.array([not found.counted for found in attempts_of_jobs], np.bool_)
+    running = np.array([found.running for found in attempts_of_jobs], np.bool_)
     draft.unfit["its last attempt has no end: it was running when the log was made"] = running
-    share_out(
+    set_gpus_per_node(
         draft,
-        np.array([found.gpus for found in tries], np.float64),
-        np.array([found.nodes for found in tries], np.float64),
+        np.array([found.gpus for found in attempts_of_jobs], np.float64),
+        np.array([found.nodes for found in attempts_of_jobs], np.float64),
         ledger,
     )
-    part = np.array([0 < found.untimed < found.counted for found in tries], np.bool_) & ~running
-    mark(ledger, "mended", "an attempt without its start or its end: counted as nothing", part, place)
-    again = np.array([found.counted > 1 for found in tries], np.bool_)
+    part = np.array([0 < found.untimed < found.counted for found in attempts_of_jobs], np.bool_) & ~running
+    mark(ledger, "mended", "an attempt without start or end: ignored", part, place)
+    again = np.array([found.counted > 1 for found in attempts_of_jobs], np.bool_)
     mark(
         ledger,
         "note",
@@ -121,14 +122,14 @@ def _log(text: str, ledger: CleaningReport) -> RawColumns:
         again,
         place,
     )
-    other = np.array([found.differ for found in tries], np.bool_)
-    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last taken", other, place)
+    other = np.array([found.differ for found in attempts_of_jobs], np.bool_)
+    mark(ledger, "note", "attempts on different numbers of GPUs: those of the last used", other, place)
     ledger.add("note", "lines are places in the list; times without a zone are read as UTC")
     return draft
 
 
-def _attempts(attempts: Any) -> _Tries:
-    found = _Tries()
+def _attempts(attempts: Any) -> _Attempts:
+    found = _Attempts()
     if not isinstance(attempts, list):
         return found
     sizes: set[float] = set()
@@ -136,7 +137,7 @@ def _attempts(attempts: Any) -> _Tries:
         if not isinstance(attempt, dict):
             continue
         found.counted += 1
-        start, end = (unix_s(_said(attempt.get(name))) for name in ("start_time", "end_time"))
+        start, end = (unix_s(_text(attempt.get(name))) for name in ("start_time", "end_time"))
         found.running = np.isnan(end)
         if np.isnan(start) or np.isnan(end) or end < start:
             found.untimed += 1
@@ -145,7 +146,7 @@ def _attempts(attempts: Any) -> _Tries:
             found.first_start_s = start if np.isnan(found.first_start_s) else found.first_start_s
         gpus = [len(entry["gpus"]) for entry in _entries(attempt.get("detail"))]
         if sum(gpus):
-            # Where they were not the same on each node, no number of nodes divides them: they may lie anywhere.
+            # If the GPUs differ between nodes, an infinite number of nodes marks that they may be on any nodes.
             found.gpus, found.nodes = sum(gpus), len(gpus) if len(set(gpus)) == 1 else np.inf
             sizes.add(found.gpus)
     found.differ = len(sizes) > 1
@@ -157,5 +158,5 @@ def _entries(detail: Any) -> Iterable[dict[str, Any]]:
     return (x for x in listed if isinstance(x, dict) and isinstance(x.get("gpus"), list) and x["gpus"])
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Jobs of Alibaba's cluster with spot GPUs, 2026: the published list and a derivative of it in batches."""
+"""Reader of Alibaba's spot-GPU cluster trace, 2026: the published job list and a derivative in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["read_spot"]
 
 
 def read_spot(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a row."""
+    """Read a job list with one job per row."""
     rows = read_rows(one_part(parts, "a list of spot jobs").text, ledger)
     return (_published if "job_type" in rows else _derived)(rows, ledger), {}
 
@@ -35,11 +35,11 @@ def _derived(rows: CsvRows, ledger: CleaningReport) -> RawColumns:
     )
     draft.numbers["priority"] = rows.numbers("priority")
     mark(
-        ledger, "mended", "gpus is 0, a part of a GPU that the file does not give: one whole GPU taken",
+        ledger, "mended", "gpus is 0, a fractional GPU of unknown size: one whole GPU used",
         gpus == 0, rows.line,
     )  # fmt: skip
     set_workers(draft, np.where(gpus == 0, 1.0, gpus), np.ones(len(rows)), ledger)
-    ledger.add("note", "priority follows from gpus in this derivative: it is made up, not recorded")
+    ledger.add("note", "priority follows from gpus in this derivative: it is derived, not recorded")
     ledger.add("note", "workers and GPU types are not in this derivative: every job on one node, of any type")
     return draft
 

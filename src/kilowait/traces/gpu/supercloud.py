@@ -1,4 +1,4 @@
-"""MIT SuperCloud's slurm-log.csv, 2021: a table of Slurm's database with resources as TRES strings."""
+"""Reader of MIT SuperCloud's slurm-log.csv, 2021: a table of Slurm's database with resources as TRES strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from kilowait.traces.clean import RawColumns
 from kilowait.traces.cleaning_report import CleaningReport
-from kilowait.traces.gpu.counts import MIB_MB, share_out
+from kilowait.traces.gpu.counts import MIB_MB, set_gpus_per_node
 from kilowait.traces.gpu.csv import (
     Floats,
     TracePart,
@@ -28,7 +28,7 @@ UNLIMITED = 2**32 - 1
 
 
 def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """One job a row, with what it was given; what it asked for where nothing is said of that."""
+    """Read one job per row, with its allocated resources, or the requested ones if the allocation is unknown."""
     rows = read_rows(one_part(parts, "a log of Slurm's database").text, ledger)
     rows.need("id_job", "time_submit", "time_start", "time_end", "tres_alloc", "nodes_alloc", "state")
     submit, start, end = (rows.numbers(f"time_{what}") for what in ("submit", "start", "end"))
@@ -40,15 +40,17 @@ def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
     draft.numbers["cancel_s"] = np.where(unstarted, end, np.nan)
     codes = rows.numbers("state")
     draft.numbers["status"] = np.array([SLURM_CODES.get(code, -1.0) for code in codes.tolist()], np.float64)
-    given = [dict(_TRES.findall(text)) for text in rows.texts("tres_alloc")]
-    asked = [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else given
-    said = [held or wanted for held, wanted in zip(given, asked, strict=True)]
-    draft.numbers["cores"] = _amounts(said, _CPU)
-    draft.numbers["memory_mb"] = _amounts(said, _MEMORY) * MIB_MB
+    allocated = [dict(_TRES.findall(text)) for text in rows.texts("tres_alloc")]
+    requested = (
+        [dict(_TRES.findall(text)) for text in rows.texts("tres_req")] if "tres_req" in rows else allocated
+    )
+    tres = [a or r for a, r in zip(allocated, requested, strict=True)]
+    draft.numbers["cores"] = _amounts(tres, _CPU)
+    draft.numbers["memory_mb"] = _amounts(tres, _MEMORY) * MIB_MB
     nodes = rows.numbers("nodes_alloc")
-    nodes = np.where(nodes >= 1, nodes, _amounts(said, _NODES))
-    gpus = _amounts(said, _GPUS)
-    share_out(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
+    nodes = np.where(nodes >= 1, nodes, _amounts(tres, _NODES))
+    gpus = _amounts(tres, _GPUS)
+    set_gpus_per_node(draft, np.where(np.isnan(gpus), 0.0, gpus), nodes, ledger)
     if "timelimit" in rows:
         limit = rows.numbers("timelimit")
         draft.numbers["estimate_s"] = np.where((limit > 0) & (limit < UNLIMITED), limit * 60, np.nan)
@@ -73,8 +75,11 @@ def read_supercloud(parts: Sequence[TracePart], ledger: CleaningReport) -> tuple
 
 
 def _amounts(tres: list[dict[str, str]], kinds: tuple[str, ...]) -> Floats:
-    """The largest amount of these kinds in each, NaN where there is none."""
+    """The largest amount of these TRES kinds per job, NaN if there is none."""
     return np.array(
-        [max((float(held[kind]) for kind in kinds if kind in held), default=np.nan) for held in tres],
+        [
+            max((float(amounts[kind]) for kind in kinds if kind in amounts), default=np.nan)
+            for amounts in tres
+        ],
         np.float64,
     )

@@ -1,4 +1,4 @@
-"""Slurm's job logs: dumps of the accounting and the events of the Slurm simulator."""
+"""Slurm's job logs: sacct accounting dumps and events of the Slurm simulator."""
 
 from kilowait.traces.slurm.sacct import read_sacct
 from kilowait.traces.slurm.sacct_records import sacct_delimiter

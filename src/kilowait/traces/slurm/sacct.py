@@ -1,4 +1,4 @@
-"""Records of a ``sacct -P`` dump, of any set of columns, to jobs."""
+"""Conversion of ``sacct -P`` records, with any set of columns, to jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPED_GPUS = re.compile(r"gres/gpu:[^=,]+=(\d+)")
 
 
 class _Dump:
-    """The records by column."""
+    """Records of a dump with access by column."""
 
     def __init__(self, names: list[str], records: list[list[str]]) -> None:
         self.size = len(records)
@@ -43,14 +43,14 @@ class _Dump:
         return name in self.place
 
     def text(self, name: str) -> list[str]:
-        """The column's cells, empty where there is no such column."""
+        """Cells of a column, empty if there is no such column."""
         if name not in self.place:
             return [""] * self.size
         index = self.place[name]
         return [record[index].strip() for record in self.records]
 
     def first(self, reader: Any, *names: str, least: float = -np.inf) -> Floats:
-        """Row by row the first of these columns that says a value of at least `least`."""
+        """Per row, the value of the first of these columns with a value of at least `least`."""
         values = np.full(self.size, np.nan)
         for name in names:
             if name in self.place:
@@ -60,7 +60,7 @@ class _Dump:
         return values
 
     def tres(self, key: str, *names: str) -> Floats:
-        """A count or an amount out of columns like AllocTRES."""
+        """A count or an amount from TRES columns such as AllocTRES."""
         rule = re.compile(rf"(?:^|,){key}=([^,]+)")
         reader = megabytes if key == "mem" else number
 
@@ -72,14 +72,14 @@ class _Dump:
 
 
 def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """Jobs of a dump; steps are folded into their jobs, times are Unix seconds."""
+    """Read the jobs of a dump; steps are merged into their jobs, times are Unix seconds."""
     names, records, at = sacct_records(text, ledger)
     if "submit" not in names:
         raise TraceError(
             "the dump has no column Submit; dump again with --format=JobID,Submit,Start,End,NNodes,..."
         )
     if not ledger.rows_read:
-        raise TraceError("there is a header and not one record")
+        raise TraceError("there is a header, but no records")
     records, at = _folded(names, records, at, ledger)
     dump = _Dump(names, records)
     draft = RawColumns(np.array(at, np.int64), {})
@@ -99,10 +99,10 @@ def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         dump.first(lambda t: number(t.split("-")[0]), "reqnodes", least=1), dump.tres("node", "reqtres")
     )
     if not {"allocnodes", "nnodes", "alloctres", "reqnodes", "reqtres"} & set(names):
-        ledger.add("note", "no column of nodes: CPUs taken as nodes")
+        ledger.add("note", "no column of nodes: CPUs used as nodes")
         nodes = draft.numbers["cores"]
     elif not {"allocnodes", "nnodes", "alloctres"} & set(names):
-        ledger.add("note", "no column of allocated nodes: those requested taken")
+        ledger.add("note", "no column of allocated nodes: requested nodes used")
     draft.numbers["nodes"] = _either(nodes, asked)
     draft.numbers["gpus"] = _gpus(dump)
     draft.numbers["memory_mb"] = _memory(dump, draft)
@@ -120,15 +120,17 @@ def read_sacct(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str,
         ("name", ("jobname",)),
         ("node_list", ("nodelist",)),
     ):
-        held = next((name for name in options if name in dump), None)
-        if held is not None:
-            draft.words[target] = coded(dump.text(held), frozenset({"", "Unknown", "None", "None assigned"}))
+        column = next((name for name in options if name in dump), None)
+        if column is not None:
+            draft.words[target] = coded(
+                dump.text(column), frozenset({"", "Unknown", "None", "None assigned"})
+            )
     ledger.add("note", "times without a zone are read as UTC")
     return draft, {"unix_start_s": 0, "time_zone": "UTC (assumed)"}
 
 
 def _either(*columns: Floats) -> Floats:
-    """Row by row the first that is known."""
+    """Per row, the first known value."""
     values = columns[0]
     for other in columns[1:]:
         values = np.where(np.isnan(values), other, values)
@@ -138,7 +140,7 @@ def _either(*columns: Floats) -> Floats:
 def _folded(
     names: list[str], records: list[list[str]], at: list[int], ledger: CleaningReport
 ) -> tuple[list[list[str]], list[int]]:
-    """The records of jobs; of a job that has only steps, the longest step."""
+    """The records of jobs; for a job with only steps, the longest step."""
     column = next((names.index(name) for name in ("jobid", "jobidraw") if name in names), None)
     if column is None:
         return records, at
@@ -150,31 +152,29 @@ def _folded(
         owner = key.partition(".")[0]
         if "." not in key or owner in jobs:
             continue
-        held = orphans.setdefault(owner, index)
-        if span is not None and seconds(records[index][span]) > seconds(records[held][span]):
+        longest = orphans.setdefault(owner, index)
+        if span is not None and seconds(records[index][span]) > seconds(records[longest][span]):
             orphans[owner] = index
     kept = [i for i, key in enumerate(keys) if "." not in key or orphans.get(key.partition(".")[0]) == i]
     ledger.folded += len(keys) - len(kept)
     for index in sorted(orphans.values()):
-        ledger.add("mended", "steps without their job: a job made of the longest step", 1, at[index])
+        ledger.add("mended", "steps without a job record: the longest step is used as the job", 1, at[index])
     return [records[i] for i in kept], [at[i] for i in kept]
 
 
 def _job_numbers(dump: _Dump, ledger: CleaningReport) -> Floats:
-    """JobIDRaw, or JobID where it is plain; tasks of arrays without it are numbered afresh, after the largest."""
+    """JobIDRaw, or JobID if it is a plain number; other array tasks get new numbers after the largest."""
     texts = dump.text("jobidraw" if "jobidraw" in dump else "jobid")
     ids = np.array([number(t.partition(".")[0]) if t[:1].isdigit() else np.nan for t in texts], np.float64)
     unclear = np.isnan(ids)
     if unclear.any() and not unclear.all():
-        ledger.add(
-            "note", "array tasks and parts of jobs without JobIDRaw: numbered afresh", int(unclear.sum())
-        )
+        ledger.add("note", "array tasks and parts of jobs without JobIDRaw: renumbered", int(unclear.sum()))
         ids[unclear] = np.nanmax(ids) + 1 + np.arange(int(unclear.sum()))
     return ids
 
 
 def _limits(dump: _Dump) -> Floats:
-    """Time limits in seconds; unlimited and the like are not known."""
+    """Time limits in seconds; unlimited and similar values are unknown."""
     minutes = dump.first(number, "timelimitraw", least=1)
     minutes = np.where(minutes >= 2**32 - 2, np.nan, minutes)
     spans = dump.first(lambda t: number(t) * 60 if t.isdigit() else seconds(t), "timelimit", least=1)
@@ -192,7 +192,7 @@ def _gpus(dump: _Dump) -> Floats:
 
 
 def _memory(dump: _Dump, draft: RawColumns) -> Floats:
-    """MB in all: ReqMem with n is per node, with c per CPU, else the job's (as sacct writes it since 21.08)."""
+    """Total MB: ReqMem with n is per node, with c per CPU, else per job (since Slurm 21.08)."""
     texts = dump.text("reqmem")
     amount = np.array([megabytes(text.rstrip("nc?")) for text in texts], np.float64)
     per_node = np.array([text.endswith("n") for text in texts], np.bool_)
@@ -202,7 +202,7 @@ def _memory(dump: _Dump, draft: RawColumns) -> Floats:
 
 
 def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: CleaningReport) -> None:
-    """Run times of a dump without Start, End, Elapsed and allocated CPUs, as good as they can be had."""
+    """Approximate run times for a dump without Start, End, Elapsed and allocated CPUs."""
     cpu_s = dump.first(number, "cputimeraw")
     limit = draft.numbers["estimate_s"]
     runtime = cpu_s / asked_cpus
@@ -219,18 +219,18 @@ def _approximate(dump: _Dump, draft: RawColumns, asked_cpus: Floats, ledger: Cle
     said = "run time is CPUTimeRAW / ReqCPUS, approximate: more CPUs may have been allocated than requested"
     ledger.add("mended", said, int((~np.isnan(runtime) & ~capped).sum()), first)
     if capped.any():
-        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit taken, approximate"
+        said = "run time by CPUTimeRAW / ReqCPUS beyond the time limit, or a timeout: the limit used, approximate"
         ledger.add("mended", said, int(capped.sum()), int(draft.line[int(capped.argmax())]))
 
 
 def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
-    """Status codes; and who never ran, or was running still."""
+    """Status codes, jobs that never ran, and jobs that were still running."""
     words = [text.split(" ")[0].rstrip("+") for text in dump.text("state")]
     draft.numbers["status"] = np.array([STATUS_WORDS.get(word, -1.0) for word in words], np.float64)
     pending = np.array([word in _WAITING for word in words], np.bool_)
     running = np.array([word in _RUNNING for word in words], np.bool_)
-    said = any(words)
-    if not said and "start" in dump:
+    has_states = any(words)
+    if not has_states and "start" in dump:
         pending, running = np.isnan(start), ~np.isnan(start) & np.isnan(end) if "end" in dump else running
     array = np.array(["[" in text for text in dump.text("jobid")], np.bool_)
     runtime = draft.numbers["runtime_s"]
@@ -241,7 +241,7 @@ def _states(dump: _Dump, draft: RawColumns, start: Floats, end: Floats) -> None:
     unplaced |= np.isnan(start) if "start" in dump else False
     idle = unplaced & ~(runtime > 0) & ~pending & ~running
     cancelled = draft.numbers["status"] == 5
-    draft.unfit = {"still running when the dump was made: run time not known": running}
+    draft.unfit = {"still running when the dump was made: run time unknown": running}
     draft.never = {
         "tasks of an array still waiting when the dump was made": array & ~running & ~(runtime > 0),
         "still waiting when the dump was made": pending,

@@ -1,7 +1,7 @@
-"""Lines of a ``sacct -P`` dump to records.
+"""Parsing of the lines of a ``sacct -P`` dump into records.
 
-sacct escapes nothing: a job name may hold delimiters and a submit line line breaks. Lines are put together into
-records, and a record with too many fields is laid along the columns so that every typed column fits.
+sacct does not escape values: a job name may contain delimiters and a submit line line breaks. Lines are joined into
+records, and a record with too many fields is aligned with the columns so that every typed column matches.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _ABSORBS = {name.lower(): 1 for name in _LIKELY.split()} | {name.lower(): 3 for 
 _KNOWN = frozenset(_TYPED) | frozenset(_ABSORBS)
 
 _KEYS = frozenset({"jobid", "jobidraw", "submit", "start", "end", "state"})
-"""Columns a record must fit; in the others a strange value only makes a layout less likely."""
-MOST_LINES = 500
-"""Physical lines one record may take."""
-MOST_EXTRA = 64
-"""Delimiters inside the values of one record."""
+"""Columns that must match in an alignment; in the others a mismatch only increases its cost."""
+MAX_LINES = 500
+"""Maximum physical lines per record."""
+MAX_EXTRA = 64
+"""Maximum delimiters inside the values of a record."""
 
 
 def sacct_delimiter(line: str) -> str | None:
-    """What separates the columns when this line is a header of sacct's, else None.
+    """The delimiter if this line is a sacct header, else None.
 
     >>> sacct_delimiter("JobID|State|Submit|Elapsed"), sacct_delimiter("job,user,nodes")
     ('|', None)
@@ -85,12 +85,12 @@ def sacct_delimiter(line: str) -> str | None:
 
 
 def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[list[str]], list[int]]:
-    """Column names in lower case, the records in that order, and each one's first line."""
+    """Column names in lower case, the records in that order, and the first line of each record."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     top = next((i for i, line in enumerate(lines[:50]) if sacct_delimiter(line) is not None), None)
     if top is None:
         raise TraceError(
-            "no header of sacct's in the first 50 lines; dump with: sacct -P --format=JobID,Submit,Start,End,..."
+            "no sacct header in the first 50 lines; dump with: sacct -P --format=JobID,Submit,Start,End,..."
         )
     delimiter = sacct_delimiter(lines[top]) or "|"
     header = lines[top]
@@ -106,14 +106,14 @@ def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[li
         ledger.rows_read += 1
         first, taken = number_of, 1
         fields = _fitted(line, names, delimiter)
-        while fields is None and number_of < len(lines) and taken < MOST_LINES:
+        while fields is None and number_of < len(lines) and taken < MAX_LINES:
             if _begins_record(lines[number_of], names, delimiter):
-                break  # What came before it is a fragment.
+                break  # The lines before it are a fragment.
             line = f"{line}\n{lines[number_of]}"
             number_of, taken = number_of + 1, taken + 1
             if line.count(delimiter) >= len(names) - 1:
                 fields = _fitted(line, names, delimiter)
-            if line.count(delimiter) > len(names) + MOST_EXTRA:
+            if line.count(delimiter) > len(names) + MAX_EXTRA:
                 break
         if fields is None:
             ledger.add("dropped", "a record that does not fit the columns", 1, first)
@@ -126,7 +126,7 @@ def sacct_records(text: str, ledger: CleaningReport) -> tuple[list[str], list[li
 
 
 def _begins_record(line: str, names: list[str], delimiter: str) -> bool:
-    """Whether this line is a record, or the beginning of one, and no part of the value before it."""
+    """Whether this line is or begins a record, rather than continuing the previous value."""
     fields = line.split(delimiter)
     keys = [(name, value) for name, value in zip(names, fields[:-1], strict=False) if name in _KEYS]
     if len(keys) > 1 and all(value and _TYPED[name].fullmatch(value.strip()) for name, value in keys):
@@ -135,49 +135,49 @@ def _begins_record(line: str, names: list[str], delimiter: str) -> bool:
 
 
 def _fitted(line: str, names: list[str], delimiter: str) -> list[str] | None:
-    """The line's fields, one per column; None when no way to lay them fits the typed columns."""
+    """The line's fields, one per column; None if no alignment matches the typed columns."""
     fields = split_line(line, delimiter)
     extra = len(fields) - len(names)
-    if extra < 0 or extra > MOST_EXTRA:
+    if extra < 0 or extra > MAX_EXTRA:
         return None
     if extra == 0:
         keys = ((name, value) for name, value in zip(names, fields, strict=True) if name in _KEYS)
         return fields if all(_TYPED[name].fullmatch(value.strip()) for name, value in keys) else None
-    # best[e]: cheapest way to lay the columns so far with e extra pieces absorbed, and where each column starts.
+    # best[e]: minimum cost of aligning the columns so far with e extra pieces absorbed, and the start of each column.
     best: list[tuple[float, tuple[int, ...]] | None] = [(0.0, ())] + [None] * extra
     for column, name in enumerate(names):
         rule = _TYPED.get(name)
         lists = name in ("nodelist",) or "tres" in name
-        price = _ABSORBS.get(name) if rule is None else None
-        if rule is None and price is None:
-            price = 5
+        cost_per_extra = _ABSORBS.get(name) if rule is None else None
+        if rule is None and cost_per_extra is None:
+            cost_per_extra = 5
         if delimiter == "," and lists:
-            rule, price = None, 1
+            rule, cost_per_extra = None, 1
         after: list[tuple[float, tuple[int, ...]] | None] = [None] * (extra + 1)
-        for used, way in enumerate(best):
-            if way is None:
+        for used, alignment in enumerate(best):
+            if alignment is None:
                 continue
-            cost, starts = way
+            cost, starts = alignment
             place = column + used
             if rule is not None:
                 if rule.fullmatch(fields[place].strip()):
-                    _keep(after, used, cost, (*starts, place))
+                    _keep_cheaper(after, used, cost, (*starts, place))
                 elif name not in _KEYS:
-                    _keep(after, used, cost + 20, (*starts, place))
+                    _keep_cheaper(after, used, cost + 20, (*starts, place))
                 continue
-            assert price is not None
+            assert cost_per_extra is not None
             for more in range(extra - used + 1):
-                _keep(after, used + more, cost + price * more, (*starts, place))
+                _keep_cheaper(after, used + more, cost + cost_per_extra * more, (*starts, place))
         best = after
-    laid = best[extra]
-    if laid is None:
+    aligned = best[extra]
+    if aligned is None:
         return None
-    return [delimiter.join(fields[a:b]) for a, b in pairwise((*laid[1], len(fields)))]
+    return [delimiter.join(fields[a:b]) for a, b in pairwise((*aligned[1], len(fields)))]
 
 
-def _keep(
-    ways: list[tuple[float, tuple[int, ...]] | None], slot: int, cost: float, starts: tuple[int, ...]
+def _keep_cheaper(
+    alignments: list[tuple[float, tuple[int, ...]] | None], slot: int, cost: float, starts: tuple[int, ...]
 ) -> None:
-    held = ways[slot]
-    if held is None or cost < held[0]:
-        ways[slot] = (cost, starts)
+    current = alignments[slot]
+    if current is None or cost < current[0]:
+        alignments[slot] = (cost, starts)

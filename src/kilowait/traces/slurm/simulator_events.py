@@ -1,4 +1,4 @@
-"""Events of the Slurm simulator to jobs."""
+"""Reader of event files of the Slurm simulator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str, Any]]:
-    """``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... -n ... -t ... pseudo.job``."""
+    """Read lines like ``-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=... -N ... pseudo.job``."""
     rows: list[dict[str, str]] = []
     at: list[int] = []
     for place, line in enumerate(text.split("\n"), 1):
@@ -39,7 +39,7 @@ def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str
         rows.append({**_options(right), **event})
         at.append(place)
     if not ledger.rows_read:
-        raise TraceError("there is not one event in it")
+        raise TraceError("it contains no events")
 
     def values(reader: Any, *names: str) -> Floats:
         return np.array([reader(next((row[n] for n in names if n in row), "")) for row in rows], np.float64)
@@ -74,7 +74,7 @@ def read_events(text: str, ledger: CleaningReport) -> tuple[RawColumns, dict[str
 
 
 def _options(text: str) -> dict[str, str]:
-    """``-a 1 --b=2`` as a mapping; an option without a value maps to nothing."""
+    """Parse ``-a 1 --b=2`` into a mapping; an option without a value maps to an empty string."""
     found: dict[str, str] = {}
     words = text.split()
     for place, word in enumerate(words):

@@ -1,7 +1,7 @@
-"""Tables with named columns, CSV or Parquet: usual names are recognised, others are mapped by the caller.
+"""CSV and Parquet tables with named columns: usual names are recognised, others are mapped by the caller.
 
-ALCF's job-composite files and their published derivatives, NREL Eagle's, the table of Slurm's database and
-kilowait's own files are tables whose names, units and codes are known here.
+The column names, units and codes of ALCF's job-composite files and their published derivatives, NREL Eagle's table,
+the job table of Slurm's database and kilowait's own files are known.
 """
 
 from kilowait.traces.tables.aliases import csv_delimiter, is_table

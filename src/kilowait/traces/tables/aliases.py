@@ -1,4 +1,4 @@
-"""Names of columns that kilowait knows, whose tables they are, and what their status codes mean."""
+"""Known column names (aliases), detection of the table's origin, and status codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
     "csv_delimiter",
     "is_table",
     "plain",
-    "whose",
+    "table_origin",
 ]
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -50,7 +50,7 @@ ALIASES: dict[str, Sequence[str]] = {
     "status": ("newstatus", "exitstatus", "exitcode", "state", "jobstate"),
     "wait_s": ("waittime", "wait"),
 }
-"""Usual names, without signs and in lower case, the preferred first; kilowait's own names come before them."""
+"""Aliases of each column, normalized by `plain`, the preferred first; kilowait's own names take precedence."""
 
 _WORDS = {1: "COMPLETED PASS PASSED OK SUCCESS SUCCEEDED DONE FINISHED CD COMPLETE"}
 _WORDS |= {5: "CANCELLED CANCELED KILLED CA DELETED ABORTED"}
@@ -59,16 +59,16 @@ _WORDS |= {
 }
 STATUS_WORDS = {word: float(code) for code, words in _WORDS.items() for word in words.split()}
 SLURM_CODES = {3: 1.0, 4: 5.0, 5: 0.0, 6: 0.0, 7: 0.0, 8: 0.0, 9: 0.0, 10: 0.0, 11: 0.0}
-"""Codes of the column state in Slurm's database, to status."""
+"""State codes of Slurm's database to status."""
 
 
 def plain(name: str) -> str:
-    """A column's name without signs and in lower case."""
+    """Normalize a column name: lower case, letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def csv_delimiter(line: str) -> str | None:
-    """The delimiter of a header that names jobs' columns, else None.
+    """The delimiter of a header line with known job columns, else None.
 
     >>> csv_delimiter("job_id;submit_time;run_time;nodes"), csv_delimiter("to be, or not")
     (';', None)
@@ -80,7 +80,7 @@ def csv_delimiter(line: str) -> str | None:
 
 
 def is_table(lines: list[str]) -> bool:
-    """Whether these lines have one number of fields, three or more: a table whose names say nothing to us.
+    """Whether all lines have the same number of fields, at least three: a table, possibly with unknown names.
 
     >>> is_table(["a,b,c", "1,2,3"]), is_table(["one, two", "words"])
     (True, False)
@@ -89,8 +89,8 @@ def is_table(lines: list[str]) -> bool:
     return len(lines) > 1 and any(len(found) == 1 and min(found) > 2 for found in widths)
 
 
-def whose(columns: Iterable[str]) -> str:
-    """Whose table this is, by its column names."""
+def table_origin(columns: Iterable[str]) -> str:
+    """Origin of a table by its column names: alcf, nrel, slurmdb or csv."""
     names = {plain(name) for name in columns}
     if {"queuedtimestamp", "walltimeseconds"} <= names or {"walltime", "nodenum", "newstatus"} <= names:
         return "alcf"

@@ -1,4 +1,4 @@
-"""Columns of text, named by the file, to a draft of jobs."""
+"""Conversion of text columns of a table to raw job columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kilowait.traces.tables.aliases import (
     STATUS_WORDS,
     TARGETS,
     plain,
-    whose,
+    table_origin,
 )
 
 __all__ = ["draft_of", "source"]
@@ -36,11 +36,11 @@ Floats = npt.NDArray[np.float64]
 _NUMBERS: tuple[str, ...] = ("job_id", "after_id", "memory_mb", "energy_j", "nodes", "cores", "gpus")
 _NUMBERS += ("cpu_milli", "gpu_milli", "spread", "priority", "checkpoint_s", "checkpoint_load_s")
 UNIX_S = 5e8
-"""Times beyond this are on the Unix clock: logs are not sixteen years long."""
+"""Times beyond this are Unix time: logs are shorter than sixteen years."""
 
 
 def source(value: Any) -> tuple[str, float]:
-    """Name and factor of an entry in the caller's map."""
+    """Column name and unit factor of an entry of the column map."""
     if isinstance(value, str):
         return value, 1.0
     if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):
@@ -51,14 +51,14 @@ def source(value: Any) -> tuple[str, float]:
         if math.isfinite(factor) and factor > 0:
             return value[0], factor
     raise TraceError(
-        f"a column map has {value!r}; give a column's name, or (name, factor) as in ('limit_min', 60)"
+        f"the column map contains {value!r}; give a column name, or (name, factor) as in ('limit_min', 60)"
     )
 
 
 def _matched(
     cells: Mapping[str, list[str]], columns: Mapping[str, Any] | None
 ) -> dict[str, list[tuple[str, float]]]:
-    """For each of kilowait's columns the file's columns that may hold it, the best first."""
+    """For each of kilowait's columns the candidate columns of the file, the best first."""
     found: dict[str, list[tuple[str, float]]] = {}
     for target, value in (columns or {}).items():
         if target not in TARGETS:
@@ -97,7 +97,7 @@ def draft_of(
     columns: Mapping[str, Any] | None,
     ledger: CleaningReport,
 ) -> tuple[RawColumns, dict[str, Any]]:
-    """The rows, and what they say of the clock and the kind of table."""
+    """The raw job columns, and meta data on time origin and table format."""
     found = _matched(cells, columns)
     absent = [name for name in ("submit_s",) if name not in found]
     absent += (
@@ -108,10 +108,10 @@ def draft_of(
     absent += [] if {"nodes", "cores", "gpus"} & set(found) else ["nodes"]
     if absent:
         raise TraceError(
-            f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Say which is which: "
+            f"it lacks {', '.join(absent)}; it has {_listed(cells)}. Map the columns: "
             "columns={'submit_s': 'name of the column', 'runtime_s': ..., 'nodes': ...}"
         )
-    kind = whose(cells)
+    kind = table_origin(cells)
     own = kind == "csv" and {"submit_s", "runtime_s", "estimate_s"} <= set(cells)
     if not own:
         used = ", ".join(f"{target}={sources[0][0]}" for target, sources in found.items())
@@ -137,8 +137,8 @@ def draft_of(
     for target in _NUMBERS:
         for name, factor in found.get(target, ())[: None if target in ("nodes", "cores") else 1]:
             values = numbers(cells[name]) * factor
-            held = draft.numbers.get(target)
-            draft.numbers[target] = values if held is None else np.where(held > 0, held, values)
+            earlier = draft.numbers.get(target)
+            draft.numbers[target] = values if earlier is None else np.where(earlier > 0, earlier, values)
     for target in LABELLED:
         if target in found:
             blank = (
@@ -158,11 +158,11 @@ def draft_of(
 
 
 def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningReport) -> None:
-    """Run time and wait from start and end; nodes from cores or GPUs; what only one kind of table says."""
+    """Derive run time and wait from start and end, nodes from cores or GPUs; rules specific to one table origin."""
     start, end = draft.numbers.pop("start_s", None), draft.numbers.pop("end_s", None)
     numbers = draft.numbers
     if start is not None:
-        # On a Unix clock 0 is an empty cell of some database; on a log's own it is a time like others.
+        # In Unix time 0 is an empty cell of some databases; in relative time it is a valid value.
         start = np.where((start <= 0) & (draft.get("submit_s") > UNIX_S), np.nan, start)
         if end is not None:
             numbers["runtime_s"] = np.where(
@@ -178,7 +178,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
             )
     if used is None:
         other = "cores" if "cores" in numbers else "gpus"
-        ledger.add("note", f"no column of nodes: {other} taken as nodes")
+        ledger.add("note", f"no column of nodes: {other} used as nodes")
         numbers["nodes"] = numbers[other]
     if kind != "own" and "estimate_s" in numbers:
         numbers["estimate_s"] = np.where(numbers["estimate_s"] > 0, numbers["estimate_s"], np.nan)
@@ -196,7 +196,7 @@ def _derive(draft: RawColumns, used: Floats | None, kind: str, ledger: CleaningR
 
 
 def _spans(texts: list[str], factor: float) -> Floats:
-    """Seconds; the factor is for numbers, a span like 1:30:00 says its units itself."""
+    """Seconds of time spans; the factor applies to plain numbers, not to spans such as 1:30:00."""
     values = numbers(texts) * factor
     for row in np.flatnonzero(np.isnan(values)).tolist():
         values[row] = seconds(texts[row])
@@ -204,11 +204,11 @@ def _spans(texts: list[str], factor: float) -> Floats:
 
 
 def _without_unit(draft: RawColumns, texts: list[str], ledger: CleaningReport) -> None:
-    """A bare time limit may be in minutes, as Slurm has it, or in seconds: not taken on a guess."""
+    """Reject time limits without a unit: they may be in minutes, as in Slurm, or in seconds."""
     bare = np.array([":" not in text for text in texts], np.bool_) & ~np.isnan(draft.numbers["estimate_s"])
     if bare.any():
         said = (
-            "timelimit is a number without a unit and not taken; map it: columns={'estimate_s': (name, 60)}"
+            "timelimit is a number without a unit and is ignored; map it: columns={'estimate_s': (name, 60)}"
         )
         ledger.add(
             "note", f"{said} if it is in minutes", int(bare.sum()), int(draft.line[int(bare.argmax())])
@@ -224,7 +224,7 @@ def _times(
     draft: RawColumns,
     ledger: CleaningReport,
 ) -> Floats:
-    """Times of a column, either all numbers or all dates: the fewer of a mixture are on another clock."""
+    """Times of a column, either all numbers or all dates: of a mixture the minority becomes unknown."""
     texts = cells[name]
     dated = np.fromiter((len(text) >= 10 and text[4] == "-" for text in texts), np.bool_, len(texts))
     values = np.array([unix_s(text) for text in texts]) if dated.any() else numbers(texts)
@@ -236,7 +236,7 @@ def _times(
     if stray.any():
         first = int(draft.line[int(stray.argmax())])
         said = "a date among numbers" if not mostly else "a number among dates"
-        ledger.add("mended", f"{target}: {said}, taken as not known", int(stray.sum()), first)
+        ledger.add("mended", f"{target}: {said}, treated as unknown", int(stray.sum()), first)
         values[stray] = np.nan
     if mostly and target == "submit_s":
         ledger.add("note", "times without a zone are read as UTC")

@@ -1,4 +1,4 @@
-"""CSV and Parquet files to columns of text."""
+"""Reading of CSV and Parquet files into columns of text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["own_parquet", "read_csv", "read_parquet"]
 def read_csv(
     text: str, columns: Mapping[str, Any] | None, ledger: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
-    """Rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
+    """Read the rows of a CSV file with a header; `columns` maps kilowait's names to the file's."""
     lines = [line.rstrip("\r") for line in (text.split("\n") if "\n" in text else text.split("\r"))]
     top, delimiter = _header(lines, columns)
     names = [name.strip().lstrip("#").strip() for name in split_line(lines[top].lstrip(), delimiter)]
@@ -41,22 +41,22 @@ def read_csv(
         if len(fields) == len(names) + 1 and not fields[-1].strip():
             fields.pop()
         if len(fields) != len(names):
-            ledger.add("dropped", f"fields not as many as the {len(names)} columns", 1, first)
+            ledger.add("dropped", f"number of fields differs from the {len(names)} columns", 1, first)
             continue
         rows.append(fields)
         at.append(first)
     if not ledger.rows_read:
-        raise TraceError("there is a header and not one row")
+        raise TraceError("there is a header, but no rows")
     cells: dict[str, list[str]] = {}
-    for index, name in enumerate(names):  # Of columns with one name the first counts.
+    for index, name in enumerate(names):  # Of columns with the same name the first is used.
         cells.setdefault(name, [row[index].strip() for row in rows])
     return draft_of(cells, np.array(at, np.int64), columns, ledger)
 
 
 def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple[str, int]:
-    """The line before `place` with those that its open quote takes in, and where to go on.
+    """Join the line before `place` with the lines inside its open quote; return it and the next line to read.
 
-    A stray quote must not swallow the rows behind it: a line that is a whole row by itself ends the search.
+    A stray quote must not swallow the following rows: a line that is a complete row ends the search.
     """
     joined = lines[place - 1]
     for end in range(place, min(place + 50, len(lines))):
@@ -71,7 +71,7 @@ def _requoted(lines: list[str], place: int, delimiter: str, width: int) -> tuple
 
 
 def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, str]:
-    """Line and delimiter of the header: the first line that names columns, commented out or not."""
+    """Line and delimiter of the header: the first line with column names, possibly commented out."""
     wanted = {source(value)[0] for value in columns.values()} if columns else set()
     first: int | None = None
     for index, line in enumerate(lines[:100]):
@@ -88,12 +88,12 @@ def _header(lines: list[str], columns: Mapping[str, Any] | None) -> tuple[int, s
         if first is None and not line.startswith("#"):
             first = index
     if first is None:
-        raise TraceError("there is not one line of jobs, only comments or blank lines")
+        raise TraceError("there are no lines of jobs, only comments or blank lines")
     return first, max(DELIMITERS, key=lambda mark: len(split_line(lines[first], mark)))
 
 
 def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
-    """The table that `JobTable.to_parquet` wrote, to the bit; None when this is another Parquet file."""
+    """The table written by `JobTable.to_parquet`, bit-identical; None for any other Parquet file."""
     import pyarrow as pa
 
     table = _arrow(data)
@@ -103,7 +103,7 @@ def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
         jobs = JobTable.from_arrow(table)
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError) as problem:
         raise TraceError(
-            f"this Parquet file says that kilowait wrote it, but it cannot be read back: {problem}"
+            f"this Parquet file was written by kilowait, but cannot be read: {problem}"
         ) from None
     ledger.rows_read = ledger.jobs = len(jobs)
     return jobs
@@ -112,7 +112,7 @@ def own_parquet(data: bytes, ledger: CleaningReport) -> JobTable | None:
 def read_parquet(
     data: bytes, columns: Mapping[str, Any] | None, ledger: CleaningReport
 ) -> tuple[RawColumns, dict[str, Any]]:
-    """Rows of a Parquet file; dates and times become Unix seconds."""
+    """Read the rows of a Parquet file; dates and times become Unix seconds."""
     import pyarrow as pa
     import pyarrow.types as pt
 
@@ -130,7 +130,7 @@ def read_parquet(
                     "" if value is None else value.strip() for value in column.cast(pa.string()).to_pylist()
                 ]
         except (pa.ArrowException, UnicodeDecodeError):
-            continue  # Lists and structs are no column of a job.
+            continue  # Lists and structs are not job columns.
         cells.setdefault(name, texts)
     ledger.rows_read = table.num_rows
     if not table.num_rows:
@@ -145,5 +145,5 @@ def _arrow(data: bytes) -> Any:
     try:
         return pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
     except (pa.ArrowException, OSError, ValueError) as problem:
-        said = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise TraceError(f"this Parquet file is damaged or cut short: {said}; get the file again") from None
+        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise TraceError(f"this Parquet file is damaged or cut short: {reason}; get the file again") from None
