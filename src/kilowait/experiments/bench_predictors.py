@@ -28,23 +28,23 @@ def predictor_speeds(
 ) -> Iterator[BenchResult]:
     """Every measure, as soon as it is made, on a made workload of so many jobs."""
     made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
-    made, world, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
+    made, times, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()
-    case = case_of(made, world, NODES)
+    dataset = case_of(made, times, NODES)
     yield BenchResult(f"features of {jobs:,} jobs", perf_counter() - began, "s")
     for name in models:
         began = perf_counter()
-        predictor = fit(case, PredictionModel.of(name), nodes=NODES, data="lublin")
+        predictor = fit(dataset, PredictionModel.of(name), nodes=NODES, data="lublin")
         yield BenchResult(f"{name}, fitted and calibrated", perf_counter() - began, "s")
-        values, anchor, most = predictor.rows(case), case.features.anchor, case.target.most
+        values, anchor, max_value = predictor.rows(dataset), dataset.features.anchor, dataset.target.max_value
         began = perf_counter()
-        predictor.of_rows(values, anchor, most)
+        predictor.predict_rows(values, anchor, max_value)
         yield BenchResult(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
         took = []
         for row in range(rows):
             one = slice(row, row + 1)
             began = perf_counter()
-            predictor.of_rows(values[one], anchor[one], most[one])
+            predictor.predict_rows(values[one], anchor[one], max_value[one])
             took.append(perf_counter() - began)
         words = f"99 % within {1e3 * float(np.quantile(took, 0.99)):.2f} ms"
         yield BenchResult(

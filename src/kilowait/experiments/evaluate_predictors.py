@@ -125,7 +125,7 @@ def world_of(
 
 
 def foresight(
-    case: Dataset,
+    dataset: Dataset,
     models: Sequence[PredictionModel],
     *,
     part: float = 0.3,
@@ -154,16 +154,16 @@ def foresight(
             f"models are judged on a part of {part:g} of the jobs; it must be above 0 and at most 1"
         )
     how = online or RefitSchedule()
-    first = len(case) - round(len(case) * part)
-    truth = case.target.values
-    rows = (np.arange(len(case)) >= first) & np.isfinite(truth)
+    first = len(dataset) - round(len(dataset) * part)
+    truth = dataset.target.values
+    rows = (np.arange(len(dataset)) >= first) & np.isfinite(truth)
     if not rows.any():
         raise InputError(
-            f"of {len(case):,} jobs none of the last {100 * part:g} % has a known {case.target.name}; take a longer log"
+            f"of {len(dataset):,} jobs none of the last {100 * part:g} % has a known {dataset.target.name}; take a longer log"
         )
     asked = predictions(
         models,
-        case,
+        dataset,
         seed=seed,
         online=how,
         since=max(0, first - 2 * how.calibrate),  # the levels of quantiles want predictions before
@@ -173,42 +173,42 @@ def foresight(
     )
     told: list[tuple[ModelPredictions, float]] = []
     began = perf_counter()
-    for said in asked:
+    for predicted in asked:
         took = perf_counter() - began
-        if said.foreseen is not None:  # the forest is fitted once, however it is asked
-            took = next((seconds for other, seconds in told if other.foreseen is said.foreseen), took)
-        told.append((said, took))
+        if predicted.distributions is not None:  # the forest is fitted once, however it is asked
+            took = next((seconds for other, seconds in told if other.distributions is predicted.distributions), took)
+        told.append((predicted, took))
         began = perf_counter()
-    weeks = _Weeks(case.jobs["submit_s"][rows], seed)
-    sums = {said.model.text: weeks.sums(losses(said.values[rows], truth[rows])) for said, _ in told}
-    simple = [sums[said.model.text] for said, _ in told if said.model.family == "simple"]
-    forest = next((said.foreseen for said, _ in told if said.foreseen is not None), None)
+    weeks = _Weeks(dataset.jobs["submit_s"][rows], seed)
+    sums = {predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows])) for predicted, _ in told}
+    simple = [sums[predicted.model.text] for predicted, _ in told if predicted.model.family == "simple"]
+    forest = next((predicted.distributions for predicted, _ in told if predicted.distributions is not None), None)
     return PredictorComparison(
-        target=case.target.name,
-        unit=case.target.unit,
-        labels=case.target.labels,
-        world=case.world.name,
-        jobs=len(case),
+        target=dataset.target.name,
+        unit=dataset.target.unit,
+        labels=dataset.target.labels,
+        world=dataset.world.name,
+        jobs=len(dataset),
         judged=int(rows.sum()),
         weeks=weeks.count,
         rows=tuple(
             PredictorRow(
-                said.model.text,
-                score(said.values[rows], truth[rows]),
-                weeks.intervals(sums[said.model.text]),
-                {} if said.model.family == "simple" else weeks.ratios(sums[said.model.text], simple),
+                predicted.model.text,
+                score(predicted.values[rows], truth[rows]),
+                weeks.intervals(sums[predicted.model.text]),
+                {} if predicted.model.family == "simple" else weeks.ratios(sums[predicted.model.text], simple),
                 seconds,
-                {kind: dict(by_class(case.jobs, kind, said.values, truth, rows)) for kind in classes},
+                {kind: dict(by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
             )
-            for said, seconds in told
+            for predicted, seconds in told
         ),
-        held={} if forest is None else {level: _held(forest.quantile(level), case, rows) for level in LEVELS},
+        held={} if forest is None else {level: _coverage(forest.quantile(level), dataset, rows) for level in LEVELS},
     )
 
 
-def _held(bound: Floats, case: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    truth = case.target.values[rows]
-    return coverage(bound[rows], truth), coverage(bound[rows], np.minimum(truth, case.target.most[rows]))
+def _coverage(bound: Floats, dataset: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    truth = dataset.target.values[rows]
+    return coverage(bound[rows], truth), coverage(bound[rows], np.minimum(truth, dataset.target.max_value[rows]))
 
 
 class _Weeks:

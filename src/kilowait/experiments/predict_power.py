@@ -22,7 +22,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.saved_predictor import check_kept
 from kilowait.jobs import JobTable
-from kilowait.predict.baselines import SIMPLE
+from kilowait.predict.baselines import BASELINES
 from kilowait.predict.dataset import case_of
 from kilowait.predict.models import FAMILIES, PredictionModel, predictions
 from kilowait.predict.predictor import load
@@ -46,11 +46,11 @@ def check_power_predictor(predictor: str) -> None:
     if is_kept_power(predictor):
         check_kept(predictor, "power")
         return
-    if predictor.partition(":")[0].strip().lower() not in (*SIMPLE, *FAMILIES):
+    if predictor.partition(":")[0].strip().lower() not in (*BASELINES, *FAMILIES):
         raise UnknownNameError(
-            "predictor of power (no folder of that name either)", predictor, (MODEL, *SIMPLE, *FAMILIES)
+            "predictor of power (no folder of that name either)", predictor, (MODEL, *BASELINES, *FAMILIES)
         )
-    if PredictionModel.of(predictor).way == "mean":
+    if PredictionModel.of(predictor).point_estimate == "mean":
         raise InputError(
             "the mean of the forest is of no use for power, which nothing bounds; take forest or boosting:mean"
         )
@@ -96,24 +96,24 @@ def with_planned_power(
             "(energy_j or power_w); leave it out: the power model knows what it says beforehand"
         )
     ordered = jobs.sorted()
-    world = first_replay(ordered, cluster)
-    case = case_of(ordered, world, cluster.nodes, power(ordered, world))
-    said: npt.NDArray[np.float64]
+    times = first_replay(ordered, cluster)
+    dataset = case_of(ordered, times, cluster.nodes, power(ordered, times))
+    predicted: npt.NDArray[np.float64]
     if is_kept_power(predictor):
-        said = load(predictor).predict(case).value
+        predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
         (told,) = predictions(
             [PredictionModel.of(predictor)],
-            case,
+            dataset,
             seed=seed,
             threads=threads,
             progress=None if progress is None else lambda _, refit: progress(refit),
         )
-        said = told.values
-    said = np.minimum(said, ordered["nodes"] * most_w)
+        predicted = told.values
+    predicted = np.minimum(predicted, ordered["nodes"] * most_w)
     planned = nothing
-    planned[slice(None) if jobs.order is None else jobs.order] = said
+    planned[slice(None) if jobs.order is None else jobs.order] = predicted
     return jobs.with_columns(predicted_power_w=np.where(measured, planned, np.nan))
 
 

@@ -95,15 +95,15 @@ def foreseen(
         raise InputError(
             "this log has no requests, so there is no limit to predictions; take --predict forest"
         )
-    world = first_replay(ordered, cluster)
+    times = first_replay(ordered, cluster)
     columns: dict[str, Any]
     if predictor == "last2":
-        columns = last_two(ordered, world)
+        columns = last_two(ordered, times)
     elif is_kept(predictor):
-        columns = load(predictor).columns(case_of(ordered, world, cluster.nodes))
+        columns = load(predictor).columns(case_of(ordered, times, cluster.nodes))
     else:
         found = predict_runtimes(
-            ordered, world, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
+            ordered, times, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
         )
         columns = found.columns()
     if jobs.order is not None:  # back to the rows of the table as it was given
@@ -129,11 +129,11 @@ def with_requests(jobs: JobTable) -> JobTable:
     return jobs.with_columns(estimate_s=asked, **dict.fromkeys(OWN))
 
 
-def last_two(jobs: JobTable, world: KnownTimes) -> dict[str, Any]:
+def last_two(jobs: JobTable, times: KnownTimes) -> dict[str, Any]:
     """As EASY+ predicts: the mean of the last two ended jobs of the user, at most the request; else the request."""
     request = request_s(jobs)
-    ended = PastEvents(keyed(jobs.column("user")), world.end_s, jobs["submit_s"])
-    last, second = ended.several(np.maximum(jobs["runtime_s"], 1.0), 2)
+    ended = PastEvents(keyed(jobs.column("user")), times.end_s, jobs["submit_s"])
+    last, second = ended.latest_values(np.maximum(jobs["runtime_s"], 1.0), 2)
     mean = np.where(np.isnan(second), last, (last + second) / 2.0)
     told = np.fmin(np.where(np.isnan(mean), request, mean), request)
     return {"estimate_s": told, "limit_s": request}

@@ -19,7 +19,7 @@ from kilowait.jobs import JobTable
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.feature_text import value_words
 from kilowait.predict.features import meaning
-from kilowait.predict.forest import Forest, ForestSettings, grow
+from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes, request_s
 from kilowait.predict.runtime import RuntimePredictions
 from kilowait.predict.walk_forward import RefitSchedule
@@ -67,20 +67,20 @@ class ForestData:
     def grown(self, rows: Ints) -> Forest:
         """The forest of these jobs."""
         values = self.found.features.values
-        return grow(values[rows], self.difference[rows], self.settings, seed=self.seed)
+        return fit_forest(values[rows], self.difference[rows], self.settings, seed=self.seed)
 
 
-def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
+def importance(forests: ForestData, asked: Ints) -> dict[str, Any]:
     """Mean absolute contributions over some of the jobs that were asked of, by the forest of the first of them.
 
     ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where its value lies among the
     others, from 0 (smallest) to 1 (largest), and what it added.
     """
-    random = stream(grounds.seed, "experiments.foretold")
+    random = stream(forests.seed, "experiments.foretold")
     sample = random.choice(asked, min(SAMPLE, len(asked)), replace=False)
-    learned = grounds.learned_from(int(asked[0]))
-    features = grounds.found.features
-    moved = grounds.grown(learned).contributions(features.values[sample])[:, :-1]
+    learned = forests.learned_from(int(asked[0]))
+    features = forests.found.features
+    moved = forests.grown(learned).contributions(features.values[sample])[:, :-1]
     mean = np.abs(moved).mean(axis=0)
     order = np.argsort(-mean, kind="stable")
     return {
@@ -102,7 +102,7 @@ def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
 
 
 def explained_jobs(
-    grounds: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
+    forests: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
 ) -> list[dict[str, Any]]:
     """A typical job, the two that were predicted worst, and those that were named, by row."""
     error = np.log(told_s[asked]) - np.log(truth_s[asked])
@@ -113,32 +113,32 @@ def explained_jobs(
         ("the job that was most overestimated", int(asked[np.argmax(error)])),
         *(("a job that was asked about", row) for row in named),
     ]
-    return [_explained(grounds, which, row) for which, row in picked]
+    return [_explained(forests, which, row) for which, row in picked]
 
 
-def _explained(grounds: ForestData, which: str, row: int) -> dict[str, Any]:
-    jobs, found, features = grounds.jobs, grounds.found, grounds.found.features
+def _explained(forests: ForestData, which: str, row: int) -> dict[str, Any]:
+    jobs, found, features = forests.jobs, forests.found, forests.found.features
     number = int(jobs["job_id"][row])
     if found.told.fit[row] < 0:
         raise InputError(
             f"job {number} was submitted before the first forest was grown, so it was predicted as jobs like it "
             "before: there is nothing to explain; name a later one"
         )
-    learned = grounds.learned_from(row)
-    forest = grounds.grown(learned)
+    learned = forests.learned_from(row)
+    forest = forests.grown(learned)
     values = features.values[row]
     *moved, start = forest.contributions(values[None])[0].tolist()
     first = sorted(range(len(moved)), key=lambda at: -abs(moved[at]))[:WEIGHTIEST]
-    usual = [_middle(features.values[learned, at]) for at in first]
+    usual = [_median(features.values[learned, at]) for at in first]
     # The job once more for each of them, with the usual value in its place.
     others = np.repeat(values[None], len(first), axis=0)
     others[np.arange(len(first)), first] = usual
-    anchor, most_s = found.distribution.anchor[row], found.distribution.most_s[row]
+    anchor, max_s = found.distribution.anchor[row], found.distribution.max_s[row]
     count = len(first)
     changed_s = Distribution(
-        forest.weights(others), np.full(count, anchor), np.full(count, most_s)
+        forest.weights(others), np.full(count, anchor), np.full(count, max_s)
     ).geometric_mean()
-    own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([most_s]))
+    own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([max_s]))
     return {
         "which": which,
         "job_id": number,
@@ -175,6 +175,6 @@ def _ranks(values: Floats) -> Floats:
     return np.where(np.isfinite(values), (below + upto) / (2.0 * len(known)), np.nan)
 
 
-def _middle(values: Floats) -> float:
+def _median(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else float("nan")

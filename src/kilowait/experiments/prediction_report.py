@@ -78,11 +78,11 @@ def prediction_report(
     ordered, how = jobs.sorted(), online or RefitSchedule()
     rows_of_ids = _rows_of(ordered, ids)  # told before minutes are spent
     say("replaying the log to learn when jobs end ...")
-    world = first_replay(ordered, cluster)
+    times = first_replay(ordered, cluster)
     threads = min(2, os.cpu_count() or 1)
     found = predict_runtimes(
         ordered,
-        world,
+        times,
         cluster.nodes,
         seed=seed,
         online=how,
@@ -100,12 +100,12 @@ def prediction_report(
     truth_s = np.maximum(ordered["runtime_s"], 1.0)
     told_s = {
         "forest": found.distribution.most_accurate(),
-        "last2": last_two(ordered, world)["estimate_s"],
+        "last2": last_two(ordered, times)["estimate_s"],
         "anchor": np.exp(found.features.anchor),
         "request": request_s(ordered),
     }
     say("asking the forests for their reasons ...")
-    grounds = ForestData(ordered, world, found, how, forest, seed)
+    grounds = ForestData(ordered, times, found, how, forest, seed)
     submit_s = ordered["submit_s"]
     return {
         "trace": trace,
@@ -116,7 +116,7 @@ def prediction_report(
             "online": asdict(how),
             "fits": int(found.told.fit.max()) + 1,
         },
-        "world": world.name,
+        "world": times.name,
         "jobs": len(ordered),
         "span_s": float(submit_s[-1] - submit_s[0]),
         "judged": len(judged),
@@ -194,14 +194,14 @@ def _calibration(found: RuntimePredictions, truth_s: Floats, rows: Ints) -> list
     return [
         {
             "level": level,
-            "plain": _held(found.distribution.quantile(level), truth_s, rows),
-            "calibrated": _held(found.quantile(level), truth_s, rows),
+            "plain": _coverage(found.distribution.quantile(level), truth_s, rows),
+            "calibrated": _coverage(found.quantile(level), truth_s, rows),
         }
         for level in LEVELS
     ]
 
 
-def _held(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
+def _coverage(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
     return float((truth_s[rows] <= bound_s[rows] * HALF_BIN).mean())
 
 

@@ -75,7 +75,7 @@ class PredictionTask:
 class PredictionData:
     """Jobs that a model can be asked of."""
 
-    case: Dataset
+    dataset: Dataset
     cluster: Cluster
     workload: Workload
     notes: tuple[str, ...]
@@ -93,9 +93,9 @@ def prepared_case(asked: PredictionTask) -> PredictionData:
         asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
     )
     cluster, note = cluster_of(asked.cluster, workload.jobs)
-    jobs, world, more = world_of(workload.jobs.sorted(), cluster, asked.world)
+    jobs, times, more = world_of(workload.jobs.sorted(), cluster, asked.world)
     if asked.target not in ("power", "energy"):
-        case, power = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world)), {}
+        dataset, power = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
     else:
         power = {
             "labels": asked.labels or ("measured" if asked.power is None else "both"),
@@ -108,9 +108,9 @@ def prepared_case(asked: PredictionTask) -> PredictionData:
             settings = PowerSettings(asked.power, profile=asked.profile, cooling="pue:1")
             meter = meter_for(settings, jobs, cluster)
             watts |= {"model": meter.model, "profile": meter.profile}
-        case = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world, **watts))
+        dataset = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)
-    return PredictionData(case, cluster, workload, notes, power)
+    return PredictionData(dataset, cluster, workload, notes, power)
 
 
 def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
@@ -125,12 +125,12 @@ def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
     )
 
 
-def models_for(text: str | None, case: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
+def models_for(text: str | None, dataset: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
     """The models people name, with commas between; else the usual ones that this log can have, and notes."""
     if text is not None:
         return [PredictionModel.of(one) for one in text.split(",")], ()
-    names = USUAL[case.target.name]
-    if "request" in names and np.isnan(case.target.asked).any():
+    names = USUAL[dataset.target.name]
+    if "request" in names and np.isnan(dataset.target.requested).any():
         kept = [PredictionModel.of(name) for name in names if name != "request"]
         return kept, ("not every job says what its user asked for: the request is left out",)
     return [PredictionModel.of(name) for name in names], ()
@@ -147,12 +147,12 @@ def fit_predictor(
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> Predictor:
     """Fit a predictor, with settings that were searched for on the jobs before its last tenth where `tune` says."""
-    case, settings = prepared.case, None
+    dataset, settings = prepared.case, None
     if tune:
-        early = case.first(round(len(case) * (1 - CALIBRATION)))
+        early = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
         settings, _ = tune_predictor(early, model, trials=tune, seed=seed, progress=progress)
     return fit(
-        case,
+        dataset,
         model,
         nodes=prepared.cluster.nodes,
         data=data,
@@ -170,43 +170,43 @@ def save_predictor(
     return save_folder(folder, predictor.save, kind="predictor", manifest=manifest, force=force)
 
 
-def explained(predictor: Predictor, case: Dataset, job: str) -> Explanation:
+def explained(predictor: Predictor, dataset: Dataset, job: str) -> Explanation:
     """What a predictor says of the job of this number, and why."""
-    ids = case.jobs["job_id"]
+    ids = dataset.jobs["job_id"]
     try:
         row = int(np.flatnonzero(ids == int(job))[0])
     except (ValueError, IndexError):
         span = f"they go from {ids.min()} to {ids.max()}" if len(ids) else "it has none"
         raise InputError(f"there is no job {job} in this log; its jobs have numbers, and {span}") from None
-    return explain(predictor, case, row)
+    return explain(predictor, dataset, row)
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def table_columns(case: Dataset) -> dict[str, npt.NDArray[Any]]:
+def table_columns(dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
     """A row a job: its number, what was known at its submission, and what came out where it is known."""
-    features, jobs = case.features, case.jobs
+    features, jobs = dataset.features, dataset.jobs
     columns: dict[str, npt.NDArray[Any]] = {"job_id": jobs["job_id"]}
     columns |= {name: features.values[:, at] for at, name in enumerate(features.names)}
     columns["runtime_s"] = jobs["runtime_s"]
     if "energy_j" in jobs:
         columns["energy_j"] = jobs["energy_j"]
-    if case.target.name not in ("runtime", "energy"):
-        columns[f"{case.target.name}_{case.target.unit.lower()}"] = case.target.values
+    if dataset.target.name not in ("runtime", "energy"):
+        columns[f"{dataset.target.name}_{dataset.target.unit.lower()}"] = dataset.target.values
     return columns
 
 
-def predicted_columns(predictor: Predictor, case: Dataset) -> dict[str, npt.NDArray[Any]]:
+def predicted_columns(predictor: Predictor, dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
     """A row a job: its number, what is predicted with its bounds, and the truth where it is known."""
-    said, unit = predictor.predict(case), case.target.unit.lower()
+    predicted, unit = predictor.predict(dataset), dataset.target.unit.lower()
     return {
-        "job_id": case.jobs["job_id"],
-        f"{case.target.name}_{unit}": case.target.values,
-        f"predicted_{unit}": said.value,
-        f"p10_{unit}": said.low,
-        f"p50_{unit}": said.middle,
-        f"p90_{unit}": said.high,
+        "job_id": dataset.jobs["job_id"],
+        f"{dataset.target.name}_{unit}": dataset.target.values,
+        f"predicted_{unit}": predicted.value,
+        f"p10_{unit}": predicted.low,
+        f"p50_{unit}": predicted.middle,
+        f"p90_{unit}": predicted.high,
     }
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.experiments.optuna_study import TuningTrial, best_of, optuna_or_error
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.fit import Settings, fit_by, usual_settings
+from kilowait.predict.fit import Settings, fit_until, default_settings
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.rng import stream
@@ -29,7 +29,7 @@ __all__ = ["SPACES", "tune_predictor"]
 Floats = npt.NDArray[np.float64]
 
 FOLDS = 3
-FEWEST = 100
+MIN_JOBS = 100
 """Jobs whose value is known before the first fold, and in each."""
 RANDOM = 6
 """Trials that are drawn at random before the estimator has enough to go by."""
@@ -49,7 +49,7 @@ SPACES: dict[str, dict[str, tuple[float, float]]] = {
 
 
 def tune_predictor(
-    case: Dataset,
+    dataset: Dataset,
     model: PredictionModel,
     *,
     trials: int,
@@ -72,8 +72,8 @@ def tune_predictor(
         )
     if trials < 1:
         raise InputError(f"{trials} trials; give at least 1")
-    spans = _folds(case)
-    usual = usual_settings(model)
+    spans = _folds(dataset)
+    usual = default_settings(model)
     space = SPACES["boosting" if model.family == "boosting" else "forest"]
     kinds = {field.name: field.type for field in fields(usual)}
     ranges = {name: _distribution(optuna, kinds[name], *ends) for name, ends in space.items()}
@@ -87,7 +87,7 @@ def tune_predictor(
         while len(done) < trials:
             began = perf_counter()
             trial = study.ask(ranges)
-            figure = _figure(case, model, replace(usual, **trial.params), spans, seed)
+            figure = _figure(dataset, model, replace(usual, **trial.params), spans, seed)
             study.tell(trial, figure)
             done.append(
                 TuningTrial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began)
@@ -106,47 +106,47 @@ def _distribution(optuna: Any, kind: Any, low: float, high: float) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=high >= 10 * low)
 
 
-def _folds(case: Dataset) -> list[tuple[int, int]]:
+def _folds(dataset: Dataset) -> list[tuple[int, int]]:
     """Rows of each fold, from and to."""
-    ends = np.linspace(len(case) // 2, len(case), FOLDS + 1).astype(int).tolist()
+    ends = np.linspace(len(dataset) // 2, len(dataset), FOLDS + 1).astype(int).tolist()
     spans = list(pairwise(ends))
-    known = np.isfinite(case.target.values)
+    known = np.isfinite(dataset.target.values)
     few = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
-    if few < FEWEST:
+    if few < MIN_JOBS:
         raise InputError(
-            f"{len(case):,} jobs of which {int(known.sum()):,} have a known {case.target.name} are too few to tune on; "
-            f"each of {FOLDS} folds wants {FEWEST}: take a longer log, or leave tuning out"
+            f"{len(dataset):,} jobs of which {int(known.sum()):,} have a known {dataset.target.name} are too few to tune on; "
+            f"each of {FOLDS} folds wants {MIN_JOBS}: take a longer log, or leave tuning out"
         )
     return spans
 
 
 def _figure(
-    case: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
+    dataset: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
 ) -> float:
     """What the model itself makes small, mean over the folds."""
     figures = []
-    features, target = case.features, case.target
+    features, target = dataset.features, dataset.target
     for begin, end in spans:
-        made = fit_by(case, model, float(case.jobs["submit_s"][begin]), settings, seed=seed)
+        made = fit_until(dataset, model, float(dataset.jobs["submit_s"][begin]), settings, seed=seed)
         rows = np.arange(begin, end)[np.isfinite(target.values[begin:end])]
-        said = made.answer(features.values[rows], features.anchor[rows], target.most[rows])
-        figures.append(cost(model, said, target.values[rows]))
+        predicted = made.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
+        figures.append(cost(model, predicted, target.values[rows]))
     return float(np.mean(figures))
 
 
-def cost(model: PredictionModel, said: Floats, truth: Floats) -> float:
+def cost(model: PredictionModel, predicted: Floats, truth: Floats) -> float:
     """What a model is ranked by, smaller is better: the loss it was made for, in logarithms.
 
     >>> cost(PredictionModel.of("forest:accurate"), np.array([60.0]), np.array([120.0]))
     0.5
     """
-    error = np.log1p(said) - np.log1p(truth)
+    error = np.log1p(predicted) - np.log1p(truth)
     loss = model.loss
     level = model.level if loss is None or loss.name != "quantile" else loss.number
     if level is not None:
         return float(np.maximum(-level * error, (1 - level) * error).mean())
     if loss is not None and loss.name == "asymmetric" and loss.number is not None:
         return float((np.where(error < 0, loss.number, 1.0) * error**2).mean())
-    if model.way in ("accurate", "median") or (loss is not None and loss.name == "median"):
-        return 1.0 - score(said, truth).accuracy
+    if model.point_estimate in ("accurate", "median") or (loss is not None and loss.name == "median"):
+        return 1.0 - score(predicted, truth).accuracy
     return float((error**2).mean() ** 0.5)
