@@ -17,7 +17,7 @@ from kilowait.predict.past_events import PastEvents, row_median
 from kilowait.predict.target_features import all_job_keys
 from kilowait.predict.targets import USUAL_W, Target
 
-__all__ = ["SIMPLE", "simple"]
+__all__ = ["BASELINES", "predict_baseline"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
     if name == "request":
         if np.isnan(target.requested).any():
             raise InputError(
-                f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request for {target.name}, so the "
+                f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request for {target.name}: the "
                 "request cannot be the prediction; take last2 or a median"
             )
         return target.requested

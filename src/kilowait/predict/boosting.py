@@ -19,7 +19,7 @@ from kilowait.errors import InputError, UnknownNameError
 from kilowait.predict.forest import MAX_DIFFERENCE, ForestSettings, tree_parameters
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "boost", "plain_forest"]
+__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "fit_boosting", "fit_random_forest"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -130,7 +130,7 @@ def fit_boosting(
 
     The same arguments give the same trees on any number of threads.
     """
-    tree_settings = settings or BoostingSettings()
+    params = settings or BoostingSettings()
     objective: Any = {
         "mean": "l2",
         "median": "l1",
@@ -139,20 +139,20 @@ def fit_boosting(
     }[loss.name]
     parameters = {
         **tree_parameters(
-            tree_settings.leaves,
-            tree_settings.leaf_jobs,
-            tree_settings.sample,
-            tree_settings.features,
-            tree_settings.bins,
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
             seed,
             threads,
         ),
         "objective": objective,
-        "learning_rate": tree_settings.rate,
+        "learning_rate": params.rate,
     }
     if loss.name == "quantile":
         parameters["alpha"] = loss.number
-    return BoostedTrees(_train(features, difference, parameters, tree_settings.trees))
+    return BoostedTrees(_train(features, difference, parameters, params.trees))
 
 
 def fit_random_forest(
@@ -164,14 +164,14 @@ def fit_random_forest(
     threads: int = 1,
 ) -> BoostedTrees:
     """Fit a random forest that predicts the mean of ln(value) less the anchor: the usual baseline."""
-    tree_settings = settings or ForestSettings()
+    params = settings or ForestSettings()
     parameters = {
         **tree_parameters(
-            tree_settings.leaves,
-            tree_settings.leaf_jobs,
-            tree_settings.sample,
-            tree_settings.features,
-            tree_settings.bins,
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
             seed,
             threads,
         ),
@@ -179,7 +179,7 @@ def fit_random_forest(
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
     }
-    return BoostedTrees(_train(features, difference, parameters, tree_settings.trees))
+    return BoostedTrees(_train(features, difference, parameters, params.trees))
 
 
 def _train(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:

@@ -80,7 +80,8 @@ def fit(
     calibration_rows = np.arange(begin, len(dataset))[np.isfinite(target.values[begin:])]
     if len(calibration_rows) < MIN_JOBS:
         raise InputError(
-            f"the {target.name} is known for {len(calibration_rows):,} of the last {len(dataset) - begin:,} jobs, and calibration "
+            f"the {target.name} is known for {len(calibration_rows):,} of the last {len(dataset) - begin:,} jobs, and "
+            "calibration "
             f"needs at least {MIN_JOBS}; use a longer log"
         )
     date_s = float(jobs["submit_s"][begin])
@@ -96,7 +97,7 @@ def fit(
         if name != model.text and not (name == "request" and np.isnan(target.requested).any()):
             errors[name] = asdict(score(predict_baseline(name, jobs, target)[calibration_rows], truth))
     codes = {name: jobs.labels[name] for name in LABELLED if name in jobs.labels and name in features.names}
-    tree_settings = settings or (None if fitted is None else default_settings(model))
+    params = settings or (None if fitted is None else default_settings(model))
     card = ModelCard(
         model=model.text,
         target=target.name,
@@ -113,7 +114,7 @@ def fit(
         requests=bool(np.isfinite(features.request).any()),
         features=() if fitted is None else features.names,
         codes=codes,
-        settings={} if tree_settings is None else asdict(tree_settings),
+        settings={} if params is None else asdict(params),
         seed=seed,
         errors=errors,
         held={} if fitted is None else _coverage(dataset, fitted, calibration_rows),
@@ -121,8 +122,8 @@ def fit(
         drift=() if fitted is None else tuple(_drift(dataset, model, settings, seed, threads)),
         version=_version(),
         personal="nothing: it is a baseline without fitted parameters"
-        if tree_settings is None
-        else _personal(tree_settings, codes),
+        if params is None
+        else _personal(params, codes),
         power=power or {},
     )
     return Predictor(card, model, None if fitted is None else fitted.trees, levels)
@@ -205,11 +206,11 @@ def _drift(
     return found
 
 
-def _personal(tree_settings: Settings, codes: Mapping[str, Any]) -> str:
+def _personal(params: Settings, codes: Mapping[str, Any]) -> str:
     """Personal data that a fitted predictor contains, as text."""
     words = {"queue": "queues", "qos": "qualities of service"}
     names = " and ".join(words[name] for name in codes)
-    return PERSONAL.format(names=f"; names of {names}" if names else "", least=tree_settings.leaf_jobs)
+    return PERSONAL.format(names=f"; names of {names}" if names else "", least=params.leaf_jobs)
 
 
 def _version() -> str:

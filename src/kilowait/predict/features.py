@@ -23,7 +23,15 @@ from kilowait.predict.past_events import (
     row_median,
 )
 
-__all__ = ["Features", "chosen", "feature_table", "first_known", "keys_of", "meaning", "nearest_middle"]
+__all__ = [
+    "Features",
+    "feature_table",
+    "first_known",
+    "job_keys",
+    "meaning",
+    "nearest_median",
+    "select_columns",
+]
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from kilowait.predict.distribution import Distribution
 from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.models import METHOD, PredictionModel
 
-__all__ = ["FEWEST", "FittedModel", "Settings", "fit_by", "usual_settings"]
+__all__ = ["MIN_JOBS", "FittedModel", "Settings", "default_settings", "fit_until"]
 
 Floats = npt.NDArray[np.float64]
 Settings: TypeAlias = ForestSettings | BoostingSettings
@@ -79,21 +79,19 @@ def fit_until(
             f"{MIN_JOBS} training jobs; use a longer log"
         )
     values, targets = dataset.features.values[rows], difference[rows]
-    tree_settings = settings or default_settings(model)
-    if model.loss is not None and isinstance(tree_settings, BoostingSettings):
+    params = settings or default_settings(model)
+    if model.loss is not None and isinstance(params, BoostingSettings):
         return FittedModel(
             model,
-            fit_boosting(values, targets, model.loss, tree_settings, seed=seed, threads=threads),
+            fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads),
             len(rows),
         )
-    if model.family == "forest" and isinstance(tree_settings, ForestSettings):
+    if model.family == "forest" and isinstance(params, ForestSettings):
+        return FittedModel(model, fit_forest(values, targets, params, seed=seed, threads=threads), len(rows))
+    if model.family == "random-forest" and isinstance(params, ForestSettings):
         return FittedModel(
-            model, fit_forest(values, targets, tree_settings, seed=seed, threads=threads), len(rows)
-        )
-    if model.family == "random-forest" and isinstance(tree_settings, ForestSettings):
-        return FittedModel(
-            model, fit_random_forest(values, targets, tree_settings, seed=seed, threads=threads), len(rows)
+            model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows)
         )
     raise InputError(
-        f"{model.text} cannot be fitted with {type(tree_settings).__name__}; use forest or boosting:LOSS"
+        f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS"
     )

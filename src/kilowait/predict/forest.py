@@ -1,7 +1,7 @@
 """Random forest whose leaves store distributions: one model for median, mean, quantiles and expected inverse run time.
 
-LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram of
-the training times that fall into it; the prediction for a job is the mean over the trees. A tree can hardly copy an
+LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram
+of the training times that fall into it; the prediction for a job is the mean over the trees. A tree can hardly copy an
 earlier run time exactly; here a repeated run time is the bin at 0.
 """
 
@@ -18,7 +18,7 @@ from kilowait.errors import InputError
 from kilowait.predict.distribution import BINS, bin_of
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["Forest", "ForestSettings", "grow", "tree_parameters"]
+__all__ = ["Forest", "ForestSettings", "fit_forest", "tree_parameters"]
 
 Floats = npt.NDArray[np.float64]
 MAX_DIFFERENCE = 6.0
@@ -125,15 +125,15 @@ def fit_forest(
 
     The same arguments give the same forest on any number of threads.
     """
-    tree_settings = settings or ForestSettings()
+    params = settings or ForestSettings()
     lgb = library()
     parameters = {
         **tree_parameters(
-            tree_settings.leaves,
-            tree_settings.leaf_jobs,
-            tree_settings.sample,
-            tree_settings.features,
-            tree_settings.bins,
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
             seed,
             threads,
         ),
@@ -144,7 +144,7 @@ def fit_forest(
     data = lgb.Dataset(
         features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1}
     )
-    booster = lgb.train(parameters, data, tree_settings.trees)
+    booster = lgb.train(parameters, data, params.trees)
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
     counts = leaf.max(axis=0).astype(np.int64) + 1
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])

@@ -59,9 +59,7 @@ def from_run(log: ExecutionLog) -> KnownTimes:
     start_s, end_s = (
         np.where(np.isnan(records[name]), np.inf, records[name]) for name in ("start_s", "end_s")
     )
-    backfill = (
-        f", backfill {log.run['backfill']}" if "backfill" in log.run else ""
-    )  # node-level clusters have no backfill setting
+    backfill = f", backfill {log.run['backfill']}" if "backfill" in log.run else ""  # GPU clusters have none
     return KnownTimes(f"simulated: {log.run['policy']}{backfill}", start_s, end_s)
 
 

@@ -182,7 +182,8 @@ def check_model(model: PredictionModel, target: Target) -> None:
     """Raise if a model is unsuitable for a target.
 
     The forest mixes differences of jobs from their anchors. One job that waited a thousand times as long as its anchor
-    gives every job a small probability of a thousand times its anchor: the median ignores it, an unbounded mean does not.
+    gives every job a small probability of a thousand times its anchor: the median ignores it, an unbounded mean does
+    not.
     """
     if model.point_estimate == "mean" and not np.isfinite(target.max_value).all():
         raise InputError(

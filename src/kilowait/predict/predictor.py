@@ -85,8 +85,8 @@ class Predictor:
     def columns(self, dataset: Dataset) -> dict[str, Floats]:
         """Predicted run times as columns of a job table, seconds; as `RuntimePredictions.columns`, but of one fit.
 
-        ``estimate_s``, which priority policies use, is the point prediction. ``planned_s`` and ``overrun_planned_s``, which
-        reservations use, are its calibrated 60 and 97 % quantiles. ``limit_s`` is the user's request. Only the forest
+        ``estimate_s``, which priority policies use, is the point prediction. ``planned_s`` and ``overrun_planned_s``,
+        which reservations use, are its calibrated 60 and 97 % quantiles. ``limit_s`` is the user's request. Only the forest
         gives ``expected_inverse_runtime``.
         """
         self.check(dataset)

@@ -21,7 +21,7 @@ from kilowait.predict.walk_forward import (
     walk_forward,
 )
 
-__all__ = ["RuntimePredictions", "predict_runtimes", "foresee_case"]
+__all__ = ["RuntimePredictions", "predict_runtimes", "predict_distributions"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,8 +45,8 @@ class RuntimePredictions:
     def quantile(self, level: float) -> Floats:
         """Calibrated quantile of each run time at `level`, seconds.
 
-        For jobs predicted earlier whose truth was known when a model was fitted, the quantile level of the truth is known.
-        The level that covers a share `level` of them is used (distributional conformal prediction).
+        For jobs predicted earlier whose truth was known when a model was fitted, the quantile level of the truth is
+        known. The level that covers a share `level` of them is used (distributional conformal prediction).
         """
         levels = np.full(len(self.distribution), level)
         for fit, known in enumerate(self.told.known):
@@ -62,8 +62,8 @@ class RuntimePredictions:
     def columns(self) -> dict[str, Floats]:
         """The predictions as columns of a job table, seconds.
 
-        ``estimate_s``, which priority policies use, is the geometric mean; ``planned_s`` and ``overrun_planned_s``, which
-        reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of waiting;
+        ``estimate_s``, which priority policies use, is the geometric mean; ``planned_s`` and ``overrun_planned_s``,
+        which reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of waiting;
         ``limit_s`` is the user's request.
         """
         limit_s = self.distribution.max_s

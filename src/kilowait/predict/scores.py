@@ -1,7 +1,7 @@
 """Prediction errors: accuracy, log error, absolute error, underprediction rate and coverage, overall or by job class.
 
-No single metric suffices. Long jobs dominate the mean absolute error; accuracy and the log error weight a job of a minute
-like one of a day; underprediction harms schedulers.
+No single metric suffices. Long jobs dominate the mean absolute error; accuracy and the log error weight a job of a
+minute like one of a day; underprediction harms schedulers.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from kilowait.predict.past_events import (
 )
 from kilowait.predict.targets import Target
 
-__all__ = ["features_for", "kinds_of", "meaning"]
+__all__ = ["all_job_keys", "features_for", "meaning"]
 
 Floats = npt.NDArray[np.float64]
 

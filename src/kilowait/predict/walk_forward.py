@@ -1,7 +1,7 @@
 """Walk-forward predictions: models are refitted on a schedule on jobs with known values and predict the following jobs.
 
-The model that predicts a job uses no job that ended after the model's date, and its features use no event after the job's
-submission. So the whole log can be predicted and replayed without data leakage.
+The model that predicts a job uses no job that ended after the model's date, and its features use no event after the
+job's submission. So the whole log can be predicted and replayed without data leakage.
 """
 
 from __future__ import annotations
