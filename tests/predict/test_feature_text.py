@@ -21,7 +21,7 @@ from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
         ("same_request", 1.0, "yes"),
         ("user_count", math.log1p(1200), "1,200 jobs"),
         ("user_same_last", math.log(2.0), "2 × the anchor"),
-        ("user_elapsed", -1.0, "it does not run"),
+        ("user_elapsed", -1.0, "not running"),
         ("user_since", math.log1p(7200), "2 h 0 min"),
         ("user_inverse", 0.25, "0.25"),
         ("queue", 3.0, "3"),

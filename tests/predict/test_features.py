@@ -121,5 +121,5 @@ def test_words():
     jobs = log()
     with pytest.raises(InputError, match=r"jobs.sorted\(\)"):
         fitted(jobs[[2, 1, 0]], from_log(jobs))
-    with pytest.raises(InputError, match="1 of 3 jobs waited.*simulation"):
+    with pytest.raises(InputError, match="wait time for 1 of 3 jobs.*simulation"):
         from_log(log(wait_s=[0, np.nan, 0]))

@@ -180,7 +180,7 @@ def test_words_for_jobs_it_cannot_be_asked_of():
 
 
 def test_words_for_logs_too_short():
-    with pytest.raises(InputError, match="of 10 of the last 10 jobs is known.*20 at least"):
+    with pytest.raises(InputError, match="known for 10 of the last 10 jobs.*at least 20"):
         fitted(jobs=habits()[:100])
     with pytest.raises(InputError, match="runtime of 0 of the last 0 jobs"):
         fitted(jobs=habits()[:0])

@@ -137,7 +137,7 @@ def test_a_forest_is_kept_and_read(tmp_path):
     assert np.abs(parts[:, 0]).mean() > 5 * np.abs(parts[:, 1]).mean()
     np.testing.assert_allclose(parts.sum(axis=1), forest.booster.predict(values))
     (tmp_path / "trees.txt").write_text("import os")
-    with pytest.raises(InputError, match="no trees of LightGBM"):
+    with pytest.raises(InputError, match="no LightGBM trees"):
         Forest.load(tmp_path)
     (tmp_path / "leaves.npz").unlink()
     with pytest.raises(InputError, match="fit it again"):
@@ -145,5 +145,5 @@ def test_a_forest_is_kept_and_read(tmp_path):
 
 
 def test_words():
-    with pytest.raises(InputError, match="jobs at least 2 and in order"):
+    with pytest.raises(InputError, match="minimum at least 2 jobs"):
         RefitSchedule(jobs=5, least=10)

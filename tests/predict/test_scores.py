@@ -60,7 +60,7 @@ def test_by_class():
 def test_words():
     with pytest.raises(InputError, match=r"shape \(1,\) for truths of \(2,\)"):
         score([1], [1, 2])
-    with pytest.raises(InputError, match="1 of 2 predictions are no numbers"):
+    with pytest.raises(InputError, match="1 of 2 predictions are not finite"):
         score([1, np.nan], [1, 2])
     with pytest.raises(UnknownNameError, match="sizes.*did you mean 'size'"):
         classes(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), "sizes")

@@ -1,4 +1,4 @@
-"""How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
+"""Benchmark of predictors: time to fit, throughput for many jobs, and latency for one job."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["ROW_MS", "predictor_speeds"]
 
 NODES = 256
 ROW_MS = 1.0
-"""What one prediction may take, from a ready row of features."""
+"""Target latency of one prediction from a row of features, milliseconds."""
 SEED = 7
 
 
 def predictor_speeds(
     jobs: int = 12_000, *, rows: int = 500, models: tuple[str, ...] = ("forest", "boosting:median")
 ) -> Iterator[BenchResult]:
-    """Every measure, as soon as it is made, on a made workload of so many jobs."""
+    """Yield each measurement on a synthetic workload of `jobs` jobs."""
     made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
     made, times, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()

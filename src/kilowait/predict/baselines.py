@@ -81,7 +81,7 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
             found = first_known(row_median(known["user_request"].latest_values(values, MANY)), found)
     others = row_median(known["everyone"].latest_values(values, MANY))
     found = first_known(
-        found * target.scale, target.requested, others * target.scale, target.usual * target.scale
+        found * target.scale, target.requested, others * target.scale, target.default * target.scale
     )
     return np.minimum(found, target.max_value)
 

@@ -85,7 +85,7 @@ def features_for(jobs: JobTable, times: KnownTimes, nodes: int, target: Target) 
     submit_s, logarithm = jobs["submit_s"], target.logarithm()
     keys = all_job_keys(jobs)
     known = {kind: PastEvents(key, target.known_s, submit_s) for kind, key in keys.items()}
-    default = np.full(len(jobs), np.log(target.usual))
+    default = np.full(len(jobs), np.log(target.default))
     anchor = first_known(nearest_median(known, logarithm, target.anchor_kinds), default)
     columns: dict[str, Floats] = {"target_anchor": anchor}
     for kind, happened in known.items():
