@@ -70,7 +70,7 @@ def test_the_forest_is_timed_once_and_keeps_its_levels(done):
 
 def test_worlds():
     jobs = habits()
-    assert world_of(jobs, MACHINE)[1].name == "recorded"
+    assert world_of(jobs, MACHINE)[1].name == "log"
     one = np.where(np.arange(900) == 7, np.nan, 0.0)
     left, times, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
     assert len(left) == len(times.end_s) == 899
@@ -80,7 +80,7 @@ def test_worlds():
     assert times.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
     assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
     with pytest.raises(InputError, match="900 of 900 jobs waited"):
-        world_of(unknown, MACHINE, "recorded")
+        world_of(unknown, MACHINE, "log")
     with pytest.raises(UnknownNameError, match="real"):
         world_of(jobs, MACHINE, "real")
 

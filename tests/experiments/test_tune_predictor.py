@@ -46,7 +46,7 @@ def test_what_models_are_ranked_by():
 
 
 def test_words(dataset):
-    with pytest.raises(InputError, match="last2 does not learn"):
+    with pytest.raises(InputError, match="last2 has no hyperparameters"):
         tune_predictor(dataset, PredictionModel.of("last2"), trials=3)
     with pytest.raises(InputError, match="0 trials"):
         tune_predictor(dataset, PredictionModel.of("forest"), trials=0)

@@ -122,7 +122,7 @@ def test_a_fit_by_a_date_knows_what_had_ended_by_then():
     assert fitted.jobs == int((dataset.target.known_s <= until_s).sum()) < 300
     with pytest.raises(InputError, match="of 0 jobs is known by then.*longer log"):
         fit_until(dataset, PredictionModel.of("forest"), 0.0)
-    with pytest.raises(InputError, match="last2 does not learn"):
+    with pytest.raises(InputError, match="last2 cannot be fitted"):
         fit_until(dataset, PredictionModel.of("last2"), until_s)
     with pytest.raises(InputError, match="one number and no distribution"):
         few = dataset.features.values[:1]
