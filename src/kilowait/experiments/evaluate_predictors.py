@@ -157,7 +157,8 @@ def foresight(
     rows = (np.arange(len(dataset)) >= first) & np.isfinite(truth)
     if not rows.any():
         raise InputError(
-            f"of {len(dataset):,} jobs none of the last {100 * part:g} % has a known {dataset.target.name}; use a longer log"
+            f"of {len(dataset):,} jobs none of the last {100 * part:g} % has a known "
+            f"{dataset.target.name}; use a longer log"
         )
     asked = predictions(
         models,

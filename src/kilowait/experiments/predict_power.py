@@ -1,8 +1,8 @@
 """Predicted job power for power controls; energy accounting uses the measured power.
 
-By default power budgets use the measured power of every job, as if it were known in advance. Here the power is predicted
-from jobs that had ended in a first replay, or taken from the power model. Jobs without measured power get no prediction:
-power controls and accounting use the power model for them.
+By default power budgets use the measured power of every job, as if it were known in advance. Here the power is
+predicted from jobs that had ended in a first replay, or taken from the power model. Jobs without measured power get no
+prediction: power controls and accounting use the power model for them.
 """
 
 from __future__ import annotations

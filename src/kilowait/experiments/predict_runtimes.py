@@ -78,7 +78,8 @@ def foreseen(
     seed: int = 0,
     progress: Callable[[Any], None] | None = None,
 ) -> JobTable:
-    """The jobs with predicted run times: `estimate_s` for priorities, `planned_s` for reservations; `limit_s` is the request.
+    """The jobs with predicted run times: `estimate_s` for priorities, `planned_s` for reservations; `limit_s` is the
+    request.
 
     `predictor` is one of `PREDICTORS` or the folder of a saved one, which is not refitted. `seed` is that of forests,
     and `progress` is called after every fit.

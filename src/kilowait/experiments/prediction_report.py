@@ -157,7 +157,8 @@ def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:
     """Accuracy of predictions, over the jobs that have one.
 
     ``accuracy`` is the mean of the shorter of both over the longer, ``log_rmse`` the root of the mean squared
-    difference of ln(1 + s), ``mae_s`` the mean absolute difference in seconds, ``underprediction_rate`` the share that is too short.
+    difference of ln(1 + s), ``mae_s`` the mean absolute difference in seconds, ``underprediction_rate`` the share that
+    is too short.
 
     >>> scores(np.array([50.0, 200.0, np.nan]), np.array([100.0, 100.0, 1.0]))["accuracy"]
     0.5

@@ -111,7 +111,8 @@ def _folds(dataset: Dataset) -> list[tuple[int, int]]:
     few = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
     if few < MIN_JOBS:
         raise InputError(
-            f"{len(dataset):,} jobs of which {int(known.sum()):,} have a known {dataset.target.name} are too few for tuning; "
+            f"{len(dataset):,} jobs of which {int(known.sum()):,} have a known "
+            f"{dataset.target.name} are too few for tuning; "
             f"each of {FOLDS} folds needs {MIN_JOBS}: use a longer log, or no tuning"
         )
     return spans

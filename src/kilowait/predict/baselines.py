@@ -60,7 +60,8 @@ def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
     if name == "request":
         if np.isnan(target.requested).any():
             raise InputError(
-                f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request for {target.name}: the "
+                f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request "
+                f"for {target.name}: the "
                 "request cannot be the prediction; take last2 or a median"
             )
         return target.requested

@@ -92,7 +92,8 @@ def read_card(folder: Path) -> ModelCard:
         raise InputError(f"{path} is not a predictor's model card; create one with kilowait predict fit")
     if content.get("format") != FORMAT:
         raise InputError(
-            f"{folder} has format {content.get('format')}, written by kilowait {content.get('version')}; this one reads "
+            f"{folder} has format {content.get('format')}, written by kilowait "
+            f"{content.get('version')}; this one reads "
             f"format {FORMAT}: {_AGAIN}"
         )
     wanted = {one.name for one in fields(ModelCard)}

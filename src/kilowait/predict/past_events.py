@@ -1,9 +1,9 @@
 """Past events of similar jobs at each submission: counts, latest values, sums and means.
 
 Jobs are similar if they have the same key, for example the same user. An event of a job is its submission, start or
-end. For every job the events of similar jobs are sorted by time and the job's submission is located among them: only earlier
-events are used. Sums are sums of integers: the rounding of floats would depend on later jobs, and so would a job's
-features.
+end. For every job the events of similar jobs are sorted by time and the job's submission is located among them: only
+earlier events are used. Sums are sums of integers: the rounding of floats would depend on later jobs, and so would a
+job's features.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class Predictor:
         """Predicted run times as columns of a job table, seconds; as `RuntimePredictions.columns`, but of one fit.
 
         ``estimate_s``, which priority policies use, is the point prediction. ``planned_s`` and ``overrun_planned_s``,
-        which reservations use, are its calibrated 60 and 97 % quantiles. ``limit_s`` is the user's request. Only the forest
-        gives ``expected_inverse_runtime``.
+        which reservations use, are its calibrated 60 and 97 % quantiles. ``limit_s`` is the user's request. Only the
+        forest gives ``expected_inverse_runtime``.
         """
         self.check(dataset)
         max_value = dataset.target.max_value

@@ -63,8 +63,8 @@ class RuntimePredictions:
         """The predictions as columns of a job table, seconds.
 
         ``estimate_s``, which priority policies use, is the geometric mean; ``planned_s`` and ``overrun_planned_s``,
-        which reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of waiting;
-        ``limit_s`` is the user's request.
+        which reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of
+        waiting; ``limit_s`` is the user's request.
         """
         limit_s = self.distribution.max_s
         return {

@@ -1,4 +1,5 @@
-"""Synthetic workloads: parametric models (Lublin-Feitelson, GPU jobs), learned generators, user estimates, load scaling."""
+"""Synthetic workloads: parametric models (Lublin-Feitelson, GPU jobs), learned generators, user estimates, load
+scaling."""
 
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.gavel import gavel_jobs

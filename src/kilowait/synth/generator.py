@@ -95,8 +95,8 @@ class Generator(ABC):
         """Stream the endless workload in parts, with the columns of the log, from its first submission on.
 
         Each part comes with a time before which no later part has submissions; rows within it need no order. About
-        `jobs` jobs will be needed. Another layer is another sample of the same workload at the same time. `told` gets the
-        share of each part.
+        `jobs` jobs will be needed. Another layer is another sample of the same workload at the same time. `told` gets
+        the share of each part.
         """
 
     @abstractmethod
@@ -160,8 +160,8 @@ class Generator(ABC):
             seed: same seed, same jobs.
             conditions: which jobs to keep, see `kilowait.synth.conditions`: ``{"queue": "long", "nodes": (1, 16)}``.
             load: offered load; it changes the number of jobs per day.
-            mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that get a
-                share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
+            mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
+                get a share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
             grow: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
             nodes: size of another machine; job sizes are scaled and the load is kept.
             cluster: machine for the offered load; None: the log's, or that of `nodes`.

@@ -27,7 +27,8 @@ SIZES: Mapping[int, float] = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
 """Number of GPUs to the share of jobs; Gavel's distribution."""
 
 PARTS: Mapping[int, float] = {160: 0.03, 230: 0.07, 320: 0.13, 470: 0.29, 570: 0.05, 650: 0.08, 810: 0.35}
-"""Thousandths of a GPU to their share: the 3,078 pods of openb's default list that request a fraction, in seven classes."""
+"""Thousandths of a GPU to their share: the 3,078 pods of openb's default list that request a fraction, in seven
+classes."""
 
 LOGNORMAL_S = (206.0, math.sqrt(2 * math.log(6651.681 / 206.0)))
 """Median and sigma, fitted to Helios' median and mean, 206 s and 6,652 s, over its 1.58 million GPU jobs."""
@@ -70,7 +71,8 @@ def gpu_workload(
         cluster: gives the number of GPUs, and how many lie on a node. A job with more GPUs than any node has lies on
             as few nodes as can be, the same number on each.
         load: offered GPU-seconds over those the cluster has from the first submission to the last.
-        seed: same seed, same jobs. Sizes, run times, ... have separate random streams: a change of one leaves the others.
+        seed: same seed, same jobs. Sizes, run times, ... have separate random streams: a change of one leaves the
+            others.
         arrivals: "poisson"; "daily" (Poisson on a clock that follows the working day, as in the Lublin-Feitelson
             model; the day keeps its 24 hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`).
         sizes: GPUs of a job to its weight.
@@ -136,7 +138,8 @@ def gpu_workload(
 def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
     """GPU-seconds of all jobs / (GPUs of the cluster x seconds from the first submission to the last).
 
-    Fractions of a GPU count as fractions; run times are those of the table, at speed 1, whatever type a job will run on.
+    Fractions of a GPU count as fractions; run times are those of the table, at speed 1, whatever type a job will run
+    on.
 
     >>> mixed = Cluster.preset("gpu-mixed")  # 56 GPUs
     >>> two = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[700, 700], nodes=[1, 1], gpus=[2, 2])

@@ -5,7 +5,8 @@ jobs", JPDC 63 (11), 2003. Sampled from the published distributions, all jobs at
 
 - *sizes*: one node, or a power of two, or any size; log2 of a parallel size is uniform on two stages;
 - *run times*: the logarithm is one of two Gammas, short or long; large jobs are more often long;
-- *arrivals*: the logarithm of the time between them is Gamma, in a time that follows the daily cycle (`lublin_arrivals`).
+- *arrivals*: the logarithm of the time between them is Gamma, in a time that follows the daily cycle
+  (`lublin_arrivals`).
 
 Users, estimates and the target load are additions to the model, marked below.
 """

@@ -100,7 +100,8 @@ def leaks(
 
 
 def _copies(made: JobTable, seen: JobTable, held_out: JobTable, *, before: bool) -> tuple[float, float]:
-    """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the user's previous job."""
+    """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the user's previous
+    job."""
     rows = compared_numbers(made, seen, held_out)
     if before:
         pairs = []
@@ -132,7 +133,8 @@ class Anonymity:
 
 
 def anonymity(jobs: JobTable, *, known: Sequence[str] | None = None, k: int = 5) -> Anonymity:
-    """k-anonymity of a workload: jobs with equal `known` columns form a class; the size of a class is its number of users.
+    """k-anonymity of a workload: jobs with equal `known` columns form a class; the size of a class is its number of
+    users.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[4, 4, 8], user=[1, 2, 1]

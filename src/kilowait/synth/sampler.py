@@ -125,7 +125,8 @@ class _Sampling:
         span_s = float(np.ptp(rows["submit_s"]))
         if not span_s > 0:
             raise InputError(
-                f"{len(rows['submit_s'])} job(s) have no offered load; at least two different submission times are needed"
+                f"{len(rows['submit_s'])} job(s) have no offered load; at least two different "
+                "submission times are needed"
             )
         work = float((self._work(rows) * weights.of(rows)).sum())
         if not work > 0:

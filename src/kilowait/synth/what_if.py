@@ -1,8 +1,8 @@
 """What-if changes of a workload: another load, another job mix, growing groups, another machine.
 
-They work on the samples of any generator. Each job has a weight, its frequency relative to the log; `sampler` superposes
-samples of the same workload and thins them by weight. So hours and weekdays are kept, and added jobs are sampled like
-all others, not copied.
+They work on the samples of any generator. Each job has a weight, its frequency relative to the log; `sampler`
+superposes samples of the same workload and thins them by weight. So hours and weekdays are kept, and added jobs are
+sampled like all others, not copied.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ class Changes:
 def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
     """Scale ascending job sizes from a machine of `old` nodes to one of `new` nodes.
 
-    On a log2 scale sizes keep their relative position between the smallest and the machine. Serial jobs stay serial; where
-    there are none, the smallest size is the same part of either machine. A job of the full machine stays one, and
+    On a log2 scale sizes keep their relative position between the smallest and the machine. Serial jobs stay serial;
+    where there are none, the smallest size is the same part of either machine. A job of the full machine stays one, and
     powers of two become powers of two.
 
     >>> new_sizes([1, 2, 4, 8, 12, 64, 128], 128, 512).tolist()

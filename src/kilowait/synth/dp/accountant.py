@@ -59,7 +59,8 @@ def spent(history: list[tuple[float, float, int]], delta: float) -> float:
 
 
 def noise_for(budget: PrivacyBudget) -> float:
-    """The smallest noise multiplier, to one per cent, for which one release of counts and a training stay in the budget."""
+    """The smallest noise multiplier, to one per cent, for which one release of counts and a training stay in the
+    budget."""
 
     def epsilon(noise: float) -> float:
         return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)

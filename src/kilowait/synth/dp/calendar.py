@@ -34,8 +34,8 @@ SECOND_S = 1.0
 LONGEST_S = 4 * 3600.0
 """Number of possible start times of a session; one is drawn at random."""
 SURE = 2.0
-"""Minimum count of a kind of user or session, in standard deviations of the noise: a few kinds that are only noise, with
-thousands of sessions each, would dominate the calendar."""
+"""Minimum count of a kind of user or session, in standard deviations of the noise: a few kinds that are only noise,
+with thousands of sessions each, would dominate the calendar."""
 MOST_JOBS = 300_000
 """Maximum jobs of a calendar; where the counts give more, users are dropped."""
 

@@ -1,8 +1,8 @@
 """Generators from external libraries: SDV's synthesizers and REaLTabFormer, on a table of one job per row.
 
-Jobs are sampled independently, as by the copula: daily cycles, sessions and repeated jobs are missing. Models are stored
-in the library's own format, a pickle: loading it runs any code in it. Only the worker loads it, and only if the caller
-names the Python that may do so (`load_generator`'s `trust`).
+Jobs are sampled independently, as by the copula: daily cycles, sessions and repeated jobs are missing. Models are
+stored in the library's own format, a pickle: loading it runs any code in it. Only the worker loads it, and only if the
+caller names the Python that may do so (`load_generator`'s `trust`).
 """
 
 from __future__ import annotations

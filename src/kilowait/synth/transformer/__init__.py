@@ -1,8 +1,9 @@
-"""Transformer generator: submission sessions come from the log's calendar, the jobs of each user are generated in sequence.
+"""Transformer generator: submission sessions come from the log's calendar, the jobs of each user are generated in
+sequence.
 
 `tokenizer` encodes columns as codes, `calendar` describes a log as users' weeks and sessions; `network` is the model,
-`dataset` its training data and `train` its training; `sample` samples codes, `load_matching` selects among sampled weeks,
-and `generator` produces jobs according to `settings`.
+`dataset` its training data and `train` its training; `sample` samples codes, `load_matching` selects among sampled
+weeks, and `generator` produces jobs according to `settings`.
 """
 
 from kilowait.synth.transformer.generator import TransformerGenerator

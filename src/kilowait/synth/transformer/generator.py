@@ -50,7 +50,8 @@ class TransformerGenerator(Generator):
     settings_type = TransformerSettings
     holds = (
         "when each user submitted, to about a quarter of an hour, and the most frequent job shapes of each user's week "
-        "or busy hours, with how long they took, under new numbers; values of rare sizes and requests; somebody who knows "
+        "or busy hours, with how long they took, under new numbers; values of rare sizes "
+        "and requests; somebody who knows "
         "a user's weeks can recognize them"
     )
     _calendar: Calendar
@@ -219,7 +220,8 @@ class TransformerGenerator(Generator):
     def _jobs(
         self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress
     ) -> Columns:
-        """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is selected."""
+        """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is
+        selected."""
         calendar = self._calendar
         moved = np.concatenate(
             [np.full(len(rows), piece.place - piece.week) for piece, rows in zip(pieces, picked, strict=True)]

@@ -2,8 +2,8 @@
 
 A causal transformer attends to the user's last `window` jobs, each the sum of its columns' embeddings. Every column of
 the next job has an output head that also gets the columns before it. A head can output any code of its column, or point
-to one of the user's last jobs or to a slot of the week's frequent-jobs list, whose value is then copied (A. See, P. Liu,
-C. Manning, "Get to the point", ACL 2017). So repeated jobs are reproduced exactly, however rare their values.
+to one of the user's last jobs or to a slot of the week's frequent-jobs list, whose value is then copied (A. See, P.
+Liu, C. Manning, "Get to the point", ACL 2017). So repeated jobs are reproduced exactly, however rare their values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Order of the weeks of a sample: first the log's own order, then random permutations.
 
-A *turn* is one pass over the weeks. From the second turn on, blocks of consecutive weeks come in random order: busy weeks
-are clustered, and each week occurs once per turn, so that the load is preserved. A log seldom starts and ends at a week
-boundary. Missing days of its last week are filled from another week, and later turns have one week composed of its end
-and its start.
+A *turn* is one pass over the weeks. From the second turn on, blocks of consecutive weeks come in random order: busy
+weeks are clustered, and each week occurs once per turn, so that the load is preserved. A log seldom starts and ends at
+a week boundary. Missing days of its last week are filled from another week, and later turns have one week composed of
+its end and its start.
 """
 
 from __future__ import annotations
