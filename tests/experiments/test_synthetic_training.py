@@ -75,7 +75,7 @@ def test_another_log_has_not_been_seen_and_dates_are_told_where_they_are_known()
 
 
 def test_what_cannot_be_is_told(folder, tmp_path):
-    with pytest.raises(InputError, match=r"has no card\.json; name a folder written by kilowait synth fit"):
+    with pytest.raises(InputError, match=r"has no card\.json; give a folder written by kilowait synth fit"):
         drawn(str(tmp_path / "nothing"))
     with pytest.raises(InputError, match=r"makes jobs of up to \d+ nodes, and the machine has 2;"):
         drawn(folder, kw.Cluster.from_nodes(2))

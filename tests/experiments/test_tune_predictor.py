@@ -41,7 +41,9 @@ def test_what_models_are_ranked_by():
     assert cost(PredictionModel.of("boosting:mean"), predicted, true) == pytest.approx(two)
     assert cost(PredictionModel.of("boosting:asymmetric:3"), predicted, true) == pytest.approx(2 * two**2)
     assert cost(PredictionModel.of("boosting:quantile:0.9"), predicted, true) == pytest.approx(two / 2)
-    assert cost(PredictionModel.of("forest:quantile:0.9"), predicted[:1], true[:1]) == pytest.approx(0.9 * two)
+    assert cost(PredictionModel.of("forest:quantile:0.9"), predicted[:1], true[:1]) == pytest.approx(
+        0.9 * two
+    )
     assert cost(PredictionModel.of("forest"), predicted, true) == pytest.approx(1 - (1 / 3 + 3 / 7) / 2)
 
 
