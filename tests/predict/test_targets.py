@@ -144,7 +144,7 @@ def test_words():
     jobs = habits()[:60]
     times = from_log(jobs)
     with pytest.raises(
-        InputError, match="none of 60 jobs has measured energy.*60 not measured.*use a power model"
+        InputError, match="none of 60 jobs has usable measured energy.*60 not measured.*use a power model"
     ):
         energy(jobs, times)
     with pytest.raises(InputError, match="'both', which needs a power model"):

@@ -88,7 +88,7 @@ def fit(
     truth = target.values[calibration_rows]
     fitted = (
         None
-        if model.family == "simple"
+        if model.family == "baseline"
         else fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
     )
     point, levels = _levels(dataset, model, fitted, calibration_rows)
