@@ -163,7 +163,7 @@ def test_other_targets(tmp_path):
         predicted = load(tmp_path).predict(requested)
         assert predictor.card.target == target.name
         assert np.isfinite(predicted.value).all()
-    with pytest.raises(InputError, match="says energy, and runtime is asked for"):
+    with pytest.raises(InputError, match="predicts energy, not runtime"):
         predictor.predict(dataset(jobs))
 
 
@@ -173,25 +173,27 @@ def test_words_for_jobs_it_cannot_be_asked_of():
         with_queues.predict(dataset(later()))
     bare = later()
     unasked = bare.with_columns(estimate_s=bare["runtime_s"])
-    with pytest.raises(InputError, match="nobody asked for a time in these jobs, and users of habits did"):
+    with pytest.raises(
+        InputError, match="these jobs have no walltime requests, and the predictor uses those of habits"
+    ):
         fitted().predict(dataset(unasked))
-    with pytest.raises(InputError, match="looks at no features; ask it of jobs"):
+    with pytest.raises(InputError, match="uses no features; ask it of jobs"):
         fitted("last2").predict_rows(np.zeros((1, 0)), np.zeros(1), np.zeros(1))
 
 
 def test_words_for_logs_too_short():
     with pytest.raises(InputError, match="known for 10 of the last 10 jobs.*at least 20"):
         fitted(jobs=habits()[:100])
-    with pytest.raises(InputError, match="runtime of 0 of the last 0 jobs"):
+    with pytest.raises(InputError, match="runtime is known for 0 of the last 0 jobs"):
         fitted(jobs=habits()[:0])
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda folder: (folder / "card.json").unlink(), "holds no predictor: it has no card.json"),
+        (lambda folder: (folder / "card.json").unlink(), "contains no predictor: it has no card.json"),
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is damaged"),
-        (lambda folder: (folder / "card.json").write_text("{}"), "is not the card of a predictor"),
+        (lambda folder: (folder / "card.json").write_text("{}"), "is not a predictor's model card"),
         (
             lambda folder: rewrite(folder, format=9, version="3.0"),
             "format 9, written by kilowait 3.0.*fit it again",
@@ -199,9 +201,9 @@ def test_words_for_logs_too_short():
         (lambda folder: rewrite(folder, drop="seed"), "damaged .it lacks seed"),
         (
             lambda folder: (folder / "trees.txt").write_text("tree"),
-            "trees.txt is not there or is not what was written",
+            "trees.txt is missing or was changed",
         ),
-        (lambda folder: (folder / "leaves.npz").unlink(), "leaves.npz is not there"),
+        (lambda folder: (folder / "leaves.npz").unlink(), "leaves.npz is missing"),
         (
             lambda folder: rewrite(folder, features=["nodes"]),
             "trees of .* features and a card of 1",
