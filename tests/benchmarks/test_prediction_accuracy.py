@@ -9,7 +9,7 @@ from benchmarks.reproduce.__main__ import main
 from benchmarks.reproduce.data_paths import Sources
 from benchmarks.reproduce.prediction_accuracy import LOGS, judged, text
 
-from kilowait.predict.baselines import SIMPLE
+from kilowait.predict.baselines import BASELINES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "predictors.md"
 
@@ -24,12 +24,12 @@ def test_the_simple_rows_are_those_of_the_page(data_dir):
         lambda line: None,
         "KTH-SP2",
         "runtime",
-        [*sorted(set(SIMPLE) - {"rate"})],
+        [*sorted(set(BASELINES) - {"rate"})],
     )
     page = [without_seconds(line) for line in PAGE.read_text("utf-8").splitlines() if line]
     shown = text({"KTH-SP2, runtime": found}).splitlines()
     assert "KTH-SP2, runtime, recorded: 8,542 of 28,475 jobs, 15 weeks" in PAGE.read_text("utf-8")
-    rows = [without_seconds(line) for line in shown if line.split(" ")[0] in SIMPLE]
+    rows = [without_seconds(line) for line in shown if line.split(" ")[0] in BASELINES]
     assert len(rows) == 5
     for row in rows:
         assert row in page

@@ -96,14 +96,14 @@ def test_train_and_evaluate(kilowait, log, kept, tmp_path):
 def test_what_is_wrong_is_told(kilowait, log, kept, tmp_path):
     words = ("simulate", log, "--cluster", 4, "--predict")
     assert "there is no folder" in kilowait(*words, tmp_path / "none").error()
-    assert "holds no predictor" in kilowait(*words, tmp_path).error()
+    assert "contains no predictor" in kilowait(*words, tmp_path).error()
     assert "did you mean 'forest'" in kilowait(*words, "forrest").error()
     watts = fitted(log, tmp_path / "watts", "--target", "power")
     assert f"the predictor {watts} says power, and runtime is asked for" in kilowait(*words, watts).error()
     bare = tmp_path / "bare.parquet"
     write_trace(habits(), bare)
     error = kilowait("simulate", bare, "--cluster", 4, "--predict", kept).error()
-    assert "features that the predictor looks at (queue" in error and "or fit one on this log" in error
+    assert "features that the predictor uses (queue" in error and "or fit one on this log" in error
 
 
 def test_a_budget_by_a_kept_predictor_of_power(kilowait, log, tmp_path):

@@ -79,7 +79,7 @@ def test_what_ifs(kilowait, folder, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         said = kilowait("synth", "sample", folder, "-n", 300, "--load", 1.3, "-o", out)
-    assert said.err.startswith("warning: a load of 1.3 is more than the machine can do")
+    assert said.err.startswith("warning: a load of 1.3 exceeds the machine's capacity")
 
 
 def test_growth(kilowait, folder, tmp_path):
@@ -100,12 +100,12 @@ def test_growth(kilowait, folder, tmp_path):
         ),
         ([], "neither of jobs and days are given"),
         (["--days", 0], "the number of days is 0"),
-        (["--jobs", 10, "--load", 3], "a load of 3 is 3 times what the machine can do"),
+        (["--jobs", 10, "--load", 3], "a load of 3 is 3 times the machine's capacity"),
         (
             ["--jobs", 10, "--nodes", 0],
             "the machine is to have 0 nodes; it needs a whole number of at least 1",
         ),
-        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and another number of nodes are given"),
+        (["--jobs", 10, "--nodes", 8, "-c", "nodes:4"], "a cluster and a number of nodes are given"),
         (["--jobs", 10, "--mix", "nodes=33:64*2"], "mix nodes=33:64: no job of the log has that"),
         (["--jobs", 10, "--mix", "nodes"], "the mix has 'nodes'; write column=value*factor"),
         (
@@ -115,7 +115,7 @@ def test_growth(kilowait, folder, tmp_path):
         (["--jobs", 10, "--grow", "account=1*3"], "growth account=1: the log has no column account"),
         (
             ["--jobs", 10, "--where", "queue=7"],
-            "condition queue=7: no job of the log has that; its values are combined",
+            "condition queue=7: no job of the log matches; its values are combined",
         ),
     ],
 )

@@ -70,25 +70,25 @@ def test_the_forest_is_timed_once_and_keeps_its_levels(done):
 
 def test_worlds():
     jobs = habits()
-    assert world_of(jobs, MACHINE)[1].name == "recorded"
+    assert world_of(jobs, MACHINE)[1].name == "log"
     one = np.where(np.arange(900) == 7, np.nan, 0.0)
-    left, world, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
-    assert len(left) == len(world.end_s) == 899
+    left, times, notes = world_of(jobs.with_columns(wait_s=one), MACHINE)
+    assert len(left) == len(times.end_s) == 899
     assert notes == ("the log does not say how long 1 of 900 jobs waited: left out",)
     unknown = jobs.with_columns(wait_s=None)
-    _, world, notes = world_of(unknown, MACHINE)
-    assert world.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
+    _, times, notes = world_of(unknown, MACHINE)
+    assert times.name == "simulated: fcfs, backfill easy" and "simulation" in notes[0]
     assert world_of(jobs, MACHINE, "simulated")[1].name.startswith("simulated")
     with pytest.raises(InputError, match="900 of 900 jobs waited"):
-        world_of(unknown, MACHINE, "recorded")
+        world_of(unknown, MACHINE, "log")
     with pytest.raises(UnknownNameError, match="real"):
         world_of(jobs, MACHINE, "real")
 
 
 def test_words():
     jobs = habits()
-    case = case_of(jobs, from_log(jobs), 16)
+    dataset = case_of(jobs, from_log(jobs), 16)
     with pytest.raises(InputError, match="part of 0 of the jobs"):
-        foresight(case, [PredictionModel.of("last2")], part=0)
+        foresight(dataset, [PredictionModel.of("last2")], part=0)
     with pytest.raises(InputError, match="of 0 jobs none"):
         foresight(case_of(jobs[:0], from_log(jobs[:0]), 16), [PredictionModel.of("last2")])

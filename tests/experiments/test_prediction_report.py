@@ -87,19 +87,19 @@ def test_importance_and_swarm(told):
 
 def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
     jobs, found, _ = told
-    world = first_replay(jobs, MACHINE)
-    seen = predict_runtimes(jobs, world, 16, seed=0, **QUICK)
-    grounds = ForestData(jobs, world, seen, QUICK["online"], QUICK["forest"], 0)
-    for case in found["explained"]:
-        row = int(np.flatnonzero(jobs["job_id"] == case["job_id"])[0])
+    times = first_replay(jobs, MACHINE)
+    seen = predict_runtimes(jobs, times, 16, seed=0, **QUICK)
+    grounds = ForestData(jobs, times, seen, QUICK["online"], QUICK["forest"], 0)
+    for dataset in found["explained"]:
+        row = int(np.flatnonzero(jobs["job_id"] == dataset["job_id"])[0])
         forest = grounds.grown(grounds.learned_from(row))
         values = seen.features.values[[row]]
         np.testing.assert_array_equal(forest.weights(values)[0], seen.distribution.weights[row])
-        whole = case["start"] + sum(part["moved"] for part in case["parts"]) + case["rest"]
+        whole = dataset["start"] + sum(part["moved"] for part in dataset["parts"]) + dataset["rest"]
         assert whole == pytest.approx(float(forest.booster.predict(values)[0]))
-        assert case["likely_s"] == seen.distribution.most_accurate()[row]
-        assert case["centre_s"] == pytest.approx(seen.distribution.geometric_mean()[row])
-        for part in case["parts"]:
+        assert dataset["likely_s"] == seen.distribution.most_accurate()[row]
+        assert dataset["centre_s"] == pytest.approx(seen.distribution.geometric_mean()[row])
+        for part in dataset["parts"]:
             at = seen.features.names.index(part["name"])
             other = values.copy()
             other[0, at] = np.nanmedian(seen.features.values[grounds.learned_from(row), at])
@@ -108,9 +108,9 @@ def test_a_job_is_explained_by_the_forest_that_predicted_it(told):
                 weights, seen.features.anchor[[row]], request_s(jobs)[[row]]
             ).geometric_mean()
             assert part["if_usual_s"] == pytest.approx(float(again[0]))
-        assert case["request_s"] == request_s(jobs)[row]
-        assert len(case["parts"]) == 8
-    which = {case["which"]: case for case in found["explained"]}
+        assert dataset["request_s"] == request_s(jobs)[row]
+        assert len(dataset["parts"]) == 8
+    which = {dataset["which"]: dataset for dataset in found["explained"]}
     assert which["a job that was asked about"]["job_id"] == 700
     under, over = (which[f"the job that was most {word}estimated"] for word in ("under", "over"))
     assert under["likely_s"] < under["true_s"] and over["likely_s"] > over["true_s"]

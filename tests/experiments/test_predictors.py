@@ -53,17 +53,17 @@ def test_a_card_asks_the_same_again(log):
 
 
 def test_the_usual_models_are_those_a_log_can_have(log):
-    case = prepared_case(PredictionTask(log, cluster="16")).case
-    assert [model.text for model in models_for(None, case)[0]] == list(USUAL["runtime"])
-    assert [model.text for model in models_for("last2, forest", case)[0]] == ["last2", "forest"]
+    dataset = prepared_case(PredictionTask(log, cluster="16")).case
+    assert [model.text for model in models_for(None, dataset)[0]] == list(USUAL["runtime"])
+    assert [model.text for model in models_for("last2, forest", dataset)[0]] == ["last2", "forest"]
     bare = prepared_case(PredictionTask("lublin:60:16")).case
     models, notes = models_for(None, bare)
     assert "request" not in [model.text for model in models] and "left out" in notes[0]
 
 
 def test_the_first_jobs_of_a_case_are_a_case(log):
-    case = prepared_case(PredictionTask(log, cluster="16")).case
-    few = case.first(100)
+    dataset = prepared_case(PredictionTask(log, cluster="16")).case
+    few = dataset.first(100)
     again = prepared_case(PredictionTask(log, cluster="16", jobs="100")).case
     np.testing.assert_array_equal(few.features.values, again.features.values)
     np.testing.assert_array_equal(few.difference, again.difference)
@@ -71,12 +71,12 @@ def test_the_first_jobs_of_a_case_are_a_case(log):
 
 def test_the_forest_is_better_than_last_two_on_a_real_log(data_dir):
     path = data_dir / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz"
-    case = prepared_case(PredictionTask(str(path), jobs="4000")).case
+    dataset = prepared_case(PredictionTask(str(path), jobs="4000")).case
     models = [PredictionModel.of(name) for name in ("request", "last2", "class-median", "forest")]
     small = ForestSettings(trees=10, leaves=127)
     found = {
-        said.model.text: score(said.values[2800:], case.target.values[2800:])
-        for said in predictions(models, case, forest=small, since=2800)
+        predicted.model.text: score(predicted.values[2800:], dataset.target.values[2800:])
+        for predicted in predictions(models, dataset, forest=small, since=2800)
     }
     best = found.pop("forest")
     assert best.accuracy > max(other.accuracy for other in found.values())

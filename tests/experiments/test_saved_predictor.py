@@ -105,9 +105,11 @@ def test_runs_and_comparisons_say_so(kept, place):
 
 
 def test_words_for_folders_that_will_not_do(kept, place):
-    with pytest.raises(InputError, match="there is no folder .*none; make a predictor with kilowait predict"):
+    with pytest.raises(
+        InputError, match="there is no folder .*none; create a predictor with kilowait predict"
+    ):
         Scenario("x.swf", predict=str(place / "none"))
-    with pytest.raises(InputError, match="holds no predictor"):
+    with pytest.raises(InputError, match="contains no predictor"):
         Scenario("x.swf", predict=str(place))
     assert Scenario("x.swf", predict=kept).to_dict()["predict"] == kept
     jobs = habits()

@@ -75,7 +75,7 @@ def test_data_overlap_with_dates_and_other_logs():
 
 
 def test_errors(folder, tmp_path):
-    with pytest.raises(InputError, match=r"has no card\.json; name a folder written by kilowait synth fit"):
+    with pytest.raises(InputError, match=r"has no card\.json; give a folder written by kilowait synth fit"):
         drawn(str(tmp_path / "nothing"))
     with pytest.raises(InputError, match=r"generates jobs of up to \d+ nodes, and the machine has 2;"):
         drawn(folder, kw.Cluster.from_nodes(2))

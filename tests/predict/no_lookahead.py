@@ -38,13 +38,13 @@ def random_log(seed: int, jobs: int = 120, users: int = 4) -> tuple[JobTable, Kn
     return table, KnownTimes("random", start_s, start_s + runtime_s)
 
 
-def broken(make: Make, jobs: JobTable, world: KnownTimes, last: int, seed: int) -> list[str]:
+def broken(make: Make, jobs: JobTable, times: KnownTimes, last: int, seed: int) -> list[str]:
     """Features of jobs up to row `last` that change when the log is cut there, or when the future is another."""
-    whole = make(jobs, world)
+    whole = make(jobs, times)
     found = set()
     now_s = jobs["submit_s"][last]
-    cut = make(jobs[: last + 1], world[: last + 1])
-    later_jobs, later_world = another_future(jobs, world, last, now_s, seed)
+    cut = make(jobs[: last + 1], times[: last + 1])
+    later_jobs, later_world = another_future(jobs, times, last, now_s, seed)
     for other in (cut, make(later_jobs, later_world)):
         assert other.names == whole.names
         same = np.array_equal(other.anchor[: last + 1], whole.anchor[: last + 1])
@@ -56,7 +56,7 @@ def broken(make: Make, jobs: JobTable, world: KnownTimes, last: int, seed: int) 
 
 
 def another_future(
-    jobs: JobTable, world: KnownTimes, last: int, now_s: float, seed: int
+    jobs: JobTable, times: KnownTimes, last: int, now_s: float, seed: int
 ) -> tuple[JobTable, KnownTimes]:
     """The same until the submission of row `last`: what ends, starts or comes after it is drawn anew."""
     random = np.random.default_rng(seed)
@@ -64,12 +64,12 @@ def another_future(
     row = np.arange(count)
     after = row > last
     # At the very time of the submission only what belongs to earlier rows has happened.
-    unstarted = (world.start_s > now_s) | ((world.start_s == now_s) & (row >= last))
-    unended = (world.end_s > now_s) | ((world.end_s == now_s) & (row >= last))
+    unstarted = (times.start_s > now_s) | ((times.start_s == now_s) & (row >= last))
+    unended = (times.end_s > now_s) | ((times.end_s == now_s) & (row >= last))
     start_s = np.where(
-        unstarted, np.maximum(now_s, jobs["submit_s"]) + random.integers(0, 9, count) * 77.0, world.start_s
+        unstarted, np.maximum(now_s, jobs["submit_s"]) + random.integers(0, 9, count) * 77.0, times.start_s
     )
-    end_s = np.where(unended, np.maximum(start_s, now_s) + random.integers(0, 9, count) * 55.0, world.end_s)
+    end_s = np.where(unended, np.maximum(start_s, now_s) + random.integers(0, 9, count) * 55.0, times.end_s)
     moved = np.where(unstarted, 1e-3, 0.0)  # of earlier rows strictly later than now
     start_s, end_s = start_s + moved, np.where(unended, end_s + 2e-3, end_s)
     changed = jobs.with_columns(
@@ -79,4 +79,4 @@ def another_future(
         user=np.where(after, 0, jobs["user"]),
         estimate_s=np.where(after, 300.0, jobs["estimate_s"]),
     )
-    return changed, replace(world, start_s=start_s, end_s=end_s)
+    return changed, replace(times, start_s=start_s, end_s=end_s)

@@ -14,16 +14,16 @@ from kilowait.predict.features import CLOSE, KINDS, MEANINGS, STATISTICS
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("anchor_part", math.log(0.25), "25 % of the request"),
+        ("anchor_share", math.log(0.25), "25 % of the request"),
         ("nodes", 0.0, "1 node"),
         ("hour", 13.5, "13:30"),
         ("round", 0.5, "whole ten minutes"),
-        ("again", 1.0, "yes"),
+        ("same_request", 1.0, "yes"),
         ("user_count", math.log1p(1200), "1,200 jobs"),
         ("user_same_last", math.log(2.0), "2 × the anchor"),
-        ("user_elapsed", -1.0, "it does not run"),
+        ("user_elapsed", -1.0, "not running"),
         ("user_since", math.log1p(7200), "2 h 0 min"),
-        ("user_quick", 0.25, "0.25"),
+        ("user_inverse", 0.25, "0.25"),
         ("queue", 3.0, "3"),
     ],
 )

@@ -9,41 +9,41 @@ import pytest
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.features import Features, chosen, feature_table, meaning
+from kilowait.predict.features import Features, feature_table, meaning, select_columns
 from kilowait.predict.known_times import KnownTimes, from_log
 from tests.predict.no_lookahead import broken, random_log
 
 
-def made(jobs: JobTable, world: KnownTimes) -> Features:
-    return feature_table(jobs, world, 16)
+def fitted(jobs: JobTable, times: KnownTimes) -> Features:
+    return feature_table(jobs, times, 16)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_feature_looks_ahead(seed):
-    jobs, world = random_log(seed)
+    jobs, times = random_log(seed)
     for last in (0, 1, 17, 60, 118):
-        assert broken(made, jobs, world, last, seed) == []
+        assert broken(fitted, jobs, times, last, seed) == []
 
 
 def with_leak(peek):
-    def leaking(jobs: JobTable, world: KnownTimes) -> Features:
-        table = feature_table(jobs, world, 16)
+    def leaking(jobs: JobTable, times: KnownTimes) -> Features:
+        table = feature_table(jobs, times, 16)
         return replace(
             table,
             names=(*table.names, "leak"),
-            values=np.column_stack([table.values, peek(jobs, world)]),
+            values=np.column_stack([table.values, peek(jobs, times)]),
         )
 
     return leaking
 
 
 LEAKS = {
-    "its own run time": lambda jobs, world: jobs["runtime_s"],
-    "mean of the log": lambda jobs, world: np.full(len(jobs), jobs["runtime_s"].mean()),
-    "last by submission, ended or not": lambda jobs, world: np.roll(jobs["runtime_s"], 1),
-    "how long it will wait": lambda jobs, world: world.start_s - jobs["submit_s"],
-    "number of users": lambda jobs, world: np.full(len(jobs), float(len(np.unique(jobs["user"])))),
-    "jobs still to come": lambda jobs, world: np.arange(len(jobs))[::-1].astype(float),
+    "its own run time": lambda jobs, times: jobs["runtime_s"],
+    "mean of the log": lambda jobs, times: np.full(len(jobs), jobs["runtime_s"].mean()),
+    "last by submission, ended or not": lambda jobs, times: np.roll(jobs["runtime_s"], 1),
+    "how long it will wait": lambda jobs, times: times.start_s - jobs["submit_s"],
+    "number of users": lambda jobs, times: np.full(len(jobs), float(len(np.unique(jobs["user"])))),
+    "jobs still to come": lambda jobs, times: np.arange(len(jobs))[::-1].astype(float),
 }
 
 
@@ -51,20 +51,20 @@ LEAKS = {
 def test_a_planted_leak_is_caught(name):
     caught = set()
     for seed in range(4):
-        jobs, world = random_log(seed)
+        jobs, times = random_log(seed)
         for last in (3, 60):
-            caught |= set(broken(with_leak(LEAKS[name]), jobs, world, last, seed))
+            caught |= set(broken(with_leak(LEAKS[name]), jobs, times, last, seed))
     assert caught == {"leak"}
 
 
 def log(**columns):
-    usual = {"estimate_s": [3600, 3600, 3600], "user": [1, 1, 2], "wait_s": [0, 0, 0]}
+    default = {"estimate_s": [3600, 3600, 3600], "user": [1, 1, 2], "wait_s": [0, 0, 0]}
     return JobTable(
         job_id=[1, 2, 3],
         submit_s=[0, 500, 500],
         runtime_s=[100, 40, 7],
         nodes=[4, 4, 4],
-        **{**usual, **columns},
+        **{**default, **columns},
     )
 
 
@@ -73,40 +73,44 @@ def column(table, name):
 
 
 def test_what_the_columns_say():
-    table = made(log(), from_log(log()))
+    table = fitted(log(), from_log(log()))
     assert np.exp(table.anchor).round().tolist() == [1324, 100, 1324]  # a guess, the job before, a guess
     assert column(table, "user_count").round(3).tolist() == [0, 0.693, 0]
     assert column(table, "user_last")[1] == 0.0
     assert np.isnan(column(table, "user_last")[[0, 2]]).all()
     assert column(table, "user_since")[1] == pytest.approx(np.log1p(400))
-    assert column(table, "everyone_quick")[2] == pytest.approx(0.1)
-    assert column(table, "again").tolist() == [0, 1, 0]
-    assert column(table, "busy").tolist() == [0, 0, 0.25]  # the second job started before the third came
+    assert column(table, "everyone_inverse")[2] == pytest.approx(0.1)
+    assert column(table, "same_request").tolist() == [0, 1, 0]
+    assert column(table, "utilization").tolist() == [
+        0,
+        0,
+        0.25,
+    ]  # the second job started before the third came
     assert column(table, "user_running").tolist() == [0, 0, 0]
     running = from_log(log(wait_s=[0, 0, 0]).with_columns(runtime_s=[9000, 40, 7]))
-    table = made(log(), running)
+    table = fitted(log(), running)
     assert column(table, "user_running").tolist() == [0, 1, 0]
     assert column(table, "user_elapsed")[1] == pytest.approx(np.log1p(500))
 
 
 def test_logs_without_users_requests_or_jobs():
     bare = JobTable(job_id=[1, 2], submit_s=[0, 50], runtime_s=[10, 20], nodes=[1, 1], wait_s=[0, 0])
-    table = made(bare, from_log(bare))
+    table = fitted(bare, from_log(bare))
     assert np.isnan(table.request).all()
     assert np.exp(table.anchor).round().tolist() == [3600, 10]  # all jobs are one user's
-    assert len(made(bare[:0], from_log(bare[:0]))) == 0
+    assert len(fitted(bare[:0], from_log(bare[:0]))) == 0
 
 
 def test_a_model_gets_its_columns_by_name():
-    table = made(log(), from_log(log()))
-    found = chosen(table, ["nodes", "gpus"])
+    table = fitted(log(), from_log(log()))
+    found = select_columns(table, ["nodes", "gpus"])
     assert found[:, 0] == pytest.approx(np.log([4, 4, 4]))
     assert np.isnan(found[:, 1]).all()
 
 
 def test_every_feature_has_a_meaning():
-    jobs, world = random_log(0)
-    table = made(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), world)
+    jobs, times = random_log(0)
+    table = fitted(jobs.with_columns(gpus=jobs["nodes"], cores=jobs["nodes"], qos=jobs["queue"]), times)
     for name in table.names:
         assert meaning(name)
     with pytest.raises(UnknownNameError, match="user_lost"):
@@ -116,6 +120,6 @@ def test_every_feature_has_a_meaning():
 def test_words():
     jobs = log()
     with pytest.raises(InputError, match=r"jobs.sorted\(\)"):
-        made(jobs[[2, 1, 0]], from_log(jobs))
-    with pytest.raises(InputError, match="1 of 3 jobs waited.*simulation"):
+        fitted(jobs[[2, 1, 0]], from_log(jobs))
+    with pytest.raises(InputError, match="wait time for 1 of 3 jobs.*simulation"):
         from_log(log(wait_s=[0, np.nan, 0]))

@@ -9,7 +9,7 @@ import pytest
 
 from kilowait.errors import InputError
 from kilowait.predict.distribution import BINS, CENTRES, Distribution, bin_of
-from kilowait.predict.forest import Forest, ForestSettings, grow
+from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import from_log, request_s
 from kilowait.predict.runtime import predict_runtimes
 from kilowait.predict.walk_forward import RefitSchedule
@@ -60,11 +60,11 @@ def test_the_future_changes_nothing(seen):
     jobs, found = seen
     last = 500
     now_s = jobs["submit_s"][last]
-    world = from_log(jobs)
-    open_ = world.end_s > now_s
+    times = from_log(jobs)
+    open_ = times.end_s > now_s
     other = jobs.with_columns(runtime_s=np.where(open_, 1.0, jobs["runtime_s"]))
     changed = predict_runtimes(
-        other, replace(world, end_s=np.where(open_, world.end_s + 5e5, world.end_s)), 16, seed=0, **QUICK
+        other, replace(times, end_s=np.where(open_, times.end_s + 5e5, times.end_s)), 16, seed=0, **QUICK
     )
     for name, values in found.columns().items():
         np.testing.assert_array_equal(changed.columns()[name][: last + 1], values[: last + 1], err_msg=name)
@@ -105,9 +105,9 @@ def test_a_distribution_answers():
     assert two.mean().tolist() == [pytest.approx(0.6 * 10 + 0.4 * long_s)]
     assert two.geometric_mean().tolist() == [pytest.approx(10**0.6 * long_s**0.4)]
     assert two.expected_inverse_runtime().tolist() == [pytest.approx(0.6 + 0.4 * 10 / long_s)]
-    capped = replace(two, most_s=np.array([50.0]))
+    capped = replace(two, max_s=np.array([50.0]))
     assert capped.quantile(1.0).tolist() == [50.0]
-    assert two.place_of(
+    assert two.level_of(
         np.array(
             [
                 10.0,
@@ -129,7 +129,7 @@ def test_a_forest_is_kept_and_read(tmp_path):
     random = np.random.default_rng(0)
     values = random.normal(size=(300, 3))
     values[5, 1] = np.nan
-    forest = grow(values, values[:, 0], ForestSettings(trees=5, features=1.0), seed=3)
+    forest = fit_forest(values, values[:, 0], ForestSettings(trees=5, features=1.0), seed=3)
     forest.save(tmp_path)
     again = Forest.load(tmp_path)
     np.testing.assert_array_equal(again.weights(values), forest.weights(values))
@@ -137,7 +137,7 @@ def test_a_forest_is_kept_and_read(tmp_path):
     assert np.abs(parts[:, 0]).mean() > 5 * np.abs(parts[:, 1]).mean()
     np.testing.assert_allclose(parts.sum(axis=1), forest.booster.predict(values))
     (tmp_path / "trees.txt").write_text("import os")
-    with pytest.raises(InputError, match="no trees of LightGBM"):
+    with pytest.raises(InputError, match="no LightGBM trees"):
         Forest.load(tmp_path)
     (tmp_path / "leaves.npz").unlink()
     with pytest.raises(InputError, match="fit it again"):
@@ -145,5 +145,5 @@ def test_a_forest_is_kept_and_read(tmp_path):
 
 
 def test_words():
-    with pytest.raises(InputError, match="jobs at least 2 and in order"):
+    with pytest.raises(InputError, match="minimum at least 2 jobs"):
         RefitSchedule(jobs=5, least=10)

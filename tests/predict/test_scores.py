@@ -46,21 +46,21 @@ def test_by_class():
         names[kind] = [known[one] for one in code]
     assert names["size"] == ["1", "2-4", "5-16", "257-1024"]
     assert names["length"] == ["< 1 min", "1-10 min", "1-6 h", ">= 24 h"]
-    assert names["volume"] == ["none", "1-9", "1-9", "none"]
+    assert names["user-jobs"] == ["none", "1-9", "1-9", "none"]
     truth = jobs["runtime_s"]
-    parted = dict(by_class(jobs, "volume", truth * [1, 1, 2, 1], truth))
+    parted = dict(by_class(jobs, "user-jobs", truth * [1, 1, 2, 1], truth))
     assert {name: (one.jobs, one.accuracy) for name, one in parted.items()} == {
         "none": (2, 1.0),
         "1-9": (2, 0.75),
     }
-    few = dict(by_class(jobs, "volume", truth, truth, np.array([True, False, False, False])))
+    few = dict(by_class(jobs, "user-jobs", truth, truth, np.array([True, False, False, False])))
     assert list(few) == ["none"] and few["none"].jobs == 1
 
 
 def test_words():
     with pytest.raises(InputError, match=r"shape \(1,\) for truths of \(2,\)"):
         score([1], [1, 2])
-    with pytest.raises(InputError, match="1 of 2 predictions are no numbers"):
+    with pytest.raises(InputError, match="1 of 2 predictions are not finite"):
         score([1, np.nan], [1, 2])
     with pytest.raises(UnknownNameError, match="sizes.*did you mean 'size'"):
         classes(JobTable(job_id=[1], submit_s=[0], runtime_s=[1], nodes=[1]), "sizes")

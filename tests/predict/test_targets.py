@@ -8,7 +8,7 @@ import pytest
 from kilowait.energy.power import ConstantUtilization, PowerModel
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.baselines import simple
+from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import case_of
 from kilowait.predict.features import Features
 from kilowait.predict.forest import ForestSettings
@@ -28,31 +28,31 @@ def metered(jobs: JobTable) -> JobTable:
     return jobs.with_columns(energy_j=np.where(jobs["job_id"] % 7 == 0, np.nan, joules))
 
 
-def waits(jobs: JobTable, world: KnownTimes) -> Features:
-    return features_for(jobs, world, 16, wait(jobs, world))
+def waits(jobs: JobTable, times: KnownTimes) -> Features:
+    return features_for(jobs, times, 16, wait(jobs, times))
 
 
-def joules(jobs: JobTable, world: KnownTimes) -> Features:
+def joules(jobs: JobTable, times: KnownTimes) -> Features:
     jobs = metered(jobs)
-    return features_for(jobs, world, 16, energy(jobs, world))
+    return features_for(jobs, times, 16, energy(jobs, times))
 
 
 @pytest.mark.parametrize("make", [waits, joules])
 @pytest.mark.parametrize("seed", range(6))
 def test_no_feature_looks_ahead(make, seed):
-    jobs, world = random_log(seed)
+    jobs, times = random_log(seed)
     for last in (17, 60, 118):
-        assert broken(make, jobs, world, last, seed) == []
+        assert broken(make, jobs, times, last, seed) == []
 
 
 @pytest.mark.parametrize("name", ["last2", "recent", "rate"])
 def test_no_simple_prediction_of_energy_looks_ahead(name):
-    jobs, world = random_log(3)
-    whole = simple(name, metered(jobs), energy(metered(jobs), world))
+    jobs, times = random_log(3)
+    whole = predict_baseline(name, metered(jobs), energy(metered(jobs), times))
     assert np.isfinite(whole).all()
     for last in (17, 118):
-        later, other = another_future(jobs, world, last, jobs["submit_s"][last], 3)
-        found = simple(name, metered(later), energy(metered(later), other))
+        later, other = another_future(jobs, times, last, jobs["submit_s"][last], 3)
+        found = predict_baseline(name, metered(later), energy(metered(later), other))
         np.testing.assert_array_equal(found[: last + 1], whole[: last + 1])
 
 
@@ -78,14 +78,14 @@ def test_a_wait_is_known_at_the_start():
     late = KnownTimes("late", np.array([0.0, 200.0, 300.0]), np.array([1000.0, 1200.0, 305.0]))
     table = waits(jobs, late)
     assert np.expm1(column(table, "queued")).round().tolist() == [0, 0, 1]
-    assert np.expm1(column(table, "oldest")).round().tolist() == [0, 0, 90]
+    assert np.expm1(column(table, "longest_wait")).round().tolist() == [0, 0, 90]
     # The first job has run for 100 of 3,600 s on 4 of 16 nodes.
-    assert np.expm1(column(table, "left"))[2] == pytest.approx(3500 / 3600 * 4 / 16, rel=1e-3)
+    assert np.expm1(column(table, "remaining"))[2] == pytest.approx(3500 / 3600 * 4 / 16, rel=1e-3)
 
 
 def test_every_feature_has_a_meaning():
-    jobs, world = random_log(0)
-    for name in waits(jobs, world).names:
+    jobs, times = random_log(0)
+    for name in waits(jobs, times).names:
         assert meaning(name)
     with pytest.raises(UnknownNameError, match="target_user_lost"):
         meaning("target_user_lost")
@@ -100,9 +100,9 @@ def test_labels_of_watts_and_joules():
         energy_j=[1000, 0, np.nan, 1e9],
         wait_s=[0] * 4,
     )
-    world, taurus = from_log(jobs), PowerModel.preset("taurus")
+    times, taurus = from_log(jobs), PowerModel.preset("taurus")
     full_w = float(taurus.group().node_w(1.0))
-    measured = power(jobs, world)
+    measured = power(jobs, times)
     assert measured.values.tolist() == [
         100,
         pytest.approx(np.nan, nan_ok=True),
@@ -112,10 +112,10 @@ def test_labels_of_watts_and_joules():
     assert measured.labels == (
         "measured: 1 with power from measured energy; 1 not measured; 1 measured as 0 J; 1 impossibly high"
     )
-    model = power(jobs, world, labels="model", model=taurus)
+    model = power(jobs, times, labels="model", model=taurus)
     assert model.values == pytest.approx(full_w * np.array([1, 2, 1, 1]))
     assert model.labels == "power model taurus"
-    both = energy(jobs, world, labels="both", model=taurus, profile=ConstantUtilization(0.0))
+    both = energy(jobs, times, labels="both", model=taurus, profile=ConstantUtilization(0.0))
     assert both.values == pytest.approx([1000, *(10 * taurus.group().idle_w * np.array([2, 1, 1]))])
     assert both.labels.endswith("impossibly high; else power model taurus")
 
@@ -123,36 +123,39 @@ def test_labels_of_watts_and_joules():
 def test_an_energy_that_is_habit_is_found():
     jobs = habits()
     jobs = jobs.with_columns(energy_j=jobs["runtime_s"] * np.choose(jobs["user"], [50.0, 200.0, 400.0]))
-    case = case_of(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
+    dataset = case_of(jobs, from_log(jobs), 16, energy(jobs, from_log(jobs)))
     models = [PredictionModel.of(name) for name in ("rate", "last2", "forest:accurate")]
-    said = {
-        one.model.text: score(one.values[450:], case.target.values[450:])
+    predicted = {
+        one.model.text: score(one.values[450:], dataset.target.values[450:])
         for one in predictions(
             models,
-            case,
+            dataset,
             online=RefitSchedule(every_s=DAY, jobs=600, least=50),
             forest=ForestSettings(trees=10, leaves=31),
         )
     }
-    assert said["forest:accurate"].accuracy > max(said["last2"].accuracy, said["rate"].accuracy) + 0.05
+    assert (
+        predicted["forest:accurate"].accuracy
+        > max(predicted["last2"].accuracy, predicted["rate"].accuracy) + 0.05
+    )
 
 
 def test_words():
     jobs = habits()[:60]
-    world = from_log(jobs)
+    times = from_log(jobs)
     with pytest.raises(
-        InputError, match="none of 60 jobs has measured energy.*60 not measured.*name a power model"
+        InputError, match="none of 60 jobs has usable measured energy.*60 not measured.*use a power model"
     ):
-        energy(jobs, world)
+        energy(jobs, times)
     with pytest.raises(InputError, match="'both', which needs a power model"):
-        power(jobs, world, labels="both")
+        power(jobs, times, labels="both")
     with pytest.raises(UnknownNameError, match="guessed"):
-        power(jobs, world, labels="guessed")
+        power(jobs, times, labels="guessed")
     with pytest.raises(UnknownNameError, match="did you mean 'energy'"):
-        target_of("enrgy", jobs, world)
+        target_of("enrgy", jobs, times)
     with pytest.raises(InputError, match="rate is a prediction of power and energy, not of wait"):
-        simple("rate", jobs, wait(jobs, world))
+        predict_baseline("rate", jobs, wait(jobs, times))
     with pytest.raises(InputError, match="mean of the forest is of no use for wait, which nothing bounds"):
-        list(predictions([PredictionModel.of("forest:mean")], case_of(jobs, world, 16, wait(jobs, world))))
+        list(predictions([PredictionModel.of("forest:mean")], case_of(jobs, times, 16, wait(jobs, times))))
     with pytest.raises(InputError, match="60 of 60 jobs asked for no wait"):
-        simple("request", jobs, wait(jobs, world))
+        predict_baseline("request", jobs, wait(jobs, times))

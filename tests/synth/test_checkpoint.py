@@ -110,7 +110,7 @@ class TestRefused:
         summed(keep := Kept())
         keep.state |= change
         with pytest.raises(
-            InputError, match=rf"does not fit this one \(.*{why}.*\); begin anew with --force"
+            InputError, match=rf"does not match this one \(.*{why}.*\); start again with --force"
         ):
             summed(keep)
 
@@ -150,7 +150,9 @@ def test_a_network_that_is_gone_on_with_is_the_same(whole, model, kill_after):
 @pytest.mark.parametrize("model", NETWORKS)
 def test_a_network_is_not_gone_on_with_as_another(model):
     state, other = killed(model), "ctgan" if model == "tvae" else "tvae"
-    with pytest.raises(InputError, match="does not fit this one .*; begin anew with --force"):
+    with pytest.raises(InputError, match="does not match this one .*; start again with --force"):
         fit_generator(log(), other, seed=3, keep=Kept(state), **NETWORKS[other])
-    with pytest.raises(InputError, match=r"does not fit this one \(.*size mismatch.*begin anew with --force"):
+    with pytest.raises(
+        InputError, match=r"does not match this one \(.*size mismatch.*start again with --force"
+    ):
         fit_generator(log(), model, seed=3, keep=Kept(state), **NETWORKS[model] | {"width": 16})

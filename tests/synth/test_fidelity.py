@@ -159,9 +159,7 @@ def test_all_together():
 
 
 def test_too_few_jobs():
-    with pytest.raises(
-        InputError, match="50 jobs are too few to compare workloads by; it takes at least 100"
-    ):
+    with pytest.raises(InputError, match="50 jobs are too few to compare workloads; at least 100 are needed"):
         fidelity(log(200), log(50))
 
 

@@ -173,21 +173,19 @@ def test_queues_without_names():
         InputError, match="queue=long: the log's queues have no names; their numbers are 0, 1"
     ):
         generator.sample(10, conditions={"queue": "long"})
-    with pytest.raises(InputError, match="nodes=many: 'many' is no number"):
+    with pytest.raises(InputError, match="nodes=many: 'many' is not a number"):
         generator.sample(10, conditions={"nodes": "many"})
 
 
 def test_values_are_told_by_name(fitted):
     with pytest.raises(
-        InputError, match="condition queue=7: no job of the log has that; its values are short, long"
+        InputError, match="condition queue=7: no job of the log matches; its values are short, long"
     ):
         fitted["bootstrap"].sample(10, conditions={"queue": 7})
 
 
 def test_too_few_jobs():
-    with pytest.raises(
-        InputError, match="50 jobs are too few to learn a workload from; it takes at least 100"
-    ):
+    with pytest.raises(InputError, match="50 jobs are too few to learn a workload from; at least 100 are"):
         fit_generator(log(50), "copula")
 
 
@@ -239,11 +237,11 @@ def test_how_many(fitted, jobs):
     [
         ({"queue": "lang"}, "unknown queue 'lang'; did you mean 'long'"),
         ({"quue": "long"}, "unknown condition 'quue'; did you mean 'queue'"),
-        ({"nodes": 3}, "condition nodes=3: no job of the log has that; its values are 1, 2, 4, 16, 64"),
+        ({"nodes": 3}, "condition nodes=3: no job of the log matches; its values are 1, 2, 4, 16, 64"),
         ({"nodes": (65, 128)}, "condition nodes=65:128: no job of the log has that"),
         ({"nodes": (16, 2)}, "condition nodes=16:2: 16 is more than 2"),
-        ({"hour": 24}, "condition hour=24: no job of the log has that; its values are 0 to 23"),
-        ({"status": 7}, "condition status=7: no job of the log has that; its values are 0, 1"),
+        ({"hour": 24}, "condition hour=24: no job of the log matches; its values are 0 to 23"),
+        ({"status": 7}, "condition status=7: no job of the log matches; its values are 0, 1"),
         ({"runtime_s": (1e7, 1e8)}, "condition runtime_s=1e.07:1e.08: no job of the log has that"),
     ],
 )
@@ -259,9 +257,7 @@ def test_a_condition_on_a_column_that_is_not_there():
 
 
 def test_conditions_that_exclude_each_other(fitted):
-    words = (
-        r"conditions queue=long, estimate_s=600: 0 of [\d,]+ drawn jobs meet them all, and 10 are asked for"
-    )
+    words = r"conditions queue=long, estimate_s=600: 0 of [\d,]+ sampled jobs match them all, and 10 are asked for"
     with pytest.raises(InputError, match=words):
         fitted["bootstrap"].sample(10, conditions={"queue": "long", "estimate_s": 600})
 
@@ -270,14 +266,14 @@ def test_how_conditions_are_written():
     assert parse_conditions("nodes=1:16, queue=a/b") == {"nodes": (1.0, 16.0), "queue": ["a", "b"]}
     with pytest.raises(InputError, match="the conditions have 'nodes'; write column=value"):
         parse_conditions("nodes")
-    with pytest.raises(InputError, match="'nodes=a:b', which is no range"):
+    with pytest.raises(InputError, match="'nodes=a:b', which is not a range"):
         parse_conditions("nodes=a:b")
 
 
 class TestFolders:
     def test_not_one(self, tmp_path):
         with pytest.raises(
-            InputError, match=r"has no card.json; name a folder written by kilowait synth fit"
+            InputError, match=r"has no card.json; give a folder written by kilowait synth fit"
         ):
             load_generator(tmp_path)
 
@@ -285,7 +281,7 @@ class TestFolders:
         fitted["copula"].save(tmp_path)
         card = tmp_path / "card.json"
         card.write_text(card.read_text().replace(f'"version": {VERSION}', '"version": 99'))
-        with pytest.raises(InputError, match="is of version 99 and this kilowait reads version"):
+        with pytest.raises(InputError, match="has version 99 and this kilowait reads version"):
             load_generator(tmp_path)
 
     def test_a_damaged_card(self, fitted, tmp_path):

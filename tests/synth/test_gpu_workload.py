@@ -139,11 +139,11 @@ def test_one_wish_leaves_the_rest_alone():
         ({"jobs": 2.5}, "number of jobs is 2.5"),
         ({"load": 0}, "the load is 0"),
         ({"load": math.nan}, "the load is nan"),
-        ({"shared": 1.5}, "share of jobs with part of a GPU is 1.5"),
-        ({"shared": 1, "parts": {1200: 1}}, "parts of a GPU go from 1200"),
+        ({"shared": 1.5}, "share of jobs with a fraction of a GPU is 1.5"),
+        ({"shared": 1, "parts": {1200: 1}}, "fractions of a GPU go from 1200"),
         ({"sizes": {}}, "weights of sizes are \\[\\]"),
         ({"sizes": {1: -1}}, "weights of sizes are \\[-1\\]"),
-        ({"sizes": {0: 1}}, "a size of 0 GPUs"),
+        ({"sizes": {0: 1}}, "a job size is 0 GPUs"),
         ({"sizes": {5: 1}}, "has room for 5 at once, the same number on each node"),
         ({"sizes": {1.5: 1}}, "sizes hold 1.5"),
         ({"sizes": {17: 1}}, "no type of GPU of cluster 'gpu-mixed' has room for 17"),
@@ -152,7 +152,7 @@ def test_one_wish_leaves_the_rest_alone():
         ({"mean_s": math.inf}, "mean run time is inf"),
         ({"priorities": {1: 0}}, "weights of priorities"),
         ({"seed": -1}, "seed is -1"),
-        ({"cluster": Cluster((NodeGroup("cpu", 3, node_level=True),))}, "has no GPUs; take one that has"),
+        ({"cluster": Cluster((NodeGroup("cpu", 3, node_level=True),))}, "has no GPUs; use one that has"),
     ],
 )
 def test_impossible_wishes(wishes, message):

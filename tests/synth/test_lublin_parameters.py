@@ -41,7 +41,7 @@ def test_frozen():
     ("change", "message"),
     [
         ({"name": ""}, "has no name"),
-        ({"serial_share": 1.5}, "serial_share of kind 'combined' is 1.5; a share lies in 0 to 1"),
+        ({"serial_share": 1.5}, "serial_share of kind 'combined' is 1.5; a share must be from 0 to 1"),
         ({"serial_share": 0.5, "power2_share": 0.6}, "more than 1 together"),
         ({"long_shape": 0.0}, "long_shape of kind 'combined' is 0.0; it must be above 0"),
         ({"gap_scale": math.nan}, "gap_scale of kind 'combined' is nan"),

@@ -62,7 +62,7 @@ def test_a_copy_is_caught_whatever_the_numbers_of_queues():
 
 
 def test_too_few_jobs():
-    with pytest.raises(InputError, match="20 jobs are too few to compare workloads by; it takes at least 50"):
+    with pytest.raises(InputError, match="20 jobs are too few to compare workloads; at least 50 are needed"):
         leaks(log(20), SEEN, HELD_OUT)
 
 

@@ -94,7 +94,7 @@ def test_no_work():
 
 
 def test_senseless_pace():
-    with pytest.raises(InputError, match="ask for a higher load"):
+    with pytest.raises(InputError, match="use a higher load"):
         rescale_load(table(), 10, 1e-13)
-    with pytest.raises(InputError, match="ask for a lower load"):
+    with pytest.raises(InputError, match="use a lower load"):
         rescale_load(table(), 10, 1e9)

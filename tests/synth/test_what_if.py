@@ -140,7 +140,7 @@ class TestWhoGrows:
             ({"user": {"anna": 2}}, "growth user=anna: names were not kept"),
             ({"nodes": {4: 2}}, r"unknown column that grows \(of others there is a mix\) 'nodes'"),
             ({"queue": {"long": -1}}, "growth queue=long: the factor is -1; it must be a number, 0 or more"),
-            ({"queue": {"long": 1000}}, "this takes 1,000 workloads like the log's laid over one another"),
+            ({"queue": {"long": 1000}}, "this takes 1,000 workloads like the log's superposed copies"),
         ],
     )
     def test_who_cannot(self, fitted, grow, words):
@@ -151,7 +151,7 @@ class TestWhoGrows:
         generator = fit_generator(log(), "bootstrap", names=True)
         with pytest.raises(UnknownNameError, match="unknown user 'ana3'; did you mean 'anna"):
             generator.sample(10, grow={"user": {"ana3": 2}})
-        with pytest.raises(InputError, match="growth account=9: no job of the log is of that account"):
+        with pytest.raises(InputError, match="growth account=9: no job of the log has that account"):
             generator.sample(10, grow={"account": {9: 2}})
 
     def test_a_log_without_people(self):
@@ -165,12 +165,12 @@ class TestWhoGrows:
 
 class TestLoads:
     def test_too_high(self, fitted):
-        words = "a load of 3 is 3 times what the machine can do, so that the queue would grow without end; ask for 1.5"
+        words = "a load of 3 is 3 times the machine's capacity, so that the queue would grow without bound; ask for 1.5"
         with pytest.raises(InputError, match=words):
             fitted["bootstrap"].sample(100, load=3)
 
     def test_above_one_is_warned_of(self, fitted):
-        with pytest.warns(UserWarning, match=r"a load of 1.2 is more than the machine can do"):
+        with pytest.warns(UserWarning, match=r"a load of 1.2 exceeds the machine's capacity"):
             made = fitted["bootstrap"].sample(400, load=1.2)
         assert offered_load(made, 64) == pytest.approx(1.2, rel=1e-3)
 
@@ -190,7 +190,7 @@ class TestLoads:
 
     def test_of_jobs_that_take_no_time(self):
         generator = fit_generator(log(150, runtime_s=np.zeros(150)), "bootstrap")
-        with pytest.raises(InputError, match="no run time, so that their load is 0 at any pace"):
+        with pytest.raises(InputError, match="no run time, so that their load is always 0"):
             generator.sample(100, load=0.5)
 
     def test_on_another_cluster(self, fitted):
@@ -214,21 +214,21 @@ class TestMixes:
         [
             (
                 {"nodes": {(65, 128): 2}},
-                "mix nodes=65:128: no job of the log has that; its values are 1, 2, 4, 16, 64",
+                "mix nodes=65:128: no job of the log matches; its values are 1, 2, 4, 16, 64",
             ),
             ({"nods": {1: 2}}, "unknown mix 'nods'; did you mean 'nodes'"),
             (
                 {"nodes": {1: "60%", 2: "60%"}},
-                "the shares of the mix come to 120%; they must be 100% at most",
+                "the shares of the mix sum to 120%; they must be 100% at most",
             ),
-            ({"nodes": {1: "60%", 2: 2}}, "shares of the mix are of one column, and of all its kinds"),
+            ({"nodes": {1: "60%", 2: 2}}, "shares of the mix must be of one column, for all of its kinds"),
             ({"nodes": {1: "60%"}, "queue": {"long": "10%"}}, "shares of the mix are of one column"),
             ({"nodes": {1: "some%"}}, "mix nodes=1: the share is some%; write one from 0% to 100%"),
-            ({"nodes": {(1, 64): "50%"}}, "the shares of the mix come to 50% and there are no other jobs"),
+            ({"nodes": {(1, 64): "50%"}}, "the shares of the mix sum to 50% and there are no other jobs"),
             ({"nodes": {1: float("inf")}}, "mix nodes=1: the factor is inf"),
             (
                 {"nodes": {(1, 64): 0}},
-                r"mix nodes=1:64: 0 of [\d,]+ drawn jobs meet them all, and 10 are asked",
+                r"mix nodes=1:64: 0 of [\d,]+ sampled jobs match them all, and 10 are asked",
             ),
         ],
     )
@@ -237,7 +237,7 @@ class TestMixes:
             fitted["bootstrap"].sample(10, mix=mix)
 
     def test_of_kinds_that_conditions_leave_out(self, fitted):
-        with pytest.raises(InputError, match=r"mix nodes=64: none of [\d,]+ drawn jobs is like that"):
+        with pytest.raises(InputError, match=r"mix nodes=64: none of [\d,]+ sampled jobs matches"):
             fitted["bootstrap"].sample(10, conditions={"nodes": (1, 4)}, mix={"nodes": {64: "10%"}})
 
     def test_the_first_that_fits_counts(self):
@@ -261,7 +261,7 @@ class TestMachines:
     @pytest.mark.parametrize("nodes", [0, -4, 1.5])
     def test_too_small(self, fitted, nodes):
         with pytest.raises(
-            InputError, match=r"the machine is to have .* nodes; it needs a whole number of at least 1"
+            InputError, match=r"the machine's nodes are .*; give a whole number of at least 1"
         ):
             fitted["bootstrap"].sample(10, nodes=nodes)
 
@@ -269,7 +269,7 @@ class TestMachines:
         assert set(fitted["bootstrap"].sample(50, nodes=1)["nodes"].tolist()) == {1}
 
     def test_two_of_them(self, fitted):
-        with pytest.raises(InputError, match="a cluster and another number of nodes are given"):
+        with pytest.raises(InputError, match="a cluster and a number of nodes are given"):
             fitted["bootstrap"].sample(10, nodes=128, cluster=Cluster.from_nodes(64))
 
     @given(
@@ -307,7 +307,7 @@ class TestHorizons:
 
     def test_nothing_in_it(self, fitted):
         with pytest.raises(
-            InputError, match=r"conditions hour=3: 0 of \d+ drawn jobs meet them all in 9 days"
+            InputError, match=r"conditions hour=3: 0 of \d+ sampled jobs match them all in 9 days"
         ):
             fitted["bootstrap"].sample(days=9, conditions={"hour": 3})
 

@@ -1,4 +1,4 @@
-"""How long a predictor takes: to be fitted, for many jobs, and for one job at its submission."""
+"""Benchmark of predictors: time to fit, throughput for many jobs, and latency for one job."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ __all__ = ["ROW_MS", "predictor_speeds"]
 
 NODES = 256
 ROW_MS = 1.0
-"""What one prediction may take, from a ready row of features."""
+"""Target latency of one prediction from a row of features, milliseconds."""
 SEED = 7
 
 
 def predictor_speeds(
     jobs: int = 12_000, *, rows: int = 500, models: tuple[str, ...] = ("forest", "boosting:median")
 ) -> Iterator[BenchResult]:
-    """Every measure, as soon as it is made, on a made workload of so many jobs."""
+    """Yield each measurement on a synthetic workload of `jobs` jobs."""
     made = lublin(jobs, NODES, load=0.9, seed=SEED).sorted()
-    made, world, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
+    made, times, _ = world_of(made, Cluster.from_nodes(NODES), "simulated")
     began = perf_counter()
-    case = case_of(made, world, NODES)
+    dataset = case_of(made, times, NODES)
     yield BenchResult(f"features of {jobs:,} jobs", perf_counter() - began, "s")
     for name in models:
         began = perf_counter()
-        predictor = fit(case, PredictionModel.of(name), nodes=NODES, data="lublin")
+        predictor = fit(dataset, PredictionModel.of(name), nodes=NODES, data="lublin")
         yield BenchResult(f"{name}, fitted and calibrated", perf_counter() - began, "s")
-        values, anchor, most = predictor.rows(case), case.features.anchor, case.target.most
+        values, anchor, max_value = predictor.rows(dataset), dataset.features.anchor, dataset.target.max_value
         began = perf_counter()
-        predictor.of_rows(values, anchor, most)
+        predictor.predict_rows(values, anchor, max_value)
         yield BenchResult(f"{name}, all jobs at once", jobs / (perf_counter() - began), "jobs/s")
         took = []
         for row in range(rows):
             one = slice(row, row + 1)
             began = perf_counter()
-            predictor.of_rows(values[one], anchor[one], most[one])
+            predictor.predict_rows(values[one], anchor[one], max_value[one])
             took.append(perf_counter() - began)
         words = f"99 % within {1e3 * float(np.quantile(took, 0.99)):.2f} ms"
         yield BenchResult(

@@ -1,6 +1,6 @@
-"""Models on one log, each job predicted from what was known at its submission; judged on the later jobs, by week.
+"""Compare prediction models on one log by walk-forward predictions, evaluated on the later jobs.
 
-Jobs of one week are alike: intervals are found by drawing whole weeks again.
+Jobs of one week are correlated: confidence intervals come from resampling whole weeks.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ WEEK_S = 7 * 86400.0
 FEW = 0.01
 """Share of jobs with an unknown wait that may be left out."""
 LEVELS = (0.5, 0.9, 0.97)
-"""Of quantiles whose promise is looked at."""
+"""Levels of the quantiles whose coverage is reported."""
 WORLDS = {
-    "auto": "recorded where the log says how long jobs waited, else simulated",
-    "recorded": "starts and ends as the log has them",
-    "simulated": "starts and ends of a simulation: first come, first served, with EASY backfilling",
+    "auto": "log where it has wait times, else simulated",
+    "log": "start and end times of the log",
+    "simulated": "start and end times of a simulation: first come, first served, with EASY backfilling",
 }
-"""When jobs started and ended."""
+"""Sources of the start and end times of jobs (the history)."""
 
 
 @dataclass(frozen=True)
 class PredictorRow:
-    """One model."""
+    """Result of one model."""
 
     model: str
     scores: PredictionScores
     intervals: Mapping[str, Interval]
-    """95 %, by measure."""
+    """95 % confidence intervals, by metric."""
     ratio: Mapping[str, tuple[float, Interval]]
-    """Of accuracy and of log_rmse to the best simple model's by that measure; empty for simple ones."""
+    """Ratio of accuracy and of log_rmse to the best baseline's by that metric; empty for baselines."""
     seconds: float
-    """It took to fit and ask; models that share their fits have the same."""
+    """Time to fit and predict; models that share their fits have the same."""
     classes: Mapping[str, Mapping[str, PredictionScores]]
-    """By kind of class and class, where asked for."""
+    """Scores by classification and class, where requested."""
 
 
 @dataclass(frozen=True)
 class PredictorComparison:
-    """All models on one log."""
+    """Results of all models on one log."""
 
     target: str
     unit: str
@@ -70,15 +70,15 @@ class PredictorComparison:
     world: str
     jobs: int
     judged: int
-    """The later jobs that count, of which the truth is known."""
+    """Number of later jobs that are evaluated, whose truth is known."""
     weeks: int
     rows: tuple[PredictorRow, ...]
     held: Mapping[float, tuple[float, float]]
-    """Share of judged jobs within the forest's quantile, by its level: as they ran, and where a job that went beyond
-    what its user asked for counts as that, which no quantile exceeds; empty without a forest."""
+    """Coverage of the forest's quantiles by level, on the evaluated jobs: with true values, and with values limited to
+    the user's request, which no quantile exceeds; empty without a forest."""
 
     def row(self, model: str) -> PredictorRow:
-        """Of a model by name."""
+        """The result of a model by name."""
         return next(row for row in self.rows if row.model == model)
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class PredictorComparison:
 def world_of(
     jobs: JobTable, cluster: Cluster, kind: str = "auto"
 ) -> tuple[JobTable, KnownTimes, tuple[str, ...]]:
-    """The jobs, when they started and ended, and notes for people.
+    """The jobs, their start and end times, and notes for the user.
 
     Args:
         jobs: by (submit_s, job_id).
@@ -101,18 +101,18 @@ def world_of(
     'simulated: fcfs, backfill easy'
     """
     if kind not in WORLDS:
-        raise UnknownNameError("world", kind, WORLDS)
+        raise UnknownNameError("history", kind, WORLDS)
     unknown = np.isnan(jobs.column("wait_s"))
     few = unknown.mean() <= FEW if len(jobs) else False
-    if kind == "recorded" or (kind == "auto" and few):
+    if kind == "log" or (kind == "auto" and few):
         if few and unknown.any():
             left = jobs[~unknown]
-            note = (
-                f"the log does not say how long {int(unknown.sum()):,} of {len(jobs):,} jobs waited: left out"
-            )
+            note = f"the log has no wait time for {int(unknown.sum()):,} of {len(jobs):,} jobs: left out"
             return left, from_log(left), (note,)
         return jobs, from_log(jobs), ()
-    notes = ("waits are not known: starts and ends are those of a simulation",) if kind == "auto" else ()
+    notes = (
+        ("wait times are not known: start and end times are those of a simulation",) if kind == "auto" else ()
+    )
     log = simulate(
         jobs,
         cluster,
@@ -125,7 +125,7 @@ def world_of(
 
 
 def foresight(
-    case: Dataset,
+    dataset: Dataset,
     models: Sequence[PredictionModel],
     *,
     part: float = 0.3,
@@ -136,83 +136,94 @@ def foresight(
     progress: Callable[[PredictionModel, Refit], None] | None = None,
     **settings: Any,
 ) -> PredictorComparison:
-    """Judge models on the last `part` of the jobs, each predicted from what was known at its submission.
+    """Evaluate models on the last `part` of the jobs, each predicted from what was known at its submission.
 
     Args:
-        case: the jobs and what is asked of them.
-        models: by name (`Model.of`).
-        part: of the jobs, by submission.
-        classes: kinds of classes to part the jobs by.
-        seed: of the models and of the draws of weeks.
-        online: how models are kept up to date.
-        threads: fits at a time.
-        progress: hears of every fit.
+        case: the jobs, their features and the target.
+        models: the models to compare.
+        part: fraction of the jobs that is evaluated, taken from the end.
+        classes: classifications of jobs with separate scores.
+        seed: of the models and of the resampling of weeks.
+        online: refit schedule.
+        threads: number of parallel fits.
+        progress: called after every fit.
         settings: of the models (`forest`, `boosting`).
     """
     if not 0 < part <= 1:
-        raise InputError(
-            f"models are judged on a part of {part:g} of the jobs; it must be above 0 and at most 1"
-        )
+        raise InputError(f"the test fraction is {part:g}; it must be above 0 and at most 1")
     how = online or RefitSchedule()
-    first = len(case) - round(len(case) * part)
-    truth = case.target.values
-    rows = (np.arange(len(case)) >= first) & np.isfinite(truth)
+    first = len(dataset) - round(len(dataset) * part)
+    truth = dataset.target.values
+    rows = (np.arange(len(dataset)) >= first) & np.isfinite(truth)
     if not rows.any():
         raise InputError(
-            f"of {len(case):,} jobs none of the last {100 * part:g} % has a known {case.target.name}; take a longer log"
+            f"of {len(dataset):,} jobs none of the last {100 * part:g} % has a known "
+            f"{dataset.target.name}; use a longer log"
         )
     asked = predictions(
         models,
-        case,
+        dataset,
         seed=seed,
         online=how,
-        since=max(0, first - 2 * how.calibrate),  # the levels of quantiles want predictions before
+        since=max(0, first - 2 * how.calibrate),  # calibration needs earlier predictions
         threads=threads,
         progress=progress,
         **settings,
     )
     told: list[tuple[ModelPredictions, float]] = []
     began = perf_counter()
-    for said in asked:
+    for predicted in asked:
         took = perf_counter() - began
-        if said.foreseen is not None:  # the forest is fitted once, however it is asked
-            took = next((seconds for other, seconds in told if other.foreseen is said.foreseen), took)
-        told.append((said, took))
+        if predicted.distributions is not None:  # point estimates of the forest share one fit
+            took = next(
+                (seconds for other, seconds in told if other.distributions is predicted.distributions), took
+            )
+        told.append((predicted, took))
         began = perf_counter()
-    weeks = _Weeks(case.jobs["submit_s"][rows], seed)
-    sums = {said.model.text: weeks.sums(losses(said.values[rows], truth[rows])) for said, _ in told}
-    simple = [sums[said.model.text] for said, _ in told if said.model.family == "simple"]
-    forest = next((said.foreseen for said, _ in told if said.foreseen is not None), None)
+    weeks = _Weeks(dataset.jobs["submit_s"][rows], seed)
+    sums = {
+        predicted.model.text: weeks.sums(losses(predicted.values[rows], truth[rows])) for predicted, _ in told
+    }
+    simple = [sums[predicted.model.text] for predicted, _ in told if predicted.model.family == "baseline"]
+    forest = next(
+        (predicted.distributions for predicted, _ in told if predicted.distributions is not None), None
+    )
     return PredictorComparison(
-        target=case.target.name,
-        unit=case.target.unit,
-        labels=case.target.labels,
-        world=case.world.name,
-        jobs=len(case),
+        target=dataset.target.name,
+        unit=dataset.target.unit,
+        labels=dataset.target.labels,
+        world=dataset.world.name,
+        jobs=len(dataset),
         judged=int(rows.sum()),
         weeks=weeks.count,
         rows=tuple(
             PredictorRow(
-                said.model.text,
-                score(said.values[rows], truth[rows]),
-                weeks.intervals(sums[said.model.text]),
-                {} if said.model.family == "simple" else weeks.ratios(sums[said.model.text], simple),
+                predicted.model.text,
+                score(predicted.values[rows], truth[rows]),
+                weeks.intervals(sums[predicted.model.text]),
+                {}
+                if predicted.model.family == "baseline"
+                else weeks.ratios(sums[predicted.model.text], simple),
                 seconds,
-                {kind: dict(by_class(case.jobs, kind, said.values, truth, rows)) for kind in classes},
+                {kind: dict(by_class(dataset.jobs, kind, predicted.values, truth, rows)) for kind in classes},
             )
-            for said, seconds in told
+            for predicted, seconds in told
         ),
-        held={} if forest is None else {level: _held(forest.quantile(level), case, rows) for level in LEVELS},
+        held={}
+        if forest is None
+        else {level: _coverage(forest.quantile(level), dataset, rows) for level in LEVELS},
     )
 
 
-def _held(bound: Floats, case: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    truth = case.target.values[rows]
-    return coverage(bound[rows], truth), coverage(bound[rows], np.minimum(truth, case.target.most[rows]))
+def _coverage(bound: Floats, dataset: Dataset, rows: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    truth = dataset.target.values[rows]
+    return coverage(bound[rows], truth), coverage(
+        bound[rows], np.minimum(truth, dataset.target.max_value[rows])
+    )
 
 
 class _Weeks:
-    """The weeks of jobs, which are drawn again."""
+    """Bootstrap over the weeks of the jobs."""
 
     def __init__(self, submit_s: Floats, seed: int) -> None:
         week = ((submit_s - submit_s[0]) // WEEK_S).astype(np.int64)
@@ -222,19 +233,19 @@ class _Weeks:
         self._drawn = WindowBootstrap(self.count, random=stream(seed, "experiments.foresight"))
 
     def sums(self, by_measure: Mapping[str, Floats]) -> dict[str, Floats]:
-        """What each week adds to each measure."""
+        """Sum of each metric over each week."""
         return {
             name: np.bincount(self._week, values).astype(np.float64) for name, values in by_measure.items()
         }
 
     def intervals(self, sums: Mapping[str, Floats]) -> dict[str, Interval]:
-        """Of each measure."""
+        """Confidence interval of each metric."""
         return {name: self._ratio(name, sums[name], self._jobs)[1] for name in MEASURES}
 
     def ratios(
         self, sums: Mapping[str, Floats], others: Sequence[Mapping[str, Floats]]
     ) -> dict[str, tuple[float, Interval]]:
-        """Of accuracy and log_rmse to the best of others by that measure."""
+        """Ratio of accuracy and log_rmse to the best of others by that metric."""
         found = {}
         for name, sign in (("accuracy", -1.0), ("log_rmse", 1.0)):
             if others:
@@ -243,7 +254,7 @@ class _Weeks:
         return found
 
     def _ratio(self, name: str, ours: Floats, theirs: Floats) -> tuple[float, Interval]:
-        """Of the sums of a measure, with its interval; NaN where theirs are 0."""
+        """Ratio of the sums of a metric, with its interval; NaN where theirs are 0."""
         below = float(theirs.sum())
         ratio, interval = float(ours.sum()) / below if below else math.nan, self._drawn.ratio(ours, theirs)
         if name != "log_rmse":

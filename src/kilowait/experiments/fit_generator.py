@@ -1,4 +1,4 @@
-"""Fitting a generator that takes long: its state is kept beside its folder while it learns, and gone on with."""
+"""Fit a workload generator with checkpoints, and resume after a crash."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ __all__ = ["Checkpoint", "fit_folder"]
 
 FILE, FORMAT = "last.safetensors", "state of a generator's training"
 MEASURED_JOBS = 60_000
-"""Beyond this, saying how like the log a sample is takes too long for a fit; `kilowait synth score` says it."""
+"""Maximum jobs for measuring the sample's distances to the log during the fit; see `kilowait synth score`."""
 
 
 class Checkpoint:
-    """The state of one fit in a folder; a fit with other jobs or settings is refused."""
+    """Checkpoint of one fit in a folder; it refuses other jobs or settings."""
 
     def __init__(self, folder: Path, world: Mapping[str, Any], *, resume: bool) -> None:
         self.folder, self.path = folder, folder / FILE
         mark_begun(folder, world, resume=resume)
 
     def read(self) -> dict[str, Any] | None:
-        """What to go on with; None before the first state was kept."""
+        """The state to resume from; None before the first checkpoint."""
         from kilowait.agents.rl.checkpoint import read_state
 
         return read_state(self.path, FORMAT) if self.path.exists() else None
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Keep a state in place of the one before."""
+        """Store a state in place of the previous one."""
         from kilowait.agents.rl.checkpoint import write_state
 
         write_state(self.path, FORMAT, state)
 
     def forget(self) -> None:
-        """The fit is done: nothing of it is left beside its folder."""
+        """Remove the checkpoint when the fit is complete."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -63,7 +63,7 @@ def fit_folder(
     state: Path | None = None,
     resume: bool = False,
 ) -> Generator:
-    """Fit a generator and write its folder, whole or not at all.
+    """Fit a generator and write its folder atomically.
 
     Args:
         jobs: the log.
@@ -72,12 +72,12 @@ def fit_folder(
         seed: same seed, same generator.
         names: keep numbers and names of users and accounts.
         settings: of the generator.
-        manifest: where the jobs come from.
-        force: replace what is there.
-        told: hears of progress.
-        device: where a network learns.
-        state: folder in which the training is kept while it goes on, and which is removed when it is done.
-        resume: go on with what is kept there.
+        manifest: origin of the jobs.
+        force: replace an existing folder.
+        told: progress callback.
+        device: where a network is trained.
+        state: folder of the checkpoint, removed when the fit is complete.
+        resume: resume from the checkpoint.
     """
     check_writable(out, force=force or resume)
     keep = None
@@ -96,13 +96,13 @@ def fit_folder(
             jobs, model, seed=seed, names=names, told=told, device=device, keep=keep, **(settings or {})
         )
     except KilowaitError:
-        if keep is not None and not keep.path.exists():  # there is nothing to go on with
+        if keep is not None and not keep.path.exists():  # there is no checkpoint to resume from
             keep.forget()
         raise
     if generator.privacy is None:
         _measure(generator, jobs)
     elif manifest is not None:
-        # The digest of a log tells whoever has a guess at it whether they are right.
+        # A digest would allow to confirm a guess of the log.
         manifest = {name: value for name, value in manifest.items() if name not in ("inputs", "seeds")}
     save_folder(out, generator.save, kind="generator", manifest=manifest, force=force or resume)
     if keep is not None:
@@ -111,7 +111,7 @@ def fit_folder(
 
 
 def _measure(generator: Generator, jobs: JobTable) -> None:
-    """Note how far the columns of a sample are from the log's, where that is quick."""
+    """Measure the distances of a sample's columns to the log's, if the log is small enough."""
     if len(jobs) <= MEASURED_JOBS:
         distances = column_distances(jobs, generator.sample(len(jobs), seed=generator.seed))
         generator.likeness = {one.column: round(one.ks, 4) for one in distances}

@@ -1,9 +1,8 @@
-"""Power of jobs that levers plan with: what is expected of each before it runs, while accounts keep to what it drew.
+"""Predicted job power for power controls; energy accounting uses the measured power.
 
-A log with measured energy knows the watts of every job, and without more ado budgets are kept with these: as if
-somebody had known them. Here they are predicted from jobs that had ended in a first replay, or taken from the power
-model. Both say nothing of jobs whose power was never measured: those are planned with, and accounted, as the model
-has them.
+By default power budgets use the measured power of every job, as if it were known in advance. Here the power is
+predicted from jobs that had ended in a first replay, or taken from the power model. Jobs without measured power get no
+prediction: power controls and accounting use the power model for them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kilowait.experiments.power import PowerSettings, meter_for
 from kilowait.experiments.predict_runtimes import first_replay
 from kilowait.experiments.saved_predictor import check_kept
 from kilowait.jobs import JobTable
-from kilowait.predict.baselines import SIMPLE
+from kilowait.predict.baselines import BASELINES
 from kilowait.predict.dataset import case_of
 from kilowait.predict.models import FAMILIES, PredictionModel, predictions
 from kilowait.predict.predictor import load
@@ -31,11 +30,11 @@ from kilowait.predict.targets import power
 __all__ = ["MODEL", "check_power_predictor", "is_kept_power", "planned", "with_planned_power"]
 
 MODEL = "model"
-"""Who says what the power model does: every job draws what the profile makes of it, full load unless given."""
+"""Name of the predictor that uses the power model with the utilization profile, full load unless given."""
 
 
 def is_kept_power(predictor: str) -> bool:
-    """Whether a folder is named: something that is there, or is written as a path."""
+    """Whether the predictor is a folder: an existing or path-like string."""
     return predictor != MODEL and ("/" in predictor or os.sep in predictor or Path(predictor).is_dir())
 
 
@@ -46,13 +45,13 @@ def check_power_predictor(predictor: str) -> None:
     if is_kept_power(predictor):
         check_kept(predictor, "power")
         return
-    if predictor.partition(":")[0].strip().lower() not in (*SIMPLE, *FAMILIES):
+    if predictor.partition(":")[0].strip().lower() not in (*BASELINES, *FAMILIES):
         raise UnknownNameError(
-            "predictor of power (no folder of that name either)", predictor, (MODEL, *SIMPLE, *FAMILIES)
+            "predictor of power (no folder of that name either)", predictor, (MODEL, *BASELINES, *FAMILIES)
         )
-    if PredictionModel.of(predictor).way == "mean":
+    if PredictionModel.of(predictor).point_estimate == "mean":
         raise InputError(
-            "the mean of the forest is of no use for power, which nothing bounds; take forest or boosting:mean"
+            "the forest's mean is unsuitable for power, which has no upper bound; use forest or boosting:mean"
         )
 
 
@@ -65,15 +64,15 @@ def with_planned_power(
     seed: int = 0,
     progress: Callable[[Any], None] | None = None,
 ) -> JobTable:
-    """The jobs with `predicted_power_w`, what is expected of their mean power, all nodes together.
+    """The jobs with `predicted_power_w`, the predicted mean power of all nodes together.
 
     Args:
         jobs: with `power_w` where it was measured (`experiments.power.dressed`), and the users' own estimates.
         cluster: the machine of the first replay.
-        predictor: `MODEL`, a model as `kilowait predict score` has them, or the folder of a kept predictor of power.
-        most_w: what a node draws at full load; nothing is expected beyond.
+        predictor: `MODEL`, a model of `kilowait predict score`, or the folder of a saved power predictor.
+        most_w: power of a node at full load; an upper bound of predictions.
         seed: of models that learn.
-        progress: hears of every fit.
+        progress: called after every fit.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3],
@@ -92,28 +91,28 @@ def with_planned_power(
     measured = ~np.isnan(jobs.column("power_w"))
     if not measured.any():
         raise InputError(
-            f"--predict-power {predictor} learns from measured power, and none of these {len(jobs):,} jobs has any "
-            "(energy_j or power_w); leave it out: the power model knows what it says beforehand"
+            f"--power-predictor {predictor} needs measured power, and none of these {len(jobs):,} jobs has any "
+            "(energy_j or power_w); leave it out: the power model needs no prediction"
         )
     ordered = jobs.sorted()
-    world = first_replay(ordered, cluster)
-    case = case_of(ordered, world, cluster.nodes, power(ordered, world))
-    said: npt.NDArray[np.float64]
+    times = first_replay(ordered, cluster)
+    dataset = case_of(ordered, times, cluster.nodes, power(ordered, times))
+    predicted: npt.NDArray[np.float64]
     if is_kept_power(predictor):
-        said = load(predictor).predict(case).value
+        predicted = load(predictor).predict(dataset).value
     else:
         threads = min(2, os.cpu_count() or 1)
         (told,) = predictions(
             [PredictionModel.of(predictor)],
-            case,
+            dataset,
             seed=seed,
             threads=threads,
             progress=None if progress is None else lambda _, refit: progress(refit),
         )
-        said = told.values
-    said = np.minimum(said, ordered["nodes"] * most_w)
+        predicted = told.values
+    predicted = np.minimum(predicted, ordered["nodes"] * most_w)
     planned = nothing
-    planned[slice(None) if jobs.order is None else jobs.order] = said
+    planned[slice(None) if jobs.order is None else jobs.order] = predicted
     return jobs.with_columns(predicted_power_w=np.where(measured, planned, np.nan))
 
 
@@ -124,15 +123,15 @@ def planned(
     predictor: str,
     progress: Callable[[Any], None] | None = None,
 ) -> tuple[JobTable, str]:
-    """The same on the machine that the settings of power name, and a note for people."""
-    # What is outside has no part in what nodes draw, and may want the weather.
+    """The jobs with predicted power on the machine of the power settings, and a note for the user."""
+    # Cooling does not affect node power, and may need weather data.
     bare = PowerSettings(settings.power, profile=settings.profile, cooling="pue:1")
     most_w = max(group.full_w for group in meter_for(bare, jobs, cluster).model.groups)
     told = with_planned_power(jobs, cluster, predictor, most_w, progress=progress)
     if predictor == MODEL:
-        return told, "levers plan with the power model's watts; accounts are of what was measured"
+        return told, "power controls use the power model's watts; accounting uses the measured power"
     count = int(np.count_nonzero(~np.isnan(told["predicted_power_w"])))
     return told, (
-        f"levers plan with watts predicted ({predictor}) of the {count:,} jobs whose power was measured, from jobs "
-        "that had ended in a first replay; accounts are of what was measured"
+        f"power controls use predicted watts ({predictor}) of the {count:,} jobs whose power was measured, from jobs "
+        "that had ended in a first replay; accounting uses the measured power"
     )

@@ -1,7 +1,7 @@
-"""Predictions for a log that is to be replayed: every job's from what was known when it was submitted.
+"""Run-time predictions for the replay of a log, each from what was known at the job's submission.
 
-What had ended by then is taken from a first replay of the whole log, first come, first served, with the users' own
-estimates: what the record says of another machine, load or time is not what happens here.
+The end times of earlier jobs come from a first replay of the full log, first come, first served, with the users' own
+estimates: the recorded times of another machine or load would not match the simulation.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ __all__ = [
 ]
 
 USERS = "users:"
-"""Before a policy of a comparison: it is told what the users asked for, whatever is predicted."""
+"""Prefix of a policy in a comparison that uses the users' estimates instead of predictions."""
 
 PREDICTORS = {
-    "forest": "a forest of distributions, fitted anew every week on jobs that have ended",
+    "forest": "a distribution forest, refitted every week on jobs that have ended",
     "last2": "the mean of the last two ended jobs of the user (Tsafrir)",
 }
-"""Who predicts, by name; anything else is the folder of one that was kept (`kilowait predict fit`)."""
+"""Predictors by name; anything else is the folder of a saved one (`kilowait predict fit`)."""
 OWN = ("planned_s", "overrun_planned_s", "expected_inverse_runtime", "limit_s")
-"""Columns that predictions bring besides the estimate."""
+"""Columns that predictions add besides the estimate."""
 
 
 def is_kept(predictor: str) -> bool:
-    """Whether a folder is named: whatever is none of the names, and is there or is written as a path."""
+    """Whether the predictor is a folder: not a known name, and an existing or path-like string."""
     return predictor not in PREDICTORS and (
         os.sep in predictor or "/" in predictor or Path(predictor).exists()
     )
 
 
 def check_predictor(predictor: str) -> None:
-    """Raise unless there is one of that name, or a folder with one of run times."""
+    """Raise unless it is a known name or the folder of a run-time predictor."""
     if is_kept(predictor):
         check_kept(predictor, "runtime")
     elif predictor not in PREDICTORS:
@@ -78,10 +78,11 @@ def foreseen(
     seed: int = 0,
     progress: Callable[[Any], None] | None = None,
 ) -> JobTable:
-    """The jobs with predicted run times: `estimate_s` for rules, `planned_s` for planners; `limit_s` is the request.
+    """The jobs with predicted run times: `estimate_s` for priorities, `planned_s` for reservations; `limit_s` is the
+    request.
 
-    `predictor` is one of `PREDICTORS` or the folder of a kept one, which is asked as it is and fitted no more. `seed`
-    is that of forests, and `progress` hears of every fit.
+    `predictor` is one of `PREDICTORS` or the folder of a saved one, which is not refitted. `seed` is that of forests,
+    and `progress` is called after every fit.
 
     >>> import kilowait as kw
     >>> jobs = kw.lublin(50, 16, load=0.9, seed=1, estimates="rounded")
@@ -92,21 +93,19 @@ def foreseen(
     check_predictor(predictor)
     ordered = jobs.sorted()
     if np.isnan(request_s(ordered)).all() and predictor == "last2":
-        raise InputError(
-            "this log has no requests, so there is no limit to predictions; take --predict forest"
-        )
-    world = first_replay(ordered, cluster)
+        raise InputError("this log has no requests, which last2 needs; use --runtime-predictor forest")
+    times = first_replay(ordered, cluster)
     columns: dict[str, Any]
     if predictor == "last2":
-        columns = last_two(ordered, world)
+        columns = last_two(ordered, times)
     elif is_kept(predictor):
-        columns = load(predictor).columns(case_of(ordered, world, cluster.nodes))
+        columns = load(predictor).columns(case_of(ordered, times, cluster.nodes))
     else:
         found = predict_runtimes(
-            ordered, world, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
+            ordered, times, cluster.nodes, seed=seed, threads=min(2, os.cpu_count() or 1), progress=progress
         )
         columns = found.columns()
-    if jobs.order is not None:  # back to the rows of the table as it was given
+    if jobs.order is not None:  # restore the table's original order
         back = np.empty_like(jobs.order)
         back[jobs.order] = np.arange(len(jobs))
         columns = {name: values[back] for name, values in columns.items()}
@@ -114,7 +113,7 @@ def foreseen(
 
 
 def with_requests(jobs: JobTable) -> JobTable:
-    """The same jobs as their users described them, without predictions.
+    """The same jobs with the users' requests instead of predictions.
 
     >>> jobs = JobTable(
     ...     job_id=[1], submit_s=[0], runtime_s=[9], estimate_s=[20], limit_s=[60], planned_s=[30], nodes=[1]
@@ -124,16 +123,16 @@ def with_requests(jobs: JobTable) -> JobTable:
     """
     if "limit_s" not in jobs:
         return jobs
-    # A request that the log does not know is read as the run time.
+    # An unknown request is replaced by the run time.
     asked = np.where(np.isnan(jobs["limit_s"]), jobs["runtime_s"], jobs["limit_s"])
     return jobs.with_columns(estimate_s=asked, **dict.fromkeys(OWN))
 
 
-def last_two(jobs: JobTable, world: KnownTimes) -> dict[str, Any]:
-    """As EASY+ predicts: the mean of the last two ended jobs of the user, at most the request; else the request."""
+def last_two(jobs: JobTable, times: KnownTimes) -> dict[str, Any]:
+    """EASY++ prediction: the mean of the user's last two ended jobs, at most the request; else the request."""
     request = request_s(jobs)
-    ended = PastEvents(keyed(jobs.column("user")), world.end_s, jobs["submit_s"])
-    last, second = ended.several(np.maximum(jobs["runtime_s"], 1.0), 2)
+    ended = PastEvents(keyed(jobs.column("user")), times.end_s, jobs["submit_s"])
+    last, second = ended.latest_values(np.maximum(jobs["runtime_s"], 1.0), 2)
     mean = np.where(np.isnan(second), last, (last + second) / 2.0)
     told = np.fmin(np.where(np.isnan(mean), request, mean), request)
     return {"estimate_s": told, "limit_s": request}

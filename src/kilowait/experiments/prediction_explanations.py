@@ -1,7 +1,7 @@
-"""Why run times were predicted as they were: what counts on the whole, and single jobs one by one.
+"""Explanations of run-time predictions: global feature importance (SHAP), and single jobs.
 
-A contribution (SHAP value) is what a feature adds to ln(time) less the anchor, so e to its power is a factor. A job is
-explained by the very forest that predicted it, grown again from the same jobs: it had not seen the job.
+A contribution (SHAP value) is added to ln(time) less the anchor, so its exponential is a factor. A job is explained by
+the forest that predicted it, refitted on the same jobs: the job is not in its training data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kilowait.jobs import JobTable
 from kilowait.predict.distribution import Distribution
 from kilowait.predict.feature_text import value_words
 from kilowait.predict.features import meaning
-from kilowait.predict.forest import Forest, ForestSettings, grow
+from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes, request_s
 from kilowait.predict.runtime import RuntimePredictions
 from kilowait.predict.walk_forward import RefitSchedule
@@ -31,16 +31,16 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SAMPLE, SWARM = 2_000, 300
-"""Jobs whose contributions are averaged, and drawn one by one, at most."""
+"""Maximum number of jobs whose contributions are averaged, and plotted individually."""
 DRAWN = 12
-"""Features that are drawn job by job."""
+"""Number of features plotted job by job."""
 WEIGHTIEST = 8
-"""Contributions that are told of a job."""
+"""Number of contributions reported per job."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForestData:
-    """What the forests learned from; so that one of them can be grown again."""
+    """Training data of the forests, to refit one of them."""
 
     jobs: JobTable
     world: KnownTimes
@@ -56,7 +56,7 @@ class ForestData:
         return took - self.found.features.anchor
 
     def learned_from(self, row: int) -> Ints:
-        """The jobs that the forest which predicted a job was grown from."""
+        """Training rows of the forest that predicted a job."""
         submit_s = self.jobs["submit_s"]
         passed = (submit_s[row] - submit_s[0]) // self.online.every_s
         date_s = submit_s[0] + passed * self.online.every_s
@@ -65,22 +65,22 @@ class ForestData:
         return by_end[max(0, known - self.online.jobs) : known]
 
     def grown(self, rows: Ints) -> Forest:
-        """The forest of these jobs."""
+        """Fit the forest on these rows."""
         values = self.found.features.values
-        return grow(values[rows], self.difference[rows], self.settings, seed=self.seed)
+        return fit_forest(values[rows], self.difference[rows], self.settings, seed=self.seed)
 
 
-def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
-    """Mean absolute contributions over some of the jobs that were asked of, by the forest of the first of them.
+def importance(forests: ForestData, asked: Ints) -> dict[str, Any]:
+    """Mean absolute contributions over a sample of the predicted jobs, by the forest of the first of them.
 
-    ``rows`` has every feature, weightiest first; ``swarm`` the first of them job by job: where its value lies among the
-    others, from 0 (smallest) to 1 (largest), and what it added.
+    ``rows`` has every feature, most important first; ``swarm`` has the first of them job by job: the rank of its value,
+    from 0 (smallest) to 1 (largest), and its contribution.
     """
-    random = stream(grounds.seed, "experiments.foretold")
+    random = stream(forests.seed, "experiments.foretold")
     sample = random.choice(asked, min(SAMPLE, len(asked)), replace=False)
-    learned = grounds.learned_from(int(asked[0]))
-    features = grounds.found.features
-    moved = grounds.grown(learned).contributions(features.values[sample])[:, :-1]
+    learned = forests.learned_from(int(asked[0]))
+    features = forests.found.features
+    moved = forests.grown(learned).contributions(features.values[sample])[:, :-1]
     mean = np.abs(moved).mean(axis=0)
     order = np.argsort(-mean, kind="stable")
     return {
@@ -102,43 +102,43 @@ def importance(grounds: ForestData, asked: Ints) -> dict[str, Any]:
 
 
 def explained_jobs(
-    grounds: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
+    forests: ForestData, asked: Ints, told_s: Floats, truth_s: Floats, named: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """A typical job, the two that were predicted worst, and those that were named, by row."""
+    """Explain a typical job, the two worst predictions, and the named jobs, by row."""
     error = np.log(told_s[asked]) - np.log(truth_s[asked])
     size = np.abs(error)
     picked = [
         ("a typical job", int(asked[np.argmin(np.abs(size - np.median(size)))])),
-        ("the job that was most underestimated", int(asked[np.argmin(error)])),
-        ("the job that was most overestimated", int(asked[np.argmax(error)])),
-        *(("a job that was asked about", row) for row in named),
+        ("the most underpredicted job", int(asked[np.argmin(error)])),
+        ("the most overpredicted job", int(asked[np.argmax(error)])),
+        *(("a requested job", row) for row in named),
     ]
-    return [_explained(grounds, which, row) for which, row in picked]
+    return [_explained(forests, which, row) for which, row in picked]
 
 
-def _explained(grounds: ForestData, which: str, row: int) -> dict[str, Any]:
-    jobs, found, features = grounds.jobs, grounds.found, grounds.found.features
+def _explained(forests: ForestData, which: str, row: int) -> dict[str, Any]:
+    jobs, found, features = forests.jobs, forests.found, forests.found.features
     number = int(jobs["job_id"][row])
     if found.told.fit[row] < 0:
         raise InputError(
-            f"job {number} was submitted before the first forest was grown, so it was predicted as jobs like it "
-            "before: there is nothing to explain; name a later one"
+            f"job {number} was submitted before the first forest was fitted, so its prediction is the anchor: "
+            "there is nothing to explain; choose a later one"
         )
-    learned = grounds.learned_from(row)
-    forest = grounds.grown(learned)
+    learned = forests.learned_from(row)
+    forest = forests.grown(learned)
     values = features.values[row]
     *moved, start = forest.contributions(values[None])[0].tolist()
     first = sorted(range(len(moved)), key=lambda at: -abs(moved[at]))[:WEIGHTIEST]
-    usual = [_middle(features.values[learned, at]) for at in first]
-    # The job once more for each of them, with the usual value in its place.
+    usual = [_median(features.values[learned, at]) for at in first]
+    # One copy of the job per feature, with that feature's median value.
     others = np.repeat(values[None], len(first), axis=0)
     others[np.arange(len(first)), first] = usual
-    anchor, most_s = found.distribution.anchor[row], found.distribution.most_s[row]
+    anchor, max_s = found.distribution.anchor[row], found.distribution.max_s[row]
     count = len(first)
     changed_s = Distribution(
-        forest.weights(others), np.full(count, anchor), np.full(count, most_s)
+        forest.weights(others), np.full(count, anchor), np.full(count, max_s)
     ).geometric_mean()
-    own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([most_s]))
+    own = Distribution(found.distribution.weights[[row]], np.array([anchor]), np.array([max_s]))
     return {
         "which": which,
         "job_id": number,
@@ -167,7 +167,7 @@ def _explained(grounds: ForestData, which: str, row: int) -> dict[str, Any]:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Where each value lies among the others, 0 to 1, equal ones alike; NaN where it is not known."""
+    """Rank of each value, 0 to 1, with mean ranks for ties; NaN where it is not known."""
     known = np.sort(values[np.isfinite(values)])
     if len(known) == 0:
         return np.full(len(values), np.nan)
@@ -175,6 +175,6 @@ def _ranks(values: Floats) -> Floats:
     return np.where(np.isfinite(values), (below + upto) / (2.0 * len(known)), np.nan)
 
 
-def _middle(values: Floats) -> float:
+def _median(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else float("nan")

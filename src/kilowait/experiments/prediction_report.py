@@ -1,7 +1,7 @@
-"""How well the run times of a log could be foretold, as plain data that a page is drawn from.
+"""Report data on the accuracy of run-time predictions for a log, as plain data for a web page.
 
-Every job is predicted from what was known when it was submitted (`foresee`). Figures are of the last part of the log,
-drift is over all of it. What is kept are counts and means, and a few jobs one by one: not the log.
+Every job is predicted from what was known at its submission (`predict_runtimes`). Metrics are of the last part of the
+log, drift is over all of it. The data contain counts, means and a few single jobs, not the log.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 JUDGED = 0.3
-"""The last part of the jobs, of which figures are given."""
+"""Fraction of the jobs, taken from the end, that is evaluated."""
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 HALF_BIN = float(np.exp(0.01))
-"""A level is told as the middle of a bin of 2 %: what lies in the bin holds."""
+"""A quantile is the center of a bin of 2 %: values within the bin count as covered."""
 WEEK_S, MONTH_S = 7 * 86400.0, 30 * 86400.0
 MANY_WEEKS = 60
-"""More than so many are told by months of 30 days."""
+"""Longer logs are reported by months of 30 days instead of weeks."""
 PER_DECADE = 6
-"""Cells of the plane of predicted and true run times, to a factor of ten."""
+"""Cells per decade of the 2-D histogram of predicted and true run times."""
 WORDS = {
-    "forest": "the forest's likely value",
-    "last2": "the mean of the user's last two",
-    "anchor": "as jobs like it before (the anchor)",
-    "request": "what the user asked for",
+    "forest": "the forest's most accurate value",
+    "last2": "the mean of the user's last two jobs",
+    "anchor": "the median of earlier similar jobs (the anchor)",
+    "request": "the user's request",
 }
 
 
@@ -62,50 +62,50 @@ def prediction_report(
     forest: ForestSettings | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """What there is to tell of a log's predicted run times: for ``foresight`` in results.json.
+    """Compute the report data of a log's predicted run times: for ``foresight`` in results.json.
 
     Args:
         jobs: the log.
-        cluster: the machine it is replayed on, to learn when jobs end.
+        cluster: the machine of the replay that gives the end times of jobs.
         trace: its name.
-        ids: jobs to be explained besides those that are chosen.
+        ids: additional jobs to explain.
         seed: of the forests and of samples.
-        online: when forests are grown, from how many jobs.
-        forest: how.
-        progress: told in words what is being done.
+        online: refit schedule.
+        forest: hyperparameters.
+        progress: called with a text of the current activity.
     """
     say = progress if progress is not None else _silent
     ordered, how = jobs.sorted(), online or RefitSchedule()
-    rows_of_ids = _rows_of(ordered, ids)  # told before minutes are spent
-    say("replaying the log to learn when jobs end ...")
-    world = first_replay(ordered, cluster)
+    rows_of_ids = _rows_of(ordered, ids)  # fails before the long computation
+    say("replaying the log for the end times of jobs ...")
+    times = first_replay(ordered, cluster)
     threads = min(2, os.cpu_count() or 1)
     found = predict_runtimes(
         ordered,
-        world,
+        times,
         cluster.nodes,
         seed=seed,
         online=how,
         forest=forest,
         threads=threads,
-        progress=lambda fit: say(f"growing forest {fit.number} of {fit.of} ..."),
+        progress=lambda fit: say(f"fitting forest {fit.number} of {fit.of} ..."),
     )
     judged = np.arange(round(len(ordered) * (1 - JUDGED)), len(ordered))
     asked = judged[found.told.fit[judged] >= 0]
     if len(asked) == 0:
         raise InputError(
-            f"no forest was grown from these {len(ordered):,} jobs: it takes {how.least:,} that have ended, and "
+            f"no forest was fitted on these {len(ordered):,} jobs: it needs {how.least:,} that have ended, and "
             f"{how.every_s / 86400:g} days; take more jobs, or a longer log"
         )
     truth_s = np.maximum(ordered["runtime_s"], 1.0)
     told_s = {
         "forest": found.distribution.most_accurate(),
-        "last2": last_two(ordered, world)["estimate_s"],
+        "last2": last_two(ordered, times)["estimate_s"],
         "anchor": np.exp(found.features.anchor),
         "request": request_s(ordered),
     }
-    say("asking the forests for their reasons ...")
-    grounds = ForestData(ordered, world, found, how, forest, seed)
+    say("computing SHAP values ...")
+    grounds = ForestData(ordered, times, found, how, forest, seed)
     submit_s = ordered["submit_s"]
     return {
         "trace": trace,
@@ -116,7 +116,7 @@ def prediction_report(
             "online": asdict(how),
             "fits": int(found.told.fit.max()) + 1,
         },
-        "world": world.name,
+        "world": times.name,
         "jobs": len(ordered),
         "span_s": float(submit_s[-1] - submit_s[0]),
         "judged": len(judged),
@@ -154,10 +154,11 @@ def save_foretold(
 
 
 def scores(told_s: Floats, truth_s: Floats) -> dict[str, float | int]:
-    """How near predictions are: over the jobs for which there is one.
+    """Accuracy of predictions, over the jobs that have one.
 
     ``accuracy`` is the mean of the shorter of both over the longer, ``log_rmse`` the root of the mean squared
-    difference of ln(1 + s), ``mae_s`` the mean absolute difference in seconds, ``under`` the part that is too short.
+    difference of ln(1 + s), ``mae_s`` the mean absolute difference in seconds, ``underprediction_rate`` the share that
+    is too short.
 
     >>> scores(np.array([50.0, 200.0, np.nan]), np.array([100.0, 100.0, 1.0]))["accuracy"]
     0.5
@@ -185,7 +186,7 @@ def _rows_of(jobs: JobTable, ids: Sequence[int]) -> list[int]:
         at = np.flatnonzero(known == wanted)
         if len(at) == 0:
             between = f"; its jobs are {known.min()} to {known.max()}" if len(known) else ""
-            raise InputError(f"there is no job {wanted} in this log{between}: name one that is there")
+            raise InputError(f"there is no job {wanted} in this log{between}: use one of these")
         rows.append(int(at[0]))
     return rows
 
@@ -194,14 +195,14 @@ def _calibration(found: RuntimePredictions, truth_s: Floats, rows: Ints) -> list
     return [
         {
             "level": level,
-            "plain": _held(found.distribution.quantile(level), truth_s, rows),
-            "calibrated": _held(found.quantile(level), truth_s, rows),
+            "plain": _coverage(found.distribution.quantile(level), truth_s, rows),
+            "calibrated": _coverage(found.quantile(level), truth_s, rows),
         }
         for level in LEVELS
     ]
 
 
-def _held(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
+def _coverage(bound_s: Floats, truth_s: Floats, rows: Ints) -> float:
     return float((truth_s[rows] <= bound_s[rows] * HALF_BIN).mean())
 
 
@@ -209,7 +210,7 @@ Labelled = tuple[Ints, Sequence[str]]
 
 
 def _classes(jobs: JobTable, found: RuntimePredictions, asked_s: Floats) -> dict[str, Labelled]:
-    """The class of every job, by its size, the length of its request, and how much is known of its user."""
+    """Class of every job, by size, request, and number of the user's ended jobs."""
     powers = np.ceil(np.log2(np.maximum(jobs["nodes"], 1)) / 2).astype(np.int64)  # 1, 2-4, 5-16, 17-64, ...
     sizes = ["1", *(f"{4**power // 4 + 1:,}-{4**power:,}" for power in range(1, int(powers.max()) + 1))]
     lengths = ("at most 10 min", "10-60 min", "1-6 h", "6-24 h", "over 24 h", "not said")
@@ -239,7 +240,7 @@ def _by(
 
 
 def _drift(jobs: JobTable, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[str, Any]:
-    """The same errors, week by week or month by month, over the whole log."""
+    """Prediction errors by week or month over the full log."""
     submit_s = jobs["submit_s"]
     weeks = (submit_s[-1] - submit_s[0]) / WEEK_S
     every_s = WEEK_S if weeks <= MANY_WEEKS else MONTH_S
@@ -254,7 +255,7 @@ def _drift(jobs: JobTable, told_s: Mapping[str, Floats], truth_s: Floats) -> dic
 
 
 def _plane(rows: Ints, told_s: Mapping[str, Floats], truth_s: Floats) -> dict[str, Any]:
-    """How many jobs lie where on the plane of true (first) and predicted (second) run times."""
+    """2-D histogram of true (first) and predicted (second) run times."""
     largest = max(float(np.nanmax(told_s[name][rows], initial=1.0)) for name in ("forest", "request"))
     largest = max(largest, float(truth_s[rows].max()))
     cells = int(np.floor(np.log10(largest) * PER_DECADE)) + 1

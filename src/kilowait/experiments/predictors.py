@@ -1,4 +1,4 @@
-"""Predictors from what people write: a log and a target become a case; fitted, kept, asked, explained, as tables."""
+"""Predictors from command-line settings: datasets from logs, fitting, saving, explanations and tables."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class PredictionTask:
-    """What to predict of which jobs, as people write it."""
+    """Settings of a prediction task: the jobs and the target."""
 
     trace: str
     target: str = "runtime"
     cluster: str = "auto"
     world: str = "auto"
     labels: str | None = None
-    """Of watts and joules; None: measured, with a power model both."""
+    """Source of power and energy labels; None: measured, or both with a power model."""
     power: str | None = None
     profile: str | None = None
     format: str | None = None
@@ -67,24 +67,24 @@ class PredictionTask:
             raise UnknownNameError("target", self.target, TARGETS)
         if self.target not in ("power", "energy") and (self.power or self.labels):
             raise InputError(
-                f"a power model and its labels are for the targets power and energy, not {self.target}"
+                f"a power model and label sources are only for the targets power and energy, not {self.target}"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionData:
-    """Jobs that a model can be asked of."""
+    """Prediction dataset with its cluster and workload."""
 
     case: Dataset
     cluster: Cluster
     workload: Workload
     notes: tuple[str, ...]
     power: Mapping[str, Any]
-    """Where watts come from, for the card."""
+    """Source of watts, for the model card."""
 
 
 def prepared_case(asked: PredictionTask) -> PredictionData:
-    """Read the log, find out when its jobs started and ended, and what was known at each submission.
+    """Read the log and compute the dataset: start and end times, features and target.
 
     >>> prepared_case(PredictionTask("lublin:60:16")).case.target.name
     'runtime'
@@ -93,9 +93,9 @@ def prepared_case(asked: PredictionTask) -> PredictionData:
         asked.trace, format=asked.format, columns=asked.columns, strict=asked.strict, rows=asked.jobs
     )
     cluster, note = cluster_of(asked.cluster, workload.jobs)
-    jobs, world, more = world_of(workload.jobs.sorted(), cluster, asked.world)
+    jobs, times, more = world_of(workload.jobs.sorted(), cluster, asked.world)
     if asked.target not in ("power", "energy"):
-        case, power = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world)), {}
+        dataset, power = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times)), {}
     else:
         power = {
             "labels": asked.labels or ("measured" if asked.power is None else "both"),
@@ -104,17 +104,17 @@ def prepared_case(asked: PredictionTask) -> PredictionData:
         }
         watts: dict[str, Any] = {"labels": power["labels"]}
         if asked.power is not None:
-            # Cooling has no part in what nodes draw, and may want the weather.
+            # Cooling does not affect node power, and may need weather data.
             settings = PowerSettings(asked.power, profile=asked.profile, cooling="pue:1")
             meter = meter_for(settings, jobs, cluster)
             watts |= {"model": meter.model, "profile": meter.profile}
-        case = case_of(jobs, world, cluster.nodes, target_of(asked.target, jobs, world, **watts))
+        dataset = case_of(jobs, times, cluster.nodes, target_of(asked.target, jobs, times, **watts))
     notes = tuple(words for words in (note, *more) if words is not None)
-    return PredictionData(case, cluster, workload, notes, power)
+    return PredictionData(dataset, cluster, workload, notes, power)
 
 
 def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
-    """The question that a predictor answers, of other jobs."""
+    """The task with the target and power settings of a saved predictor."""
     return replace(
         asked,
         target=card.target,
@@ -125,14 +125,14 @@ def asked_again(card: ModelCard, asked: PredictionTask) -> PredictionTask:
     )
 
 
-def models_for(text: str | None, case: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
-    """The models people name, with commas between; else the usual ones that this log can have, and notes."""
+def models_for(text: str | None, dataset: Dataset) -> tuple[list[PredictionModel], tuple[str, ...]]:
+    """Parse comma-separated model names; else the default models for this dataset, and notes."""
     if text is not None:
         return [PredictionModel.of(one) for one in text.split(",")], ()
-    names = USUAL[case.target.name]
-    if "request" in names and np.isnan(case.target.asked).any():
+    names = USUAL[dataset.target.name]
+    if "request" in names and np.isnan(dataset.target.requested).any():
         kept = [PredictionModel.of(name) for name in names if name != "request"]
-        return kept, ("not every job says what its user asked for: the request is left out",)
+        return kept, ("not every job has a request: the request baseline is left out",)
     return [PredictionModel.of(name) for name in names], ()
 
 
@@ -146,13 +146,13 @@ def fit_predictor(
     threads: int = 1,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> Predictor:
-    """Fit a predictor, with settings that were searched for on the jobs before its last tenth where `tune` says."""
-    case, settings = prepared.case, None
+    """Fit a predictor; with `tune` trials, hyperparameters are searched on all jobs before the last tenth."""
+    dataset, settings = prepared.case, None
     if tune:
-        early = case.first(round(len(case) * (1 - CALIBRATION)))
+        early = dataset.first(round(len(dataset) * (1 - CALIBRATION)))
         settings, _ = tune_predictor(early, model, trials=tune, seed=seed, progress=progress)
     return fit(
-        case,
+        dataset,
         model,
         nodes=prepared.cluster.nodes,
         data=data,
@@ -166,52 +166,52 @@ def fit_predictor(
 def save_predictor(
     predictor: Predictor, folder: str | PathLike[str], *, manifest: Mapping[str, Any], force: bool = False
 ) -> Path:
-    """Keep a predictor in a folder, whole or not at all, with a manifest that says where it comes from."""
+    """Save a predictor in a folder atomically, with a manifest of its origin."""
     return save_folder(folder, predictor.save, kind="predictor", manifest=manifest, force=force)
 
 
-def explained(predictor: Predictor, case: Dataset, job: str) -> Explanation:
-    """What a predictor says of the job of this number, and why."""
-    ids = case.jobs["job_id"]
+def explained(predictor: Predictor, dataset: Dataset, job: str) -> Explanation:
+    """Explain the prediction for a job by its number."""
+    ids = dataset.jobs["job_id"]
     try:
         row = int(np.flatnonzero(ids == int(job))[0])
     except (ValueError, IndexError):
         span = f"they go from {ids.min()} to {ids.max()}" if len(ids) else "it has none"
         raise InputError(f"there is no job {job} in this log; its jobs have numbers, and {span}") from None
-    return explain(predictor, case, row)
+    return explain(predictor, dataset, row)
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def table_columns(case: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """A row a job: its number, what was known at its submission, and what came out where it is known."""
-    features, jobs = case.features, case.jobs
+def table_columns(dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """One row per job: its number, its features, and the target where it is known."""
+    features, jobs = dataset.features, dataset.jobs
     columns: dict[str, npt.NDArray[Any]] = {"job_id": jobs["job_id"]}
     columns |= {name: features.values[:, at] for at, name in enumerate(features.names)}
     columns["runtime_s"] = jobs["runtime_s"]
     if "energy_j" in jobs:
         columns["energy_j"] = jobs["energy_j"]
-    if case.target.name not in ("runtime", "energy"):
-        columns[f"{case.target.name}_{case.target.unit.lower()}"] = case.target.values
+    if dataset.target.name not in ("runtime", "energy"):
+        columns[f"{dataset.target.name}_{dataset.target.unit.lower()}"] = dataset.target.values
     return columns
 
 
-def predicted_columns(predictor: Predictor, case: Dataset) -> dict[str, npt.NDArray[Any]]:
-    """A row a job: its number, what is predicted with its bounds, and the truth where it is known."""
-    said, unit = predictor.predict(case), case.target.unit.lower()
+def predicted_columns(predictor: Predictor, dataset: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """One row per job: its number, the prediction with its bounds, and the truth where it is known."""
+    predicted, unit = predictor.predict(dataset), dataset.target.unit.lower()
     return {
-        "job_id": case.jobs["job_id"],
-        f"{case.target.name}_{unit}": case.target.values,
-        f"predicted_{unit}": said.value,
-        f"p10_{unit}": said.low,
-        f"p50_{unit}": said.middle,
-        f"p90_{unit}": said.high,
+        "job_id": dataset.jobs["job_id"],
+        f"{dataset.target.name}_{unit}": dataset.target.values,
+        f"predicted_{unit}": predicted.value,
+        f"p10_{unit}": predicted.low,
+        f"p50_{unit}": predicted.middle,
+        f"p90_{unit}": predicted.high,
     }
 
 
 def write_columns(columns: Columns, path: str | PathLike[str]) -> None:
-    """Write a table as Parquet or CSV, by the ending of the name; what is not known is left empty."""
+    """Write a table as Parquet or CSV, by the file extension; unknown values are left empty."""
     check_table_name(path)
     import pyarrow as pa
 
@@ -230,9 +230,9 @@ def write_columns(columns: Columns, path: str | PathLike[str]) -> None:
 
 
 def check_table_name(path: str | PathLike[str]) -> None:
-    """Raise unless a table may be written so: asked before a long read, not after it."""
+    """Raise unless a table can be written to this path; called before long computations."""
     suffix = Path(path).suffix
     if suffix not in (".parquet", ".csv"):
-        raise InputError(f"the table is to be written to {path}; end its name in .parquet or .csv")
+        raise InputError(f"the table's path is {path}; use the extension .parquet or .csv")
     if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"cannot write {path}: its folder is not there; make it first")
+        raise InputError(f"cannot write {path}: its folder does not exist; create it first")

@@ -1,7 +1,7 @@
-"""A predictor that `kilowait predict fit` kept in a folder, and which of the jobs that are judged it has seen.
+"""Saved predictors of `kilowait predict fit`, and detection of data leakage from their training log.
 
-One that was fitted on a log knows the jobs of that log: what it says of them is no prediction. So the end of the span
-it was fitted on is looked for among the jobs, and a run that judges earlier ones says so.
+Predictions for jobs of the training log suffer from data leakage. So the end of the training span is compared with the
+submission times of the evaluated jobs, and a run that evaluates earlier ones gets a note.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["SavedPredictor", "check_kept", "kept_predictor"]
 
 @dataclass(frozen=True)
 class SavedPredictor:
-    """Who predicts, and how far its own jobs reach into those it predicts."""
+    """A saved predictor, and how many of the jobs it predicts lie in its training span."""
 
     folder: str
-    """As it was written."""
+    """Path as given by the user."""
     card_sha256: str
     """Of card.json, which holds the sha256 of the other files."""
     target: str
@@ -33,17 +33,17 @@ class SavedPredictor:
     data: str
     """Name of the log it was fitted on."""
     seen: int | None
-    """How many of the jobs, by submission, were submitted before the end of that log; None: dates do not tell."""
+    """Number of jobs submitted before the end of that log; None: unknown, as the logs have no common dates."""
     judged: int = 0
-    """Place of the first job, by submission, that is judged."""
+    """Index of the first evaluated job, by submission."""
 
     def judged_from(self, first: int) -> SavedPredictor:
-        """The same where only jobs from a place on, by submission, are judged."""
+        """The same with only jobs from an index on, by submission, evaluated."""
         return replace(self, judged=first)
 
     @property
     def note(self) -> str | None:
-        """What people are told where the predictor may have seen what it predicts; None: it has not.
+        """Leakage warning, where the predictor may have seen jobs it predicts; None: it has not.
 
         >>> kept = SavedPredictor("runs/p", "ab", "runtime", "forest", "kth.swf", seen=70)
         >>> kept.judged_from(70).note is None, kept.judged_from(60).note
@@ -65,37 +65,37 @@ submitted: of these it knows more than a prediction may; judge later ones')
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For a manifest: which predictor, and how many of the judged jobs had come when it was fitted."""
+        """Plain data for a manifest: the predictor, and the number of evaluated jobs in its training span."""
         seen = None if self.seen is None else max(self.seen - self.judged, 0)
         own = ("folder", "card_sha256", "target", "model", "data")
         return {**{name: getattr(self, name) for name in own}, "judged_jobs_seen": seen, "note": self.note}
 
 
 def check_kept(folder: str, target: str) -> ModelCard:
-    """The card of a folder; an InputError where there is none, or it predicts something else."""
+    """Read the card of a folder; InputError if there is none or it predicts another target."""
     place = Path(folder)
     if not place.is_dir():
         raise InputError(
-            f"there is no folder {folder}; make a predictor with kilowait predict fit TRACE --target {target} --out "
+            f"there is no folder {folder}; create a predictor with kilowait predict fit TRACE --target {target} --out "
             f"{folder}"
         )
     card = read_card(place)
     if card.target != target:
         raise InputError(
-            f"the predictor {folder} says {card.target}, and {target} is asked for; fit one with kilowait predict fit "
+            f"the predictor {folder} predicts {card.target}, not {target}; fit one with kilowait predict fit "
             f"{card.data} --target {target}"
         )
     return card
 
 
 def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> SavedPredictor:
-    """What is known of a predictor before it is asked of jobs.
+    """Load the metadata of a predictor, and detect leakage with respect to these jobs.
 
     Args:
         folder: as `kilowait predict fit` wrote it.
-        target: what it has to say.
-        jobs: of the log, on its own clock: before any other load.
-        trace: the log as people write it.
+        target: what it must predict.
+        jobs: of the log, in log time (before rescaling).
+        trace: the log as given by the user.
     """
     card = check_kept(folder, target)
     sha256 = hashlib.sha256((Path(folder) / CARD).read_bytes()).hexdigest()
@@ -105,7 +105,7 @@ def kept_predictor(folder: str, target: str, jobs: JobTable, trace: str) -> Save
 
 
 def _end_s(card: ModelCard, jobs: JobTable, trace: str) -> float | None:
-    """The last submission the predictor knows of on the clock of these jobs, seconds; None: clocks cannot be told."""
+    """Last submission of the training log in the time of these jobs, seconds; None: not comparable."""
     zero = jobs.meta.get("unix_start_s")
     if card.unix_zero_s is not None and zero is not None:
         return card.last_s + card.unix_zero_s - float(zero)

@@ -1,6 +1,6 @@
-"""The score of a generated workload: how like it is to the real one, and what it gives away, for people and for a page.
+"""Score of a synthetic workload: fidelity, privacy, and schedules of both workloads.
 
-Numbers are those of `synth` and `evaluation`. What a page is drawn from besides are counts and curves, not the logs.
+Metrics come from `synth` and `evaluation`. The report page additionally gets counts and curves, not the logs.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ __all__ = ["POLICIES", "PolicyOutcome", "SyntheticScore", "PolicyWait", "save_sc
 
 POLICIES = ("fcfs", "sjf")
 TOLD_OF = ("user", "account", "queue", "status", "gpus", "energy_j")
-"""Columns a log may lack."""
+"""Optional columns of a log."""
 
 
 @dataclass(frozen=True)
 class PolicyWait:
-    """What people would wait under one rule with EASY backfilling, seconds on average."""
+    """Mean wait under one policy with EASY backfilling, seconds."""
 
     policy: str
     real_s: float
@@ -65,19 +65,19 @@ class PolicyWait:
 
     @property
     def ratio(self) -> float:
-        """Generated over real."""
+        """Generated divided by real."""
         return self.made_s / self.real_s if self.real_s > 0 else float("nan")
 
 
 @dataclass(frozen=True)
 class PolicyOutcome:
-    """What becomes of both workloads under one rule with EASY backfilling."""
+    """Simulation results of both workloads under one policy with EASY backfilling."""
 
     policy: str
     measures: tuple[RunSimilarity, ...]
 
     def measure(self, name: str) -> RunSimilarity | None:
-        """One of them by name; None where one of the two runs has no value of it."""
+        """A metric by name; None where one of the two runs has no value."""
         return next((one for one in self.measures if one.name == name), None)
 
     def document(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class PolicyOutcome:
 
 @dataclass(frozen=True)
 class SyntheticScore:
-    """How like a generated workload is to a real one, and what it gives away."""
+    """Fidelity, privacy and simulation results of a synthetic workload."""
 
     jobs: tuple[int, int]
     """Real and generated."""
@@ -98,19 +98,19 @@ class SyntheticScore:
     fidelity: Fidelity
     outcomes: tuple[PolicyOutcome, ...]
     anonymity: tuple[Anonymity, Anonymity] | None
-    """None where one of the two does not say whose jobs they are."""
+    """None where one of the two has no users."""
     leaks: PrivacyMetrics | None
     """None where no held-out jobs were given."""
     calendar: float | None = None
-    """Whether jobs come in the very hours of the real log (see `calendar_kept`); None where that cannot be said."""
+    """Correlation of the submission hours with the real log (see `calendar_kept`); None where undefined."""
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """Columns that were not compared, and who lacks them: both, real or synthetic."""
+    """Columns that were not compared, and which log lacks them: both, real or synthetic."""
     curves: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What a page is drawn from besides, as plain data."""
+    """Additional plain data for the report page."""
 
     @property
     def waits(self) -> tuple[PolicyWait, ...]:
-        """Mean waits by rule; of rules under which jobs of both started."""
+        """Mean waits by policy; only policies under which jobs of both workloads started."""
         found = [(outcome.policy, outcome.measure("wait_s")) for outcome in self.outcomes]
         return tuple(PolicyWait(policy, one.real, one.made) for policy, one in found if one is not None)
 
@@ -141,13 +141,13 @@ def score(
     """Compare generated jobs with real ones.
 
     Args:
-        real: what the generator was fitted to.
+        real: the generator's training log.
         made: generated.
         held_out: real jobs that the generator has not seen, for measures of privacy.
-        cluster: the machine on which both are simulated; auto is the real log's.
-        policies: rules to simulate, each with EASY backfilling.
-        seed: of the classifier and of the choice of rows.
-        told: hears of progress.
+        cluster: machine of both simulations; auto is the real log's.
+        policies: policies to simulate, each with EASY backfilling.
+        seed: of the classifier and of subsampling.
+        told: progress callback.
     """
     heard = told or (lambda what, share: None)
     real, made = real.sorted(), made.sorted()
@@ -155,7 +155,7 @@ def score(
     steps = 2 + len(policies)
     heard("comparing columns", 0.0)
     alike = fidelity(real, made, seed=seed)
-    heard("looking for copies", 1 / steps)
+    heard("computing privacy metrics", 1 / steps)
     close = None if held_out is None else closeness(made, real, held_out, seed=seed)
     outcomes, drawn = [], []
     for place, policy in enumerate(policies):
@@ -187,7 +187,7 @@ def save_score(
 ) -> Path:
     """Write scenario.toml and results.json into a new folder, of kind synthetic.
 
-    The scenario names the files: `real`, `synthetic` and, where there were some, `held_out`.
+    The scenario contains the files: `real`, `synthetic` and, if given, `held_out`.
     """
     names = {name: scenario.get(name) for name in ("real", "synthetic", "held_out")}
     told = {**names, **found.document(), "curves": found.curves}
@@ -202,7 +202,7 @@ def save_score(
 def _simulated(
     real: JobTable, made: JobTable, machine: Cluster, policy: str
 ) -> tuple[PolicyOutcome, dict[str, Any]]:
-    """Both workloads on one machine under one rule, with EASY backfilling; and the curves of it."""
+    """Simulate both workloads on one machine under one policy with EASY backfilling; with curves."""
     logs = [
         simulate(jobs, machine, policy=policy, backfill="easy", on_oversized="drop") for jobs in (real, made)
     ]
@@ -217,9 +217,9 @@ def _simulated(
 
 
 def _curves(real: JobTable, made: JobTable) -> dict[str, Any]:
-    """What does not need a simulation."""
+    """Curves that need no simulation."""
     hours = int(min(np.ptp(real["submit_s"]), np.ptp(made["submit_s"])) / 3600)
-    lags = min(LAGS_H, hours // 2)  # of longer ones too few pairs are left
+    lags = min(LAGS_H, hours // 2)  # longer lags have too few pairs
     dated = real.meta.get("unix_start_s") is not None
     users, anonymous = {}, None
     if _users_known(real, made):
@@ -260,7 +260,7 @@ def _users_known(real: JobTable, made: JobTable) -> bool:
 
 
 def _lacking(real: JobTable, made: JobTable) -> dict[str, str]:
-    """Which columns there are not, and who lacks them."""
+    """The missing columns, and which log lacks them."""
     words = {(False, False): "both", (False, True): "real", (True, False): "synthetic"}
     return {
         name: words[name in real, name in made] for name in TOLD_OF if not (name in real and name in made)

@@ -1,4 +1,4 @@
-"""Learned workloads: a log becomes a generator's folder, that becomes a file of jobs, and those get a score."""
+"""Sample files of jobs from saved workload generators, and parse generator settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SyntheticScore", "PolicyWait", "WrittenSample", "parse_settings", "s
 
 
 def parse_settings(text: str) -> dict[str, float | str]:
-    """Settings of a generator: ``passes=10,draws=2``. What is no number is a word.
+    """Parse settings of a generator: ``passes=10,draws=2``. Non-numeric values are strings.
 
     >>> parse_settings("passes=10,session_s=900.5,python=/opt/sdv/bin/python")
     {'passes': 10, 'session_s': 900.5, 'python': '/opt/sdv/bin/python'}
@@ -50,14 +50,14 @@ def parse_settings(text: str) -> dict[str, float | str]:
 
 @dataclass
 class WrittenSample:
-    """What was written of a sample."""
+    """Statistics of a written sample."""
 
     machine: Cluster
     jobs: int = 0
     first_s: float = math.inf
     last_s: float = -math.inf
     work: float = 0.0
-    """Node-seconds, or GPU-seconds where the load of the machine is that of its GPUs."""
+    """Node-seconds, or GPU-seconds where the offered load counts GPUs."""
 
     @property
     def span_s(self) -> float:
@@ -66,12 +66,12 @@ class WrittenSample:
 
     @property
     def load(self) -> float:
-        """The offered load; 0 where there is none to speak of."""
+        """The offered load; 0 where it is undefined."""
         size = gpus_of(self.machine) if counts_gpus(self.machine) else self.machine.nodes
         return self.work / size / self.span_s if self.span_s > 0 else 0.0
 
     def counted(self, tables: Iterable[JobTable]) -> Iterator[JobTable]:
-        """The tables, each counted as it passes."""
+        """Count each table while it is written."""
         for table in tables:
             submit, held = table["submit_s"], "gpus" if counts_gpus(self.machine) else "nodes"
             self.jobs += len(table)
@@ -94,7 +94,7 @@ def sample_file(
     trust: str | None = None,
     told: SampleProgress | None = None,
 ) -> WrittenSample:
-    """Write a file of generated jobs; Parquet is written part by part, in bounded memory, the rest at once."""
+    """Write a file of generated jobs; Parquet is written in parts with bounded memory, other formats at once."""
     generator, form = load_generator(folder, trust=trust), written_format(out, format)
     given = None if cluster.strip().lower() == "auto" else named_cluster(cluster)
     size = generator.facts.machine if what_if is None or what_if.nodes is None else what_if.nodes

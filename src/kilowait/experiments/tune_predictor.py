@@ -1,8 +1,8 @@
-"""Search for the settings of a predictor, by Optuna, on folds in order of time.
+"""Hyperparameter search for a predictor with Optuna, on walk-forward folds.
 
-A fold is a span of jobs; the model that is asked of them has learned from what was known when the span began. The later
-half of the jobs is parted into folds; what a predictor is judged on in the end is not handed in. The first trial is the
-usual settings, so what is found is never worse than these on the folds.
+A fold is a span of jobs; its model is fitted on what was known when the span began. The later half of the jobs is split
+into folds; the jobs of the final evaluation are not part of the data. The first trial is the default settings, so the
+result is never worse on the folds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kilowait.errors import InputError
 from kilowait.experiments.optuna_study import TuningTrial, best_of, optuna_or_error
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.fit import Settings, fit_by, usual_settings
+from kilowait.predict.fit import Settings, default_settings, fit_until
 from kilowait.predict.models import PredictionModel
 from kilowait.predict.scores import score
 from kilowait.rng import stream
@@ -29,10 +29,10 @@ __all__ = ["SPACES", "tune_predictor"]
 Floats = npt.NDArray[np.float64]
 
 FOLDS = 3
-FEWEST = 100
-"""Jobs whose value is known before the first fold, and in each."""
+MIN_JOBS = 100
+"""Minimum number of jobs with known value before the first fold, and in each fold."""
 RANDOM = 6
-"""Trials that are drawn at random before the estimator has enough to go by."""
+"""Number of random trials before the TPE sampler starts."""
 SPACES: dict[str, dict[str, tuple[float, float]]] = {
     "forest": {"leaves": (63, 1023), "leaf_jobs": (1, 16), "sample": (0.3, 0.95), "features": (0.15, 0.8)},
     "boosting": {
@@ -44,36 +44,33 @@ SPACES: dict[str, dict[str, tuple[float, float]]] = {
         "features": (0.2, 0.9),
     },
 }
-"""What is searched, from and to. What the settings mean is said where they are defined (`ForestSettings`,
-`BoostingSettings`)."""
+"""Search ranges; see `ForestSettings` and `BoostingSettings` for the hyperparameters."""
 
 
 def tune_predictor(
-    case: Dataset,
+    dataset: Dataset,
     model: PredictionModel,
     *,
     trials: int,
     seed: int = 0,
     progress: Callable[[TuningTrial], None] | None = None,
 ) -> tuple[Settings, list[TuningTrial]]:
-    """The best settings of some, and all that were tried.
+    """The best settings, and all trials.
 
     Args:
-        case: jobs to learn from, none of those it is judged on.
+        case: training jobs, without those of the final evaluation.
         model: one that learns.
-        trials: how many settings are tried, the usual ones among them.
+        trials: number of trials, including the default settings.
         seed: of the search and of the models.
-        progress: hears of every trial.
+        progress: called after every trial.
     """
     optuna = optuna_or_error()
-    if model.family == "simple":
-        raise InputError(
-            f"{model.text} does not learn, so there is nothing to tune; take forest or boosting:LOSS"
-        )
+    if model.family == "baseline":
+        raise InputError(f"{model.text} has no hyperparameters to tune; use forest or boosting:LOSS")
     if trials < 1:
-        raise InputError(f"{trials} trials; give at least 1")
-    spans = _folds(case)
-    usual = usual_settings(model)
+        raise InputError(f"trials is {trials}; it must be at least 1")
+    spans = _folds(dataset)
+    usual = default_settings(model)
     space = SPACES["boosting" if model.family == "boosting" else "forest"]
     kinds = {field.name: field.type for field in fields(usual)}
     ranges = {name: _distribution(optuna, kinds[name], *ends) for name, ends in space.items()}
@@ -87,10 +84,10 @@ def tune_predictor(
         while len(done) < trials:
             began = perf_counter()
             trial = study.ask(ranges)
-            figure = _figure(case, model, replace(usual, **trial.params), spans, seed)
-            study.tell(trial, figure)
+            loss = _mean_loss(dataset, model, replace(usual, **trial.params), spans, seed)
+            study.tell(trial, loss)
             done.append(
-                TuningTrial(len(done) + 1, "finished", figure, dict(trial.params), perf_counter() - began)
+                TuningTrial(len(done) + 1, "finished", loss, dict(trial.params), perf_counter() - began)
             )
             if progress is not None:
                 progress(done[-1])
@@ -106,47 +103,48 @@ def _distribution(optuna: Any, kind: Any, low: float, high: float) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=high >= 10 * low)
 
 
-def _folds(case: Dataset) -> list[tuple[int, int]]:
-    """Rows of each fold, from and to."""
-    ends = np.linspace(len(case) // 2, len(case), FOLDS + 1).astype(int).tolist()
+def _folds(dataset: Dataset) -> list[tuple[int, int]]:
+    """First and past-the-end row of each fold."""
+    ends = np.linspace(len(dataset) // 2, len(dataset), FOLDS + 1).astype(int).tolist()
     spans = list(pairwise(ends))
-    known = np.isfinite(case.target.values)
+    known = np.isfinite(dataset.target.values)
     few = min(int(known[: spans[0][0]].sum()), *(int(known[begin:end].sum()) for begin, end in spans))
-    if few < FEWEST:
+    if few < MIN_JOBS:
         raise InputError(
-            f"{len(case):,} jobs of which {int(known.sum()):,} have a known {case.target.name} are too few to tune on; "
-            f"each of {FOLDS} folds wants {FEWEST}: take a longer log, or leave tuning out"
+            f"{len(dataset):,} jobs of which {int(known.sum()):,} have a known "
+            f"{dataset.target.name} are too few for tuning; "
+            f"each of {FOLDS} folds needs {MIN_JOBS}: use a longer log, or no tuning"
         )
     return spans
 
 
-def _figure(
-    case: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
+def _mean_loss(
+    dataset: Dataset, model: PredictionModel, settings: Settings, spans: list[tuple[int, int]], seed: int
 ) -> float:
-    """What the model itself makes small, mean over the folds."""
-    figures = []
-    features, target = case.features, case.target
+    """Mean loss of the model over the folds."""
+    losses = []
+    features, target = dataset.features, dataset.target
     for begin, end in spans:
-        made = fit_by(case, model, float(case.jobs["submit_s"][begin]), settings, seed=seed)
+        made = fit_until(dataset, model, float(dataset.jobs["submit_s"][begin]), settings, seed=seed)
         rows = np.arange(begin, end)[np.isfinite(target.values[begin:end])]
-        said = made.answer(features.values[rows], features.anchor[rows], target.most[rows])
-        figures.append(cost(model, said, target.values[rows]))
-    return float(np.mean(figures))
+        predicted = made.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
+        losses.append(cost(model, predicted, target.values[rows]))
+    return float(np.mean(losses))
 
 
-def cost(model: PredictionModel, said: Floats, truth: Floats) -> float:
-    """What a model is ranked by, smaller is better: the loss it was made for, in logarithms.
+def cost(model: PredictionModel, predicted: Floats, truth: Floats) -> float:
+    """Loss by which trials of a model are ranked, smaller is better: its own loss, in logarithms.
 
     >>> cost(PredictionModel.of("forest:accurate"), np.array([60.0]), np.array([120.0]))
     0.5
     """
-    error = np.log1p(said) - np.log1p(truth)
+    error = np.log1p(predicted) - np.log1p(truth)
     loss = model.loss
     level = model.level if loss is None or loss.name != "quantile" else loss.number
     if level is not None:
         return float(np.maximum(-level * error, (1 - level) * error).mean())
     if loss is not None and loss.name == "asymmetric" and loss.number is not None:
         return float((np.where(error < 0, loss.number, 1.0) * error**2).mean())
-    if model.way in ("accurate", "median") or (loss is not None and loss.name == "median"):
-        return 1.0 - score(said, truth).accuracy
+    if model.point_estimate in ("accurate", "median") or (loss is not None and loss.name == "median"):
+        return 1.0 - score(predicted, truth).accuracy
     return float((error**2).mean() ** 0.5)

@@ -1,4 +1,4 @@
-"""Guesses before the clock starts: how long a job will take, what it will draw, how sure that is."""
+"""Predictions at job submission: run time, wait, power and energy, with prediction intervals."""
 
 from kilowait.predict.conformal import fit
 from kilowait.predict.dataset import Dataset, case_of

@@ -1,7 +1,7 @@
-"""Predictions without learning: what the user said, and what became of jobs like this one.
+"""Baseline predictions without learning: the user's request, and statistics of earlier similar jobs.
 
-They are what a model has to beat. All look only at jobs whose value was known at the submission, and say at most what
-the user asked for; where there is no such job they say just that.
+A model has to beat these. All use only jobs whose value was known at the submission, and no prediction exceeds the
+user's request. Where no such job exists, the request is the prediction.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.features import first_known, nearest_middle
+from kilowait.predict.features import first_known, nearest_median
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, request_s
-from kilowait.predict.past_events import PastEvents, middle
-from kilowait.predict.target_features import kinds_of
+from kilowait.predict.past_events import PastEvents, row_median
+from kilowait.predict.target_features import all_job_keys
 from kilowait.predict.targets import USUAL_W, Target
 
-__all__ = ["SIMPLE", "simple"]
+__all__ = ["BASELINES", "predict_baseline"]
 
 Floats = npt.NDArray[np.float64]
 
 MANY = 31
-"""Latest values a median is taken of."""
-SIMPLE = {
-    "request": "what the user asked for",
+"""Number of latest values in a median."""
+BASELINES = {
+    "request": "the user's request",
     "last2": "mean of the user's last two (Tsafrir et al. 2007)",
     "user-median": f"median of the user's last {MANY}",
-    "class-median": f"median of the user's last {MANY} with such a request",
-    "recent": "middle of the last five of the nearest kind of jobs: the anchor of the features",
-    "rate": "watts and joules: nodes x mean watts a node of all jobs before (x recent run time)",
+    "class-median": f"median of the user's last {MANY} with a similar request",
+    "recent": "median of the last five of the most similar jobs: the anchor of the features",
+    "rate": "watts and joules: nodes x mean watts per node of all earlier jobs (x recent run time)",
 }
-"""The predictions by name, and what they are."""
+"""Names and descriptions of the baselines."""
 
 
-def simple(name: str, jobs: JobTable, target: Target) -> Floats:
-    """What the prediction so called says of every job, in the target's unit.
+def predict_baseline(name: str, jobs: JobTable, target: Target) -> Floats:
+    """Predictions of a baseline for every job, in the target's unit.
 
     Args:
-        name: one of `SIMPLE`.
+        name: one of `BASELINES`.
         jobs: by (submit_s, job_id).
         target: of these jobs.
 
@@ -52,42 +52,43 @@ def simple(name: str, jobs: JobTable, target: Target) -> Floats:
     ...     nodes=[1, 1, 1],
     ...     wait_s=[0, 0, 0],
     ... )
-    >>> simple("last2", jobs, runtime(jobs, from_log(jobs))).tolist()
+    >>> predict_baseline("last2", jobs, runtime(jobs, from_log(jobs))).tolist()
     [90.0, 60.0, 50.0]
     """
-    if name not in SIMPLE:
-        raise UnknownNameError("simple prediction", name, SIMPLE)
+    if name not in BASELINES:
+        raise UnknownNameError("baseline prediction", name, BASELINES)
     if name == "request":
-        if np.isnan(target.asked).any():
+        if np.isnan(target.requested).any():
             raise InputError(
-                f"{int(np.isnan(target.asked).sum()):,} of {len(jobs):,} jobs asked for no {target.name}, so the "
+                f"{int(np.isnan(target.requested).sum()):,} of {len(jobs):,} jobs have no request "
+                f"for {target.name}: the "
                 "request cannot be the prediction; take last2 or a median"
             )
-        return target.asked
+        return target.requested
     if name == "rate":
         return _rate(jobs, target)
-    keys = kinds_of(jobs)
+    keys = all_job_keys(jobs)
     values = target.values / target.scale
-    wanted = {"user", "user_request", "everyone", *target.nearest} & set(keys)
+    wanted = {"user", "user_request", "everyone", *target.anchor_kinds} & set(keys)
     known = {kind: PastEvents(keys[kind], target.known_s, jobs["submit_s"]) for kind in wanted}
     if name == "last2":
-        two = known["user"].several(values, 2)
+        two = known["user"].latest_values(values, 2)
         found = np.where(np.isnan(two[1]), two[0], (two[0] + two[1]) / 2)
     elif name == "recent":
-        found = np.exp(nearest_middle(known, target.logarithm(), target.nearest))
+        found = np.exp(nearest_median(known, target.logarithm(), target.anchor_kinds))
     else:
-        found = middle(known["user"].several(values, MANY))
+        found = row_median(known["user"].latest_values(values, MANY))
         if name == "class-median":
-            found = first_known(middle(known["user_request"].several(values, MANY)), found)
-    others = middle(known["everyone"].several(values, MANY))
+            found = first_known(row_median(known["user_request"].latest_values(values, MANY)), found)
+    others = row_median(known["everyone"].latest_values(values, MANY))
     found = first_known(
-        found * target.scale, target.asked, others * target.scale, target.usual * target.scale
+        found * target.scale, target.requested, others * target.scale, target.default * target.scale
     )
-    return np.minimum(found, target.most)
+    return np.minimum(found, target.max_value)
 
 
 def _rate(jobs: JobTable, target: Target) -> Floats:
-    """Nodes x mean watts a node of all jobs before; for joules x the run time of the user's jobs like this one."""
+    """Nodes x mean watts per node of all earlier jobs; for energy also x the run time of the user's similar jobs."""
     if target.name not in ("power", "energy"):
         raise InputError(
             f"rate is a prediction of power and energy, not of {target.name}; take recent or last2"
@@ -101,11 +102,11 @@ def _rate(jobs: JobTable, target: Target) -> Floats:
     watts: Floats = np.where(spent_h > 0, known.sum(watt_h) / np.where(spent_h > 0, spent_h, 1.0), USUAL_W)
     if target.name == "power":
         return nodes * watts
-    keys = kinds_of(jobs)
+    keys = all_job_keys(jobs)
     ended = {
         kind: PastEvents(keys[kind], target.known_s, submit_s)
         for kind in ("user_same", "user_request", "user")
     }
-    took = nearest_middle(ended, np.log(np.maximum(jobs["runtime_s"], 1.0)))
+    took = nearest_median(ended, np.log(np.maximum(jobs["runtime_s"], 1.0)))
     request = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S)
     return nodes * watts * np.where(np.isnan(took), request, np.exp(took))

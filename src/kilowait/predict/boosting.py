@@ -1,7 +1,7 @@
-"""Boosted trees by LightGBM, one number a model: the mean, the middle, a quantile, or one that is rather too long.
+"""Gradient-boosted trees (LightGBM) for point predictions: mean, median, quantile or asymmetric loss.
 
-They learn what the forest learns, ln(value) less the anchor, from the same features. The plain random forest is here
-too: the same trees as the forest's, whose leaves keep a mean and nothing else.
+They learn ln(value) less the anchor, as the distribution forest does, from the same features. The plain random forest
+is here too: the same trees, whose leaves store only a mean.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.forest import LARGEST, ForestSettings, tree_parameters
+from kilowait.predict.forest import MAX_DIFFERENCE, ForestSettings, tree_parameters
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "boost", "plain_forest"]
+__all__ = ["LOSSES", "BoostedTrees", "BoostingSettings", "Loss", "fit_boosting", "fit_random_forest"]
 
 Floats = npt.NDArray[np.float64]
 
 LOSSES = {
-    "mean": "least squares of ln: the geometric mean",
-    "median": "least absolute differences of ln",
-    "quantile": "quantile:Q, what the value is at most with probability Q",
-    "asymmetric": "asymmetric:K, least squares of ln in which too small costs K times as much as too large",
+    "mean": "squared error of ln: the geometric mean",
+    "median": "absolute error of ln",
+    "quantile": "quantile:Q, the value is at most this with probability Q",
+    "asymmetric": "asymmetric:K, squared error of ln in which underprediction costs K times as much as overprediction",
 }
-"""What is made small, and how it is written."""
+"""Loss functions by name, with the syntax of their parameters."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One of `LOSSES`, with its number."""
+    """One of `LOSSES`, with its parameter."""
 
     name: str
     number: float | None = None
 
     @classmethod
     def of(cls, text: str) -> Loss:
-        """As people write it.
+        """Parse the text form of a loss.
 
         >>> Loss.of("quantile:0.9"), Loss.of("mean")
         (Loss(name='quantile', number=0.9), Loss(name='mean', number=None))
@@ -64,26 +64,26 @@ class Loss:
 
 @dataclass(frozen=True)
 class BoostingSettings:
-    """How trees are grown, one upon the other."""
+    """Hyperparameters of gradient-boosted trees."""
 
     trees: int = 150
     leaves: int = 31
-    """At most, a tree."""
+    """Maximum number of leaves per tree."""
     leaf_jobs: int = 10
-    """At least, a leaf."""
+    """Minimum number of jobs per leaf."""
     rate: float = 0.05
-    """Part of what a tree says that is added."""
+    """Learning rate: fraction of each tree's output that is added."""
     sample: float = 0.7
-    """Part of the jobs a tree is grown from."""
+    """Fraction of the jobs that each tree is fitted on."""
     features: float = 0.5
-    """Part of the features a tree looks at."""
+    """Fraction of the features that each tree uses."""
     bins: int = 63
-    """Values a feature is sorted into."""
+    """Maximum number of histogram bins per feature."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
-    """Trees that say one number a job."""
+    """Fitted trees that predict one number per job."""
 
     booster: Any
 
@@ -94,19 +94,19 @@ class BoostedTrees:
         return np.asarray(self.booster.predict(features, num_threads=threads), np.float64)
 
     def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
-        """(n, features + 1) what each feature adds to it (SHAP values), and the mean last."""
+        """(n, features + 1) SHAP value of each feature, and the mean prediction in the last column."""
         found = np.asarray(self.booster.predict(features, pred_contrib=True, num_threads=threads), np.float64)
-        # LightGBM adds trees up, also where it averages them.
+        # LightGBM sums SHAP values over trees, also where it averages predictions.
         averaged = "\naverage_output\n" in self.booster.model_to_string(num_iteration=1)
         return found / self.booster.num_trees() if averaged else found
 
     def save(self, folder: Path) -> None:
-        """Write trees.txt, LightGBM's own form; nothing in it can run."""
+        """Write trees.txt in LightGBM's text format, which contains no executable code."""
         (folder / "trees.txt").write_text(self.booster.model_to_string(), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> BoostedTrees:
-        """What `save` wrote."""
+        """Load the trees that `save` wrote."""
         path = Path(folder) / "trees.txt"
         try:
             text = path.read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ class BoostedTrees:
         return cls(booster_of(text, path))
 
 
-def boost(
+def fit_boosting(
     features: Floats,
     difference: Floats,
     loss: Loss,
@@ -126,11 +126,11 @@ def boost(
     seed: int,
     threads: int = 1,
 ) -> BoostedTrees:
-    """Trees boosted on rows of features and ln(value) less the anchor.
+    """Fit boosted trees on rows of features and ln(value) less the anchor.
 
     The same arguments give the same trees on any number of threads.
     """
-    how = settings or BoostingSettings()
+    params = settings or BoostingSettings()
     objective: Any = {
         "mean": "l2",
         "median": "l1",
@@ -138,16 +138,24 @@ def boost(
         "asymmetric": _asymmetric(loss.number or 1.0),
     }[loss.name]
     parameters = {
-        **tree_parameters(how.leaves, how.leaf_jobs, how.sample, how.features, how.bins, seed, threads),
+        **tree_parameters(
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
+            seed,
+            threads,
+        ),
         "objective": objective,
-        "learning_rate": how.rate,
+        "learning_rate": params.rate,
     }
     if loss.name == "quantile":
         parameters["alpha"] = loss.number
-    return BoostedTrees(_trained(features, difference, parameters, how.trees))
+    return BoostedTrees(_train(features, difference, parameters, params.trees))
 
 
-def plain_forest(
+def fit_random_forest(
     features: Floats,
     difference: Floats,
     settings: ForestSettings | None = None,
@@ -155,28 +163,38 @@ def plain_forest(
     seed: int,
     threads: int = 1,
 ) -> BoostedTrees:
-    """A random forest that says the mean of ln(value) less the anchor: the usual baseline."""
-    how = settings or ForestSettings()
+    """Fit a random forest that predicts the mean of ln(value) less the anchor: the usual baseline."""
+    params = settings or ForestSettings()
     parameters = {
-        **tree_parameters(how.leaves, how.leaf_jobs, how.sample, how.features, how.bins, seed, threads),
+        **tree_parameters(
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
+            seed,
+            threads,
+        ),
         "objective": "l2",
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
     }
-    return BoostedTrees(_trained(features, difference, parameters, how.trees))
+    return BoostedTrees(_train(features, difference, parameters, params.trees))
 
 
-def _trained(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:
+def _train(features: Floats, difference: Floats, parameters: dict[str, Any], trees: int) -> Any:
     lgb = library()
-    data = lgb.Dataset(features, np.clip(difference, -LARGEST, LARGEST), params={"verbosity": -1})
+    data = lgb.Dataset(
+        features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1}
+    )
     return lgb.train(parameters, data, trees)
 
 
 def _asymmetric(cost: float) -> Callable[[Floats, Any], tuple[Floats, Floats]]:
-    """Slope and curvature of (said - true)^2 / 2, `cost` times as much where too little was said."""
+    """Gradient and Hessian of (predicted - true)^2 / 2, multiplied by `cost` where the prediction is too small."""
 
-    def objective(said: Floats, data: Any) -> tuple[Floats, Floats]:
-        error = said - data.get_label()
+    def objective(predicted: Floats, data: Any) -> tuple[Floats, Floats]:
+        error = predicted - data.get_label()
         weight = np.where(error < 0, cost, 1.0)
         return weight * error, weight
 

@@ -1,7 +1,7 @@
-"""A predictor from a log: fitted on most of it, calibrated on the end.
+"""Fit a predictor on a log and calibrate its prediction intervals on the end of the log (conformal calibration).
 
-It is fitted on the jobs whose value was known when the last tenth of the log's jobs began to come, and calibrated on
-that tenth: there its errors are found, and at which levels the truth lay.
+The model is fitted on the jobs whose value was known when the last tenth of the log's jobs began to arrive. That tenth
+is the calibration set: it gives the errors, and the quantile levels at which the true values lie.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.predict.baselines import simple
+from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.dataset import Dataset
-from kilowait.predict.features import chosen
+from kilowait.predict.features import select_columns
 from kilowait.predict.fit import (
     FittedModel,
     Settings,
-    fit_by,
-    usual_settings,
+    default_settings,
+    fit_until,
 )
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard
@@ -36,22 +36,22 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 CALIBRATION = 0.1
-"""Part of the jobs, the last ones, that levels are calibrated on."""
-FEWEST = 20
-"""Jobs of the calibration part whose value is known, at least."""
+"""Fraction of the jobs, taken from the end, that quantile levels are calibrated on."""
+MIN_JOBS = 20
+"""Minimum number of calibration jobs whose value is known."""
 MONTH_S = 30 * 86400.0
 LABELLED = ("queue", "qos")
-"""Features that are numbers of names."""
+"""Categorical features, stored as codes of names."""
 PERSONAL = (
     "no record of any single user, no names of users, accounts or jobs{names}. Leaves of the trees are counts of jobs, "
-    "{least} at least: whoever knows a user's habits may recognize them"
+    "{least} at least: somebody who knows a user's jobs may recognize them"
 )
 POSITION = ("everyone_count", "request_count")
-"""Features that tell how far on in its log a job stands, which means nothing in another."""
+"""Features that depend on a job's position in its log, which means nothing in another log."""
 
 
 def fit(
-    case: Dataset,
+    dataset: Dataset,
     model: PredictionModel,
     *,
     nodes: int,
@@ -64,97 +64,109 @@ def fit(
     """Fit a model on a log and calibrate it on the log's last tenth.
 
     Args:
-        case: the jobs and what is asked of them.
-        model: any; simple ones learn nothing and are calibrated all the same.
+        case: the jobs, their features and the target.
+        model: any; baselines learn nothing and are calibrated too.
         nodes: of the machine.
-        data: name of the log, for the card.
-        settings: of the trees.
+        data: name of the log, for the model card.
+        settings: hyperparameters of the trees.
         seed: of the trees.
         threads: of LightGBM; they do not change the result.
-        power: where modelled watts come from, for the card.
+        power: source of modelled watts, for the model card.
     """
-    check_model(model, case.target)
-    case = _without_position(case)
-    target, jobs, features = case.target, case.jobs, case.features
-    begin = len(case) - max(1, round(len(case) * CALIBRATION)) if len(case) else 0
-    late = np.arange(begin, len(case))[np.isfinite(target.values[begin:])]
-    if len(late) < FEWEST:
+    check_model(model, dataset.target)
+    dataset = _without_position_features(dataset)
+    target, jobs, features = dataset.target, dataset.jobs, dataset.features
+    begin = len(dataset) - max(1, round(len(dataset) * CALIBRATION)) if len(dataset) else 0
+    calibration_rows = np.arange(begin, len(dataset))[np.isfinite(target.values[begin:])]
+    if len(calibration_rows) < MIN_JOBS:
         raise InputError(
-            f"the {target.name} of {len(late):,} of the last {len(case) - begin:,} jobs is known, and a predictor is "
-            f"calibrated on {FEWEST} at least; take a longer log"
+            f"the {target.name} is known for {len(calibration_rows):,} of the last {len(dataset) - begin:,} jobs, and "
+            "calibration "
+            f"needs at least {MIN_JOBS}; use a longer log"
         )
     date_s = float(jobs["submit_s"][begin])
-    truth = target.values[late]
+    truth = target.values[calibration_rows]
     fitted = (
         None
-        if model.family == "simple"
-        else fit_by(case, model, date_s, settings, seed=seed, threads=threads)
+        if model.family == "baseline"
+        else fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
     )
-    bare, levels = _levels(case, model, fitted, late)
-    errors = {model.text: asdict(score(bare, truth))}
+    point, levels = _levels(dataset, model, fitted, calibration_rows)
+    errors = {model.text: asdict(score(point, truth))}
     for name in ("request", "last2", "class-median", "recent"):
-        if name != model.text and not (name == "request" and np.isnan(target.asked).any()):
-            errors[name] = asdict(score(simple(name, jobs, target)[late], truth))
+        if name != model.text and not (name == "request" and np.isnan(target.requested).any()):
+            errors[name] = asdict(score(predict_baseline(name, jobs, target)[calibration_rows], truth))
     codes = {name: jobs.labels[name] for name in LABELLED if name in jobs.labels and name in features.names}
-    how = settings or (None if fitted is None else usual_settings(model))
+    params = settings or (None if fitted is None else default_settings(model))
     card = ModelCard(
         model=model.text,
         target=target.name,
         unit=target.unit,
         labels=target.labels,
         data=data,
-        world=case.world.name,
+        world=dataset.world.name,
         nodes=nodes,
         first_s=float(jobs["submit_s"][0]),
         last_s=float(jobs["submit_s"][-1]),
         unix_zero_s=jobs.meta.get("unix_start_s"),
         jobs=0 if fitted is None else fitted.jobs,
-        calibrated=len(late),
+        calibrated=len(calibration_rows),
         requests=bool(np.isfinite(features.request).any()),
         features=() if fitted is None else features.names,
         codes=codes,
-        settings={} if how is None else asdict(how),
+        settings={} if params is None else asdict(params),
         seed=seed,
         errors=errors,
-        held={} if fitted is None else _held(case, fitted, late),
+        held={} if fitted is None else _coverage(dataset, fitted, calibration_rows),
         importance={} if fitted is None else _importance(fitted, features.names),
-        drift=() if fitted is None else tuple(_drift(case, model, settings, seed, threads)),
+        drift=() if fitted is None else tuple(_drift(dataset, model, settings, seed, threads)),
         version=_version(),
-        personal="nothing: it has learned nothing" if how is None else _personal(how, codes),
+        personal="nothing: it is a baseline without fitted parameters"
+        if params is None
+        else _personal(params, codes),
         power=power or {},
     )
     return Predictor(card, model, None if fitted is None else fitted.trees, levels)
 
 
-def _without_position(case: Dataset) -> Dataset:
-    table = case.features
+def _without_position_features(dataset: Dataset) -> Dataset:
+    table = dataset.features
     names = tuple(name for name in table.names if name not in POSITION)
-    return replace(case, features=replace(table, names=names, values=chosen(table, names)))
+    return replace(dataset, features=replace(table, names=names, values=select_columns(table, names)))
 
 
 def _levels(
-    case: Dataset, model: PredictionModel, fitted: FittedModel | None, late: Ints
+    dataset: Dataset, model: PredictionModel, fitted: FittedModel | None, calibration_rows: Ints
 ) -> tuple[Floats, Floats]:
-    """What is said of the calibration part, and where the truth lay."""
-    target, features = case.target, case.features
-    truth, most = target.values[late], target.most[late]
+    """Predictions for the calibration jobs, and the sorted levels or errors of the true values."""
+    target, features = dataset.target, dataset.features
+    truth, max_value = target.values[calibration_rows], target.max_value[calibration_rows]
     if fitted is None:
-        bare = simple(model.text, case.jobs, target)[late]
+        point = predict_baseline(model.text, dataset.jobs, target)[calibration_rows]
     else:
-        bare = fitted.answer(features.values[late], features.anchor[late], most)
+        point = fitted.predict(
+            features.values[calibration_rows], features.anchor[calibration_rows], max_value
+        )
     if fitted is not None and isinstance(fitted.trees, Forest):
-        found = fitted.distribution(features.values[late], features.anchor[late], most)
-        return bare, np.sort(found.place_of(truth))
-    return bare, np.sort(np.log(np.maximum(truth, 1.0)) - np.log(np.maximum(bare, 1.0)))
+        found = fitted.distribution(
+            features.values[calibration_rows], features.anchor[calibration_rows], max_value
+        )
+        return point, np.sort(found.level_of(truth))
+    return point, np.sort(np.log(np.maximum(truth, 1.0)) - np.log(np.maximum(point, 1.0)))
 
 
-def _held(case: Dataset, fitted: FittedModel, late: Ints) -> dict[str, float]:
+def _coverage(dataset: Dataset, fitted: FittedModel, calibration_rows: Ints) -> dict[str, float]:
     if not isinstance(fitted.trees, Forest):
         return {}
     found = fitted.distribution(
-        case.features.values[late], case.features.anchor[late], case.target.most[late]
+        dataset.features.values[calibration_rows],
+        dataset.features.anchor[calibration_rows],
+        dataset.target.max_value[calibration_rows],
     )
-    return {str(level): coverage(found.quantile(level), case.target.values[late]) for level in BOUNDS}
+    return {
+        str(level): coverage(found.quantile(level), dataset.target.values[calibration_rows])
+        for level in BOUNDS
+    }
 
 
 def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]:
@@ -164,23 +176,23 @@ def _importance(fitted: FittedModel, names: tuple[str, ...]) -> dict[str, float]
 
 
 def _drift(
-    case: Dataset, model: PredictionModel, settings: Settings | None, seed: int, threads: int
+    dataset: Dataset, model: PredictionModel, settings: Settings | None, seed: int, threads: int
 ) -> list[dict[str, float]]:
-    """How a model ages: fitted on the first half, asked of each month of the second."""
-    middle = len(case) // 2
-    submit_s, target, features = case.jobs["submit_s"], case.target, case.features
-    date_s = float(submit_s[middle])
+    """Errors of a model fitted on the first half of the log, by month of the second half (drift)."""
+    half = len(dataset) // 2
+    submit_s, target, features = dataset.jobs["submit_s"], dataset.target, dataset.features
+    date_s = float(submit_s[half])
     try:
-        early = fit_by(case, model, date_s, settings, seed=seed, threads=threads)
+        early = fit_until(dataset, model, date_s, settings, seed=seed, threads=threads)
     except InputError:
         return []  # the first half alone is too short
-    rows = np.arange(middle, len(case))[np.isfinite(target.values[middle:])]
-    said = early.answer(features.values[rows], features.anchor[rows], target.most[rows])
+    rows = np.arange(half, len(dataset))[np.isfinite(target.values[half:])]
+    predicted = early.predict(features.values[rows], features.anchor[rows], target.max_value[rows])
     month = ((submit_s[rows] - date_s) // MONTH_S).astype(np.int64)
     found = []
     for number in np.unique(month):
         mine = month == number
-        scores = score(said[mine], target.values[rows][mine])
+        scores = score(predicted[mine], target.values[rows][mine])
         found.append(
             {
                 "month": int(number) + 1,
@@ -194,11 +206,11 @@ def _drift(
     return found
 
 
-def _personal(how: Settings, codes: Mapping[str, Any]) -> str:
-    """What of persons a predictor that has learned holds."""
+def _personal(params: Settings, codes: Mapping[str, Any]) -> str:
+    """Personal data that a fitted predictor contains, as text."""
     words = {"queue": "queues", "qos": "qualities of service"}
     names = " and ".join(words[name] for name in codes)
-    return PERSONAL.format(names=f"; names of {names}" if names else "", least=how.leaf_jobs)
+    return PERSONAL.format(names=f"; names of {names}" if names else "", least=params.leaf_jobs)
 
 
 def _version() -> str:

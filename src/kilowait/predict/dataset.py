@@ -1,4 +1,4 @@
-"""Jobs, what is asked of them, and what was known at their submissions: what every model is given."""
+"""Prediction datasets: jobs with their features and target values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """All of it in the order of the jobs."""
+    """Features and target of one prediction problem, one row per job."""
 
     jobs: JobTable
     world: KnownTimes
@@ -32,13 +32,13 @@ class Dataset:
 
     @property
     def difference(self) -> Floats:
-        """(n,) what models learn: ln(value) less the anchor; NaN where it is not known."""
+        """(n,) the regression target: ln(value) less the anchor; NaN where it is not known."""
         return np.log(np.maximum(self.target.values, 1.0)) - self.features.anchor
 
     def first(self, count: int) -> Dataset:
-        """The first so many jobs; what was known of them does not depend on the others."""
+        """The first `count` jobs; their features do not depend on later jobs."""
         target, features, rows = self.target, self.features, slice(0, count)
-        arrays = ("values", "known_s", "asked", "most", "scale")
+        arrays = ("values", "known_s", "requested", "max_value", "scale")
         return Dataset(
             self.jobs[rows],
             self.world[rows],
@@ -52,19 +52,19 @@ class Dataset:
         )
 
 
-def case_of(jobs: JobTable, world: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
-    """What is known of these jobs, and what is asked.
+def case_of(jobs: JobTable, times: KnownTimes, nodes: int, target: Target | None = None) -> Dataset:
+    """Features and target of these jobs.
 
     Args:
         jobs: by (submit_s, job_id).
-        world: when they started and ended.
+        times: when they started and ended.
         nodes: of the machine.
-        target: of these jobs; the run time unless given.
+        target: what to predict; the run time unless given.
 
     >>> from kilowait.predict.known_times import from_log
     >>> jobs = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[90], nodes=[1], wait_s=[0])
     >>> case_of(jobs, from_log(jobs), 4).target.name
     'runtime'
     """
-    asked = runtime(jobs, world) if target is None else target
-    return Dataset(jobs, world, asked, features_for(jobs, world, nodes, asked))
+    chosen = runtime(jobs, times) if target is None else target
+    return Dataset(jobs, times, chosen, features_for(jobs, times, nodes, chosen))

@@ -1,4 +1,4 @@
-"""Why a predictor says what it says of one job: where it starts from, and what each feature adds."""
+"""Explanations of single predictions: the anchor, and the SHAP contribution of each feature."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from kilowait.predict.dataset import Dataset
 from kilowait.predict.features import KINDS
 from kilowait.predict.past_events import PastEvents
 from kilowait.predict.predictor import Prediction, Predictor
-from kilowait.predict.target_features import OTHER_KINDS, kinds_of, meaning
+from kilowait.predict.target_features import OTHER_KINDS, all_job_keys, meaning
 
 __all__ = ["Explanation", "FeatureEffect", "explain"]
 
 
 @dataclass(frozen=True)
 class FeatureEffect:
-    """One feature of one job."""
+    """Effect of one feature on the prediction for one job."""
 
     name: str
     meaning: str
     value: float
     """NaN: not known."""
     factor: float
-    """It multiplies the geometric mean of what is expected by this: exp of its SHAP value."""
+    """Factor on the predicted geometric mean: exp of the feature's SHAP value."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of one job, in the target's unit."""
+    """Explanation of the prediction for one job, in the target's unit."""
 
     job_id: int
     forecast: Prediction
-    """Of this job alone."""
+    """Prediction for this job."""
     truth: float
     """NaN: not known."""
     anchor: float
-    """What the differences are told from."""
+    """Reference value that the model's output multiplies."""
     anchored: str
-    """Where that comes from, in words."""
+    """Text that says where the anchor comes from."""
     start: float
-    """Factor of the mean of all jobs it learned from, before any feature is looked at."""
+    """Factor for the mean of all training jobs, before any feature contributes."""
     parts: tuple[FeatureEffect, ...]
-    """The weightiest first; empty for simple predictions."""
+    """Sorted by size of the effect, largest first; empty for baselines."""
 
 
-def explain(predictor: Predictor, case: Dataset, row: int) -> Explanation:
-    """What is said of the job of a row, and why.
+def explain(predictor: Predictor, dataset: Dataset, row: int) -> Explanation:
+    """Predict the job of a row and explain the prediction.
 
-    The anchor times `start` times the factors of all parts is the geometric mean of what is expected (of boosted trees:
-    the prediction), before it is held to the user's request.
+    The anchor times `start` times the factors of all parts is the predicted geometric mean (of boosted trees: the
+    prediction), before it is limited to the user's request.
     """
-    everything = predictor.predict(case)
+    everything = predictor.predict(dataset)
     one = slice(row, row + 1)
     forecast = Prediction(
         everything.value[one], everything.low[one], everything.middle[one], everything.high[one]
@@ -61,33 +61,33 @@ def explain(predictor: Predictor, case: Dataset, row: int) -> Explanation:
     parts: list[FeatureEffect] = []
     start = 1.0
     if predictor.trees is not None:
-        values = predictor.rows(case)[one]
+        values = predictor.rows(dataset)[one]
         adds = predictor.trees.contributions(values)[0]
         start = math.exp(adds[-1])
         for at in np.argsort(-np.abs(adds[:-1]), kind="stable"):
             name = predictor.card.features[at]
             parts.append(FeatureEffect(name, meaning(name), float(values[0, at]), math.exp(adds[at])))
     return Explanation(
-        job_id=int(case.jobs["job_id"][row]),
+        job_id=int(dataset.jobs["job_id"][row]),
         forecast=forecast,
-        truth=float(case.target.values[row]),
-        anchor=math.exp(case.features.anchor[row]),
-        anchored=_anchored(case, row),
+        truth=float(dataset.target.values[row]),
+        anchor=math.exp(dataset.features.anchor[row]),
+        anchored=_anchored(dataset, row),
         start=start,
         parts=tuple(parts),
     )
 
 
-def _anchored(case: Dataset, row: int) -> str:
-    """Which jobs the anchor is the middle of."""
-    keys, target = kinds_of(case.jobs), case.target
+def _anchored(dataset: Dataset, row: int) -> str:
+    """Text that says which jobs the anchor is the median of."""
+    keys, target = all_job_keys(dataset.jobs), dataset.target
     words = {**KINDS, **OTHER_KINDS}
-    for kind in target.nearest:
+    for kind in target.anchor_kinds:
         if kind in keys:
-            count = int(PastEvents(keys[kind], target.known_s, case.jobs["submit_s"]).count[row])
+            count = int(PastEvents(keys[kind], target.known_s, dataset.jobs["submit_s"]).count[row])
             if count:
-                which = f"the middle of the last {min(count, 5)}" if count > 1 else "the only one before"
+                which = f"the median of the last {min(count, 5)}" if count > 1 else "the only earlier job"
                 return f"{which} {words[kind]}"
-    if target.name == "runtime" and math.isfinite(float(case.features.request[row])):
-        return "a guess from the request: no job of the user has ended before"
-    return "a guess: nothing is known of jobs before"
+    if target.name == "runtime" and math.isfinite(float(dataset.features.request[row])):
+        return "a default from the request: no earlier job of the user has ended"
+    return "a default: no earlier job with a known value"

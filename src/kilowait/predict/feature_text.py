@@ -1,4 +1,4 @@
-"""Values of features in words: a logarithm says nothing to people, "1 h 20 min" does."""
+"""Feature values as readable text with units: "1 h 20 min" instead of a logarithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["value_words"]
 _BY_NAME: dict[str, Callable[[float], str]] = {
     "request": lambda value: _span(math.exp(value)),
     "anchor": lambda value: _span(math.exp(value)),
-    "anchor_part": lambda value: f"{100 * math.exp(value):.3g} % of the request",
+    "anchor_share": lambda value: f"{100 * math.exp(value):.3g} % of the request",
     "nodes": lambda value: _count(math.exp(value), "node"),
     "area": lambda value: f"{math.exp(value) / 3600:.3g} node-hours asked for",
     "round": lambda value: {1.0: "whole hours", 0.5: "whole ten minutes"}.get(value, "neither"),
@@ -21,36 +21,36 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "weekday": lambda value: f"day {value:.0f}",
     "cores": lambda value: _count(math.expm1(value), "core"),
     "memory": lambda value: f"{math.expm1(value):,.0f} MB",
-    "again": lambda value: "yes" if value else "no",
+    "same_request": lambda value: "yes" if value else "no",
     "same_size": lambda value: "yes" if value else "no",
-    "busy": lambda value: f"{100 * value:.3g} %",
+    "utilization": lambda value: f"{100 * value:.3g} %",
     "backlog": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
     "target_anchor": lambda value: f"{math.exp(value):.4g}",
     "queued": lambda value: _count(math.expm1(value), "job"),
     "queued_size": lambda value: _count(math.expm1(value), "job"),
-    "oldest": lambda value: _span(math.expm1(value)),
-    "left": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
+    "longest_wait": lambda value: _span(math.expm1(value)),
+    "remaining": lambda value: f"{math.expm1(value):.3g} h for the whole machine",
 }
 _BY_STATISTIC: dict[str, Callable[[float], str]] = {
     "count": lambda value: _count(math.expm1(value), "job"),
     **dict.fromkeys(
-        ("last", "second", "third", "middle", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"
+        ("last", "second", "third", "median", "mean"), lambda value: f"{math.exp(value):.3g} × the anchor"
     ),
     "spread": lambda value: f"a factor of {math.exp(value):.3g}",
     **dict.fromkeys(("since", "gap"), lambda value: _span(math.expm1(value))),
-    "elapsed": lambda value: "it does not run" if value < 0 else _span(math.expm1(value)),
-    "ok": lambda value: f"{100 * value:.3g} %",
+    "elapsed": lambda value: "not running" if value < 0 else _span(math.expm1(value)),
+    "success": lambda value: f"{100 * value:.3g} %",
     **dict.fromkeys(("running", "waiting"), lambda value: _count(value, "job")),
 }
 
 
 def value_words(name: str, value: float) -> str:
-    """What a feature says of a job, in units people use.
+    """Text of a feature value, in readable units.
 
     >>> (
     ...     value_words("request", math.log(3600.0)),
     ...     value_words("user_last", 0.0),
-    ...     value_words("user_ok", math.nan),
+    ...     value_words("user_success", math.nan),
     ... )
     ('1 h 0 min', '1 × the anchor', 'not known')
     """
@@ -58,8 +58,8 @@ def value_words(name: str, value: float) -> str:
     if not math.isfinite(value):
         return "not known"
     statistic = name.rpartition("_")[2]
-    told = _BY_NAME.get(name) or _BY_STATISTIC.get(statistic)
-    return f"{value:.3g}" if told is None else told(value)
+    formatter = _BY_NAME.get(name) or _BY_STATISTIC.get(statistic)
+    return f"{value:.3g}" if formatter is None else formatter(value)
 
 
 def _count(value: float, noun: str) -> str:
@@ -68,4 +68,4 @@ def _count(value: float, noun: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    return format_span(round(seconds, 3))  # a logarithm there and back loses the last digit
+    return format_span(round(seconds, 3))  # exp(ln(x)) loses the last digit

@@ -1,8 +1,8 @@
-"""What is known of a job when it is submitted: its request, the time, the queue, and what became of jobs like it.
+"""Features known at job submission: the request, the time, the queue, and the outcome of earlier similar jobs.
 
-Times are natural logarithms of seconds. What jobs like it took is told as a difference from the *anchor*, the middle of
-the last five run times of the nearest kind of job that has any: same user, request and size; same user and request;
-same user; else a guess from the request. So "as always" is 0, whatever the job.
+Times are natural logarithms of seconds. Run times of earlier jobs are differences from the *anchor*: the median of the
+last five run times of the most similar kind of job that has any (same user, request and size; same user and request;
+same user), else a default from the request. So 0 means "as the anchor", whatever the job.
 """
 
 from __future__ import annotations
@@ -20,72 +20,80 @@ from kilowait.predict.past_events import (
     Ints,
     PastEvents,
     keyed,
-    middle,
+    row_median,
 )
 
-__all__ = ["Features", "chosen", "feature_table", "first_known", "keys_of", "meaning", "nearest_middle"]
+__all__ = [
+    "Features",
+    "feature_table",
+    "first_known",
+    "job_keys",
+    "meaning",
+    "nearest_median",
+    "select_columns",
+]
 
 Floats = npt.NDArray[np.float64]
 
 KINDS = {
     "user": "of the user",
     "user_nodes": "of the user with as many nodes",
-    "user_request": "of the user with such a request (half octaves)",
+    "user_request": "of the user with a similar request (half octaves)",
     "user_same": "of the user with the same request and nodes",
     "user_name": "of the user with the same name",
     "user_queue": "of the user in the same queue",
     "account": "of the account",
-    "request": "of anybody with such a request",
-    "everyone": "of anybody",
+    "request": "of all users with a similar request",
+    "everyone": "of all users",
 }
-"""Kinds of jobs that are like a job."""
+"""Kinds of similar jobs."""
 CLOSE = ("user", "user_request", "user_same", "user_name")
-"""Kinds of which the latest jobs are looked at one by one."""
+"""Kinds whose latest jobs are features one by one."""
 NEAREST = ("user_same", "user_request", "user")
-"""Kinds, the nearest first, of which one gives the anchor of a run time."""
+"""Kinds that can give the anchor of a run time, most similar first."""
 MANY = {"request": 300, "everyone": 300}
-"""Jobs whose mean is taken; of other kinds 30."""
+"""Number of jobs in a mean; 30 for other kinds."""
 
 MEANINGS = {
     "request": "ln(request)",
     "nodes": "ln(nodes)",
     "area": "ln(request x nodes)",
     "round": "1: request in whole hours; 0.5: in whole ten minutes; 0: neither",
-    "hour": "hour of the day, UTC of the log's clock",
-    "weekday": "day of the week, from that of the clock's zero",
-    "queue": "queue, its number in the table",
-    "qos": "quality of service, its number in the table",
+    "hour": "hour of the day, UTC of the log's time",
+    "weekday": "day of the week, counted from the day of time zero",
+    "queue": "code of the queue in the table",
+    "qos": "code of the quality of service in the table",
     "cores": "ln(1 + cores)",
     "memory": "ln(1 + MB)",
     "gpus": "GPUs",
-    "anchor": "ln of the middle of the last five run times of the nearest kind of jobs",
-    "anchor_part": "anchor - ln(request)",
-    "again": "1 if the user's job before asked for the same time",
-    "same_size": "1 if the user's job before asked for the same nodes",
-    "busy": "nodes that are in use, over those of the machine",
-    "backlog": "ln(1 + node-hours asked for by waiting jobs, over the machine's nodes)",
+    "anchor": "ln of the median of the last five run times of the most similar jobs",
+    "anchor_share": "anchor - ln(request)",
+    "same_request": "1 if the user's previous job requested the same time",
+    "same_size": "1 if the user's previous job requested the same nodes",
+    "utilization": "nodes in use over nodes of the machine",
+    "backlog": "ln(1 + node-hours requested by waiting jobs, over the machine's nodes)",
 }
 STATISTICS = {
     "count": "ln(1 + jobs {kind} that have ended)",
     "last": "ln(run time) of the last ended job {kind}, less the anchor",
-    "second": "ln(run time) of the ended job {kind} before the last, less the anchor",
-    "third": "ln(run time) of the ended job {kind} before these two, less the anchor",
-    "middle": "median of ln(run time) of the last five ended jobs {kind}, less the anchor",
-    "spread": "largest less smallest ln(run time) of the last five ended jobs {kind}",
+    "second": "ln(run time) of the second-last ended job {kind}, less the anchor",
+    "third": "ln(run time) of the third-last ended job {kind}, less the anchor",
+    "median": "median of ln(run time) of the last five ended jobs {kind}, less the anchor",
+    "spread": "range of ln(run time) of the last five ended jobs {kind}",
     "since": "ln(1 + seconds since a job {kind} ended)",
-    "mean": "mean of ln(run time) of many ended jobs {kind}, less the anchor",
-    "quick": "how quick many ended jobs {kind} were: mean of 10 s / run time, at most 1",
-    "ok": "share of the last five ended jobs {kind} that ended well",
-    "running": "jobs {kind} that run",
-    "elapsed": "ln(1 + seconds for which the latest job {kind} to start runs), -1: it does not run",
-    "waiting": "jobs {kind} that wait",
+    "mean": "mean of ln(run time) of the last 30 to 300 ended jobs {kind}, less the anchor",
+    "inverse": "mean inverse run time of ended jobs {kind}: 10 s / run time, at most 1",
+    "success": "share of the last five ended jobs {kind} that succeeded",
+    "running": "running jobs {kind}",
+    "elapsed": "ln(1 + seconds since the latest started job {kind} started), -1: it is not running",
+    "waiting": "waiting jobs {kind}",
     "gap": "ln(1 + seconds since a job {kind} was submitted)",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A row a job, in the order of the jobs."""
+    """Feature table, one row per job in the order of the jobs."""
 
     names: tuple[str, ...]
     values: Floats
@@ -101,7 +109,7 @@ class Features:
 
 
 def meaning(name: str) -> str:
-    """What a feature is, with its unit.
+    """Description of a feature, with its unit.
 
     >>> meaning("user_last")
     'ln(run time) of the last ended job of the user, less the anchor'
@@ -114,12 +122,12 @@ def meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=KINDS[kind])
 
 
-def feature_table(jobs: JobTable, world: KnownTimes, nodes: int) -> Features:
-    """What was known of each job when it was submitted, in the world that is given.
+def feature_table(jobs: JobTable, times: KnownTimes, nodes: int) -> Features:
+    """Features of each job known at its submission, given the start and end times of all jobs.
 
     Args:
         jobs: by (submit_s, job_id), as `JobTable.sorted` gives them.
-        world: when they started and ended.
+        times: when they started and ended.
         nodes: of the machine.
 
     >>> jobs = JobTable(
@@ -132,30 +140,30 @@ def feature_table(jobs: JobTable, world: KnownTimes, nodes: int) -> Features:
     ... )
     >>> from kilowait.predict.known_times import from_log
     >>> table = feature_table(jobs, from_log(jobs), nodes=4)
-    >>> float(np.exp(table.anchor[1]).round())  # as the user's job before it
+    >>> float(np.exp(table.anchor[1]).round())  # the run time of the user's previous job
     60.0
     """
     if jobs.order is not None:
-        raise InputError("these jobs are not in the order of submission; take jobs.sorted()")
+        raise InputError("jobs are not in order of submission; use jobs.sorted()")
     submit_s, size = jobs["submit_s"], jobs["nodes"].astype(np.float64)
     request = np.log(request_s(jobs))
     took = np.log(np.maximum(jobs["runtime_s"], 1.0))
-    keys = keys_of(jobs)
-    ended = {kind: PastEvents(key, world.end_s, submit_s) for kind, key in keys.items()}
+    keys = job_keys(jobs)
+    ended = {kind: PastEvents(key, times.end_s, submit_s) for kind, key in keys.items()}
     guess = np.where(np.isnan(request), np.log(UNKNOWN_REQUEST_S), request - 1.0)
-    anchor = np.fmin(first_known(nearest_middle(ended, took), guess), request)
+    anchor = np.fmin(first_known(nearest_median(ended, took), guess), request)
     columns = _of_itself(jobs, request, anchor)
     for kind, key in keys.items():
         columns |= {
             f"{kind}_{name}": values
-            for name, values in _of_kind(jobs, world, kind, key, ended[kind], took, anchor).items()
+            for name, values in _of_kind(jobs, times, kind, key, ended[kind], took, anchor).items()
         }
-    columns |= _of_queue(jobs, world, request, size, nodes)
-    return Features(tuple(columns), np.stack(list(columns.values()), axis=1), anchor, request, world.name)
+    columns |= _of_queue(jobs, times, request, size, nodes)
+    return Features(tuple(columns), np.stack(list(columns.values()), axis=1), anchor, request, times.name)
 
 
 def first_known(first: Floats, *others: Floats) -> Floats:
-    """The first, where it is known, else the next that is.
+    """The first array, with NaN replaced by the next array that has a value.
 
     >>> first_known(np.array([1.0, np.nan]), np.array([5.0, 6.0])).tolist()
     [1.0, 6.0]
@@ -165,28 +173,28 @@ def first_known(first: Floats, *others: Floats) -> Floats:
     return first
 
 
-def nearest_middle(known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
-    """The middle of the last five values of the nearest kind of jobs that has any; NaN where none has."""
-    return first_known(*(middle(known[kind].several(values, 5)) for kind in kinds if kind in known))
+def nearest_median(known: Mapping[str, PastEvents], values: Floats, kinds: Iterable[str] = NEAREST) -> Floats:
+    """Median of the last five values of the most similar kind of jobs that has any; NaN where none has."""
+    return first_known(*(row_median(known[kind].latest_values(values, 5)) for kind in kinds if kind in known))
 
 
-def keys_of(jobs: JobTable) -> dict[str, Ints]:
-    """Which jobs are like which, for the kinds that this log can tell: equal numbers are alike.
+def job_keys(jobs: JobTable) -> dict[str, Ints]:
+    """Group keys of the jobs, for each kind that this log has columns for: similar jobs have equal keys.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2], submit_s=[0, 5], runtime_s=[9, 9], estimate_s=[60, 90], nodes=[1, 1], user=[7, 7]
     ... )
-    >>> keys_of(jobs)["user"].tolist(), keys_of(jobs)["user_request"].tolist()
+    >>> job_keys(jobs)["user"].tolist(), job_keys(jobs)["user_request"].tolist()
     ([0, 0], [0, 1])
     """
     user, nodes = jobs.column("user"), jobs["nodes"]
-    asked = np.nan_to_num(np.log(request_s(jobs)), nan=-1.0)
-    octaves = np.rint(2.0 * asked / np.log(2.0))
+    requested = np.nan_to_num(np.log(request_s(jobs)), nan=-1.0)
+    octaves = np.rint(2.0 * requested / np.log(2.0))
     keys = {
         "user": keyed(user),
         "user_nodes": keyed(user, nodes),
         "user_request": keyed(user, octaves),
-        "user_same": keyed(user, asked, nodes),
+        "user_same": keyed(user, requested, nodes),
         "request": keyed(octaves),
         "everyone": np.zeros(len(jobs), np.int64),
     }
@@ -199,9 +207,9 @@ def keys_of(jobs: JobTable) -> dict[str, Ints]:
 
 
 def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Floats]:
-    """What the submission itself says."""
-    submit_s, asked = jobs["submit_s"], np.exp(request)
-    whole = [np.abs(asked / unit - np.rint(asked / unit)) < 1e-9 for unit in (3600.0, 600.0)]
+    """Features of the submission itself."""
+    submit_s, requested = jobs["submit_s"], np.exp(request)
+    whole = [np.abs(requested / unit - np.rint(requested / unit)) < 1e-9 for unit in (3600.0, 600.0)]
     columns = {
         "request": request,
         "nodes": np.log(jobs["nodes"].astype(np.float64)),
@@ -210,7 +218,7 @@ def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Flo
         "hour": submit_s / 3600.0 % 24.0,
         "weekday": np.floor(submit_s / 86400.0 % 7.0),
         "anchor": anchor,
-        "anchor_part": anchor - request,
+        "anchor_share": anchor - request,
     }
     for name, column in (("queue", "queue"), ("qos", "qos"), ("gpus", "gpus")):
         if column in jobs:
@@ -222,63 +230,63 @@ def _of_itself(jobs: JobTable, request: Floats, anchor: Floats) -> dict[str, Flo
 
 
 def _of_kind(
-    jobs: JobTable, world: KnownTimes, kind: str, key: Ints, ended: PastEvents, took: Floats, anchor: Floats
+    jobs: JobTable, times: KnownTimes, kind: str, key: Ints, ended: PastEvents, took: Floats, anchor: Floats
 ) -> Mapping[str, Floats]:
-    """What became of jobs of a kind."""
+    """Statistics of earlier jobs of a kind."""
     submit_s, many = jobs["submit_s"], MANY.get(kind, 30)
     expected_inverse_runtime = 10.0 / np.maximum(jobs["runtime_s"], 10.0)
     found = {
         "count": np.log1p(ended.count),
         "mean": ended.mean(took, many) - anchor,
-        "quick": ended.mean(expected_inverse_runtime, many),
+        "inverse": ended.mean(expected_inverse_runtime, many),
     }
     if kind in MANY:
         return found
-    five = ended.several(took, 5)
-    found["middle"] = middle(five) - anchor
+    five = ended.latest_values(took, 5)
+    found["median"] = row_median(five) - anchor
     if kind not in CLOSE:
         return found
-    started = PastEvents(key, world.start_s, submit_s)
+    started = PastEvents(key, times.start_s, submit_s)
     submitted = PastEvents(key, submit_s, submit_s)
-    runs = started.latest(world.end_s) > submit_s
-    since_start = np.log1p(np.maximum(submit_s - started.latest(world.start_s), 0.0))
+    runs = started.latest(times.end_s) > submit_s
+    since_start = np.log1p(np.maximum(submit_s - started.latest(times.start_s), 0.0))
     found |= {
         "last": five[0] - anchor,
         "second": five[1] - anchor,
         "third": five[2] - anchor,
         "spread": np.fmax.reduce(five) - np.fmin.reduce(five),
-        "since": np.log1p(np.maximum(submit_s - ended.latest(world.end_s), 0.0)),
+        "since": np.log1p(np.maximum(submit_s - ended.latest(times.end_s), 0.0)),
         "running": (started.count - ended.count).astype(np.float64),
         "elapsed": np.where(runs, since_start, -1.0),
         "waiting": (submitted.count - started.count).astype(np.float64),
         "gap": np.log1p(submit_s - submitted.latest(submit_s)),
     }
     if "status" in jobs:
-        found["ok"] = ended.mean((jobs["status"] == 1).astype(np.float64), 5)
+        found["success"] = ended.mean((jobs["status"] == 1).astype(np.float64), 5)
     return found
 
 
 def _of_queue(
-    jobs: JobTable, world: KnownTimes, request: Floats, size: Floats, nodes: int
+    jobs: JobTable, times: KnownTimes, request: Floats, size: Floats, nodes: int
 ) -> Mapping[str, Floats]:
-    """How full the machine and its queue were, and whether the user did the same again."""
+    """Utilization and backlog of the machine, and whether the user repeats the previous request."""
     submit_s = jobs["submit_s"]
     everyone = np.zeros(len(jobs), np.int64)
     submitted, started, ended = (
-        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
+        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, times.start_s, times.end_s)
     )
     node_hours = np.exp(np.nan_to_num(request, nan=np.log(UNKNOWN_REQUEST_S))) * size / 3600.0
     before = PastEvents(keyed(jobs.column("user")), submit_s, submit_s)
     return {
-        "busy": (started.sum(size) - ended.sum(size)) / nodes,
+        "utilization": (started.sum(size) - ended.sum(size)) / nodes,
         "backlog": np.log1p(np.maximum(submitted.sum(node_hours) - started.sum(node_hours), 0.0) / nodes),
-        "again": (before.latest(request) == request).astype(np.float64),
+        "same_request": (before.latest(request) == request).astype(np.float64),
         "same_size": (before.latest(size) == size).astype(np.float64),
     }
 
 
-def chosen(table: Features, names: Iterable[str]) -> Floats:
-    """The columns of these names, for a model that was made for them; one the log cannot tell is not known."""
+def select_columns(table: Features, names: Iterable[str]) -> Floats:
+    """The columns of these names, in this order; NaN for columns that the table does not have."""
     at = {name: place for place, name in enumerate(table.names)}
     unknown = np.full(len(table), np.nan)
     return np.stack([table.values[:, at[name]] if name in at else unknown for name in names], axis=1)

@@ -1,4 +1,4 @@
-"""A model fitted once, on what was known by a date."""
+"""Fit a model once, on the values known by a date."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.predict.boosting import BoostedTrees, BoostingSettings, boost, plain_forest
+from kilowait.predict.boosting import BoostedTrees, BoostingSettings, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
-from kilowait.predict.forest import Forest, ForestSettings, grow
+from kilowait.predict.forest import Forest, ForestSettings, fit_forest
 from kilowait.predict.models import METHOD, PredictionModel
 
-__all__ = ["FEWEST", "FittedModel", "Settings", "fit_by", "usual_settings"]
+__all__ = ["MIN_JOBS", "FittedModel", "Settings", "default_settings", "fit_until"]
 
 Floats = npt.NDArray[np.float64]
 Settings: TypeAlias = ForestSettings | BoostingSettings
 
-FEWEST = 50
-"""Jobs a model learns from at least."""
+MIN_JOBS = 50
+"""Minimum number of training jobs."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A model that has learned."""
+    """A fitted model."""
 
     model: PredictionModel
     trees: Forest | BoostedTrees
     jobs: int
-    """It learned from."""
+    """Number of training jobs."""
 
-    def distribution(self, values: Floats, anchor: Floats, most: Floats) -> Distribution:
-        """Of each row of features; of the forest alone."""
+    def distribution(self, values: Floats, anchor: Floats, max_value: Floats) -> Distribution:
+        """Predicted distribution of each row of features; only for the forest."""
         if not isinstance(self.trees, Forest):
-            raise InputError(f"{self.model.text} says one number and no distribution; take forest")
-        return Distribution(self.trees.weights(values), anchor, most)
+            raise InputError(f"{self.model.text} predicts one number and no distribution; use forest")
+        return Distribution(self.trees.weights(values), anchor, max_value)
 
-    def answer(self, values: Floats, anchor: Floats, most: Floats) -> Floats:
-        """What is said of each row of features, in the target's unit; quantiles as the leaves have them.
+    def predict(self, values: Floats, anchor: Floats, max_value: Floats) -> Floats:
+        """Predict each row of features, in the target's unit; quantiles are not calibrated.
 
         Args:
             values: (n, features) rows.
             anchor: (n,) of these rows, ln(value).
-            most: (n,) what the value cannot be beyond.
+            max_value: (n,) upper bound of the value.
         """
         if isinstance(self.trees, BoostedTrees):
-            return np.minimum(np.exp(anchor + self.trees.difference(values)), most)
-        found = self.distribution(values, anchor, most)
+            return np.minimum(np.exp(anchor + self.trees.difference(values)), max_value)
+        found = self.distribution(values, anchor, max_value)
         if self.model.level is not None:
             return found.quantile(self.model.level)
-        said: Floats = getattr(found, METHOD[self.model.way])()
-        return said
+        predicted: Floats = getattr(found, METHOD[self.model.point_estimate])()
+        return predicted
 
 
-def usual_settings(model: PredictionModel) -> Settings:
-    """The settings of a model that learns, where nobody says otherwise."""
+def default_settings(model: PredictionModel) -> Settings:
+    """Default hyperparameters of a model that learns."""
     return BoostingSettings() if model.family == "boosting" else ForestSettings()
 
 
-def fit_by(
-    case: Dataset,
+def fit_until(
+    dataset: Dataset,
     model: PredictionModel,
     until_s: float,
     settings: Settings | None = None,
@@ -70,20 +70,28 @@ def fit_by(
     seed: int = 0,
     threads: int = 1,
 ) -> FittedModel:
-    """The model fitted on all jobs whose value was known by `until_s`, seconds on the log's clock."""
-    difference = case.difference
-    rows = np.flatnonzero(np.isfinite(difference) & (case.target.known_s <= until_s))
-    if len(rows) < FEWEST:
+    """Fit the model on all jobs whose value was known by `until_s`, seconds in log time."""
+    difference = dataset.difference
+    rows = np.flatnonzero(np.isfinite(difference) & (dataset.target.known_s <= until_s))
+    if len(rows) < MIN_JOBS:
         raise InputError(
-            f"the {case.target.name} of {len(rows):,} jobs is known by then, and a model learns from {FEWEST} at "
-            "least; take a longer log"
+            f"the {dataset.target.name} of {len(rows):,} jobs is known by then, and a model needs at least "
+            f"{MIN_JOBS} training jobs; use a longer log"
         )
-    values, came = case.features.values[rows], difference[rows]
-    how = settings or usual_settings(model)
-    if model.loss is not None and isinstance(how, BoostingSettings):
-        return FittedModel(model, boost(values, came, model.loss, how, seed=seed, threads=threads), len(rows))
-    if model.family == "forest" and isinstance(how, ForestSettings):
-        return FittedModel(model, grow(values, came, how, seed=seed, threads=threads), len(rows))
-    if model.family == "random-forest" and isinstance(how, ForestSettings):
-        return FittedModel(model, plain_forest(values, came, how, seed=seed, threads=threads), len(rows))
-    raise InputError(f"{model.text} does not learn with {type(how).__name__}; take forest or boosting:LOSS")
+    values, targets = dataset.features.values[rows], difference[rows]
+    params = settings or default_settings(model)
+    if model.loss is not None and isinstance(params, BoostingSettings):
+        return FittedModel(
+            model,
+            fit_boosting(values, targets, model.loss, params, seed=seed, threads=threads),
+            len(rows),
+        )
+    if model.family == "forest" and isinstance(params, ForestSettings):
+        return FittedModel(model, fit_forest(values, targets, params, seed=seed, threads=threads), len(rows))
+    if model.family == "random-forest" and isinstance(params, ForestSettings):
+        return FittedModel(
+            model, fit_random_forest(values, targets, params, seed=seed, threads=threads), len(rows)
+        )
+    raise InputError(
+        f"{model.text} cannot be fitted with {type(params).__name__}; use forest or boosting:LOSS"
+    )

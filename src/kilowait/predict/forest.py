@@ -1,9 +1,8 @@
-"""A random forest whose leaves keep distributions: one model for the middle, the mean, safe bounds and
-expected_inverse_runtime.
+"""Random forest whose leaves store distributions: one model for median, mean, quantiles and expected inverse run time.
 
-LightGBM grows the trees (its mode `rf`, least squares on ln(time) less the anchor); every leaf then keeps how often
-each bin of the times that fell into it occurred, and what a job is told is the mean over the trees. To copy "as
-always" is hard for a tree; here it is the bin at 0.
+LightGBM grows the trees (its mode `rf`, squared error of ln(time) less the anchor). Every leaf then stores a histogram
+of the training times that fall into it; the prediction for a job is the mean over the trees. A tree can hardly copy an
+earlier run time exactly; here a repeated run time is the bin at 0.
 """
 
 from __future__ import annotations
@@ -19,42 +18,42 @@ from kilowait.errors import InputError
 from kilowait.predict.distribution import BINS, bin_of
 from kilowait.predict.lightgbm import booster_of, library
 
-__all__ = ["Forest", "ForestSettings", "grow", "tree_parameters"]
+__all__ = ["Forest", "ForestSettings", "fit_forest", "tree_parameters"]
 
 Floats = npt.NDArray[np.float64]
-LARGEST = 6.0
-"""Differences of logarithms beyond this count as this while trees are grown."""
+MAX_DIFFERENCE = 6.0
+"""Differences of logarithms are clipped to this while trees are grown."""
 
 
 @dataclass(frozen=True)
 class ForestSettings:
-    """How the trees are grown."""
+    """Hyperparameters of the forest."""
 
     trees: int = 40
     leaves: int = 511
-    """At most, a tree."""
+    """Maximum number of leaves per tree."""
     leaf_jobs: int = 2
-    """At least, a leaf."""
+    """Minimum number of jobs per leaf."""
     sample: float = 0.6
-    """Part of the jobs a tree is grown from."""
+    """Fraction of the jobs that each tree is fitted on."""
     features: float = 0.33
-    """Part of the features a tree looks at."""
+    """Fraction of the features that each tree uses."""
     bins: int = 63
-    """Values a feature is sorted into."""
+    """Maximum number of histogram bins per feature."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees, and what fell into their leaves."""
+    """Trees, and the histograms of their leaves."""
 
     booster: Any
     leaves: npt.NDArray[np.float32]
     """(leaves of all trees, BINS), each row of sum 1."""
     first: npt.NDArray[np.int64]
-    """(trees,) where the leaves of each tree begin."""
+    """(trees,) index of each tree's first leaf."""
 
     def weights(self, features: Floats, *, threads: int = 1) -> npt.NDArray[np.float32]:
-        """(n, BINS) the distribution of each row of features."""
+        """(n, BINS) predicted distribution of each row of features."""
         total = np.zeros((len(features), BINS), np.float32)
         if len(features) == 0:
             return total
@@ -64,32 +63,32 @@ class Forest:
         return total / np.float32(len(self.first))
 
     def contributions(self, features: Floats, *, threads: int = 1) -> Floats:
-        """(n, features + 1) what each feature adds to ln(time) less the anchor (SHAP values), and the mean last."""
+        """(n, features + 1) SHAP values for ln(time) less the anchor, and the mean in the last column."""
         found = self.booster.predict(features, pred_contrib=True, num_threads=threads)
         return np.asarray(found, np.float64) / len(
             self.first
-        )  # LightGBM adds trees up, also where it averages
+        )  # LightGBM sums over trees, also where it averages predictions
 
     def save(self, folder: Path) -> None:
-        """Write trees.txt (LightGBM's own form) and leaves.npz; nothing in them can run."""
+        """Write trees.txt (LightGBM's text format) and leaves.npz, which contain no executable code."""
         (folder / "trees.txt").write_text(self.booster.model_to_string(), encoding="utf-8")
         np.savez_compressed(folder / "leaves.npz", leaves=self.leaves, first=self.first)
 
     @classmethod
     def load(cls, folder: Path) -> Forest:
-        """The forest that `save` wrote."""
+        """Load the forest that `save` wrote."""
         try:
             booster = booster_of((folder / "trees.txt").read_text(encoding="utf-8"), folder / "trees.txt")
-            with np.load(folder / "leaves.npz", allow_pickle=False) as kept:
-                leaves, first = kept["leaves"], kept["first"]
+            with np.load(folder / "leaves.npz", allow_pickle=False) as arrays:
+                leaves, first = arrays["leaves"], arrays["first"]
         except (OSError, ValueError, KeyError) as problem:
             raise InputError(
-                f"{folder} holds no forest: {problem}; fit it again with kilowait predict fit"
+                f"{folder} contains no forest: {problem}; fit it again with kilowait predict fit"
             ) from None
         if leaves.ndim != 2 or leaves.shape[1] != BINS or len(first) != booster.num_trees():
             raise InputError(
-                f"{folder} holds leaves {leaves.shape} of {len(first)} trees; {booster.num_trees()} trees and "
-                f"{BINS} bins are wanted: fit it again with kilowait predict fit"
+                f"{folder} has leaves {leaves.shape} of {len(first)} trees, but {booster.num_trees()} trees and "
+                f"{BINS} bins are needed; fit it again with kilowait predict fit"
             )
         return cls(booster, leaves, first)
 
@@ -97,7 +96,7 @@ class Forest:
 def tree_parameters(
     leaves: int, leaf_jobs: int, sample: float, features: float, bins: int, seed: int, threads: int
 ) -> dict[str, Any]:
-    """LightGBM's names for how trees are grown, alike on any number of threads."""
+    """LightGBM parameters; results do not depend on the number of threads."""
     return {
         "num_leaves": leaves,
         "min_data_in_leaf": leaf_jobs,
@@ -114,7 +113,7 @@ def tree_parameters(
     }
 
 
-def grow(
+def fit_forest(
     features: Floats,
     difference: Floats,
     settings: ForestSettings | None = None,
@@ -122,20 +121,30 @@ def grow(
     seed: int,
     threads: int = 1,
 ) -> Forest:
-    """A forest grown on rows of features and ln(time) less the anchor.
+    """Fit a forest on rows of features and ln(time) less the anchor.
 
     The same arguments give the same forest on any number of threads.
     """
-    how = settings or ForestSettings()
+    params = settings or ForestSettings()
     lgb = library()
     parameters = {
-        **tree_parameters(how.leaves, how.leaf_jobs, how.sample, how.features, how.bins, seed, threads),
+        **tree_parameters(
+            params.leaves,
+            params.leaf_jobs,
+            params.sample,
+            params.features,
+            params.bins,
+            seed,
+            threads,
+        ),
         "objective": "l2",
         "boosting": "rf",
         "feature_fraction_bynode": 0.7,
     }
-    data = lgb.Dataset(features, np.clip(difference, -LARGEST, LARGEST), params={"verbosity": -1})
-    booster = lgb.train(parameters, data, how.trees)
+    data = lgb.Dataset(
+        features, np.clip(difference, -MAX_DIFFERENCE, MAX_DIFFERENCE), params={"verbosity": -1}
+    )
+    booster = lgb.train(parameters, data, params.trees)
     leaf = booster.predict(features, pred_leaf=True, num_threads=threads).reshape(len(features), -1)
     counts = leaf.max(axis=0).astype(np.int64) + 1
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -144,6 +153,6 @@ def grow(
         np.bincount(leaf[:, tree] * BINS + place, minlength=int(count) * BINS).reshape(-1, BINS)
         for tree, count in enumerate(counts)
     ]
-    kept = np.concatenate(cells).astype(np.float32)
-    kept /= np.maximum(kept.sum(axis=1, keepdims=True), 1.0)
-    return Forest(booster, kept, first)
+    arrays = np.concatenate(cells).astype(np.float32)
+    arrays /= np.maximum(arrays.sum(axis=1, keepdims=True), 1.0)
+    return Forest(booster, arrays, first)

@@ -1,4 +1,4 @@
-"""LightGBM, loaded when it is needed, with words where it is not installed or cannot read a model."""
+"""Lazy import of LightGBM, and loading of its models, with errors of kilowait."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def library() -> Any:
 
 
 def booster_of(text: str, source: str | PathLike[str]) -> Any:
-    """The trees that LightGBM's own text describes."""
+    """Load a booster from LightGBM's text format."""
     lgb = library()
     if not text.startswith("tree"):
-        raise InputError(f"{source} holds no trees of LightGBM; fit it again with kilowait predict fit")
+        raise InputError(f"{source} contains no LightGBM trees; fit it again with kilowait predict fit")
     try:
         return lgb.Booster(model_str=text)
     except lgb.basic.LightGBMError as problem:

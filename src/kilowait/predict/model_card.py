@@ -1,4 +1,4 @@
-"""What a saved predictor says of itself: what it predicts, what it learned from, how good it was, what it holds."""
+"""Model card of a saved predictor: target, training data, errors, hyperparameters, and file hashes."""
 
 from __future__ import annotations
 
@@ -15,96 +15,98 @@ from kilowait.errors import InputError
 __all__ = ["CARD", "FORMAT", "ModelCard", "read_card", "write_card"]
 
 CARD = "card.json"
-FORMAT = 1
-"""Number of this layout of folders; one of another number is refused."""
+FORMAT = 2
+"""Version of the folder format; other versions are refused."""
 KIND = "kilowait predictor"
 _AGAIN = "fit it again with kilowait predict fit"
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """All of it is plain data. Times are seconds on the log's clock."""
+    """Model card as plain data. Times are seconds in log time."""
 
     model: str
-    """As in `Model.of`."""
+    """As in `PredictionModel.of`."""
     target: str
     unit: str
     labels: str
-    """Where the values it learned from come from."""
+    """Source of the training values."""
     data: str
     """Name of the log."""
     world: str
+    """Source of start and end times, as in `KnownTimes.name`."""
     nodes: int
-    """Of the machine."""
+    """Number of nodes of the machine."""
     first_s: float
     last_s: float
     """First and last submission."""
     unix_zero_s: float | None
-    """Of the log's clock, where it is known."""
+    """Unix time of log time 0, where it is known."""
     jobs: int
-    """It learned from."""
+    """Number of training jobs."""
     calibrated: int
-    """Later jobs its levels were calibrated on, and its errors found."""
+    """Number of later jobs used for calibration and errors."""
     requests: bool
-    """Whether users asked for a time."""
+    """Whether the log has walltime requests."""
     features: tuple[str, ...]
     codes: Mapping[str, tuple[str, ...]]
-    """Names behind the numbers of queues and qualities of service, as it learned them."""
+    """Names of the categorical codes (queues, qualities of service) of the training data."""
     settings: Mapping[str, Any]
     seed: int
     errors: Mapping[str, Mapping[str, float]]
-    """On the calibration part, of the model and of simple ones; see `scores.Scores`."""
+    """Errors of the model and of baselines on the calibration jobs; see `scores.PredictionScores`."""
     held: Mapping[str, float]
-    """Share of the calibration part within the quantile of each level, before levels were calibrated on it."""
+    """Coverage of each quantile on the calibration jobs, before calibration."""
     importance: Mapping[str, float]
-    """Share of each feature in what splits of the trees gained, largest first."""
+    """Share of each feature in the gain of the trees' splits, largest first."""
     drift: tuple[Mapping[str, float], ...]
-    """A model fitted on the first half of the span, asked of the second: jobs and errors by month."""
+    """Drift: number of jobs and errors by month of the second half, of a model fitted on the first half."""
     version: str
-    """Of kilowait."""
+    """Version of kilowait."""
     personal: str
-    """What of persons it holds."""
+    """Personal data it contains."""
     power: Mapping[str, Any] = field(default_factory=dict)
-    """Power model and profile, where labels are not all measured."""
+    """Power model and utilization profile, where labels are not all measured."""
 
 
 def write_card(card: ModelCard, folder: Path) -> None:
     """Write card.json, with the sha256 of every other file of the folder."""
     files = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.name != CARD}
-    said = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
-    text = json.dumps(_plain(said), indent=2, ensure_ascii=False, allow_nan=False)
+    content = {"kind": KIND, "format": FORMAT, **asdict(card), "files": files}
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / CARD).write_text(text + "\n", encoding="utf-8")
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of a folder, its other files having been seen to be as they were written."""
+    """Read the card of a folder and verify the hashes of its other files."""
     path = folder / CARD
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"{folder} holds no predictor: it has no {CARD}; make one with kilowait predict fit"
+            f"{folder} contains no predictor: it has no {CARD}; create one with kilowait predict fit"
         ) from None
     except (OSError, ValueError) as problem:
         raise InputError(f"{path} is damaged ({problem}); {_AGAIN}") from None
-    if not isinstance(said, dict) or said.get("kind") != KIND:
-        raise InputError(f"{path} is not the card of a predictor; make one with kilowait predict fit")
-    if said.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise InputError(f"{path} is not a predictor's model card; create one with kilowait predict fit")
+    if content.get("format") != FORMAT:
         raise InputError(
-            f"{folder} is of format {said.get('format')}, written by kilowait {said.get('version')}; this one reads "
+            f"{folder} has format {content.get('format')}, written by kilowait "
+            f"{content.get('version')}; this one reads "
             f"format {FORMAT}: {_AGAIN}"
         )
     wanted = {one.name for one in fields(ModelCard)}
-    absent = sorted(wanted - said.keys())
-    if absent or not isinstance(said.get("files"), dict):
+    absent = sorted(wanted - content.keys())
+    if absent or not isinstance(content.get("files"), dict):
         raise InputError(f"{path} is damaged (it lacks {', '.join(absent) or 'files'}); {_AGAIN}")
-    for name, sha256 in said["files"].items():
+    for name, sha256 in content["files"].items():
         if Path(name).name != name or not (folder / name).is_file() or _sha256(folder / name) != sha256:
-            raise InputError(f"{folder / name} is not there or is not what was written; {_AGAIN}")
-    own = {name: said[name] for name in wanted}
-    codes = {name: tuple(names) for name, names in own["codes"].items()}
+            raise InputError(f"{folder / name} is missing or was changed since it was saved; {_AGAIN}")
+    values = {name: content[name] for name in wanted}
+    codes = {name: tuple(names) for name, names in values["codes"].items()}
     return ModelCard(
-        **{**own, "features": tuple(own["features"]), "codes": codes, "drift": tuple(own["drift"])}
+        **{**values, "features": tuple(values["features"]), "codes": codes, "drift": tuple(values["drift"])}
     )
 
 
@@ -114,7 +116,7 @@ def _sha256(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Without what JSON has no word for: NaN is null."""
+    """Convert to plain JSON values: NaN becomes null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Models by name, each asked of every job through time: simple ones, the forest, boosted trees."""
+"""Prediction models by name (baselines, forest, boosted trees), and their walk-forward predictions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError, UnknownNameError
-from kilowait.predict.baselines import SIMPLE, simple
-from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, boost, plain_forest
+from kilowait.predict.baselines import BASELINES, predict_baseline
+from kilowait.predict.boosting import LOSSES, BoostingSettings, Loss, fit_boosting, fit_random_forest
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.forest import ForestSettings
-from kilowait.predict.runtime import RuntimePredictions, foresee_case
+from kilowait.predict.runtime import RuntimePredictions, predict_distributions
 from kilowait.predict.targets import Target
 from kilowait.predict.walk_forward import (
     Learn,
@@ -28,16 +28,16 @@ Floats = npt.NDArray[np.float64]
 
 POINT_ESTIMATES = {
     "accurate": "the value with the highest expected accuracy",
-    "median": "as often below as above",
+    "median": "the median",
     "geomean": "the geometric mean",
-    "mean": "the mean; of run times alone, which a request bounds",
-    "quantile": "quantile:Q, what it is at most with probability Q, calibrated",
+    "mean": "the mean; only for run times, which the request bounds",
+    "quantile": "quantile:Q, the value is at most this with probability Q, calibrated",
 }
-"""What may be asked of the forest's distributions."""
+"""Point estimates of the forest's distributions."""
 FAMILIES = {
-    "forest": "a random forest whose leaves keep distributions: forest or forest:WAY",
-    "boosting": "boosted trees, one number: boosting:LOSS",
-    "random-forest": "a random forest that says a mean of logarithms",
+    "forest": "a random forest whose leaves store distributions: forest or forest:ESTIMATE",
+    "boosting": "gradient-boosted trees, one number: boosting:LOSS",
+    "random-forest": "a random forest that predicts the mean of logarithms",
 }
 """Models that learn."""
 METHOD = {"accurate": "most_accurate", "median": "median", "geomean": "geometric_mean", "mean": "mean"}
@@ -62,7 +62,7 @@ USUAL = {
     "power": ("rate", "last2", "class-median", "recent", *_LEARNED),
     "energy": ("rate", "last2", "class-median", "recent", *_LEARNED),
 }
-"""Those a table shows unless one says otherwise, by target."""
+"""Default models of a comparison, by target."""
 
 
 @dataclass(frozen=True)
@@ -71,29 +71,29 @@ class PredictionModel:
 
     text: str
     family: str
-    """One of `FAMILIES`, or simple."""
-    way: str = ""
-    """Of the forest: one of `WAYS`."""
+    """One of `FAMILIES`, or baseline."""
+    point_estimate: str = ""
+    """Of the forest: one of `POINT_ESTIMATES`."""
     level: float | None = None
-    """Of the forest's quantile."""
+    """Level of the forest's quantile."""
     loss: Loss | None = None
-    """Of boosted trees."""
+    """Loss of boosted trees."""
 
     @classmethod
     def of(cls, text: str) -> PredictionModel:
-        """As people write it.
+        """Parse the text form of a model.
 
         >>> (
-        ...     PredictionModel.of("forest").way,
+        ...     PredictionModel.of("forest").point_estimate,
         ...     PredictionModel.of("boosting:quantile:0.9").loss.number,
         ...     PredictionModel.of("last2").family,
         ... )
-        ('accurate', 0.9, 'simple')
+        ('accurate', 0.9, 'baseline')
         """
         text = text.strip().lower()
         family, colon, rest = text.partition(":")
-        if family in SIMPLE and not colon:
-            return cls(text, "simple")
+        if family in BASELINES and not colon:
+            return cls(text, "baseline")
         if family == "boosting":
             if not rest:
                 raise InputError(
@@ -103,29 +103,29 @@ class PredictionModel:
         if family == "random-forest" and not colon:
             return cls(text, family)
         if family == "forest":
-            way, _, number = rest.partition(":")
-            if (way or "accurate") not in POINT_ESTIMATES:
-                raise UnknownNameError("way to ask the forest", way, POINT_ESTIMATES)
-            level = Loss.of(rest).number if way == "quantile" else None
-            if number and way != "quantile":
-                raise InputError(f"the model is {text!r}; write forest:{way}")
-            return cls(text, family, way or "accurate", level)
-        raise UnknownNameError("model", text, (*SIMPLE, *FAMILIES))
+            point_estimate, _, number = rest.partition(":")
+            if (point_estimate or "accurate") not in POINT_ESTIMATES:
+                raise UnknownNameError("point estimate of the forest", point_estimate, POINT_ESTIMATES)
+            level = Loss.of(rest).number if point_estimate == "quantile" else None
+            if number and point_estimate != "quantile":
+                raise InputError(f"the model is {text!r}; write forest:{point_estimate}")
+            return cls(text, family, point_estimate or "accurate", level)
+        raise UnknownNameError("model", text, (*BASELINES, *FAMILIES))
 
 
 @dataclass(frozen=True, eq=False)
 class ModelPredictions:
-    """What a model said of every job, in the target's unit."""
+    """Predictions of a model for every job, in the target's unit."""
 
     model: PredictionModel
     values: Floats
-    foreseen: RuntimePredictions | None = None
-    """The distributions, of the forest."""
+    distributions: RuntimePredictions | None = None
+    """Distributions; only of the forest."""
 
 
 def predictions(
     models: Sequence[PredictionModel],
-    case: Dataset,
+    dataset: Dataset,
     *,
     seed: int = 0,
     online: RefitSchedule | None = None,
@@ -137,50 +137,57 @@ def predictions(
 ) -> Iterator[ModelPredictions]:
     """Let each model predict every job from what was known at its submission, in turn.
 
-    What is said of the forest in several ways is computed once. `since` is the first row that is of interest.
+    Several point estimates of the forest share one computation. `since` is the first row that needs a prediction.
     """
     for model in models:
-        check_model(model, case.target)
-    foreseen: RuntimePredictions | None = None
+        check_model(model, dataset.target)
+    distributions: RuntimePredictions | None = None
     for model in models:
 
-        def heard(refit: Refit, model: PredictionModel = model) -> None:
+        def report_refit(refit: Refit, model: PredictionModel = model) -> None:
             if progress is not None:
                 progress(model, refit)
 
-        if model.family == "simple":
-            yield ModelPredictions(model, simple(model.text, case.jobs, case.target))
+        if model.family == "baseline":
+            yield ModelPredictions(model, predict_baseline(model.text, dataset.jobs, dataset.target))
         elif model.family == "forest":
-            foreseen = foreseen or foresee_case(
-                case, seed=seed, online=online, forest=forest, since=since, threads=threads, progress=heard
+            distributions = distributions or predict_distributions(
+                dataset,
+                seed=seed,
+                online=online,
+                forest=forest,
+                since=since,
+                threads=threads,
+                progress=report_refit,
             )
-            yield ModelPredictions(model, answer(model, foreseen), foreseen)
+            yield ModelPredictions(model, point_estimates(model, distributions), distributions)
         else:
-            told = walk_forward(
-                case.features,
-                case.difference,
-                case.jobs["submit_s"],
-                case.target.known_s,
+            refits = walk_forward(
+                dataset.features,
+                dataset.difference,
+                dataset.jobs["submit_s"],
+                dataset.target.known_s,
                 learner(model, seed=seed, forest=forest, boosting=boosting),
                 1,
                 online,
                 since=since,
                 threads=threads,
-                progress=heard,
+                progress=report_refit,
             )
-            values = np.exp(case.features.anchor + told.values[:, 0])
-            yield ModelPredictions(model, np.minimum(values, case.target.most))
+            values = np.exp(dataset.features.anchor + refits.values[:, 0])
+            yield ModelPredictions(model, np.minimum(values, dataset.target.max_value))
 
 
 def check_model(model: PredictionModel, target: Target) -> None:
-    """Raise where a model is of no use for a target.
+    """Raise if a model is unsuitable for a target.
 
-    The forest mixes differences of jobs from their anchors. A job that waited a thousand times as long as usual is then
-    a chance of a thousand times any wait, which is nothing to the middle and everything to a mean without a bound.
+    The forest mixes differences of jobs from their anchors. One job that waited a thousand times as long as its anchor
+    gives every job a small probability of a thousand times its anchor: the median ignores it, an unbounded mean does
+    not.
     """
-    if model.way == "mean" and not np.isfinite(target.most).all():
+    if model.point_estimate == "mean" and not np.isfinite(target.max_value).all():
         raise InputError(
-            f"the mean of the forest is of no use for {target.name}, which nothing bounds; take forest:accurate, "
+            f"the forest's mean is unsuitable for {target.name}, which has no upper bound; use forest:accurate, "
             "forest:median or boosting:mean"
         )
 
@@ -188,21 +195,21 @@ def check_model(model: PredictionModel, target: Target) -> None:
 def learner(
     model: PredictionModel, *, seed: int, forest: ForestSettings | None, boosting: BoostingSettings | None
 ) -> Learn:
-    """How a model that says one number learns."""
+    """Fit function of a model that predicts one number."""
 
-    def learn(values: Floats, came: Floats) -> Callable[[Floats], Floats]:
+    def learn(values: Floats, targets: Floats) -> Callable[[Floats], Floats]:
         if model.loss is None:
-            made = plain_forest(values, came, forest, seed=seed)
+            fitted = fit_random_forest(values, targets, forest, seed=seed)
         else:
-            made = boost(values, came, model.loss, boosting, seed=seed)
-        return lambda rows: made.difference(rows)[:, None]
+            fitted = fit_boosting(values, targets, model.loss, boosting, seed=seed)
+        return lambda rows: fitted.difference(rows)[:, None]
 
     return learn
 
 
-def answer(model: PredictionModel, foreseen: RuntimePredictions) -> Floats:
-    """The number that is asked of the forest's distributions."""
+def point_estimates(model: PredictionModel, distributions: RuntimePredictions) -> Floats:
+    """Point estimates of the forest's distributions."""
     if model.level is not None:
-        return foreseen.quantile(model.level)
-    found: Floats = getattr(foreseen.distribution, METHOD[model.way])()
+        return distributions.quantile(model.level)
+    found: Floats = getattr(distributions.distribution, METHOD[model.point_estimate])()
     return found

@@ -1,9 +1,9 @@
-"""What had happened to jobs like this one by the time it was submitted: counted, gathered, averaged.
+"""Past events of similar jobs at each submission: counts, latest values, sums and means.
 
-Jobs are alike if they have the same key: the same user, say. An event of a job is its submission, start or end. For
-every job the events of its like are put in order of time, and the job's own submission is found among them: what lies
-before has happened, what lies behind is not looked at. Sums are sums of whole numbers: those of floats
-would round otherwise if later jobs were not there, and a job's features would depend on them.
+Jobs are similar if they have the same key, for example the same user. An event of a job is its submission, start or
+end. For every job the events of similar jobs are sorted by time and the job's submission is located among them: only
+earlier events are used. Sums are sums of integers: the rounding of floats would depend on later jobs, and so would a
+job's features.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["PastEvents", "keyed"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-GRAIN = 1e-4
-"""What values are rounded to before they are summed."""
+ROUNDING = 1e-4
+"""Values are rounded to this before they are summed."""
 
 
 def keyed(*columns: npt.ArrayLike) -> Ints:
-    """A number for every combination of values; the same for equal ones.
+    """Integer key of each combination of values; equal combinations have equal keys.
 
     >>> keyed([1, 1, 2], [5, 6, 5]).tolist()
     [0, 1, 2]
@@ -36,12 +36,12 @@ def keyed(*columns: npt.ArrayLike) -> Ints:
 class PastEvents:
     """Events of jobs with the same key that came before each job's submission.
 
-    An event at the very time of a submission has happened if its job stands before the other in the table's order.
+    An event at the exact time of a submission counts as past if its job precedes the other in the table.
 
     Args:
-        key: of each job, the jobs in order of submission.
-        at_s: when the event happened to it, seconds; inf: never.
-        submit_s: when it was submitted, seconds.
+        key: group key of each job, the jobs in order of submission.
+        at_s: time of each job's event, seconds; inf: never.
+        submit_s: submission times, seconds.
 
     >>> ended = PastEvents(keyed([7, 7, 7]), np.array([10.0, 99.0, 30.0]), np.array([0.0, 5.0, 20.0]))
     >>> ended.count.tolist(), ended.latest(np.array([1.0, 2.0, 3.0])).tolist()
@@ -63,37 +63,37 @@ class PastEvents:
 
     @property
     def count(self) -> Ints:
-        """How many events had happened."""
+        """Number of past events."""
         return self._end - self._first
 
     def latest(self, values: Floats, back: int = 1) -> Floats:
-        """The value of the job whose event was the latest, or the `back`-th latest; NaN if there were not so many."""
+        """The value of the job whose event was the latest, or the `back`-th latest; NaN if there are fewer."""
         at = self._end - back
         found = values[self._order[np.maximum(at, 0)]]
         return np.where(at >= self._first, found, np.nan)
 
-    def several(self, values: Floats, many: int) -> Floats:
-        """(many, n) the latest values, the newest first."""
+    def latest_values(self, values: Floats, many: int) -> Floats:
+        """(many, n) the latest values, newest first."""
         return np.stack([self.latest(values, back) for back in range(1, many + 1)])
 
     def sum(self, values: Floats, last: int | None = None) -> Floats:
         """Sum of the values, of the `last` latest events or of all."""
         begin = self._first if last is None else np.maximum(self._first, self._end - last)
-        whole = np.rint(np.where(np.isfinite(values), values, 0.0) / GRAIN).astype(np.int64)
+        whole = np.rint(np.where(np.isfinite(values), values, 0.0) / ROUNDING).astype(np.int64)
         total = np.concatenate([[0], np.cumsum(whole[self._order])])
-        return np.asarray((total[self._end] - total[begin]) * GRAIN, np.float64)
+        return np.asarray((total[self._end] - total[begin]) * ROUNDING, np.float64)
 
     def mean(self, values: Floats, last: int) -> Floats:
-        """Mean of the `last` latest values; NaN if there were none."""
+        """Mean of the `last` latest values; NaN if there are none."""
         many = np.minimum(self.count, last)
         mean: Floats = np.where(many > 0, self.sum(values, last) / np.maximum(many, 1), np.nan)
         return mean
 
 
-def middle(rows: Floats) -> Floats:
-    """Median over the rows that are known; NaN where none is.
+def row_median(rows: Floats) -> Floats:
+    """Median of each column over the rows that are known; NaN where none is.
 
-    >>> middle(np.array([[1.0, np.nan], [5.0, np.nan], [np.nan, np.nan]])).tolist()
+    >>> row_median(np.array([[1.0, np.nan], [5.0, np.nan], [np.nan, np.nan]])).tolist()
     [3.0, nan]
     """
     known = np.isfinite(rows).sum(axis=0)

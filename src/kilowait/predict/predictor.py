@@ -1,7 +1,7 @@
-"""A predictor that is fitted once on a log, kept in a folder, and asked about later jobs of the same site.
+"""Predictors fitted once on a log, saved in a folder, and applied to later jobs of the same site.
 
-The folder holds text and arrays, nothing that could run: trees.txt, leaves.npz, levels.npz, card.json. It keeps no
-history: what a job's user did before is taken from the log that is asked about. `calibrating.fit` makes one.
+The folder contains text and arrays, no executable code: trees.txt, leaves.npz, levels.npz, card.json. It stores no job
+history: the user's earlier jobs are taken from the log to predict. `conformal.fit` creates a predictor.
 """
 
 from __future__ import annotations
@@ -15,97 +15,97 @@ import numpy as np
 import numpy.typing as npt
 
 from kilowait.errors import InputError
-from kilowait.predict.baselines import simple
+from kilowait.predict.baselines import predict_baseline
 from kilowait.predict.boosting import BoostedTrees
 from kilowait.predict.dataset import Dataset
 from kilowait.predict.distribution import Distribution
-from kilowait.predict.features import chosen
+from kilowait.predict.features import select_columns
 from kilowait.predict.fit import FittedModel
 from kilowait.predict.forest import Forest
 from kilowait.predict.model_card import ModelCard, read_card, write_card
 from kilowait.predict.models import METHOD, PredictionModel
-from kilowait.predict.runtime import LATER, PLANNED
+from kilowait.predict.runtime import OVERRUN, PLANNED
 
 __all__ = ["BOUNDS", "Prediction", "Predictor", "load"]
 
 Floats = npt.NDArray[np.float64]
 
 BOUNDS = (0.1, 0.5, 0.9)
-"""Levels of the bounds of a forecast."""
+"""Quantile levels of the bounds of a prediction."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What is said of n jobs, in the target's unit."""
+    """Predictions for n jobs, in the target's unit."""
 
     value: Floats
     """(n,)."""
     low: Floats
     middle: Floats
     high: Floats
-    """(n,) what it is at most with probabilities of 10, 50 and 90 %, calibrated."""
+    """(n,) calibrated quantiles at 10, 50 and 90 %."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model, how far its levels can be trusted, and its card."""
+    """A fitted model with its calibration and its model card."""
 
     card: ModelCard
     model: PredictionModel
     trees: Forest | BoostedTrees | None
-    """None: a simple prediction, which has learned nothing."""
+    """None: a baseline, which has no fitted parameters."""
     levels: Floats
-    """Of the calibration part, in order: the level of its distribution at which the truth lay (the forest), or
-    ln(truth) - ln(prediction) (all others)."""
+    """Sorted calibration values: the quantile level of each true value (the forest), or ln(truth) - ln(prediction) (all
+    others)."""
 
-    def predict(self, case: Dataset) -> Prediction:
-        """What is said of every job, from what was known at its submission; history is that of the jobs handed in."""
-        self.check(case)
-        target, features = case.target, case.features
+    def predict(self, dataset: Dataset) -> Prediction:
+        """Predict every job from what was known at its submission; the history is that of the dataset's jobs."""
+        self.check(dataset)
+        target, features = dataset.target, dataset.features
         if self.trees is None:
-            return self._around(simple(self.model.text, case.jobs, target), target.most)
-        return self.of_rows(self.rows(case), features.anchor, target.most)
+            return self._around(predict_baseline(self.model.text, dataset.jobs, target), target.max_value)
+        return self.predict_rows(self.rows(dataset), features.anchor, target.max_value)
 
-    def of_rows(self, values: Floats, anchor: Floats, most: Floats) -> Prediction:
-        """The same from ready rows of features, whose columns are those of the card.
+    def predict_rows(self, values: Floats, anchor: Floats, max_value: Floats) -> Prediction:
+        """Predict from rows of features, whose columns are those of the card.
 
         Args:
             values: (n, features).
-            anchor: (n,) ln(value) that the differences are told from (`Features.anchor`).
-            most: (n,) what the value cannot be beyond.
+            anchor: (n,) ln(value) that differences refer to (`Features.anchor`).
+            max_value: (n,) upper bound of the value.
         """
         if self.trees is None:
-            raise InputError(f"{self.model.text} looks at no features; ask it of jobs")
+            raise InputError(f"{self.model.text} uses no features; use predict with a dataset")
         fitted = FittedModel(self.model, self.trees, self.card.jobs)
         if isinstance(self.trees, BoostedTrees):
-            return self._around(fitted.answer(values, anchor, most), most)
-        found = fitted.distribution(values, anchor, most)
+            return self._around(fitted.predict(values, anchor, max_value), max_value)
+        found = fitted.distribution(values, anchor, max_value)
         return Prediction(self._answer(found), *(found.quantile(level) for level in self.bounds))
 
-    def columns(self, case: Dataset) -> dict[str, Floats]:
-        """Predicted run times as columns of a job table, seconds; as `Foreseen.columns`, of one fit.
+    def columns(self, dataset: Dataset) -> dict[str, Floats]:
+        """Predicted run times as columns of a job table, seconds; as `RuntimePredictions.columns`, but of one fit.
 
-        ``estimate_s``, which rules order by, is what the predictor says; ``planned_s`` and ``overrun_planned_s``, which
-        reservations are made with, are its 60 and 97 % bounds: what held for such a part of the jobs it was calibrated
-        on; ``limit_s`` is the user's request. Only the forest knows ``expected_inverse_runtime``.
+        ``estimate_s``, which priority policies use, is the point prediction. ``planned_s`` and ``overrun_planned_s``,
+        which reservations use, are its calibrated 60 and 97 % quantiles. ``limit_s`` is the user's request. Only the
+        forest gives ``expected_inverse_runtime``.
         """
-        self.check(case)
-        most = case.target.most
+        self.check(dataset)
+        max_value = dataset.target.max_value
         own: dict[str, Floats] = {}
         if isinstance(self.trees, Forest):
             fitted = FittedModel(self.model, self.trees, self.card.jobs)
-            found = fitted.distribution(self.rows(case), case.features.anchor, most)
+            found = fitted.distribution(self.rows(dataset), dataset.features.anchor, max_value)
             value = self._answer(found)
-            planned, later = (found.quantile(self.level(one)) for one in (PLANNED, LATER))
+            planned, overrun = (found.quantile(self.level(one)) for one in (PLANNED, OVERRUN))
             own["expected_inverse_runtime"] = found.expected_inverse_runtime()
         else:
-            value = self.predict(case).value
-            planned, later = (self._off(value, self.level(one), most) for one in (PLANNED, LATER))
-        limit_s = np.where(np.isfinite(most), most, np.nan)
+            value = self.predict(dataset).value
+            planned, overrun = (self._off(value, self.level(one), max_value) for one in (PLANNED, OVERRUN))
+        limit_s = np.where(np.isfinite(max_value), max_value, np.nan)
         return {
             "estimate_s": value,
             "planned_s": planned,
-            "overrun_planned_s": later,
+            "overrun_planned_s": overrun,
             "limit_s": limit_s,
             **own,
         }
@@ -116,47 +116,45 @@ class Predictor:
         return tuple(self.level(one) for one in BOUNDS)
 
     def level(self, wanted: float) -> float:
-        """The calibrated one: what held for a part `wanted` of the calibration part."""
+        """Calibrated level (or log error) that covers a share `wanted` of the calibration jobs."""
         rank = min(1.0, wanted * (len(self.levels) + 1) / len(self.levels))
         return float(np.quantile(self.levels, rank))
 
-    def rows(self, case: Dataset) -> Floats:
-        """(n, features) in the order of the card; queues and qualities of service by name, NaN where unheard of."""
-        values = chosen(case.features, self.card.features)
+    def rows(self, dataset: Dataset) -> Floats:
+        """(n, features) in the order of the card; categorical codes are matched by name, NaN where the name is new."""
+        values = select_columns(dataset.features, self.card.features)
         for name, names in self.card.codes.items():
             if name not in self.card.features:
                 continue
             at = {word: place for place, word in enumerate(names)}
-            own = np.array([at.get(word, np.nan) for word in case.jobs.labels.get(name, ())])
-            number = case.jobs.column(name)
+            own = np.array([at.get(word, np.nan) for word in dataset.jobs.labels.get(name, ())])
+            number = dataset.jobs.column(name)
             found = np.where(number < 0, -1.0, np.nan)
             named = (number >= 0) & (number < len(own))
             found[named] = own[number[named]]
             values[:, self.card.features.index(name)] = found
         return values
 
-    def check(self, case: Dataset) -> None:
-        """Raise unless these jobs tell what the predictor looks at."""
+    def check(self, dataset: Dataset) -> None:
+        """Raise unless the dataset has the target and the features of the predictor."""
         card = self.card
-        if case.target.name != card.target:
-            raise InputError(
-                f"the predictor says {card.target}, and {case.target.name} is asked for; fit another"
-            )
-        absent = [name for name in card.features if name not in case.features.names]
+        if dataset.target.name != card.target:
+            raise InputError(f"the predictor predicts {card.target}, not {dataset.target.name}; fit another")
+        absent = [name for name in card.features if name not in dataset.features.names]
         if absent and self.trees is not None:
             raise InputError(
-                f"the jobs lack {len(absent)} of {len(card.features)} features that the predictor looks at "
-                f"({', '.join(absent[:4])}{', ...' if len(absent) > 4 else ''}); ask it of a log with the columns of "
+                f"the jobs lack {len(absent)} of {len(card.features)} features that the predictor uses "
+                f"({', '.join(absent[:4])}{', ...' if len(absent) > 4 else ''}); use a log with the columns of "
                 f"{card.data}, or fit one on this log"
             )
-        if card.requests and len(case) and np.isnan(case.features.request).all():
+        if card.requests and len(dataset) and np.isnan(dataset.features.request).all():
             raise InputError(
-                f"nobody asked for a time in these jobs, and users of {card.data} did, which the predictor looks at; "
+                f"these jobs have no walltime requests, and the predictor uses those of {card.data}; "
                 "fit one on this log"
             )
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the files into a folder that is there."""
+        """Write the files into an existing folder."""
         place = Path(folder)
         if self.trees is not None:
             self.trees.save(place)
@@ -164,34 +162,34 @@ class Predictor:
         write_card(self.card, place)
 
     def _answer(self, found: Distribution) -> Floats:
-        """What the forest is asked for."""
+        """Point prediction of the forest, calibrated if it is a quantile."""
         if self.model.level is not None:
             return found.quantile(self.level(self.model.level))
-        value: Floats = getattr(found, METHOD[self.model.way])()
+        value: Floats = getattr(found, METHOD[self.model.point_estimate])()
         return value
 
-    def _around(self, value: Floats, most: Floats) -> Prediction:
-        """With bounds from how far such predictions were off."""
-        return Prediction(value, *(self._off(value, level, most) for level in self.bounds))
+    def _around(self, value: Floats, max_value: Floats) -> Prediction:
+        """Add bounds from the calibration errors."""
+        return Prediction(value, *(self._off(value, level, max_value) for level in self.bounds))
 
     @staticmethod
-    def _off(value: Floats, level: float, most: Floats) -> Floats:
-        return np.asarray(np.minimum(np.maximum(value, 1.0) * np.exp(level), most), np.float64)
+    def _off(value: Floats, level: float, max_value: Floats) -> Floats:
+        return np.asarray(np.minimum(np.maximum(value, 1.0) * np.exp(level), max_value), np.float64)
 
 
 def load(folder: str | PathLike[str]) -> Predictor:
-    """The predictor that a folder holds; an InputError says why where it holds none that can be used."""
+    """Load the predictor of a folder; raises InputError if it cannot be used."""
     place = Path(folder)
     if not place.is_dir():
         raise InputError(
-            f"there is no folder {place}; make a predictor with kilowait predict fit TRACE --out {place}"
+            f"there is no folder {place}; create a predictor with kilowait predict fit TRACE --out {place}"
         )
     card = read_card(place)
     model = PredictionModel.of(card.model)
     trees: Forest | BoostedTrees | None = None
     if model.family == "forest":
         trees = Forest.load(place)
-    elif model.family != "simple":
+    elif model.family != "baseline":
         trees = BoostedTrees.load(place)
     if trees is not None and trees.booster.num_feature() != len(card.features):
         raise InputError(
@@ -199,8 +197,8 @@ def load(folder: str | PathLike[str]) -> Predictor:
             "again with kilowait predict fit"
         )
     try:
-        with np.load(place / "levels.npz", allow_pickle=False) as kept:
-            levels = np.asarray(kept["levels"], np.float64)
+        with np.load(place / "levels.npz", allow_pickle=False) as arrays:
+            levels = np.asarray(arrays["levels"], np.float64)
     except (OSError, ValueError, KeyError) as problem:
         raise InputError(f"{place / 'levels.npz'} cannot be read ({problem}); fit it again") from None
     return Predictor(card, model, trees, levels)

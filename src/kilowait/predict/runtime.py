@@ -1,4 +1,4 @@
-"""Run times of all jobs of a log, each predicted from what was known at its submission: the usual recipe."""
+"""Walk-forward run-time predictions for all jobs of a log, each from what was known at its submission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kilowait.jobs import JobTable
 from kilowait.predict.dataset import Dataset, case_of
 from kilowait.predict.distribution import BINS, Distribution, bin_of
 from kilowait.predict.features import Features
-from kilowait.predict.forest import ForestSettings, grow
+from kilowait.predict.forest import ForestSettings, fit_forest
 from kilowait.predict.known_times import KnownTimes
 from kilowait.predict.walk_forward import (
     Refit,
@@ -21,57 +21,56 @@ from kilowait.predict.walk_forward import (
     walk_forward,
 )
 
-__all__ = ["RuntimePredictions", "predict_runtimes", "foresee_case"]
+__all__ = ["RuntimePredictions", "predict_runtimes", "predict_distributions"]
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST = 100
-"""Predictions whose truth is known before levels are calibrated."""
-PLANNED, LATER = 0.6, 0.97
-"""Levels that reservations are made with, first and when the first is overrun. Which first one is taken hardly
+MIN_JOBS = 100
+"""Minimum number of predictions with known truth for calibration."""
+PLANNED, OVERRUN = 0.6, 0.97
+"""Quantile levels that reservations use: first, and after the first is overrun. The choice of the first hardly
 matters (docs/scheduling-with-predictions.md)."""
 
 
 @dataclass(frozen=True, eq=False)
 class RuntimePredictions:
-    """What is expected of every job's run time."""
+    """Predicted distribution of every job's run time."""
 
     distribution: Distribution
     told: WalkForwardResult
     features: Features
     place: Floats
-    """(n,) level of its distribution at which the truth lay."""
+    """(n,) quantile level of each true value."""
 
     def quantile(self, level: float) -> Floats:
-        """What each run time is at most with a probability of `level`, calibrated, seconds.
+        """Calibrated quantile of each run time at `level`, seconds.
 
-        Of jobs predicted before, whose truth was known when a model was fitted, it is known at which level it lay; the
-        level that held for a part `level` of them is the one that is asked for (distributional conformal prediction).
+        For jobs predicted earlier whose truth was known when a model was fitted, the quantile level of the truth is
+        known. The level that covers a share `level` of them is used (distributional conformal prediction).
         """
         levels = np.full(len(self.distribution), level)
         for fit, known in enumerate(self.told.known):
-            asked = known[self.told.fit[known] >= 0]
-            if len(asked) >= FEWEST:
-                rank = min(1.0, level * (len(asked) + 1) / len(asked))
-                levels[self.told.fit == fit] = np.quantile(self.place[asked], rank)
+            predicted = known[self.told.fit[known] >= 0]
+            if len(predicted) >= MIN_JOBS:
+                rank = min(1.0, level * (len(predicted) + 1) / len(predicted))
+                levels[self.told.fit == fit] = np.quantile(self.place[predicted], rank)
         found = self.distribution.quantile(levels)
-        # Before the first fit nothing is known of how sure a guess is: the user's limit is safe.
-        limit_s = self.distribution.most_s
+        # Before the first fit there is no calibration: the user's limit is a safe bound.
+        limit_s = self.distribution.max_s
         return np.where((self.told.fit < 0) & np.isfinite(limit_s), limit_s, found)
 
     def columns(self) -> dict[str, Floats]:
         """The predictions as columns of a job table, seconds.
 
-        ``estimate_s``, which rules order by, is the geometric mean; ``planned_s`` and ``overrun_planned_s``, which
-        reservations
-        are made with, calibrated bounds; ``expected_inverse_runtime`` what a second of waiting weighs; ``limit_s``
-        the user's request.
+        ``estimate_s``, which priority policies use, is the geometric mean; ``planned_s`` and ``overrun_planned_s``,
+        which reservations use, are calibrated quantiles; ``expected_inverse_runtime`` is the weight of a second of
+        waiting; ``limit_s`` is the user's request.
         """
-        limit_s = self.distribution.most_s
+        limit_s = self.distribution.max_s
         return {
             "estimate_s": self.distribution.geometric_mean(),
             "planned_s": self.quantile(PLANNED),
-            "overrun_planned_s": self.quantile(LATER),
+            "overrun_planned_s": self.quantile(OVERRUN),
             "expected_inverse_runtime": self.distribution.expected_inverse_runtime(),
             "limit_s": np.where(np.isfinite(limit_s), limit_s, np.nan),
         }
@@ -79,7 +78,7 @@ class RuntimePredictions:
 
 def predict_runtimes(
     jobs: JobTable,
-    world: KnownTimes,
+    times: KnownTimes,
     nodes: int,
     *,
     seed: int = 0,
@@ -88,24 +87,26 @@ def predict_runtimes(
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
 ) -> RuntimePredictions:
-    """Predict the run time of every job by a forest that is fitted anew every week.
+    """Predict the run time of every job with a forest that is refitted every week.
 
     Args:
         jobs: by (submit_s, job_id).
-        world: when they started and ended; what is learned from.
+        times: when they started and ended.
         nodes: of the machine.
         seed: of the forests.
-        online: when to fit, on how many jobs.
-        forest: how trees are grown.
-        threads: fits at a time.
-        progress: hears of every fit.
+        online: refit schedule.
+        forest: hyperparameters of the forest.
+        threads: number of parallel fits.
+        progress: called after every fit.
     """
-    case = case_of(jobs, world, nodes)
-    return foresee_case(case, seed=seed, online=online, forest=forest, threads=threads, progress=progress)
+    dataset = case_of(jobs, times, nodes)
+    return predict_distributions(
+        dataset, seed=seed, online=online, forest=forest, threads=threads, progress=progress
+    )
 
 
-def foresee_case(
-    case: Dataset,
+def predict_distributions(
+    dataset: Dataset,
     *,
     seed: int = 0,
     online: RefitSchedule | None = None,
@@ -114,16 +115,16 @@ def foresee_case(
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
 ) -> RuntimePredictions:
-    """The same for any target; `since` is the first row that is of interest (see `through_time`)."""
+    """Walk-forward predictions for any target; `since` is the first row that needs one (see `walk_forward`)."""
 
-    def learn(values: Floats, came: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
-        return grow(values, came, forest, seed=seed).weights
+    def learn(values: Floats, targets: Floats) -> Callable[[Floats], npt.NDArray[np.float32]]:
+        return fit_forest(values, targets, forest, seed=seed).weights
 
-    target, features = case.target, case.features
+    target, features = dataset.target, dataset.features
     told = walk_forward(
         features,
-        case.difference,
-        case.jobs["submit_s"],
+        dataset.difference,
+        dataset.jobs["submit_s"],
         target.known_s,
         learn,
         BINS,
@@ -132,6 +133,6 @@ def foresee_case(
         threads=threads,
         progress=progress,
     )
-    told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: as always
-    distribution = Distribution(told.values, features.anchor, target.most)
-    return RuntimePredictions(distribution, told, features, distribution.place_of(target.values))
+    told.values[told.fit < 0, int(bin_of(0.0))] = 1.0  # before the first fit: the anchor
+    distribution = Distribution(told.values, features.anchor, target.max_value)
+    return RuntimePredictions(distribution, told, features, distribution.level_of(target.values))

@@ -1,7 +1,7 @@
-"""How good predictions were: errors, accuracy, how often too short, whether bounds held; for all jobs or by class.
+"""Prediction errors: accuracy, log error, absolute error, underprediction rate and coverage, overall or by job class.
 
-No single number says it all. The mean absolute error is that of the longest jobs; accuracy and the error of logarithms
-weigh a job of a minute like one of a day; schedulers suffer from predictions that are too short.
+No single metric suffices. Long jobs dominate the mean absolute error; accuracy and the log error weight a job of a
+minute like one of a day; underprediction harms schedulers.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ MEASURES = {
     "mae": "mean absolute error, in the unit",
     "underprediction_rate": "share of jobs whose prediction was too small",
 }
-"""Those that are means over jobs, so that weeks can be drawn again; and what they are."""
+"""Metrics that are means over jobs, so that weeks can be resampled."""
 CLASSES = {
     "size": "nodes, in steps of 4",
     "length": "true run time",
-    "volume": "jobs the user had submitted before",
+    "user-jobs": "jobs the user had submitted before",
 }
-"""Ways to part jobs, and by what."""
+"""Classifications of jobs."""
 _LENGTH_EDGES_S = np.array([60.0, 600.0, 3600.0, 21600.0, 86400.0])
 _LENGTHS = ("< 1 min", "1-10 min", "10-60 min", "1-6 h", "6-24 h", ">= 24 h")
-_VOLUME_EDGES = np.array([1, 10, 100, 1000])
-_VOLUMES = ("none", "1-9", "10-99", "100-999", ">= 1,000")
+_USER_JOBS_EDGES = np.array([1, 10, 100, 1000])
+_USER_JOBS = ("none", "1-9", "10-99", "100-999", ">= 1,000")
 _SIZE_TOPS = [4**power for power in range(32)]
 
 
 @dataclass(frozen=True)
 class PredictionScores:
-    """Of predictions, over jobs whose truth is known; NaN where there are none."""
+    """Errors of predictions over jobs whose truth is known; NaN where there are none."""
 
     jobs: int
     accuracy: float
@@ -52,12 +52,12 @@ class PredictionScores:
     median_ae: float
     underprediction_rate: float
     mape: float
-    """Mean absolute error over the truth, as a share. Not to be ranked by: a few jobs that failed within a second make
-    it thousands of per cent, and it rewards predictions that are too short."""
+    """Mean absolute percentage error, as a share. Do not rank by it: a few jobs that failed within a second make it
+    thousands of per cent, and it rewards underprediction."""
 
 
 def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
-    """What each job adds to the mean behind each of `MEASURES`; log_rmse is the root of its mean.
+    """Loss of each job for each of `MEASURES`; log_rmse is the square root of its mean.
 
     >>> found = losses(np.array([60.0]), np.array([120.0]))
     >>> {name: float(value[0].round(3)) for name, value in found.items()}
@@ -74,27 +74,29 @@ def losses(predicted: Floats, truth: Floats) -> dict[str, Floats]:
 
 
 def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
-    """Judge predictions by the truth; jobs whose truth is NaN are left out.
+    """Errors of predictions against the truth; jobs whose truth is NaN are left out.
 
     >>> found = score([60, 60], [120, 60])
     >>> found.accuracy, found.mae, found.underprediction_rate
     (0.75, 30.0, 0.5)
     """
-    said, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
-    if said.shape != true.shape or said.ndim != 1:
+    predicted, true = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
+    if predicted.shape != true.shape or predicted.ndim != 1:
         raise InputError(
-            f"predictions of shape {said.shape} for truths of {true.shape}; give one for each job"
+            f"predictions of shape {predicted.shape} for truths of {true.shape}; give one for each job"
         )
-    said, true = said[np.isfinite(true)], true[np.isfinite(true)]
-    wrong = int((~np.isfinite(said)).sum())
+    predicted, true = predicted[np.isfinite(true)], true[np.isfinite(true)]
+    wrong = int((~np.isfinite(predicted)).sum())
     if wrong:
-        raise InputError(f"{wrong:,} of {len(said):,} predictions are no numbers; leave these jobs out")
-    if len(said) == 0:
+        raise InputError(
+            f"{wrong:,} of {len(predicted):,} predictions are not finite numbers; leave these jobs out"
+        )
+    if len(predicted) == 0:
         return PredictionScores(0, *[float("nan")] * 6)
-    means = {name: float(value.mean()) for name, value in losses(said, true).items()}
-    error, positive = np.abs(said - true), true > 0
+    means = {name: float(value.mean()) for name, value in losses(predicted, true).items()}
+    error, positive = np.abs(predicted - true), true > 0
     return PredictionScores(
-        jobs=len(said),
+        jobs=len(predicted),
         accuracy=means["accuracy"],
         log_rmse=means["log_rmse"] ** 0.5,
         mae=means["mae"],
@@ -105,7 +107,7 @@ def score(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> PredictionScores:
 
 
 def coverage(bound: Floats, truth: Floats) -> float:
-    """The share of jobs that were not beyond their bound; of a quantile it should be the level.
+    """Share of jobs at or below their bound; for a quantile it should equal the level.
 
     >>> coverage(np.array([60.0, 60.0]), np.array([59.0, 61.0]))
     0.5
@@ -127,9 +129,9 @@ def classes(jobs: JobTable, kind: str) -> tuple[Ints, tuple[str, ...]]:
         return np.searchsorted(_SIZE_TOPS, jobs["nodes"], side="left").astype(np.int64), names
     if kind == "length":
         return np.searchsorted(_LENGTH_EDGES_S, jobs["runtime_s"], side="right").astype(np.int64), _LENGTHS
-    if kind == "volume":
+    if kind == "user-jobs":
         before = PastEvents(keyed(jobs.column("user")), jobs["submit_s"], jobs["submit_s"]).count
-        return np.searchsorted(_VOLUME_EDGES, before, side="right").astype(np.int64), _VOLUMES
+        return np.searchsorted(_USER_JOBS_EDGES, before, side="right").astype(np.int64), _USER_JOBS
     raise UnknownNameError("class of jobs", kind, CLASSES)
 
 

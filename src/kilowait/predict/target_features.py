@@ -1,7 +1,7 @@
-"""More that is known at a submission, for targets other than the run time: what the target was of jobs like this one.
+"""Additional features for targets other than the run time: target values of earlier similar jobs.
 
-Values are ln(target / scale) of jobs of which it was known by then, told as a difference from the target's own anchor.
-For waits there is also how the queue stands.
+Values are ln(target / scale) of jobs whose target was known by then, less the target's own anchor. For waits there are
+also features of the wait queue.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ import numpy.typing as npt
 
 from kilowait.errors import UnknownNameError
 from kilowait.jobs import JobTable
-from kilowait.predict.features import KINDS, Features, feature_table, first_known, keys_of, nearest_middle
+from kilowait.predict.features import KINDS, Features, feature_table, first_known, job_keys, nearest_median
 from kilowait.predict.features import meaning as meaning_of_job
 from kilowait.predict.known_times import UNKNOWN_REQUEST_S, KnownTimes, request_s
 from kilowait.predict.past_events import (
     Ints,
     PastEvents,
     keyed,
-    middle,
+    row_median,
 )
 from kilowait.predict.targets import Target
 
-__all__ = ["features_for", "kinds_of", "meaning"]
+__all__ = ["all_job_keys", "features_for", "meaning"]
 
 Floats = npt.NDArray[np.float64]
 
 OTHER_KINDS = {
-    "user_alike": "of the user with the same in all that was asked for",
-    "queue": "of anybody in the same queue",
-    "size": "of anybody of such a size (octaves of nodes)",
-    "queue_size": "of anybody of such a size in the same queue",
+    "user_identical": "of the user with an identical request",
+    "queue": "of all users in the same queue",
+    "size": "of all users with a similar size (octaves of nodes)",
+    "queue_size": "of all users with a similar size in the same queue",
 }
-"""Kinds of jobs besides those of the features of every job."""
+"""Kinds of similar jobs besides those in `features.KINDS`."""
 MANY = 30
-"""Jobs whose mean is taken."""
+"""Number of jobs in a mean."""
 STATISTICS = {
-    "last": "ln(target) of the last job {kind} of which it is known, less the target's anchor",
-    "middle": "median of ln(target) of the last five jobs {kind}, less the target's anchor",
+    "last": "ln(target) of the last job {kind} with a known value, less the target's anchor",
+    "median": "median of ln(target) of the last five jobs {kind}, less the target's anchor",
     "mean": "mean of ln(target) of the last 30 jobs {kind}, less the target's anchor",
-    "spread": "largest less smallest ln(target) of the last five jobs {kind}",
+    "spread": "range of ln(target) of the last five jobs {kind}",
 }
 MEANINGS = {
-    "target_anchor": "ln of the middle of the last five values of the target of the nearest kind of jobs",
-    "queued": "ln(1 + jobs that wait)",
-    "queued_size": "ln(1 + jobs of such a size that wait)",
-    "oldest": "ln(1 + seconds for which the first of them has waited)",
-    "left": "ln(1 + node-hours that running jobs may still take by their requests, over the machine's nodes)",
+    "target_anchor": "ln of the median of the last five target values of the most similar jobs",
+    "queued": "ln(1 + waiting jobs)",
+    "queued_size": "ln(1 + waiting jobs of a similar size)",
+    "longest_wait": "ln(1 + wait so far of the longest-waiting job in seconds)",
+    "remaining": "ln(1 + remaining requested node-hours of running jobs, over the machine's nodes)",
 }
 
 
 def meaning(name: str) -> str:
-    """What a feature is, of any target.
+    """Description of a feature, of any target.
 
     >>> meaning("target_queue_last")
-    "ln(target) of the last job of anybody in the same queue of which it is known, less the target's anchor"
+    "ln(target) of the last job of all users in the same queue with a known value, less the target's anchor"
     """
     if name in MEANINGS:
         return MEANINGS[name]
@@ -70,34 +70,34 @@ def meaning(name: str) -> str:
     return STATISTICS[statistic].format(kind=kinds[kind])
 
 
-def features_for(jobs: JobTable, world: KnownTimes, nodes: int, target: Target) -> Features:
-    """What was known of each job when it was submitted, for this target.
+def features_for(jobs: JobTable, times: KnownTimes, nodes: int, target: Target) -> Features:
+    """Features of each job known at its submission, for this target.
 
     Args:
         jobs: by (submit_s, job_id).
-        world: when they started and ended.
+        times: when they started and ended.
         nodes: of the machine.
         target: of these jobs.
     """
-    table = feature_table(jobs, world, nodes)
+    table = feature_table(jobs, times, nodes)
     if target.name == "runtime":
         return table
     submit_s, logarithm = jobs["submit_s"], target.logarithm()
-    keys = kinds_of(jobs)
+    keys = all_job_keys(jobs)
     known = {kind: PastEvents(key, target.known_s, submit_s) for kind, key in keys.items()}
-    usual = np.full(len(jobs), np.log(target.usual))
-    anchor = first_known(nearest_middle(known, logarithm, target.nearest), usual)
+    default = np.full(len(jobs), np.log(target.default))
+    anchor = first_known(nearest_median(known, logarithm, target.anchor_kinds), default)
     columns: dict[str, Floats] = {"target_anchor": anchor}
     for kind, happened in known.items():
-        five = happened.several(logarithm, 5)
+        five = happened.latest_values(logarithm, 5)
         columns |= {
             f"target_{kind}_last": five[0] - anchor,
-            f"target_{kind}_middle": middle(five) - anchor,
+            f"target_{kind}_median": row_median(five) - anchor,
             f"target_{kind}_mean": happened.mean(logarithm, MANY) - anchor,
             f"target_{kind}_spread": np.fmax.reduce(five) - np.fmin.reduce(five),
         }
     if target.name == "wait":
-        columns |= _of_the_queue(jobs, world, nodes, keys["size"])
+        columns |= _of_the_queue(jobs, times, nodes, keys["size"])
     return replace(
         table,
         names=(*table.names, *columns),
@@ -106,13 +106,15 @@ def features_for(jobs: JobTable, world: KnownTimes, nodes: int, target: Target) 
     )
 
 
-def kinds_of(jobs: JobTable) -> dict[str, Ints]:
-    """Which jobs are like which, with the kinds of this module too."""
-    keys = keys_of(jobs)
-    asked = [np.nan_to_num(request_s(jobs), nan=-1.0), jobs["nodes"]]
-    asked += [jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs]
+def all_job_keys(jobs: JobTable) -> dict[str, Ints]:
+    """Group keys of the jobs, including the kinds of this module."""
+    keys = job_keys(jobs)
+    requested = [np.nan_to_num(request_s(jobs), nan=-1.0), jobs["nodes"]]
+    requested += [
+        jobs[name] for name in ("cores", "memory_mb", "gpus", "queue", "qos", "name") if name in jobs
+    ]
     size = np.rint(np.log2(jobs["nodes"]))
-    keys["user_alike"] = keyed(jobs.column("user"), *asked)
+    keys["user_identical"] = keyed(jobs.column("user"), *requested)
     keys["size"] = keyed(size)
     if "queue" in jobs:
         keys["queue"] = keyed(jobs["queue"])
@@ -120,23 +122,23 @@ def kinds_of(jobs: JobTable) -> dict[str, Ints]:
     return keys
 
 
-def _of_the_queue(jobs: JobTable, world: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
-    """How long the queue is, how old, and how much running jobs may still take."""
+def _of_the_queue(jobs: JobTable, times: KnownTimes, nodes: int, size: Ints) -> Mapping[str, Floats]:
+    """Length and age of the wait queue, and remaining work of running jobs."""
     submit_s, everyone = jobs["submit_s"], np.zeros(len(jobs), np.int64)
     first_s = submit_s[0] if len(jobs) else 0.0
     submitted, started, ended = (
-        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, world.start_s, world.end_s)
+        PastEvents(everyone, at_s, submit_s) for at_s in (submit_s, times.start_s, times.end_s)
     )
-    same = [PastEvents(size, at_s, submit_s).count for at_s in (submit_s, world.start_s)]
+    same = [PastEvents(size, at_s, submit_s).count for at_s in (submit_s, times.start_s)]
     # The first job that has not started is found by the largest start up to it, which only grows.
-    front = np.searchsorted(np.maximum.accumulate(world.start_s), submit_s, side="right")
+    front = np.searchsorted(np.maximum.accumulate(times.start_s), submit_s, side="right")
     row = np.arange(len(jobs))
     waits = front < row
     oldest_s = np.where(waits, submit_s - submit_s[np.minimum(front, row)], 0.0)
     hours = np.nan_to_num(request_s(jobs), nan=UNKNOWN_REQUEST_S) / 3600.0
     size_n = jobs["nodes"].astype(np.float64)
     until_h = (
-        (np.where(np.isfinite(world.start_s), world.start_s, first_s) - first_s) / 3600.0 + hours
+        (np.where(np.isfinite(times.start_s), times.start_s, first_s) - first_s) / 3600.0 + hours
     ) * size_n
     now_h = (submit_s - first_s) / 3600.0
     running = started.sum(size_n) - ended.sum(size_n)
@@ -144,6 +146,6 @@ def _of_the_queue(jobs: JobTable, world: KnownTimes, nodes: int, size: Ints) -> 
     return {
         "queued": np.log1p(submitted.count - started.count),
         "queued_size": np.log1p(same[0] - same[1]),
-        "oldest": np.log1p(oldest_s),
-        "left": np.log1p(np.maximum(left, 0.0) / nodes),
+        "longest_wait": np.log1p(oldest_s),
+        "remaining": np.log1p(np.maximum(left, 0.0) / nodes),
     }

@@ -1,8 +1,7 @@
-"""Predictions through time: fitted on schedule on jobs that had ended by then, and asked about the next days' jobs.
+"""Walk-forward predictions: models are refitted on a schedule on jobs with known values and predict the following jobs.
 
-Every job is predicted by a model that knows nothing of what ended after the model's date, from features that know
-nothing of what happened after the job's submission. So the whole log can be predicted and replayed, and nobody has
-looked ahead.
+The model that predicts a job uses no job that ended after the model's date, and its features use no event after the
+job's submission. So the whole log can be predicted and replayed without data leakage.
 """
 
 from __future__ import annotations
@@ -25,50 +24,50 @@ Floats = npt.NDArray[np.float64]
 Learned = Callable[[Floats], npt.NDArray[Any]]
 """(n, features) in, (n, width) out."""
 Learn = Callable[[Floats, Floats], Learned]
-"""Rows of features and what came out, ln(value) less the anchor; gives what was learned."""
+"""Fit function: rows of features and ln(value) less the anchor to a predict function."""
 
 
 @dataclass(frozen=True)
 class RefitSchedule:
-    """How a predictor is kept up to date."""
+    """When a predictor is refitted, and on how many jobs."""
 
     every_s: float = 7 * 86400.0
-    """Between fits, seconds."""
+    """Interval between fits, seconds."""
     jobs: int = 12_000
-    """Ended jobs a fit learns from at most, the latest."""
+    """Maximum number of training jobs of a fit, the latest ones."""
     least: int = 200
-    """Ended jobs before the first fit; until then the anchor is the prediction."""
+    """Minimum number of jobs with known values before the first fit; until then the anchor is the prediction."""
     calibrate: int = 2_000
-    """Ended jobs the levels of quantiles are calibrated on at most, the latest."""
+    """Maximum number of jobs used to calibrate quantile levels, the latest ones."""
 
     def __post_init__(self) -> None:
         if not (self.every_s > 0 and self.jobs >= self.least >= 2 and self.calibrate >= 1):
             raise InputError(
-                f"fits every {self.every_s:g} s on {self.least} to {self.jobs} jobs, calibrated on {self.calibrate}; "
-                "the time must be above 0, and the jobs at least 2 and in order"
+                f"refits every {self.every_s:g} s on {self.least} to {self.jobs} jobs, calibrated on {self.calibrate}; "
+                "the interval must be above 0, the minimum at least 2 jobs and not above the maximum"
             )
 
 
 @dataclass(frozen=True)
 class Refit:
-    """One fit that was made."""
+    """Progress report of one fit."""
 
     number: int
     of: int
     jobs: int
-    """It learned from."""
+    """Number of training jobs."""
 
 
 @dataclass(frozen=True, eq=False)
 class WalkForwardResult:
-    """What the models said of all jobs."""
+    """Walk-forward predictions for all jobs."""
 
     values: npt.NDArray[Any]
     """(n, width); rows of jobs before the first fit are 0."""
     fit: npt.NDArray[np.int64]
-    """(n,) which fit said it, -1: none yet."""
+    """(n,) index of the fit that predicted the job, -1: before the first fit."""
     known: tuple[npt.NDArray[np.int64], ...]
-    """Of each fit: the jobs of which the truth was known by its date, the latest last."""
+    """Of each fit: the jobs whose truth was known by its date, the latest last."""
 
 
 def walk_forward(
@@ -78,59 +77,61 @@ def walk_forward(
     known_s: Floats,
     learn: Learn,
     width: int,
-    how: RefitSchedule | None = None,
+    schedule: RefitSchedule | None = None,
     *,
     since: int = 0,
     threads: int = 1,
     progress: Callable[[Refit], None] | None = None,
 ) -> WalkForwardResult:
-    """Let every job be predicted by the latest model before its submission.
+    """Predict every job with the latest model fitted before its submission.
 
     Args:
         features: of the jobs, in order of submission.
-        difference: what came out, ln(value) less the anchor; NaN: not known, not learned from. It is looked at only of
-            jobs of which it was known by the date of a fit.
+        difference: ln(value) less the anchor; NaN: not known, not learned from. A fit uses only the jobs whose value
+            was known by its date.
         submit_s: of the jobs, seconds.
-        known_s: since when it is known of each, seconds.
-        learn: makes a model.
-        width: numbers a model says of a job.
-        how: see `Online`.
-        since: the first row that is asked of; fits for earlier rows alone are left out, which changes no later one.
-        threads: fits at a time; they do not change the result.
-        progress: hears of every fit.
+        known_s: when each value becomes known, seconds.
+        learn: fits a model.
+        width: number of outputs of the model per job.
+        schedule: when to refit, on how many jobs.
+        since: first row that needs a prediction; fits only for earlier rows are skipped, which changes no later one.
+        threads: number of parallel fits; it does not change the result.
+        progress: called after every fit.
     """
-    how = how or RefitSchedule()
+    schedule = schedule or RefitSchedule()
     jobs = len(features)
     values = np.zeros((jobs, width), np.float32)
     fit = np.full(jobs, -1, np.int64)
     by_end = np.argsort(known_s, kind="stable")
     by_end = by_end[np.isfinite(difference[by_end])]
-    plan = [one for one in _plan(submit_s, known_s[by_end], how) if one[1] > since]
+    plan = [span for span in _plan(submit_s, known_s[by_end], schedule) if span[1] > since]
 
-    def asked(one: tuple[int, int, int]) -> npt.NDArray[Any]:
-        begin, end, known = one
-        rows = by_end[max(0, known - how.jobs) : known]
+    def fit_and_predict(span: tuple[int, int, int]) -> npt.NDArray[Any]:
+        begin, end, known = span
+        rows = by_end[max(0, known - schedule.jobs) : known]
         return learn(features.values[rows], difference[rows])(features.values[begin:end])
 
     with ThreadPoolExecutor(threads) as pool:
-        for number, ((begin, end, known), said) in enumerate(zip(plan, pool.map(asked, plan), strict=True)):
-            values[begin:end] = said
+        for number, ((begin, end, known), predicted) in enumerate(
+            zip(plan, pool.map(fit_and_predict, plan), strict=True)
+        ):
+            values[begin:end] = predicted
             fit[begin:end] = number
             if progress is not None:
-                progress(Refit(number + 1, len(plan), min(known, how.jobs)))
+                progress(Refit(number + 1, len(plan), min(known, schedule.jobs)))
     return WalkForwardResult(
-        values, fit, tuple(by_end[max(0, known - how.calibrate) : known] for _, _, known in plan)
+        values, fit, tuple(by_end[max(0, known - schedule.calibrate) : known] for _, _, known in plan)
     )
 
 
-def _plan(submit_s: Floats, ends: Floats, how: RefitSchedule) -> Iterator[tuple[int, int, int]]:
-    """For every fit: the jobs it is asked of (from, to), and how many had ended by its date."""
+def _plan(submit_s: Floats, ends: Floats, schedule: RefitSchedule) -> Iterator[tuple[int, int, int]]:
+    """For every fit: the rows it predicts (begin, end), and the number of values known by its date."""
     if len(submit_s) == 0:
         return
-    date = submit_s[0] + how.every_s
+    date = submit_s[0] + schedule.every_s
     while date <= submit_s[-1]:
-        begin, end = np.searchsorted(submit_s, [date, date + how.every_s])
+        begin, end = np.searchsorted(submit_s, [date, date + schedule.every_s])
         known = int(np.searchsorted(ends, date))
-        if known >= how.least and end > begin:
+        if known >= schedule.least and end > begin:
             yield int(begin), int(end), known
-        date += how.every_s
+        date += schedule.every_s

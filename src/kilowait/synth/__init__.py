@@ -1,4 +1,5 @@
-"""Workloads made by rule (Lublin-Feitelson, GPU jobs) or learned from a log; users' estimates; logs at another load."""
+"""Synthetic workloads: parametric models (Lublin-Feitelson, GPU jobs), learned generators, user estimates, load
+scaling."""
 
 from kilowait.synth.estimates import user_estimates
 from kilowait.synth.gavel import gavel_jobs

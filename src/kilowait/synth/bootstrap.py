@@ -1,7 +1,7 @@
-"""The bootstrap: blocks of whole days of the log, drawn with replacement and set one after another.
+"""Block bootstrap generator: blocks of whole days of the log, sampled with replacement and concatenated.
 
-Every job is a copy of one in the log, so nobody is hidden by it. It is the baseline: a learned generator should
-look as real without copying.
+Every job is a copy of one in the log, so it gives no privacy. It is the baseline: a learned generator should reach the
+same fidelity without copying.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["BootstrapGenerator", "BootstrapSettings"]
 
 @dataclass(frozen=True)
 class BootstrapSettings:
-    """What one can set."""
+    """Settings of the block bootstrap."""
 
     days: int = 7
-    """Length of a block. A block begins on the weekday on which it begins in the log."""
+    """Length of a block. A block keeps its first weekday of the log."""
 
     def __post_init__(self) -> None:
         if not self.days >= 1:
-            raise InputError(f"blocks of {self.days} days; they must have at least 1")
+            raise InputError(f"blocks of {self.days} days; days must be at least 1")
 
 
 class BootstrapGenerator(Generator):
-    """Blocks of days, drawn again."""
+    """Generator that resamples blocks of days of the log."""
 
     name = "bootstrap"
     settings_type = BootstrapSettings

@@ -1,8 +1,8 @@
-"""Trainings that are killed and gone on with: the steps of one, and what is kept between them.
+"""Checkpoints of a generator's training, and steps that resume after a crash.
 
-What decides how a training goes on is in one state: its parts (networks, optimizers, rates, orders), torch's random
-numbers and the step. It is handed to a `Keep` every now and then; gone on with, a training ends with the bytes it would
-have had. What comes before the steps follows from the log and the seed, and is done again.
+One state determines how a training continues: its parts (networks, optimizers, learning rates, batch orders), torch's
+random state and the step. It is written to a `CheckpointStore` at intervals; a resumed training ends with exactly the
+same bytes. Preparation before the first step follows from the log and the seed, and is repeated.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ KEPT_EVERY = 200
 
 
 class CheckpointStore(Protocol):
-    """Where the state of a training is kept, so that a killed one can be gone on with."""
+    """Storage of a training's state, so that the training can be resumed after a crash."""
 
     def read(self) -> dict[str, Any] | None:
-        """The state to go on with; None where there is none."""
+        """The state to resume from; None where there is none."""
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Keep a state in place of the one before."""
+        """Store a state in place of the previous one."""
 
 
 class HasStateDict(Protocol):
-    """What changes from step to step, in the form that torch's own have."""
+    """An object with torch's state_dict interface."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
+        """The state that determines how it continues."""
 
     def load_state_dict(self, state: dict[str, Any], /) -> Any:
-        """Be as a state was."""
+        """Restore the state."""
 
 
 def checkpointed_steps(
     steps: int, keep: CheckpointStore | None, device: torch.device, **parts: HasStateDict
 ) -> Iterator[int]:
-    """Numbers of the steps that a training has yet to take: all, from 0 on, where no state of it is kept.
+    """Iterate over the remaining steps of a training: all, from 0, where there is no checkpoint.
 
-    Between steps the state is kept, so the training must have taken a step when it asks for the next.
+    The state is stored between steps, so a step must be complete when the next is requested.
 
     Args:
         steps: of the whole training.
-        keep: where its state is kept, and one that is there is gone on with; None for nowhere.
-        device: where it learns.
-        parts: all that its steps change, by name, as made for the first step; what is kept of them is put back.
+        keep: checkpoint store, from which the training resumes if it has a state; None: no checkpoints.
+        device: where it is trained.
+        parts: everything the steps change, by name, in its initial state; a stored state is restored into them.
     """
     begun = None if keep is None else keep.read()
     step = 0 if begun is None else _gone_on(begun, steps, device, parts)
@@ -76,7 +76,7 @@ def _state(step: int, device: torch.device, parts: Mapping[str, HasStateDict]) -
 def _gone_on(
     state: Mapping[str, Any], steps: int, device: torch.device, parts: Mapping[str, HasStateDict]
 ) -> int:
-    """Put all back as it was, and say after how many steps that was."""
+    """Restore all parts, and return the number of completed steps."""
     import torch
 
     try:
@@ -94,4 +94,4 @@ def _gone_on(
     except (AttributeError, RuntimeError, TypeError, ValueError) as problem:
         # The first line of torch names the network, the second what is wrong with it.
         why = " ".join(line.strip() for line in str(problem).splitlines()[:2])
-    raise InputError(f"the training that was begun does not fit this one ({why}); begin anew with --force")
+    raise InputError(f"the saved training does not match this one ({why}); start again with --force")

@@ -1,8 +1,8 @@
-"""Conditions on generated jobs: which jobs of the workload are wanted, such as one queue, or up to 16 nodes at night.
+"""Conditions that filter generated jobs, such as one queue, or up to 16 nodes at night.
 
 A condition names a column (nodes, gpus, estimate_s, runtime_s, queue, status) or the hour or weekday of submission,
-and the values wanted: one, a list, or a pair (least, most). A generator draws its whole workload and keeps the jobs
-that are wanted, so they come as often as they do among the others.
+and its values: one, a list, or a pair (least, most). A generator samples its whole workload and keeps the
+jobs that match, so they are as frequent as in the whole workload.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLOCK = {"hour": 24, "weekday": 7}
 
 
 class Conditions:
-    """Checked conditions.
+    """Validated conditions on jobs.
 
     >>> from kilowait.synth import lublin
     >>> from kilowait.synth.log_schema import facts_of
@@ -34,7 +34,7 @@ class Conditions:
     >>> Conditions({"nodes": (65, 128)}, facts)
     Traceback (most recent call last):
     ...
-    kilowait.errors.InputError: condition nodes=65:128: no job of the log has that; its values are 1 to ...
+    kilowait.errors.InputError: condition nodes=65:128: no job of the log matches; its values are 1 to ...
     """
 
     def __init__(self, wanted: Mapping[str, Wanted], facts: LogSchema, *, what: str = "condition") -> None:
@@ -44,14 +44,14 @@ class Conditions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there are conditions on."""
+        """Names of the columns with conditions."""
         return tuple(self._tests)
 
     def __str__(self) -> str:
         return ", ".join(self._words.values())
 
     def met(self, rows: Columns) -> npt.NDArray[np.bool_]:
-        """Which of the jobs are wanted."""
+        """Which of the jobs match."""
         fine = np.ones(len(rows["submit_s"]), np.bool_)
         for name, (values, between) in self._tests.items():
             column = self._clock(name, rows) if name in CLOCK else rows[name]
@@ -67,11 +67,11 @@ class Conditions:
 
 
 Test = tuple[npt.NDArray[Any], tuple[float, float] | None]
-"""Values wanted, or the least and the most."""
+"""Values that match, or the minimum and the maximum."""
 
 
 def _checked(name: str, value: Wanted, facts: LogSchema, what: str) -> Test:
-    """The test of a condition; `what` it is called in errors."""
+    """Validate a condition; `what` is its name in error messages."""
     if name not in COLUMNS and name not in CLOCK:
         raise UnknownNameError(what, name, (*COLUMNS, *CLOCK))
     if name not in CLOCK and name not in facts.columns:
@@ -81,7 +81,7 @@ def _checked(name: str, value: Wanted, facts: LogSchema, what: str) -> Test:
         low, high = (float(end) for end in value)
         between = (low, high)
         if not low <= high:
-            raise InputError(f"{what} {name}={_words(value)}: {low:g} is more than {high:g}; turn them round")
+            raise InputError(f"{what} {name}={_words(value)}: {low:g} is more than {high:g}; swap them")
     wanted = [] if between else [value] if isinstance(value, (str, int, float)) else list(value)
     numbers = np.array([_number(name, each, facts) for each in wanted], np.float64)
     if name == "runtime_s":
@@ -94,14 +94,12 @@ def _checked(name: str, value: Wanted, facts: LogSchema, what: str) -> Test:
     if not fine:
         names = facts.labels.get(name, ())
         values = ", ".join(names[int(number)] for number in known if number >= 0) if names else _range(known)
-        raise InputError(
-            f"{what} {name}={_words(value)}: no job of the log has that; its values are {values}"
-        )
+        raise InputError(f"{what} {name}={_words(value)}: no job of the log matches; its values are {values}")
     return numbers, between
 
 
 def _number(name: str, value: float | str, facts: LogSchema) -> float:
-    """A value as the number that stands for it in the table."""
+    """The code of a value in the table."""
     if isinstance(value, str):
         names = facts.labels.get(name, ())
         if value in names:
@@ -115,7 +113,7 @@ def _number(name: str, value: float | str, facts: LogSchema) -> float:
                 raise InputError(
                     f"queue={value}: the log's queues have no names; their numbers are {_range(facts.seen[name])}"
                 ) from None
-            raise InputError(f"{name}={value}: {value!r} is no number; write one") from None
+            raise InputError(f"{name}={value}: {value!r} is not a number") from None
     return float(value)
 
 
@@ -133,7 +131,7 @@ def _range(known: npt.NDArray[Any]) -> str:
 
 
 def parse_conditions(text: str) -> dict[str, Wanted]:
-    """Conditions as people write them: ``queue=long,nodes=1:16,hour=9/10/11``.
+    """Parse conditions: ``queue=long,nodes=1:16,hour=9/10/11``.
 
     >>> parse_conditions("queue=long,nodes=1:16,hour=9/10")
     {'queue': ['long'], 'nodes': (1.0, 16.0), 'hour': ['9', '10']}
@@ -151,7 +149,9 @@ def parse_conditions(text: str) -> dict[str, Wanted]:
             try:
                 found[name] = (float(low), float(high))
             except ValueError:
-                raise InputError(f"the conditions have {part!r}, which is no range; write {usage}") from None
+                raise InputError(
+                    f"the conditions have {part!r}, which is not a range; write {usage}"
+                ) from None
         else:
             found[name] = value.split("/")
     return found

@@ -1,7 +1,7 @@
-"""The Gaussian copula: every column distributed as in the log, tied to the others by the correlation of their ranks.
+"""Gaussian copula generator: marginal distributions of the log, and the rank correlations of its columns.
 
-Jobs are drawn apart from one another. So the time between submissions is right, but days, nights, sessions and
-habits are not there: what a table model does that knows nothing of workloads. (R. B. Nelsen, An Introduction to
+Jobs are sampled independently. The distribution of interarrival times is right, but daily cycles, sessions and repeated
+jobs are missing: this is what a generic table model does. (R. B. Nelsen, An Introduction to
 Copulas, 2006.)
 """
 
@@ -24,29 +24,29 @@ __all__ = ["CopulaGenerator", "CopulaSettings"]
 Floats = npt.NDArray[np.float64]
 
 GAP = "gap_s"
-"""Time since the job before, whoever submitted that."""
+"""Time since the previous submission of any user."""
 GROUP = 50_000
-"""Jobs drawn at a time, at most."""
+"""Maximum number of jobs sampled at a time."""
 
 
 @dataclass(frozen=True)
 class CopulaSettings:
-    """What one can set."""
+    """Settings of the Gaussian copula."""
 
     margin: int = 20_000
-    """Values kept of each column at most, evenly spread by rank."""
+    """Maximum number of values stored per column, evenly spaced by rank."""
 
     def __post_init__(self) -> None:
         if not self.margin >= 2:
-            raise InputError(f"a margin of {self.margin} values; it must have at least 2")
+            raise InputError(f"margin is {self.margin}; it must be at least 2 values")
 
 
 class CopulaGenerator(Generator):
-    """Margins and a correlation."""
+    """Generator with the log's marginal distributions and rank correlations."""
 
     name = "copula"
     settings_type = CopulaSettings
-    holds = "the values of every column, rare ones included, but not which of them belong together"
+    holds = "the values of every column, rare ones included, but not which values belong to one job"
     _margins: dict[str, Floats]
     _root: Floats
     """A square root of the correlation of the normal scores."""
@@ -60,7 +60,7 @@ class CopulaGenerator(Generator):
         self._margins = {}
         for place, (name, values) in enumerate(columns.items()):
             told("ranking columns", place / len(columns))
-            # Equal values get the ranks they share in random order, so that scores are normal all the same.
+            # Ties get their ranks in random order, so that the scores remain normal.
             ranks = np.empty(len(values))
             ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
             scores.append(ndtri((ranks + 0.5) / len(values)))

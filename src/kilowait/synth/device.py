@@ -1,4 +1,4 @@
-"""Where networks learn: on the processor, or on a graphics card where there is one."""
+"""Training device of networks: CPU, or a CUDA GPU where there is one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["DEVICES", "check_device", "check_torch", "device_of", "one_thread"]
 
 DEVICES = ("auto", "cpu", "cuda")
-"""auto: the graphics card where there is one, else the processor."""
+"""auto: the GPU where there is one, else the CPU."""
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a name of `DEVICES`.
+    """The torch device for a name of `DEVICES`.
 
     >>> device_of("cpu")
     device(type='cpu')
@@ -30,21 +30,21 @@ def device_of(name: str) -> torch.device:
     card = torch.cuda.is_available()
     if name == "cuda" and not card:
         raise InputError(
-            "device is cuda, and torch finds no NVIDIA graphics card on this machine; say cpu, or auto to take one "
+            "device is cuda, and torch finds no NVIDIA graphics card on this machine; use cpu, or auto to use one "
             "where there is one"
         )
     return torch.device("cuda" if card and name != "cpu" else "cpu")
 
 
 def check_device(name: str) -> None:
-    """Raise where a device has no such name; whether the machine has it is seen by `device_of`."""
+    """Raise unless the name is one of `DEVICES`; `device_of` checks whether the machine has it."""
     if name not in DEVICES:
         raise UnknownNameError("device", str(name), DEVICES)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread: sums come in one order, so that the same seed gives the same jobs on any machine's cores."""
+    """Use one thread, so that the order of sums and thus the jobs of a seed do not depend on the number of cores."""
     check_torch()
     import torch
 
@@ -57,7 +57,7 @@ def one_thread() -> Iterator[None]:
 
 
 def check_torch() -> None:
-    """Raise where torch is not installed."""
+    """Raise if torch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError:

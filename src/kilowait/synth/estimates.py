@@ -1,4 +1,4 @@
-"""Estimates such as users give: too long, and one of a few round numbers."""
+"""Synthetic user estimates of run times: too long, and rounded to a few common limits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LIMITS_S: tuple[float, ...] = (
     *(60.0 * minutes for minutes in (5, 10, 15, 30)),
     *(_HOUR_S * hours for hours in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48)),
 )
-"""The requests people make, seconds: 5 minutes to 48 hours. Above, whole days."""
+"""Common walltime requests, seconds: 5 minutes to 48 hours. Above, whole days."""
 
 
 def user_estimates(runtime_s: npt.ArrayLike, *, seed: int = 0) -> Floats:
     """A request for each run time, never shorter than it.
 
-    The part of its request a job uses is uniform between 0 and 1, which is about what logs show (A. Mu'alem
+    The used fraction of the request is uniform between 0 and 1, which is about what logs show (A. Mu'alem
     and D. Feitelson, IEEE TPDS 12 (6), 2001); the request is then rounded up to the next of `LIMITS_S`, as
     most requests in logs are a few round numbers (D. Tsafrir, Y. Etsion, D. Feitelson, JSSPP 2005), and is
-    the longest of them at most, where the job fits that. Jobs are drawn apart from one another; real users
+    the longest of them at most, where the job fits that. Jobs are sampled independently; real users
     repeat themselves.
 
     >>> user_estimates([1.0, 3000.0, 200_000.0]).tolist()[2]

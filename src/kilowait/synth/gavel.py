@@ -1,13 +1,13 @@
-"""Gavel's workload: training jobs drawn as its simulator draws them, the same jobs for the same seed.
+"""Gavel's synthetic workload of training jobs, identical to that of its simulator for the same seed.
 
 D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia, "Heterogeneity-aware cluster scheduling policies
 for deep learning workloads", OSDI 2020; the order of draws is that of its simulator (github.com/stanford-futuredata/
 gavel, scheduler/utils.py, job_table.py and scheduler.py): Python's own generator, seeded with seed + 2 for the jobs,
 seed + 3 for the times between them, seed + 6 for their deadlines. Of each job are drawn, in this order:
 
-- the number of GPUs: 1 with a chance of 0.7, 2 of 0.1, 4 of 0.15, 8 of 0.05; drawn even where all jobs take one;
+- the number of GPUs: 1 with a chance of 0.7, 2 of 0.1, 4 of 0.15, 8 of 0.05; drawn even if all jobs use one;
 - minutes on V100: 10^U(3, 4) with a chance of 0.2, else 10^U(1.5, 3);
-- one of 26 kinds of work, all alike; again, until it is one that runs on several GPUs if the job has them;
+- one of 26 model types, equally likely; redrawn until it supports several GPUs if the job has them;
 - with priorities, its weight: 5 with a chance of 0.2, else 1.
 """
 
@@ -35,7 +35,7 @@ MULTI_GPU_MODELS: tuple[str, ...] = (
     *_batches("Transformer", 16, 32, 64, 128, 256),
     *_batches("LM", 5, 10, 20, 40, 80),
 )
-"""Kinds of work that run on several GPUs."""
+"""Model types that run on several GPUs."""
 
 MODELS: tuple[str, ...] = (
     *MULTI_GPU_MODELS,
@@ -43,7 +43,7 @@ MODELS: tuple[str, ...] = (
     "A3C",
     "CycleGAN",
 )
-"""All kinds of work, in the order from which one is drawn."""
+"""All model types, in Gavel's order."""
 
 
 def gavel_jobs(
@@ -58,12 +58,12 @@ def gavel_jobs(
     """The first `jobs` jobs of Gavel's workload; `runtime_s` and `estimate_s` are seconds on V100.
 
     Args:
-        jobs: how many. Gavel's published runs judge jobs 4000 to 4999 while further ones keep coming.
-        jobs_per_hour: of the Poisson process; the first job comes at 0. Infinite: all of them do.
+        jobs: number of jobs. Gavel's published results are of jobs 4000 to 4999 while later jobs keep arriving.
+        jobs_per_hour: rate of the Poisson process; the first job arrives at 0. Infinite: all arrive at 0.
         seed: Gavel's.
         multi_gpu: some jobs take 2, 4 or 8 GPUs, which may lie on any nodes (`spread`).
         priorities: a fifth of the jobs has priority 5, the others 1.
-        slo: a third each is to be done within 1.2, 2 and 10 times its run time; `slack_s` is what that leaves.
+        slo: deadlines of 1.2, 2 or 10 times the run time, a third each; `slack_s` is the deadline less the run time.
 
     >>> made = gavel_jobs(5000, 4.0, seed=0)
     >>> float(made["runtime_s"][4000:].mean() / 3600), made.labels["model"][made["model"][0]]
@@ -77,11 +77,11 @@ def gavel_jobs(
         raise InputError(f"the number of jobs is {count}; it must be at least 1")
     if not jobs_per_hour > 0:
         raise InputError(f"{jobs_per_hour} jobs per hour; the rate must be above 0")
-    # Python seeds with the absolute value, so -6 would draw the jobs of 2.
+    # Python seeds with the absolute value, so -6 would give the jobs of seed 2.
     if seed < 0:
         raise InputError(f"the seed is {seed}; it must be 0 or more")
     drawing, coming, judging = (random.Random(seed + offset) for offset in (2, 3, 6))
-    gap_s = 3600.0 / jobs_per_hour  # formed as there, so that the last bit agrees
+    gap_s = 3600.0 / jobs_per_hour  # computed as in Gavel, so that the last bit agrees
     submit, gpus, runtime, model, priority, slack = [], [], [], [], [], []
     now_s = 0.0
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Learned workload generators: fitted to a log, kept in a folder, asked for jobs; one interface for all kinds.
+"""Interface of learned workload generators: fit to a log, sample jobs, save and load.
 
-Whatever its kind, a generator keeps these laws (one test runs through all of them):
+Every generator satisfies these properties (one parametrized test checks all of them):
 
 - the same seed gives the same jobs;
 - sizes and requests are values the log has; a run time is above its request by no more than the log's worst;
@@ -53,15 +53,15 @@ __all__ = [
 ]
 
 State = dict[str, npt.NDArray[Any]]
-"""What a fitted generator consists of, by name."""
+"""Fitted parameters of a generator, by name."""
 
 
 CARD, STATE = "card.json", "state.npz"
 CODE = (
-    "the state holds a pickle: sampling from this folder runs what code is in it; do so only if you trust it"
+    "the state contains a pickle: sampling from this folder runs any code in it; do so only if you trust it"
 )
 VERSION = 2
-"""Of the folder's form."""
+"""Version of the folder format."""
 
 
 class Generator(ABC):
@@ -69,22 +69,22 @@ class Generator(ABC):
 
     name: ClassVar[str]
     settings_type: ClassVar[type[Any]]
-    """A frozen dataclass: what one can set, with defaults."""
+    """A frozen dataclass of settings with defaults."""
     holds: ClassVar[str] = "what it was made of; see the page on synthetic workloads"
-    """What a folder of this kind holds of people, in words, for the card."""
+    """Personal data in a saved generator, as text for the card."""
     holds_code: ClassVar[bool] = False
-    """Whether what it keeps in its folder runs code when it is opened, as pickles do."""
+    """Whether loading its folder can run code, as pickles do."""
 
     def __init__(self, facts: LogSchema, settings: Any, seed: int) -> None:
         self.facts, self.settings, self.seed = facts, settings, seed
         self.device = "cpu"
         self.keep: CheckpointStore | None = None
         self.privacy: dict[str, Any] | None = None
-        """What is promised of the people in the log, where anything is: epsilon, delta, of whom, and what is not."""
+        """Privacy guarantee of the fit, if any: epsilon, delta, unit, and what is not covered."""
         self.likeness: dict[str, float] | None = None
-        """Of each column how far a sample was from the log (Kolmogorov-Smirnov), where that was measured."""
+        """Kolmogorov-Smirnov distance of a sample to the log by column, where it was measured."""
 
-    # -- what each kind brings ---------------------------------------------------------------------
+    # -- implemented by each kind -------------------------------------------------------------------
 
     @abstractmethod
     def _learn(self, rows: Columns, told: SampleProgress) -> None:
@@ -92,22 +92,22 @@ class Generator(ABC):
 
     @abstractmethod
     def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
-        """The workload without end, part after part, with the columns of the log and from its first submission on.
+        """Stream the endless workload in parts, with the columns of the log, from its first submission on.
 
-        Each part comes with a moment before which no later part submits anything; within it rows need no order. About
-        `jobs` will be wanted. Another layer is another draw of the same workload at the same time. `told` is told the
-        share of each part.
+        Each part comes with a time before which no later part has submissions; rows within it need no order. About
+        `jobs` jobs will be needed. Another layer is another sample of the same workload at the same time. `told` gets
+        the share of each part.
         """
 
     @abstractmethod
     def _state(self) -> State:
-        """All that was learned."""
+        """All fitted parameters."""
 
     @abstractmethod
     def _restore(self, state: State) -> None:
-        """Take over what was learned."""
+        """Restore the fitted parameters."""
 
-    # -- what all share ----------------------------------------------------------------------------
+    # -- shared by all kinds --------------------------------------------------------------------------
 
     @classmethod
     def fit(
@@ -121,21 +121,21 @@ class Generator(ABC):
         keep: CheckpointStore | None = None,
         **settings: Any,
     ) -> Self:
-        """A generator of workloads like `jobs`.
+        """Fit a generator to the log `jobs`.
 
         Args:
             jobs: the log.
             seed: same seed, same generator.
             names: keep the numbers and names of users and accounts, in the folder and in samples.
-            told: called with what is being done and the share that is done.
-            device: where a network learns: cpu, cuda, or auto for a GPU where there is one.
-            keep: where a training is kept while it goes on; what is there is gone on with.
+            told: called with the current activity and the completed share.
+            device: where a network is trained: cpu, cuda, or auto for a GPU where there is one.
+            keep: checkpoint store of the training; a stored state is resumed.
             settings: of this kind of generator.
         """
         facts = facts_of(jobs, names=names)
         made = cls(facts, settings_from(cls, settings), seed)
         made.device, made.keep = device, keep
-        made._learn(rows_of(jobs, facts), told or _nobody)
+        made._learn(rows_of(jobs, facts), told or _no_progress)
         return made
 
     def sample(
@@ -152,20 +152,20 @@ class Generator(ABC):
         cluster: Cluster | None = None,
         told: SampleProgress | None = None,
     ) -> JobTable:
-        """Generated jobs, from about the log's first submission on; what-ifs can be combined.
+        """Sample jobs, from about the log's first submission on; what-if changes can be combined.
 
         Args:
             jobs: how many.
             days: for how long instead, which may be longer than the log.
             seed: same seed, same jobs.
-            conditions: which jobs are wanted, see `kilowait.synth.conditions`: ``{"queue": "long", "nodes": (1, 16)}``.
-            load: offered load; there are more or fewer jobs a day.
-            mix: kinds of job that come more or less often, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that are a
-                share of all, ``{"nodes": {(1, 4): "30%"}}``.
+            conditions: which jobs to keep, see `kilowait.synth.conditions`: ``{"queue": "long", "nodes": (1, 16)}``.
+            load: offered load; it changes the number of jobs per day.
+            mix: kinds of job that become more or less frequent, ``{"nodes": {(1, 4): 0.5, (64, 128): 2}}``, or that
+                get a share of all jobs, ``{"nodes": {(1, 4): "30%"}}``.
             grow: queues, users or accounts that submit more or less: ``{"queue": {"long": 3}}``.
-            nodes: of another machine, on which jobs have other sizes and the load is the same.
-            cluster: the machine that the load is offered to; None: the log's, or that of `nodes`.
-            told: called with what is being done and the share that is done.
+            nodes: size of another machine; job sizes are scaled and the load is kept.
+            cluster: machine for the offered load; None: the log's, or that of `nodes`.
+            told: called with the current activity and the completed share.
         """
         what_if = WhatIf(load, mix or {}, grow or {}, nodes)
         return joined(
@@ -191,14 +191,12 @@ class Generator(ABC):
         cluster: Cluster | None = None,
         told: SampleProgress | None = None,
     ) -> Iterator[JobTable]:
-        """The jobs of `sample`, part after part, for samples that should not be in memory as a whole."""
+        """The jobs of `sample`, in parts, for samples that do not fit into memory."""
         facts = self.facts
         what = what_if or WhatIf()
         gpus = cluster is not None and counts_gpus(cluster)
         if cluster is not None and what.nodes is not None:
-            raise InputError(
-                "a cluster and another number of nodes are given; name the machine by one of them"
-            )
+            raise InputError("a cluster and a number of nodes are given; use only one of them")
         asked = SampleRequest(
             jobs,
             days,
@@ -225,7 +223,10 @@ class Generator(ABC):
             "seed": int(seed),
         }
         parts = drawn(
-            lambda layer, heard: self._stream(expected, seed, layer, heard), facts, asked, told or _nobody
+            lambda layer, heard: self._stream(expected, seed, layer, heard),
+            facts,
+            asked,
+            told or _no_progress,
         )
         done = 0
         for rows in parts:
@@ -238,9 +239,9 @@ class Generator(ABC):
             done += count
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `card.json` (what this is) and `state.npz` (what was learned) into a folder.
+        """Write `card.json` (description) and `state.npz` (fitted parameters) into a folder.
 
-        No code is in them, unless the generator is one that `holds_code`; the card says so.
+        They contain no executable code unless the generator `holds_code`; the card says so.
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
@@ -266,7 +267,7 @@ class Generator(ABC):
         np.savez_compressed(place / STATE, allow_pickle=False, **self._state(), **seen)
 
     def _holds(self) -> str:
-        """What the folder holds of people."""
+        """Personal data that the folder contains, as text."""
         names = "; the numbers and names of users and accounts" if "user" in self.facts.seen else ""
         return self.holds + names
 
@@ -279,16 +280,16 @@ def joined(tables: Iterable[JobTable]) -> JobTable:
 
 
 def settings_from(kind: type[Generator], given: Mapping[str, Any]) -> Any:
-    """Settings of a kind of generator, those that are not given as they are otherwise."""
+    """Settings of a kind of generator, with defaults for those that are not given."""
     known = {item.name: item.default for item in fields(kind.settings_type)}
     for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of the generator {kind.name}", name, known)
         if isinstance(value, str) != isinstance(known[name], str):
-            wanted = "words" if isinstance(known[name], str) else "a number"
+            wanted = "text" if isinstance(known[name], str) else "a number"
             raise InputError(f"{name} of the generator {kind.name} is {value!r}; it must be {wanted}")
     return kind.settings_type(**given)
 
 
-def _nobody(what: str, share: float) -> None:
-    """Nobody is told."""
+def _no_progress(what: str, share: float) -> None:
+    """Progress callback that does nothing."""

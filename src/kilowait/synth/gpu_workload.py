@@ -1,4 +1,4 @@
-"""A workload for a GPU cluster, by its parameters: sizes, heavy-tailed run times, parts of GPUs, rushes."""
+"""Parametric GPU workload: job sizes, heavy-tailed run times, fractional GPUs, bursty or daily arrivals."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SIZES: Mapping[int, float] = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}
-"""GPUs of a job to its share of jobs: those of Gavel's workload."""
+"""Number of GPUs to the share of jobs; Gavel's distribution."""
 
 PARTS: Mapping[int, float] = {160: 0.03, 230: 0.07, 320: 0.13, 470: 0.29, 570: 0.05, 650: 0.08, 810: 0.35}
-"""Thousandths of a GPU to their share: the 3,078 pods of openb's default list that ask for a part, in seven classes."""
+"""Thousandths of a GPU to their share: the 3,078 pods of openb's default list that request a fraction, in seven
+classes."""
 
 LOGNORMAL_S = (206.0, math.sqrt(2 * math.log(6651.681 / 206.0)))
-"""Median and sigma: those that give Helios' median and mean, 206 s and 6,652 s, over its 1.58 million GPU jobs."""
+"""Median and sigma, fitted to Helios' median and mean, 206 s and 6,652 s, over its 1.58 million GPU jobs."""
 
 PARETO = (60.0, 0.7)
-"""Shortest run time, seconds, and exponent; assumed. The mean is set by the longest."""
+"""Shortest run time, seconds, and exponent; assumed. The longest run time determines the mean."""
 
 BURST_CV = 4.0
-"""Standard deviation of the time between bursty arrivals over its mean; assumed."""
+"""Coefficient of variation of the interarrival times of bursty arrivals; assumed."""
 
 PRIORITIES: Mapping[float, float] = {0: 0.8, 1: 0.2}
 """Priority to its share of jobs; assumed."""
@@ -63,26 +64,27 @@ def gpu_workload(
     priorities: Mapping[float, float] | None = PRIORITIES,
     spread: bool = False,
 ) -> JobTable:
-    """`jobs` jobs for `cluster`, from midnight on, that offer it exactly `load` (see `gpu_load`).
+    """Sample `jobs` jobs from midnight on whose offered load on `cluster` is exactly `load` (see `gpu_load`).
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         cluster: gives the number of GPUs, and how many lie on a node. A job with more GPUs than any node has lies on
             as few nodes as can be, the same number on each.
         load: offered GPU-seconds over those the cluster has from the first submission to the last.
-        seed: same seed, same jobs. Sizes, run times, ... are drawn apart: a change of one leaves the others.
+        seed: same seed, same jobs. Sizes, run times, ... have separate random streams: a change of one leaves the
+            others.
         arrivals: "poisson"; "daily" (Poisson on a clock that follows the working day, as in the Lublin-Feitelson
             model; the day keeps its 24 hours at any load); "bursty" (gamma-distributed gaps, `BURST_CV`).
         sizes: GPUs of a job to its weight.
-        shared: share of all jobs that ask for a part of one GPU, in place of their size.
+        shared: share of all jobs that request a fraction of one GPU, in place of their size.
         parts: thousandths of a GPU to their weight among those.
         durations: "lognormal" (`LOGNORMAL_S`), "pareto" (`PARETO`) or "gavel" (see `gavel_jobs`).
-        mean_s: stretches all run times so that this is their mean; None leaves them.
-        longest_s: longer ones are not drawn (before they are stretched).
+        mean_s: scales all run times to this mean; None: unscaled.
+        longest_s: longest run time, before scaling.
         priorities: priority to its weight; None: the jobs have none.
         spread: a job's GPUs may lie on any nodes.
 
-    Kinds of work (`model`) are Gavel's, all alike; the k-th of 64 users has the weight 1/k. Estimates are exact:
+    Model types (`model`) are Gavel's, equally likely; the k-th of 64 users has the weight 1/k. Estimates are exact:
     `made.with_columns(estimate_s=user_estimates(made["runtime_s"]))` gives others.
 
     >>> mixed = Cluster.preset("gpu-mixed")
@@ -96,17 +98,17 @@ def gpu_workload(
         if name not in known:
             raise UnknownNameError(f"kind of {what}", name, known)
     if not 0 <= shared <= 1:
-        raise InputError(f"the share of jobs with part of a GPU is {shared}; it lies in 0 to 1")
+        raise InputError(f"the share of jobs with a fraction of a GPU is {shared}; it must be from 0 to 1")
     capacity = gpus_of(cluster)
-    gpus = _whole("sizes", _drawn("sizes", sizes, count, seed))
+    gpus = _whole("sizes", _sample("sizes", sizes, count, seed))
     milli = np.full(count, 1000)
     part = stream(seed, "gpu.shared").random(count) < shared
     if part.any():
-        milli[part] = _whole("parts", _drawn("parts", parts, count, seed))[part]
+        milli[part] = _whole("parts", _sample("parts", parts, count, seed))[part]
         gpus[part] = 1
     if (milli < 1).any() or (milli > 1000).any():
         raise InputError(
-            f"parts of a GPU go from {milli.min()} to {milli.max()}; they are thousandths, 1 to 1000"
+            f"fractions of a GPU go from {milli.min()} to {milli.max()}; they must be thousandths, 1 to 1000"
         )
     nodes = _nodes(gpus, cluster, spread)
     runtime = _runtimes(durations, count, longest_s, seed)
@@ -126,7 +128,7 @@ def gpu_workload(
         gpu_milli=milli,
         spread=np.ones(count, np.int8) if spread else None,
         model=_models(gpus, seed),
-        priority=None if priorities is None else _drawn("priorities", priorities, count, seed),
+        priority=None if priorities is None else _sample("priorities", priorities, count, seed),
         user=stream(seed, "gpu.users").choice(USERS, count, p=weights / weights.sum()),
         labels={"model": MODELS},
         meta={"workload": "gpu", "seed": int(seed), "cluster": cluster.name},
@@ -136,7 +138,8 @@ def gpu_workload(
 def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
     """GPU-seconds of all jobs / (GPUs of the cluster x seconds from the first submission to the last).
 
-    Parts of a GPU count as such; run times are those of the table, at speed 1, whatever type a job will run on.
+    Fractions of a GPU count as fractions; run times are those of the table, at speed 1, whatever type a job will run
+    on.
 
     >>> mixed = Cluster.preset("gpu-mixed")  # 56 GPUs
     >>> two = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[700, 700], nodes=[1, 1], gpus=[2, 2])
@@ -144,11 +147,11 @@ def gpu_load(jobs: JobTable, cluster: Cluster) -> float:
     0.5
     """
     if "gpus" not in jobs:
-        raise InputError("these jobs have no column 'gpus', so they offer no load of GPUs")
+        raise InputError("these jobs have no column 'gpus', so they have no offered GPU load")
     span_s = float(np.ptp(jobs["submit_s"])) if len(jobs) else 0.0
     if span_s <= 0:
         raise InputError(
-            f"{len(jobs)} job(s) have no offered load; it takes two different times of submission"
+            f"{len(jobs)} job(s) have no offered load; at least two different submission times are needed"
         )
     work = float(np.dot(jobs["gpus"] * jobs.column("gpu_milli") / 1000.0, jobs["runtime_s"]))
     return work / (gpus_of(cluster) * span_s)
@@ -160,29 +163,29 @@ def _count(jobs: int) -> int:
     except TypeError:
         raise InputError(f"the number of jobs is {jobs!r}; it must be a whole number") from None
     if count < 2:
-        raise InputError(f"{count} job(s) have no offered load; ask for two or more")
+        raise InputError(f"{count} job(s) have no offered load; use two or more")
     return count
 
 
 def counts_gpus(cluster: Cluster) -> bool:
-    """Whether the load of a machine is that of its GPUs."""
+    """Whether the offered load of a machine counts GPUs."""
     return cluster.node_level and any(group.gpus and group.nodes for group in cluster.groups)
 
 
 def gpus_of(cluster: Cluster) -> int:
-    """GPUs of a machine; an error where it has none."""
+    """Number of GPUs of a machine; an error if it has none."""
     gpus = sum(group.nodes * group.gpus for group in cluster.groups)
     if gpus < 1:
-        raise InputError(f"cluster {cluster.name!r} has no GPUs; take one that has, such as gpu-mixed")
+        raise InputError(f"cluster {cluster.name!r} has no GPUs; use one that has, such as gpu-mixed")
     return gpus
 
 
-def _drawn(what: str, weights: Mapping[int, float] | Mapping[float, float], count: int, seed: int) -> Floats:
-    """One of the keys for each job, by weight."""
+def _sample(what: str, weights: Mapping[int, float] | Mapping[float, float], count: int, seed: int) -> Floats:
+    """Sample one of the keys for each job, by weight."""
     shares = np.array(list(weights.values()), np.float64)
     if not (len(shares) and np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
         raise InputError(
-            f"the weights of {what} are {list(weights.values())}; they are 0 or more, some above 0"
+            f"the weights of {what} are {list(weights.values())}; they must be 0 or more, some above 0"
         )
     keys = np.array(list(weights), np.float64)
     edges = np.cumsum(shares / shares.sum())
@@ -193,12 +196,12 @@ def _drawn(what: str, weights: Mapping[int, float] | Mapping[float, float], coun
 def _whole(what: str, drawn: Floats) -> Ints:
     whole = drawn == np.floor(drawn)
     if not whole.all():
-        raise InputError(f"{what} hold {drawn[np.argmin(whole)]:g}; they are whole numbers")
+        raise InputError(f"{what} contain {drawn[np.argmin(whole)]:g}; they must be whole numbers")
     return drawn.astype(np.int64)
 
 
 def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
-    """Nodes of each job; an error where one would fit no type of GPU, all of a job's GPUs being of one."""
+    """Nodes of each job; an error if a job fits on no GPU type (all GPUs of a job have one type)."""
     kinds: dict[str, list[NodeGroup]] = {}
     for group in cluster.groups:
         if group.gpus:
@@ -206,8 +209,8 @@ def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
     nodes = np.ones(len(gpus), np.int64)
     for size in np.unique(gpus).tolist():
         if size < 1:
-            raise InputError(f"a size of {size} GPUs; it must be at least 1")
-        counts = [found for groups in kinds.values() if (found := _fewest(size, groups, spread))]
+            raise InputError(f"a job size is {size} GPUs; it must be at least 1")
+        counts = [found for groups in kinds.values() if (found := _min_nodes(size, groups, spread))]
         if not counts:
             raise InputError(
                 f"no type of GPU of cluster {cluster.name!r} has room for {size} at once, the same number on each "
@@ -217,8 +220,8 @@ def _nodes(gpus: Ints, cluster: Cluster, spread: bool) -> Ints:
     return nodes
 
 
-def _fewest(size: int, groups: Sequence[NodeGroup], spread: bool) -> int:
-    """The fewest nodes of these groups that hold `size` GPUs, the same number on each; 0: they cannot."""
+def _min_nodes(size: int, groups: Sequence[NodeGroup], spread: bool) -> int:
+    """Minimum number of nodes of these groups for `size` GPUs, the same number on each; 0: impossible."""
     if spread:
         return int(size <= sum(group.nodes * group.gpus for group in groups))
     count = -(-size // max(group.gpus for group in groups))
@@ -227,7 +230,7 @@ def _fewest(size: int, groups: Sequence[NodeGroup], spread: bool) -> int:
 
 
 def _runtimes(how: str, count: int, longest_s: float, seed: int) -> Floats:
-    """Seconds, at least 1, from uniform numbers by the inverse of the distribution, cut off at the longest."""
+    """Run times in seconds, at least 1, by inverse transform sampling, truncated at the longest."""
     shortest_s = {"lognormal": 1.0, "pareto": PARETO[0], "gavel": 60 * 10**1.5}[how]
     if not longest_s > shortest_s:
         raise InputError(
@@ -252,14 +255,14 @@ def _runtimes(how: str, count: int, longest_s: float, seed: int) -> Floats:
 
 
 def _arrivals(how: str, count: int, span_s: float, seed: int) -> Floats:
-    """Submissions from 0 to `span_s`."""
+    """Submission times from 0 to `span_s`."""
     rng = stream(seed, "gpu.arrivals")
     shape = 1.0 / BURST_CV**2 if how == "bursty" else 1.0
     at = np.concatenate(([0.0], np.cumsum(rng.gamma(shape, 1.0, count - 1))))
     if how != "daily":
         return np.asarray(at * (span_s / at[-1]), np.float64)
     cycle = DailyCycle(COMBINED.cycle_shape, COMBINED.cycle_scale)
-    # The model's clock at the last submission: the inverse of `DailyCycle.clock_s`.
+    # Model time of the last submission: the inverse of `DailyCycle.clock_s`.
     days, rest_s = divmod(span_s, DAY_S)
     model_s = np.concatenate(([0.0], np.cumsum(cycle.weights))) * (DAY_S / BUCKETS)
     last_s = days * DAY_S + float(np.interp(rest_s, np.linspace(0.0, DAY_S, BUCKETS + 1), model_s))
@@ -269,7 +272,7 @@ def _arrivals(how: str, count: int, span_s: float, seed: int) -> Floats:
 
 
 def _models(gpus: Ints, seed: int) -> Ints:
-    """A kind of work for each job; those of several GPUs have one that can use them."""
+    """Model type of each job; jobs with several GPUs have one that can use them."""
     draw = stream(seed, "gpu.models").random(len(gpus))
     kinds = np.where(gpus > 1, len(MULTI_GPU_MODELS), len(MODELS))
     return np.floor(draw * kinds).astype(np.int64)

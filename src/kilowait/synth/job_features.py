@@ -1,4 +1,4 @@
-"""Jobs as rows of numbers, to compare workloads by: what a job is, when it came, what its user did before."""
+"""Numeric job features for comparing workloads: request, submission time, and relation to the user's previous job."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
 
 NUMBERS = ("interarrival_s", "hour", "nodes", "gpus", "estimate_s", "runtime_s", "energy_j")
-"""Numeric columns that are compared, where both workloads have them."""
+"""Numeric columns to compare, where both workloads have them."""
 CATEGORIES = ("queue", "status")
-"""Columns of kinds whose names mean the same in both; users and accounts have other numbers in each."""
+"""Categorical columns whose names mean the same in both workloads; user and account numbers differ."""
 REPEATED = ("nodes", "estimate_s", "queue", "account", "status")
-"""Columns that people repeat."""
+"""Columns that users repeat from job to job."""
 
 
 def job_before(jobs: JobTable) -> Ints:
-    """Row of the same user's job before, in a table that is in order of submission; -1 for a first one.
+    """Row of the same user's previous job, in a table in order of submission; -1 for a first job.
 
     >>> table = JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[1, 1, 1], user=[7, 8, 7]
@@ -67,11 +67,11 @@ def numbers_of(jobs: JobTable) -> dict[str, Floats]:
 
 
 def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
-    """What tells jobs apart, one value a job: its columns, the time, and whether it is like its user's job before.
+    """Features of each job for a classifier: its columns, the time, and whether it repeats the user's previous job.
 
     Args:
         jobs: in order of submission.
-        history: add how long ago the user's job before came, and how much longer this one runs (a harder test).
+        history: add the time since the user's previous job, and the change of the run time (a harder test).
     """
     rows: dict[str, Values] = dict(numbers_of(jobs))
     rows["weekday"] = (jobs["submit_s"] + clock_zero_s(jobs)) // DAY_S % 7
@@ -92,7 +92,7 @@ def job_rows(jobs: JobTable, *, history: bool = False) -> dict[str, Values]:
 
 
 def _named(jobs: JobTable, name: str) -> Values:
-    """A column of kinds, by name where it has names, so that numbers need not agree between tables."""
+    """A categorical column, by name where it has names, so that codes need not agree between tables."""
     if name not in jobs.labels:
         values: Values = jobs[name]
         return values
@@ -101,7 +101,7 @@ def _named(jobs: JobTable, name: str) -> Values:
 
 
 def common(one: dict[str, Values], other: dict[str, Values]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """The columns both have, as numbers that mean the same in both."""
+    """The columns both have, as numbers with the same meaning in both."""
     left: dict[str, Floats] = {}
     right: dict[str, Floats] = {}
     for name in [name for name in one if name in other]:
@@ -110,7 +110,7 @@ def common(one: dict[str, Values], other: dict[str, Values]) -> tuple[dict[str, 
 
 
 def same_numbers(columns: Sequence[Values]) -> list[Floats]:
-    """One column of several tables as numbers that mean the same in all; names are numbered.
+    """One column of several tables as numbers with the same meaning in all; names are encoded.
 
     >>> [numbers.tolist() for numbers in same_numbers([np.array(["long", "short"]), np.array(["short"])])]
     [[0.0, 1.0], [1.0]]
@@ -129,9 +129,9 @@ def some_rows(count: int, most: int, rng: np.random.Generator) -> Ints:
 
 
 def check_jobs(tables: Sequence[JobTable], least: int) -> None:
-    """Raise where there are too few jobs to compare."""
+    """Raise if there are too few jobs to compare."""
     for table in tables:
         if len(table) < least:
             raise InputError(
-                f"{len(table)} jobs are too few to compare workloads by; it takes at least {least}"
+                f"{len(table)} jobs are too few to compare workloads; at least {least} are needed"
             )

@@ -1,13 +1,14 @@
-"""The Lublin-Feitelson workload model: rigid parallel jobs with sizes, run times and arrivals as in logs.
+"""The Lublin-Feitelson workload model: rigid parallel jobs with realistic sizes, run times and arrivals.
 
 U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
-jobs", JPDC 63 (11), 2003. Drawn here from the published distributions, all jobs at once:
+jobs", JPDC 63 (11), 2003. Sampled from the published distributions, all jobs at once:
 
 - *sizes*: one node, or a power of two, or any size; log2 of a parallel size is uniform on two stages;
 - *run times*: the logarithm is one of two Gammas, short or long; large jobs are more often long;
-- *arrivals*: the logarithm of the time between them is Gamma, on a clock that follows the day (`arrivals`).
+- *arrivals*: the logarithm of the time between them is Gamma, in a time that follows the daily cycle
+  (`lublin_arrivals`).
 
-Users, estimates and the target load are not of the model and are said to be so below.
+Users, estimates and the target load are additions to the model, marked below.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ Ints = npt.NDArray[np.int64]
 T = TypeVar("T", np.int64, np.float64)
 
 MOST_ROUNDS = 1000
-"""How often values beyond the longest are drawn again before the parameters are called impossible."""
+"""Maximum number of resampling rounds for values beyond the maximum before the parameters are rejected."""
 
 MOST_STEPS = 24
-"""Steps in the search for the pace; each looks at every job once."""
+"""Maximum iterations of the search for the time scale."""
 
 
 def lublin(
@@ -52,20 +53,20 @@ def lublin(
     estimates: str | float = "exact",
     users: int = 64,
 ) -> JobTable:
-    """`jobs` jobs for a machine of `nodes` nodes, from midnight on.
+    """Sample `jobs` jobs for a machine of `nodes` nodes, from midnight on.
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         nodes: the machine's size; no job is larger. The share of long jobs depends on the number of nodes as
             published, so on machines of thousands of nodes nearly all large jobs are long.
-        load: offered load to reach (see `offered_load`); None leaves the model's own pace. The pace of the
-            model's clock is changed, not ours: a day keeps its 24 hours and its rush hours.
+        load: offered load to reach (see `offered_load`); None keeps the model's own rate. Only the
+            model time is scaled: a day keeps its 24 hours and its peak hours.
         seed: same seed, same jobs.
-        model: "combined" (all jobs alike), "batch", "interactive", "mixed" (both, arriving side by side), or
+        model: "combined" (one kind of job), "batch", "interactive", "mixed" (both), or
             your own parameters. Kinds become queues.
         estimates: "exact", "rounded" (see `user_estimates`), or a factor of at least 1 on the run time.
-        users: how many users share the jobs, the k-th with a weight of 1/k. Not of the model: it is there so
-            that rules of fair share have something to do.
+        users: how many users share the jobs, the k-th with a weight of 1/k. Not part of the model; it
+            makes fair-share policies meaningful.
 
     Run times are whole seconds as in the authors' program; submissions are not rounded.
 
@@ -79,24 +80,24 @@ def lublin(
     if load is not None:
         check_load(load)
         if jobs < 2:
-            raise InputError("one job has no offered load; ask for two jobs or more, or for no load")
+            raise InputError("one job has no offered load; use two jobs or more, or no load")
     kinds = _kinds(model)
-    drawn = [_drawn(kind, jobs, nodes, seed) for kind in kinds]
+    drawn = [_sample(kind, jobs, nodes, seed) for kind in kinds]
     scale = 1.0 if load is None else _fitted_scale(drawn, jobs, nodes, load)
     submit, kind, row = _merged(drawn, jobs, scale)
-    runtime = _picked([each.runtime_s for each in drawn], kind, row)
+    runtime = _select([each.runtime_s for each in drawn], kind, row)
     table = JobTable(
         job_id=np.arange(1, jobs + 1),
         submit_s=submit,
         runtime_s=runtime,
         estimate_s=_estimates(runtime, estimates, seed),
-        nodes=_picked([each.nodes for each in drawn], kind, row),
+        nodes=_select([each.nodes for each in drawn], kind, row),
         user=_users(jobs, users, seed),
         queue=kind,
         labels={"queue": tuple(each.name for each in kinds)},
         meta={"max_procs": nodes, "model": "lublin-feitelson", "seed": int(seed)},
     )
-    # The scale comes within a ten-millionth of the load, or within one job where kinds change places.
+    # The scale reaches the load to 1e-7, or to within one job where jobs of different kinds change order.
     return table if load is None else rescale_load(table, nodes, load)
 
 
@@ -106,12 +107,12 @@ class _JobArrays:
 
     cycle: DailyCycle
     model_s: Floats
-    """Arrivals on the model's clock, seconds."""
+    """Arrivals in model time, seconds."""
     nodes: Ints
     runtime_s: Floats
 
 
-def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobArrays:
+def _sample(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobArrays:
     arrivals = stream(seed, f"lublin.{kind.name}.arrivals")
     shape = kind.gap_shape * kind.gap_rush_ratio
     gaps_log = _below(
@@ -128,11 +129,11 @@ def _drawn(kind: LublinParameters, count: int, nodes: int, seed: int) -> _JobArr
 
 
 def _sizes(kind: LublinParameters, count: int, nodes: int, rng: np.random.Generator) -> Ints:
-    """Sizes; three random numbers for each job, so that a larger machine never makes a job smaller."""
+    """Sizes from three random numbers per job, so that a larger machine never makes a job smaller."""
     sort, stage, place = rng.random((3, count))
     high = max(0.0, math.log2(nodes) - kind.size_high_gap_log2)
     low = min(kind.size_low_log2, high)
-    # On small machines the bend lies in the middle, as the authors advise (at 8 nodes: 1.5).
+    # On small machines the breakpoint lies in the middle, as the authors advise (at 8 nodes: 1.5).
     middle = min(max(high - kind.size_middle_gap_log2, high / 2, low), high)
     lower = stage < kind.size_lower_share
     log2_size = np.where(lower, low + place * (middle - low), middle + place * (high - middle))
@@ -158,7 +159,7 @@ def _runtimes(kind: LublinParameters, size: Ints, rng: np.random.Generator) -> F
 
 
 def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) -> Floats:
-    """`count` values by `draw` (given the rows that want one); those above `limit` are drawn again."""
+    """Sample `count` values by `draw` (called with rows); values above `limit` are resampled."""
     values = draw(np.arange(count))
     rows = np.flatnonzero(values > limit)
     for _ in range(MOST_ROUNDS):
@@ -166,7 +167,7 @@ def _below(draw: Callable[[Ints], Floats], count: int, limit: float, what: str) 
             return values
         values[rows] = draw(rows)
         rows = rows[values[rows] > limit]
-    raise InputError(f"{what} is {limit:g}, and nearly every value drawn lies above it; raise it")
+    raise InputError(f"{what} is {limit:g}, and nearly every sampled value is above it; raise it")
 
 
 def _merged(drawn: Sequence[_JobArrays], count: int, scale: float) -> tuple[Floats, Ints, Ints]:
@@ -180,23 +181,23 @@ def _merged(drawn: Sequence[_JobArrays], count: int, scale: float) -> tuple[Floa
     return times[order], kind, row
 
 
-def _picked(columns: Sequence[npt.NDArray[T]], kind: Ints, row: Ints) -> npt.NDArray[T]:
+def _select(columns: Sequence[npt.NDArray[T]], kind: Ints, row: Ints) -> npt.NDArray[T]:
     """A column of the merged jobs from the columns of their kinds."""
     return columns[0] if len(columns) == 1 else np.stack(columns)[kind, row]
 
 
 def _fitted_scale(drawn: Sequence[_JobArrays], count: int, nodes: int, load: float) -> float:
-    """The factor on the model's clock that brings the offered load near `load`.
+    """The scale factor of model time that brings the offered load near `load`.
 
-    Found by regula falsi (Illinois) on the logarithms. The load need not fall smoothly with the factor:
-    nights are long and, with several kinds, jobs change places; the caller makes up for what is left.
+    Uses regula falsi (Illinois) on logarithms. The load need not be smooth in the factor:
+    nights are long and, with several kinds, jobs change order; the caller corrects the rest.
     """
     work = [each.nodes * each.runtime_s for each in drawn]
 
     def excess(scale_log: float) -> float:
         submit, kind, row = _merged(drawn, count, math.exp(scale_log))
         span_s = max(float(submit[-1] - submit[0]), 1e-9)
-        return math.log(float(_picked(work, kind, row).sum()) / nodes / span_s) - math.log(load)
+        return math.log(float(_select(work, kind, row).sum()) / nodes / span_s) - math.log(load)
 
     check_pace(float(sum(each.sum() for each in work)) / len(work), nodes, load)
     near = 0.0
@@ -233,7 +234,7 @@ def _kinds(model: str | LublinParameters | Sequence[LublinParameters]) -> tuple[
     if not kinds:
         raise InputError("the model has no kind of job; give at least one")
     if len(set(names)) < len(names):
-        raise InputError(f"the model's kinds of job are called {', '.join(names)}; give each its own name")
+        raise InputError(f"the model's kinds of job are named {', '.join(names)}; give each a different name")
     return kinds
 
 

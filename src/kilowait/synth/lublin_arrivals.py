@@ -1,8 +1,8 @@
-"""The daily cycle of arrivals: when people work, the clock of the model runs fast.
+"""Daily cycle of arrivals of the Lublin-Feitelson model: conversion of model time to real time.
 
-The model draws the times between arrivals as if all hours were alike, on a clock of its own. A day of that
-clock is a day of ours, but its seconds are spread over our day in proportion to the arrivals each half hour
-has. So a time between arrivals that falls into the night lasts longer on our clock.
+The model samples interarrival times in a model time without daily cycle. A day of model time is a real day, but its
+seconds are distributed over the real day in proportion to the arrivals of each half hour. So an interarrival time at
+night is longer in real time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gamma_cdf(x: float, shape: float, scale: float) -> float:
 
 
 class DailyCycle:
-    """Turns the model's clock into ours; both start at midnight and count seconds.
+    """Converts model time to real time; both start at midnight and count seconds.
 
     >>> cycle = DailyCycle(8.1737, 3.9631)
     >>> cycle.clock_s(np.array([0.0, 86400.0, 3 * 86400.0])).tolist()
@@ -61,7 +61,7 @@ class DailyCycle:
         for bucket in range(FIRST_BUCKET, FIRST_BUCKET + BUCKETS):
             share = gamma_cdf(bucket + 0.5, shape, scale) - gamma_cdf(bucket - 0.5, shape, scale)
             weights[(bucket - 1) % BUCKETS] = share
-        if weights.sum() <= 0:  # a cycle fitted to some other day: no half hour of ours has arrivals
+        if weights.sum() <= 0:  # a cycle fitted to another period: no half hour has arrivals
             weights[:] = 1.0
         weights /= weights.mean()
         self.weights = weights
@@ -70,6 +70,6 @@ class DailyCycle:
         self._model_s[-1] = DAY_S
 
     def clock_s(self, model_s: Floats) -> Floats:
-        """Times on our clock of ascending times on the model's."""
+        """Real times of ascending model times."""
         days = np.floor(model_s / DAY_S) * DAY_S
         return days + np.interp(model_s - days, self._model_s, self._edges_s)

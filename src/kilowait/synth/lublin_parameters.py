@@ -1,4 +1,4 @@
-"""What the Lublin-Feitelson model knows of one kind of job, and the published values.
+"""Parameters of the Lublin-Feitelson model for one kind of job, and the published values.
 
 U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers: modeling the characteristics of rigid
 jobs", Journal of Parallel and Distributed Computing 63 (11), 2003, pages 1105-1122. The values are those of
@@ -17,7 +17,7 @@ __all__ = ["BATCH", "COMBINED", "INTERACTIVE", "MODELS", "LublinParameters"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LublinParameters:
-    """One kind of job.
+    """Parameters of one kind of job.
 
     >>> from dataclasses import replace
     >>> replace(COMBINED, name="all serial", serial_share=1.0, power2_share=0.0).serial_share
@@ -25,7 +25,7 @@ class LublinParameters:
     """
 
     name: str
-    """Becomes the queue's name."""
+    """Name of the kind, used as queue name."""
 
     serial_share: float
     """Share of jobs on one node [SERIAL_PROB]."""
@@ -34,11 +34,11 @@ class LublinParameters:
     size_low_log2: float
     """log2 of the smallest parallel size [ULOW]."""
     size_middle_gap_log2: float
-    """How far the bend of the size distribution lies below its top, log2 [UHI - UMED]."""
+    """Distance of the breakpoint of the size distribution below its maximum, log2 [UHI - UMED]."""
     size_high_gap_log2: float
-    """How far its top lies below the machine's size, log2 [7 - UHI; the program's machine has 2^7 nodes]."""
+    """Distance of its maximum below the machine's size, log2 [7 - UHI; the program's machine has 2^7 nodes]."""
     size_lower_share: float
-    """Share of parallel jobs below the bend [UPROB]."""
+    """Share of parallel jobs below the breakpoint [UPROB]."""
 
     short_shape: float
     """Gamma shape of the logarithm of short run times [A1]."""
@@ -58,20 +58,20 @@ class LublinParameters:
     gap_scale: float
     """Its scale, natural log of seconds [BARR]."""
     gap_rush_ratio: float
-    """What turns that shape into the one for all hours [ARAR]."""
+    """Factor from that shape to the one for all hours [ARAR]."""
     cycle_shape: float
     """Gamma shape of the arrivals over the day [ANUM]."""
     cycle_scale: float
     """Its scale, half hours [BNUM]."""
 
     longest_runtime_log: float = 12.0
-    """Natural log of the longest run time, seconds (45 h); longer ones are drawn again [TOO_MUCH_TIME]."""
+    """Natural log of the longest run time, seconds (45 h); longer ones are resampled [TOO_MUCH_TIME]."""
     longest_gap_log: float = 13.0
     """Natural log of the longest time between arrivals, seconds, 5 days [TOO_MUCH_ARRIVE_TIME]."""
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise InputError("a kind of job has no name; give it one, it becomes the queue's")
+            raise InputError("a kind of job has no name; give it one, it is used as queue name")
         for rule in fields(self):
             value = getattr(self, rule.name)
             if rule.name == "name":
@@ -79,7 +79,7 @@ class LublinParameters:
             if not math.isfinite(value):
                 raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be a finite number")
             if rule.name.endswith("_share") and not 0 <= value <= 1:
-                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; a share lies in 0 to 1")
+                raise InputError(f"{rule.name} of kind {self.name!r} is {value}; a share must be from 0 to 1")
             if rule.name.endswith(("_shape", "_scale", "_ratio", "_log")) and value <= 0:
                 raise InputError(f"{rule.name} of kind {self.name!r} is {value}; it must be above 0")
             if rule.name.endswith("_log2") and value < 0:
@@ -155,7 +155,7 @@ COMBINED = LublinParameters(
     cycle_shape=8.1737,
     cycle_scale=3.9631,
 )
-"""All jobs alike, the authors' fit where a log does not tell the kinds apart."""
+"""One kind for all jobs: the authors' fit for logs without batch/interactive distinction."""
 
 MODELS: dict[str, tuple[LublinParameters, ...]] = {
     "combined": (COMBINED,),
@@ -163,4 +163,4 @@ MODELS: dict[str, tuple[LublinParameters, ...]] = {
     "interactive": (INTERACTIVE,),
     "mixed": (BATCH, INTERACTIVE),
 }
-"""Name to the kinds of job that arrive side by side."""
+"""Model names and their kinds of job."""

@@ -1,8 +1,8 @@
-"""Privacy of a generated workload: does it give away the jobs it was learned from?
+"""Privacy metrics of synthetic workloads: copies, membership inference and k-anonymity.
 
-Measured against jobs of the same machine that the generator has *not* seen (held out): whatever is as near to those
-as to the jobs it has seen, it has not copied. Rows are compared by size, request, run time, queue and status;
-users have other numbers. These are measures, not promises: nothing here is differentially private.
+The reference are held-out jobs of the same machine that the generator has *not* seen: jobs as close to those as to the
+training jobs are not copies. Rows are compared by size, request, run time, queue and status; users have other numbers.
+These are empirical metrics, not guarantees: nothing here is differentially private.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from kilowait.synth.record_distances import (
 __all__ = ["Anonymity", "PrivacyMetrics", "anonymity", "anonymity_by_k", "leaks"]
 
 KNOWN = ("nodes", "gpus", "estimate_s", "queue", "hour")
-"""What an outsider may know of a job, unless said otherwise."""
+"""Default quasi-identifiers: what an attacker may know of a job."""
 SLACK = 0.08
-"""By how much a measure may exceed its value for jobs that nobody copied. Real weeks of four logs of 21 weeks and more,
-one third taken for generated, one for seen, one for held out, exceed it by 0.07 at most; those of a log of 13 weeks by
+"""Tolerance by which a metric may exceed its value for uncopied jobs. Real weeks of four logs of 21 weeks and more,
+split into thirds as generated, seen and held-out, exceed it by 0.07 at most; those of a log of 13 weeks by
 up to 0.43 (python -m benchmarks.reproduce.privacy_baseline)."""
 CLASSES = (2, 3, 5, 10, 20)
-"""Numbers of users by which classes are counted."""
+"""Values of k for k-anonymity."""
 
 
 @dataclass(frozen=True)
 class PrivacyMetrics:
-    """What a generated workload gives away of the jobs it was learned from."""
+    """Privacy metrics of a synthetic workload with respect to its training jobs."""
 
     nearer_to_seen: float
-    """Share of generated jobs that are nearer to a seen job than to any held-out one; 0.5: no nearer."""
+    """Share of generated jobs closer to a seen job than to any held-out one; 0.5: no closer."""
     closest_seen: float
     """Median distance of a generated job to the closest seen one, in standard deviations of the columns."""
     closest_held_out: float
@@ -49,18 +49,18 @@ class PrivacyMetrics:
     copies: float
     """Share of generated jobs that equal a seen one in every column but the time."""
     copies_of_held_out: float
-    """The same of held-out jobs: how many would be equal by chance, as small jobs are."""
+    """The same for held-out jobs: how many are equal by chance."""
     copied_pairs: float
-    """Share of jobs that, with their user's job before, equal two seen ones: a copied run, not chance."""
+    """Share of jobs that, with their user's previous job, equal two consecutive seen ones: a copied sequence."""
     copied_pairs_of_held_out: float
     membership_auc: float
-    """How well the distance to the closest generated job tells seen from held-out jobs; 0.5: not at all."""
+    """AUC of a membership attack by the distance to the closest generated job; 0.5: chance."""
     membership_advantage: float
-    """The largest difference between seen jobs found and held-out ones taken for seen; 0: none, 1: all are found."""
+    """Membership advantage: maximum of true-positive less false-positive rate; 0: none, 1: all are identified."""
 
     @property
     def given_away(self) -> tuple[str, ...]:
-        """Measures that exceed what jobs nobody copied show, by more than weeks of a log differ (`SLACK`)."""
+        """Metrics that exceed their value for uncopied jobs by more than `SLACK`."""
         excess = {
             "copies": self.copies - self.copies_of_held_out,
             "copied_pairs": self.copied_pairs - self.copied_pairs_of_held_out,
@@ -73,14 +73,14 @@ class PrivacyMetrics:
 def leaks(
     made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int = 0, close: RecordDistances | None = None
 ) -> PrivacyMetrics:
-    """Compare generated jobs with those they were learned from and with others of the same kind.
+    """Compare generated jobs with the training jobs and with held-out jobs.
 
     Args:
         made: generated.
-        seen: what the generator was fitted to.
-        held_out: of the same machine and time, not seen; random weeks of the log, say.
-        seed: for the choice of rows where there are many.
-        close: their `closeness`, where it is known already.
+        seen: the generator's training jobs.
+        held_out: jobs of the same machine and time, not seen; for example random weeks of the log.
+        seed: for subsampling rows.
+        close: their precomputed `closeness`.
     """
     tables = [table.sorted() for table in (made, seen, held_out)]
     near = closeness(made, seen, held_out, seed=seed) if close is None else close
@@ -100,7 +100,8 @@ def leaks(
 
 
 def _copies(made: JobTable, seen: JobTable, held_out: JobTable, *, before: bool) -> tuple[float, float]:
-    """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the job before."""
+    """Share of generated and of held-out jobs that equal a seen one; with `before`, together with the user's previous
+    job."""
     rows = compared_numbers(made, seen, held_out)
     if before:
         pairs = []
@@ -121,18 +122,19 @@ def _copies(made: JobTable, seen: JobTable, held_out: JobTable, *, before: bool)
 
 @dataclass(frozen=True)
 class Anonymity:
-    """How many users share what an outsider may know of a job."""
+    """k-anonymity: how many users share the same quasi-identifiers."""
 
     known: tuple[str, ...]
     k: int
     jobs_below: float
     """Share of jobs in classes of fewer than k users."""
     smallest: int
-    """Users of the smallest class."""
+    """Number of users of the smallest class."""
 
 
 def anonymity(jobs: JobTable, *, known: Sequence[str] | None = None, k: int = 5) -> Anonymity:
-    """k-anonymity of a workload: jobs alike in `known` form a class, and classes count users.
+    """k-anonymity of a workload: jobs with equal `known` columns form a class; the size of a class is its number of
+    users.
 
     >>> jobs = JobTable(
     ...     job_id=[1, 2, 3], submit_s=[0, 1, 2], runtime_s=[9, 9, 9], nodes=[4, 4, 8], user=[1, 2, 1]
@@ -160,7 +162,7 @@ def anonymity_by_k(jobs: JobTable, ks: Sequence[int] = CLASSES) -> dict[int, flo
 def _class_users(
     jobs: JobTable, known: Sequence[str] | None
 ) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    """What is known, and how many users the class of every job has."""
+    """The quasi-identifiers, and the number of users in the class of every job."""
     rows = job_rows(jobs.sorted())
     names = tuple(name for name in KNOWN if name in rows) if known is None else tuple(known)
     for name in names:

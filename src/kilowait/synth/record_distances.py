@@ -1,4 +1,4 @@
-"""How close generated jobs lie to real ones that their generator has seen, and to real ones that it has not.
+"""Distances to the closest record (DCR): generated jobs to seen and to held-out real jobs.
 
 Rows are compared by size, request, run time, queue and status, on logarithmic scales; users have other numbers.
 """
@@ -36,9 +36,9 @@ Floats = npt.NDArray[np.float64]
 LEAST_JOBS = 50
 MOST_ROWS = 20_000
 COMPARED = ("nodes", "gpus", "estimate_s", "runtime_s", "queue", "status")
-"""Not the hour: a job that was copied to another time is a copy."""
+"""Compared columns. Not the hour: a job copied to another time is a copy."""
 POINTS = 160
-"""Of a curve that is kept to be drawn."""
+"""Number of points of a stored curve."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +46,16 @@ class RecordDistances:
     """Distances to the closest record, in standard deviations of the seen jobs' logarithms; 0 is a copy."""
 
     made_to_seen: Floats
-    """Of every generated job to the closest seen one."""
+    """From every generated job to the closest seen one."""
     made_to_held_out: Floats
     held_out_to_seen: Floats
-    """Of real jobs that were not seen: how close jobs lie that nobody copied."""
+    """From held-out jobs to the closest generated one: the reference for uncopied jobs."""
     seen_to_made: Floats
-    """Of every seen job to the closest generated one."""
+    """From every seen job to the closest generated one."""
     held_out_to_made: Floats
 
     def shares(self) -> dict[str, tuple[float, ...]]:
-        """Which part of the jobs is no farther than ``at`` from the closest, for the first three of these."""
+        """Share of the jobs at most ``at`` from the closest record, for the first three distances."""
         sides = {
             name: np.sort(getattr(self, name))
             for name in ("made_to_seen", "made_to_held_out", "held_out_to_seen")
@@ -72,7 +72,7 @@ def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int =
     tables = [table.sorted() for table in (made, seen, held_out)]
     check_jobs(tables, LEAST_JOBS)
     rng = stream(seed, "synth.privacy")
-    # As many seen as held-out jobs: among more jobs there is a closer one.
+    # Equal numbers of seen and held-out jobs: more jobs would have closer ones.
     count = min(len(seen), len(held_out), MOST_ROWS)
     rows = [
         some_rows(len(table), most, rng)
@@ -91,18 +91,18 @@ def closeness(made: JobTable, seen: JobTable, held_out: JobTable, *, seed: int =
 
 @dataclass(frozen=True)
 class Roc:
-    """Who was seen, guessed by the distance to the closest generated job, for every limit of that distance."""
+    """ROC curve of membership inference by the distance to the closest generated job."""
 
     found: tuple[float, ...]
-    """Part of the seen jobs within the limit; rises from 0 to 1."""
+    """True-positive rate: share of the seen jobs within the threshold."""
     wrong: tuple[float, ...]
-    """Part of the held-out jobs within it."""
+    """False-positive rate: share of the held-out jobs within the threshold."""
     best: tuple[float, float]
-    """Wrong and found where the difference is largest: the advantage is between them."""
+    """False- and true-positive rate where their difference, the advantage, is largest."""
 
 
 def roc(near: Floats, far: Floats, *, points: int = POINTS) -> Roc:
-    """The curve of guessing that whatever is close enough is one of `near`.
+    """ROC curve of classifying small distances as members of `near`.
 
     >>> roc(np.array([0.0, 0.0]), np.array([0.0, 1.0])).best
     (0.5, 1.0)
@@ -116,7 +116,7 @@ def roc(near: Floats, far: Floats, *, points: int = POINTS) -> Roc:
 
 
 def advantage(near: Floats, far: Floats) -> float:
-    """The largest difference of the parts of `near` and `far` within one limit; never less than 0."""
+    """The maximum difference of the shares of `near` and `far` within a threshold; at least 0."""
     found, wrong = _within(near, far)
     return float(max(0.0, (found - wrong).max()))
 
@@ -136,7 +136,7 @@ def nearer_auc(near: Floats, far: Floats) -> float:
 
 
 def _space(*tables: JobTable) -> list[Floats]:
-    """Jobs as points: logarithms in standard deviations, kinds one apart."""
+    """Jobs as points: logarithms in standard deviations, categories at distance one."""
     every = [job_rows(table) for table in tables]
     names = [name for name in COMPARED if all(name in rows for rows in every)]
     points: list[list[Floats]] = [[] for _ in tables]
@@ -154,7 +154,7 @@ def _space(*tables: JobTable) -> list[Floats]:
 
 
 def compared_numbers(*tables: JobTable) -> list[Floats]:
-    """The compared columns that all tables have, a row a job, as numbers that mean the same in all."""
+    """The compared columns that all tables have, one row per job, as numbers with the same meaning in all."""
     every = [job_rows(table) for table in tables]
     names = [name for name in COMPARED if all(name in rows for rows in every)]
     columns = [same_numbers([rows[name] for rows in every]) for name in names]

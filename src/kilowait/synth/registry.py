@@ -1,4 +1,4 @@
-"""Generators by name: which there are, one fitted to a log, one opened from its folder."""
+"""Registry of workload generators: names, fitting by name, and loading from a folder."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ __all__ = ["GENERATORS", "OUTSIDE", "fit_generator", "load_generator", "settings
 GENERATORS: dict[str, tuple[str, str]] = {
     "bootstrap": (
         "kilowait.synth.bootstrap:BootstrapGenerator",
-        "whole weeks of the log, drawn again: copies, a baseline",
+        "block bootstrap of whole weeks of the log: copies, a baseline",
     ),
     "copula": (
         "kilowait.synth.copula:CopulaGenerator",
-        "each column as in the log, tied by a Gaussian copula",
+        "Gaussian copula: marginal distributions and rank correlations of the log",
     ),
     "transformer": (
         "kilowait.synth.transformer:TransformerGenerator",
-        "when people submit as in the log, what they submit from a network that knows their habits",
+        "transformer: submission times as in the log, jobs from a network of each user's history",
     ),
     "ctgan": (
         "kilowait.synth.tabular.generators:CtganGenerator",
-        "rows by a network that learns to deceive a critic",
+        "conditional GAN for tables",
     ),
     "tvae": (
         "kilowait.synth.tabular.generators:TvaeGenerator",
-        "rows squeezed through a few numbers and made again",
+        "variational autoencoder for tables",
     ),
     "copulagan": (
         "kilowait.synth.tabular.generators:CopulaGanGenerator",
-        "ctgan on ranks, so that columns are as in the log",
+        "CTGAN on normal scores, which keeps the marginal distributions",
     ),
-    "diffusion": ("kilowait.synth.tabular.generators:DiffusionGenerator", "rows out of noise, step by step"),
+    "diffusion": ("kilowait.synth.tabular.generators:DiffusionGenerator", "tabular diffusion model"),
 }
-"""Name to where it lives, and what it is."""
+"""Name to import path and description."""
 OUTSIDE: dict[str, tuple[str, str]] = {
-    "sdv:CTGAN": ("kilowait.synth.external:SdvCTGAN", "SDV's adversarial network"),
+    "sdv:CTGAN": ("kilowait.synth.external:SdvCTGAN", "SDV's conditional GAN"),
     "sdv:TVAE": ("kilowait.synth.external:SdvTVAE", "SDV's variational autoencoder"),
     "sdv:CopulaGAN": (
         "kilowait.synth.external:SdvCopulaGAN",
-        "SDV's adversarial network on columns made normal",
+        "SDV's GAN on normalized columns",
     ),
-    "sdv:GaussianCopula": ("kilowait.synth.external:SdvGaussianCopula", "SDV's copula"),
+    "sdv:GaussianCopula": ("kilowait.synth.external:SdvGaussianCopula", "SDV's Gaussian copula"),
     "realtabformer": (
         "kilowait.synth.external:RealTabFormer",
-        "REaLTabFormer: a GPT-2 that writes jobs as lines of a table",
+        "REaLTabFormer: GPT-2 for table rows",
     ),
 }
-"""Those that need other people's libraries, in an environment of their own; see `kilowait.synth.external`."""
+"""Generators of external libraries, in a separate Python environment; see `kilowait.synth.external`."""
 
 
 def fit_generator(
@@ -75,7 +75,7 @@ def fit_generator(
     keep: CheckpointStore | None = None,
     **settings: Any,
 ) -> Generator:
-    """A generator by name, fitted to a log; see `Generator.fit`.
+    """Fit a generator by name to a log; see `Generator.fit`.
 
     >>> from kilowait.synth import lublin
     >>> generator = fit_generator(lublin(500, 64, seed=1), "bootstrap")
@@ -86,16 +86,16 @@ def fit_generator(
 
 
 def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> Generator:
-    """The generator that `Generator.save` wrote into a folder.
+    """Load the generator that `Generator.save` wrote into a folder.
 
     Args:
         folder: what was saved.
-        trust: path of the Python that may run code which the folder holds. Only generators of other people's
-            libraries hold any; without this they are not opened.
+        trust: path of the Python that may run code contained in the folder. Only generators of external
+            libraries contain any; without this they are not loaded.
     """
     place = Path(folder)
     if not (place / CARD).is_file():
-        raise InputError(f"{place} has no {CARD}; name a folder written by kilowait synth fit")
+        raise InputError(f"{place} has no {CARD}; give a folder written by kilowait synth fit")
     try:
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         version, name = card["version"], card["generator"]
@@ -103,12 +103,12 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
         raise InputError(f"{place / CARD} is damaged ({problem}); fit the generator again") from None
     if version != VERSION:
         raise InputError(
-            f"{place} is of version {version} and this kilowait reads version {VERSION}; fit the generator again"
+            f"{place} has version {version} and this kilowait reads version {VERSION}; fit the generator again"
         )
     kind = _kind(name)
     if kind.holds_code and trust is None:
         raise InputError(
-            f"{place} holds a pickle of {name}, and opening it runs what code is in it; if you trust who made it, "
+            f"{place} contains a pickle of {name}, and loading it runs any code in it; if you trust its source, "
             "name the Python that has the library: --trust PYTHON, or trust= in Python"
         )
     try:
@@ -132,7 +132,7 @@ def load_generator(folder: str | PathLike[str], *, trust: str | None = None) -> 
 
 
 def settings_of(name: str) -> dict[str, Any]:
-    """What can be set of a generator, and what it is otherwise.
+    """Settings of a generator and their defaults.
 
     >>> settings_of("bootstrap")
     {'days': 7}

@@ -1,4 +1,4 @@
-"""Offered load: how much work arrives for each second of the machine; and logs brought to another one."""
+"""Offered load of a log, and rescaling of a log's arrivals to another load."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kilowait.jobs import JobTable
 __all__ = ["offered_load", "rescale_load"]
 
 LONGEST_S = 1e12
-"""A log longer than this, 31,700 years, is taken for a mistake."""
+"""Maximum span of a log, seconds (31,700 years); longer ones are errors."""
 
 SHORTEST_S = 1e-3
-"""So is a shorter one than this: its submissions could not be told apart."""
+"""Minimum span of a log, seconds; in shorter ones submissions could not be distinguished."""
 
 
 def offered_load(jobs: JobTable, nodes: int) -> float:
     """Node-seconds of all jobs / (`nodes` x seconds from the first submission to the last).
 
-    Every job counts with its true run time, also one that is larger than the machine and would be rejected;
-    take such jobs out first if they should not.
+    Every job counts with its true run time, also if it is larger than the machine and would be dropped;
+    remove such jobs first if they should not count.
 
     >>> offered_load(JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 30], nodes=[4, 10]), 10)
     0.5
@@ -32,11 +32,11 @@ def offered_load(jobs: JobTable, nodes: int) -> float:
 
 
 def rescale_load(jobs: JobTable, nodes: int, load: float) -> JobTable:
-    """The same jobs with the time between submissions stretched or shrunk so that the offered load is `load`.
+    """The same jobs with interarrival times scaled so that the offered load is `load`.
 
-    The first submission stays where it is. Holds and cancellations (`begin_s`, `cancel_s`) keep their
+    The first submission time is kept. Holds and cancellations (`begin_s`, `cancel_s`) keep their
     distance from the job's own submission, think times stay. The waits the log recorded are dropped: they
-    belong to the old load. A day of the log is no longer a day: its daily cycle is stretched along.
+    belong to the old load. The daily cycle is scaled too.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[0, 100], runtime_s=[50, 30], nodes=[4, 10])
     >>> rescale_load(jobs, 10, 0.25)["submit_s"].tolist()
@@ -45,7 +45,7 @@ def rescale_load(jobs: JobTable, nodes: int, load: float) -> JobTable:
     check_load(load)
     work, span_s = _work_and_span(jobs, nodes)
     if work <= 0:
-        raise InputError("all run times are 0, so the offered load is 0 at any pace; give jobs that run")
+        raise InputError("all run times are 0, so the offered load is always 0; give jobs with run times")
     wanted_s = check_pace(work, nodes, load)
     submit = jobs["submit_s"]
     first = submit.min()
@@ -67,16 +67,16 @@ def check_load(load: float) -> None:
 
 
 def check_pace(work: float, nodes: int, load: float) -> float:
-    """Seconds over which `work` node-seconds are to be submitted; raise where that is no sensible log."""
+    """Seconds over which `work` node-seconds are submitted at `load`; raise if the span is out of range."""
     if not work <= LONGEST_S * nodes * load:
         raise InputError(
             f"a load of {load:g} on {nodes} nodes would stretch these jobs over more than {LONGEST_S:g} s; "
-            "ask for a higher load"
+            "use a higher load"
         )
     if not work >= SHORTEST_S * nodes * load:
         raise InputError(
-            f"a load of {load:g} on {nodes} nodes would press these jobs into less than {SHORTEST_S:g} s; "
-            "ask for a lower load"
+            f"a load of {load:g} on {nodes} nodes would squeeze these jobs into less than {SHORTEST_S:g} s; "
+            "use a lower load"
         )
     return work / nodes / load
 
@@ -84,13 +84,13 @@ def check_pace(work: float, nodes: int, load: float) -> float:
 def _work_and_span(jobs: JobTable, nodes: int) -> tuple[float, float]:
     """Node-seconds in all, and seconds between the first and the last submission."""
     if not nodes >= 1:
-        raise InputError(f"a machine of {nodes} nodes; it needs at least 1")
+        raise InputError(f"the machine has {nodes} nodes; it needs at least 1")
     if len(jobs) < 2:
-        raise InputError(f"{len(jobs)} job(s) have no offered load; it takes at least two submissions")
+        raise InputError(f"{len(jobs)} job(s) have no offered load; at least two submissions are needed")
     span_s = float(np.ptp(jobs["submit_s"]))
     if span_s <= 0:
         raise InputError(
             f"all {len(jobs)} jobs are submitted at {jobs['submit_s'][0]:g} s, so their offered load is "
-            "infinite; it takes two different times of submission"
+            "infinite; at least two different submission times are needed"
         )
     return float(np.dot(jobs["nodes"].astype(np.float64), jobs["runtime_s"])), span_s

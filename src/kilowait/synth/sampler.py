@@ -1,9 +1,9 @@
-"""How a sample is drawn: layers of the workload laid over one another, thinned by weight, cut, brought to a load.
+"""Sampling of workloads: superposed layers of generated jobs, thinned by weight, cut, and scaled to a load.
 
-A generator gives *layers*: endless draws of the same workload at the same time, each a stream of parts in bounded
+A generator gives *layers*: endless samples of the same workload at the same time, each a stream of parts in bounded
 memory. A job of layer k, with a random number u from 0 to 1 and a weight w, has the score (k + u) / w, and belongs to a
-workload of density d if that is below d. So at density 1 a job of weight 2 comes from two layers, one of weight 1/2
-from half of the first, and a higher density means more jobs of all kinds at the same hours.
+workload of density d if that is below d. So at density 1 jobs of weight 2 come from two layers, jobs of
+weight 1/2 from half of the first, and a higher density gives more jobs of all kinds at the same hours.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ __all__ = ["SampleRequest", "Layers", "Part", "SampleProgress", "drawn", "expect
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Part = tuple[Columns, float]
-"""Jobs, and a moment before which no later part of the stream has any."""
+"""Jobs, and a time before which no later part of the stream has any."""
 SampleProgress = Callable[[str, float], None]
-"""Progress: what is being done, and which share of it is done."""
+"""Progress callback: current activity and completed share."""
 Layers = Callable[[int, SampleProgress], Iterator[Part]]
-"""A layer by its number; what it is told is the share of the part in the making."""
+"""Function that gives a layer by its number; its callback gets the share of the current part."""
 
 MOST_DRAWN = 50
-"""Jobs drawn for each one wanted, and two logs besides, before conditions are called impossible."""
+"""Maximum samples per requested job, plus two log lengths, before conditions are rejected as impossible."""
 MOST_LAYERS = 64
 AHEAD = 20_000
-"""Jobs drawn ahead, at most, to see what the workload is like without changes."""
+"""Maximum jobs of the pilot sample without changes."""
 MARGIN = 1.5
-"""How much denser than seems necessary jobs are drawn for a load, and then thinned to it."""
+"""Oversampling factor for a target load; the sample is then thinned."""
 ATTEMPTS = 4
 EXCHANGES = 20
-"""Jobs exchanged, at most, for a load."""
+"""Maximum number of jobs exchanged to reach a load."""
 SCORE = "score"
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """What is asked of a generator."""
+    """Parameters of a sample."""
 
     jobs: int | None
     days: float | None
-    """From the log's first submission on; one of both is None."""
+    """From the log's first submission on; jobs or days is None."""
     seed: int
     wanted: Conditions
     changes: Changes
     work: str = "nodes"
     """Column whose product with the run time is the work of a job."""
     capacity: float | None = None
-    """Of the machine, in that column; None: its nodes."""
+    """Capacity of the machine in that column; None: its nodes."""
 
     def check(self) -> None:
-        """Raise unless it is jobs or days, and some."""
+        """Raise unless exactly one of jobs and days is given and positive."""
         if (self.jobs is None) == (self.days is None):
             given = "both" if self.jobs is not None else "neither"
-            raise InputError(f"{given} of jobs and days are given; say how many jobs, or for how many days")
+            raise InputError(f"{given} of jobs and days are given; give the number of jobs or of days")
         jobs, days = self.jobs, self.days
         if jobs is not None and (isinstance(jobs, bool) or jobs != int(jobs) or jobs < 1):
             raise InputError(f"the number of jobs is {jobs}; it must be a whole number, at least 1")
@@ -76,8 +76,8 @@ class SampleRequest:
 
 
 def drawn(layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> Iterator[Columns]:
-    """The jobs asked for, in order of submission, part after part."""
-    drawing = _Drawing(layers, facts, asked, told)
+    """Yield the requested jobs in parts, in order of submission."""
+    drawing = _Sampling(layers, facts, asked, told)
     changes = asked.changes
     ahead = drawing.ahead() if changes.looks_ahead else None
     weights = changes.weights(ahead)
@@ -96,47 +96,48 @@ def drawn(layers: Layers, facts: LogSchema, asked: SampleRequest, told: SamplePr
 
 
 def expected_jobs(facts: LogSchema, asked: SampleRequest) -> int:
-    """About how many jobs a sample has."""
+    """Expected number of jobs of a sample."""
     if asked.jobs is not None:
         return int(asked.jobs)
     assert asked.days is not None
     return max(1, math.ceil(facts.jobs * asked.days * DAY_S / facts.span_s))
 
 
-class _Drawing:
-    """One sample in the making."""
+class _Sampling:
+    """State of one sampling run."""
 
     def __init__(self, layers: Layers, facts: LogSchema, asked: SampleRequest, told: SampleProgress) -> None:
         self._layers, self._facts, self._asked, self._told = layers, facts, asked, told
         self._drawn = self._met = 0
-        """Jobs of the first layer, and those of them that are wanted."""
+        """Number of jobs of the first layer, and of those that match."""
         self._done, self._coming = 0.0, 1.0
-        """Shares of the sample that are done, and that the next part will be."""
+        """Completed share of the sample, and share of the next part."""
         self._end_s = math.inf if asked.days is None else facts.first_s + asked.days * DAY_S
 
     def ahead(self) -> Columns:
-        """Jobs as conditions leave them, without changes."""
+        """Pilot sample: jobs that match the conditions, without changes."""
         most = min(AHEAD, max(1000, expected_jobs(self._facts, self._asked)))
         parts = list(self.cut(Weights(), 1.0, most, resized=False))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def rate(self, rows: Columns, weights: Weights) -> float:
-        """Work a second, jobs counted by weight."""
+        """Work per second, jobs counted by weight."""
         span_s = float(np.ptp(rows["submit_s"]))
         if not span_s > 0:
             raise InputError(
-                f"{len(rows['submit_s'])} job(s) have no offered load; it takes two different times of submission"
+                f"{len(rows['submit_s'])} job(s) have no offered load; at least two different "
+                "submission times are needed"
             )
         work = float((self._work(rows) * weights.of(rows)).sum())
         if not work > 0:
             raise InputError(
-                f"the jobs asked for have no {self._asked.work} or no run time, so that their load is 0 at any pace"
+                f"the requested jobs have no {self._asked.work} or no run time, so that their load is always 0"
             )
         return work / span_s
 
     def _work(self, rows: Columns) -> Floats:
         if self._asked.work not in rows:
-            raise InputError(f"these jobs have no column {self._asked.work!r}, so they offer no load of it")
+            raise InputError(f"these jobs have no column {self._asked.work!r}, so they have no such load")
         work: Floats = rows[self._asked.work] * rows["runtime_s"]
         return work
 
@@ -145,12 +146,12 @@ class _Drawing:
     def cut(
         self, weights: Weights, density: float, jobs: int | None, *, resized: bool = True
     ) -> Iterator[Columns]:
-        """The workload at a density, up to a number of jobs or the horizon, with scores."""
+        """Jobs at a density, up to a number of jobs or the horizon, with scores."""
         count = math.ceil(density * weights.most)
         if count > MOST_LAYERS:
             raise InputError(
-                f"this takes {count:,} workloads like the log's laid over one another, and {MOST_LAYERS} is the most; "
-                "ask for smaller factors or a lower load"
+                f"this needs {count:,} superposed copies of the workload, and the maximum is {MOST_LAYERS}; "
+                "use smaller factors or a lower load"
             )
         self._drawn = self._met = found = 0
         most = math.inf if jobs is None else jobs
@@ -168,20 +169,20 @@ class _Drawing:
             if found >= most or until_s >= self._end_s:
                 break
             if jobs is not None and self._drawn >= MOST_DRAWN * jobs + 2 * self._facts.jobs:
-                raise InputError(f"{self._rare()}, and {jobs:,} are asked for; {self._remedy()}")
+                raise InputError(f"{self._rare()}, and {jobs:,} are requested; {self._remedy()}")
         if not found:
             raise InputError(f"{self._rare()} in {self._asked.days:g} days; {self._remedy()}")
 
     def _heard(self, what: str, share: float) -> None:
-        """Told of a part in the making, which is about as large as the one before."""
+        """Report progress within a part, which is about as large as the previous one."""
         self._told(what, self._done + share * self._coming)
 
     def _rare(self) -> str:
         said = ", ".join(filter(None, [str(self._asked.wanted), str(self._asked.changes)]))
-        return f"conditions {said or '(none)'}: {self._met:,} of {self._drawn:,} drawn jobs meet them all"
+        return f"conditions {said or '(none)'}: {self._met:,} of {self._drawn:,} sampled jobs match them all"
 
     def _remedy(self) -> str:
-        return "the workload hardly has such jobs: widen the conditions"
+        return "such jobs are too rare in the workload: widen the conditions"
 
     def _layer(self, number: int, weights: Weights, density: float, resized: bool) -> Iterator[Part]:
         rng = stream(self._asked.seed, f"synth.layer.{number}")
@@ -204,9 +205,9 @@ class _Drawing:
     # -- load --------------------------------------------------------------------------------------
 
     def at_rate(self, weights: Weights, goal: float, density: float) -> Iterator[Columns]:
-        """The workload, as dense as gives `goal` work a second.
+        """Jobs at the density that gives `goal` work per second.
 
-        Jobs are drawn more densely than that and kept in files, until it is known which of them it takes.
+        Jobs are oversampled into files, and then selected.
         """
         jobs = self._asked.jobs
         with TemporaryDirectory(prefix="kilowait-") as folder:
@@ -218,8 +219,8 @@ class _Drawing:
                     return
                 density *= 2.0**way
 
-    def _kept(self, weights: Weights, density: float, folder: Path) -> _Kept:
-        """Jobs at a density, enough to be thinned out by half."""
+    def _kept(self, weights: Weights, density: float, folder: Path) -> _StoredJobs:
+        """Sample jobs at a density into files, about twice as many as needed."""
         jobs = self._asked.jobs
         files: list[Path] = []
         columns: list[tuple[Floats, Floats, Floats]] = []
@@ -228,12 +229,12 @@ class _Drawing:
             np.savez(files[-1], allow_pickle=False, **rows)
             columns.append((rows["submit_s"], self._work(rows), rows[SCORE]))
         submit, work, score = (np.concatenate(column) for column in zip(*columns, strict=True))
-        return _Kept(files, submit, work, score)
+        return _StoredJobs(files, submit, work, score)
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """Jobs in files, more of them than are wanted; and what must be known to choose among them."""
+class _StoredJobs:
+    """Oversampled jobs in files, with the data to select among them."""
 
     files: list[Path]
     submit_s: Floats
@@ -241,7 +242,7 @@ class _Kept:
     score: Floats
 
     def rate(self, density: float, jobs: int | None) -> float:
-        """Work a second at a density."""
+        """Work per second at a density."""
         chosen = np.flatnonzero(self.score < density)[:jobs]
         if len(chosen) < 2:
             return 0.0
@@ -249,7 +250,7 @@ class _Kept:
         return float(self.work[chosen].sum()) / span_s if span_s > 0 else math.inf
 
     def density_for(self, goal: float, jobs: int | None, most: float) -> tuple[float, int]:
-        """The density with `goal` work a second; and where it lies: 0 within what was drawn, 1 above, -1 below."""
+        """The density with `goal` work per second; and 0 if it is within the sample, 1 above, -1 below."""
         if self.rate(most, jobs) < goal:
             return most, 1
         low, high = 0.0, most
@@ -263,15 +264,15 @@ class _Kept:
         return high, 0
 
     def chosen(self, density: float, goal: float, jobs: int | None) -> Ints:
-        """The jobs at a density, but for a few, which are exchanged for others so that the work is what it should be.
+        """Select jobs at a density; a few are exchanged for others so that the work matches the goal.
 
-        At any density there is a large job too many or too few. Without the exchange, time would have to be
-        stretched by a per cent, and after some weeks noon would be midnight.
+        At any density a large job is too many or too few. Without the exchange, time would have to be scaled
+        by about a per cent, which shifts the daily cycle after some weeks.
         """
         chosen = np.flatnonzero(self.score < density)[:jobs]
         if not (len(chosen) > 1 and self.submit_s[chosen[-1]] > self.submit_s[chosen[0]]):
             raise InputError(
-                f"{len(chosen)} job(s) have no offered load; it takes two different times of submission"
+                f"{len(chosen)} job(s) have no offered load; at least two different submission times are needed"
             )
         lacks = goal * float(self.submit_s[chosen[-1]] - self.submit_s[chosen[0]]) - self.work[chosen].sum()
         others = np.setdiff1d(np.arange(chosen[0], chosen[-1]), chosen)
@@ -291,11 +292,11 @@ class _Kept:
         return np.sort(chosen)
 
     def parts(self, chosen: Ints, goal: float) -> Iterator[Columns]:
-        """Jobs by number; what they lack of `goal` work a second, or have too much, is made up by stretching time."""
+        """Yield the selected jobs; the remaining difference to `goal` work per second is corrected by scaling time."""
         moments, total = self.submit_s[chosen], float(self.work[chosen].sum())
         if not total > 0:
             raise InputError(
-                "the jobs asked for have no work, so that their load is 0 at any pace; ask for more"
+                "the requested jobs have no work, so that their load is always 0; request more jobs"
             )
         stretch = total / goal / float(moments[-1] - moments[0])
         place = 0
@@ -312,7 +313,7 @@ class _Kept:
 
 
 def merged(layers: list[Iterator[Part]]) -> Iterator[Part]:
-    """Streams as one in order of submission.
+    """Merge streams in order of submission.
 
     >>> def layer(*moments):
     ...     for moment in moments:

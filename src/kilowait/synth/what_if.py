@@ -1,8 +1,8 @@
-"""What-ifs: a workload at another load, with another mix of jobs, with groups that grow, on another machine.
+"""What-if changes of a workload: another load, another job mix, growing groups, another machine.
 
-They work on drawn jobs, whatever kind of generator drew them. Each job has a weight, how often such jobs are wanted
-for one that the log has; `drawing` lays draws of the same workload over one another and thins them out by weight. So
-hours and weekdays stay what they are, and added jobs are drawn like all others, not copied.
+They work on the samples of any generator. Each job has a weight, its frequency relative to the log; `sampler`
+superposes samples of the same workload and thins them by weight. So hours and weekdays are kept, and added jobs are
+sampled like all others, not copied.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 MOST_LOAD = 1.5
-"""The highest load that is drawn. Above 1 the queue grows as long as the workload lasts."""
+"""Maximum load. Above 1 the queue grows as long as the workload lasts."""
 GROWING = (*NUMBERED, "queue")
 """Columns whose groups can grow."""
 Value = float | str | tuple[float, float]
-"""Of a column: one, or least and most."""
+"""Value of a column: one, or minimum and maximum."""
 Kinds = Mapping[str, Mapping[Any, float | str]]
-"""By column and value (one, or a pair of least and most): a factor, or a share such as "30%"."""
+"""By column and value (one, or a pair of minimum and maximum): a factor, or a share such as "30%"."""
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to a workload; none of them given, none made.
+    """Changes to a workload; by default none.
 
     >>> WhatIf(load=0.9, mix={"nodes": {(1, 4): 0.5, (64, 128): 2}}, grow={"queue": {"long": 3}}).load
     0.9
@@ -49,11 +49,11 @@ class WhatIf:
     load: float | None = None
     """Offered load, up to `MOST_LOAD`."""
     mix: Kinds = field(default_factory=dict)
-    """How often such jobs come for one in the log, ``{"nodes": {(1, 4): 0.5}}``, or which share of all jobs they are,
-    ``{"nodes": {(1, 4): "30%"}}``. A job counts for the first that fits."""
+    """Frequency of such jobs relative to the log, ``{"nodes": {(1, 4): 0.5}}``, or their share of all jobs,
+    ``{"nodes": {(1, 4): "30%"}}``. The first matching entry applies."""
     grow: Kinds = field(default_factory=dict)
-    """How often jobs of a queue, user or account come for one in the log: ``{"queue": {"long": 3}}``. Users and
-    accounts are named as in the log where names were kept; otherwise by rank: 1 used most node-seconds."""
+    """Frequency of jobs of a queue, user or account relative to the log: ``{"queue": {"long": 3}}``. Users and
+    accounts are named as in the log where names were kept; otherwise by rank: 1 has the most node-seconds."""
     nodes: int | None = None
     """Nodes of another machine: sizes are scaled (`new_sizes`) and the load is kept, or is `load`."""
 
@@ -61,19 +61,17 @@ class WhatIf:
         if self.load is not None:
             _check_load(self.load)
         if self.nodes is not None and not (self.nodes >= 1 and self.nodes == int(self.nodes)):
-            raise InputError(
-                f"the machine is to have {self.nodes:g} nodes; it needs a whole number of at least 1"
-            )
+            raise InputError(f"the machine's nodes are {self.nodes:g}; give a whole number of at least 1")
 
 
 @dataclass(frozen=True)
 class _Kinds:
-    """Kinds of job and the weight of each; the first that fits counts."""
+    """Kinds of job and the weight of each; the first match applies."""
 
     tests: tuple[Callable[[Columns], Bools], ...]
     factors: tuple[float, ...]
     rest: float = 1.0
-    """Of all other jobs."""
+    """Weight of all other jobs."""
 
     def weights(self, rows: Columns) -> Floats:
         met = [test(rows) for test in self.tests]
@@ -86,7 +84,7 @@ class _Kinds:
 
 @dataclass(frozen=True)
 class Weights:
-    """How often each job is wanted for one that was drawn."""
+    """Weight (relative frequency) of each sampled job."""
 
     kinds: tuple[_Kinds, ...] = ()
 
@@ -97,12 +95,12 @@ class Weights:
 
     @property
     def most(self) -> float:
-        """No job weighs more."""
+        """Maximum weight."""
         return math.prod(kinds.most for kinds in self.kinds)
 
 
 class Changes:
-    """What-ifs that were checked against the log's facts."""
+    """What-if changes, validated against the log's schema."""
 
     def __init__(self, what: WhatIf, facts: LogSchema) -> None:
         self.load, self.nodes = what.load, what.nodes
@@ -122,11 +120,11 @@ class Changes:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether some jobs must be drawn first to know what the workload is like without changes."""
+        """Whether a pilot sample without changes is needed."""
         return self._shares is not None or self.load is not None or self.nodes is not None
 
     def weights(self, ahead: Columns | None) -> Weights:
-        """Weights that bring about factors and shares; the latter by what the jobs drawn ahead are like."""
+        """Weights that give the factors and shares; shares need the pilot sample."""
         factors = Weights(tuple(self._factors))
         if self._shares is None or ahead is None:
             return factors
@@ -140,12 +138,12 @@ class Changes:
             found.append(float(weight[met].sum() / weight.sum()))
             if not found[-1] > 0:
                 raise InputError(
-                    f"mix {test}: none of {len(weight):,} drawn jobs is like that, too few to make a share of them"
+                    f"mix {test}: none of {len(weight):,} sampled jobs matches, so it cannot get a share"
                 )
         rest, others = 1.0 - sum(wanted), float(weight[left].sum() / weight.sum())
         if others == 0 and rest > 1e-9:
             raise InputError(
-                f"the shares of the mix come to {sum(wanted):.0%} and there are no other jobs; they must come to 100%"
+                f"the shares of the mix sum to {sum(wanted):.0%} and there are no other jobs; they must sum to 100%"
             )
         scaled = [share / has for share, has in zip(wanted, found, strict=True)]
         shares = _Kinds(
@@ -154,7 +152,7 @@ class Changes:
         return Weights((*factors.kinds, shares))
 
     def resized(self, rows: Columns) -> Columns:
-        """The jobs on the other machine; GPUs and energy go with the nodes."""
+        """The jobs scaled to the other machine; GPUs and energy scale with the nodes."""
         if self.nodes is None:
             return rows
         nodes = self._sizes[np.searchsorted(self._facts.seen["nodes"], rows["nodes"])]
@@ -168,7 +166,7 @@ class Changes:
         return changed
 
     def meta(self) -> dict[str, Any]:
-        """What samples say of the machine."""
+        """Metadata of the machine for samples."""
         if self.nodes is None:
             return {}
         said = {"max_procs": int(self.nodes)}
@@ -187,20 +185,20 @@ class Changes:
             self._factors.append(_Kinds(tuple(test.met for test in tests), tuple(factors)))
         elif not all(shares) or self._shares is not None:
             raise InputError(
-                "shares of the mix are of one column, and of all its kinds; write factors otherwise"
+                "shares of the mix must be of one column, for all of its kinds; use factors otherwise"
             )
         else:
             found = [
                 _share(f"mix {test}", wanted) for test, wanted in zip(tests, kinds.values(), strict=True)
             ]
             if sum(found) > 1 + 1e-9:
-                raise InputError(f"the shares of the mix come to {sum(found):.0%}; they must be 100% at most")
+                raise InputError(f"the shares of the mix sum to {sum(found):.0%}; they must be 100% at most")
             self._shares = tests, found
         self._words += [f"mix {test}" for test in tests]
 
     def _grow(self, column: str, kinds: Mapping[Any, float | str]) -> None:
         if column not in GROWING:
-            raise UnknownNameError("column that grows (of others there is a mix)", column, GROWING)
+            raise UnknownNameError("column for growth (use a mix for others)", column, GROWING)
         tests: list[Callable[[Columns], Bools]] = []
         for value in kinds:
             if column == "queue":
@@ -213,10 +211,10 @@ class Changes:
 
 
 def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
-    """Sizes of jobs on a machine of `new` nodes for ascending ones that a log has on one of `old`.
+    """Scale ascending job sizes from a machine of `old` nodes to one of `new` nodes.
 
-    On a scale of octaves sizes keep their place between the smallest and the machine. Serial jobs stay serial; where
-    there are none, the smallest size is the same part of either machine. A job of the whole machine stays one, and
+    On a log2 scale sizes keep their relative position between the smallest and the machine. Serial jobs stay serial;
+    where there are none, the smallest size is the same part of either machine. A job of the full machine stays one, and
     powers of two become powers of two.
 
     >>> new_sizes([1, 2, 4, 8, 12, 64, 128], 128, 512).tolist()
@@ -240,7 +238,7 @@ def new_sizes(sizes: npt.ArrayLike, old: int, new: int) -> Ints:
 
 
 def parse_changes(text: str, option: str) -> dict[str, dict[Any, float | str]]:
-    """A mix or growth as people write it: ``nodes=1:4*0.5,64:128*2``, ``nodes=1:4=30%``, ``queue=long*3``.
+    """Parse a mix or growth: ``nodes=1:4*0.5,64:128*2``, ``nodes=1:4=30%``, ``queue=long*3``.
 
     >>> parse_changes("nodes=1:4*0.5,64:128*2", "mix")
     {'nodes': {(1.0, 4.0): 0.5, (64.0, 128.0): 2.0}}
@@ -248,7 +246,7 @@ def parse_changes(text: str, option: str) -> dict[str, dict[Any, float | str]]:
     ({'queue': {'long': 3.0}, 'user': {'1': 2.0}}, {'nodes': {'1': '30%'}})
     """
     usage = {
-        "mix": "column=value*factor or column=value=share%, value may be least:most: nodes=1:4*0.5,64:128*2",
+        "mix": "column=value*factor or column=value=share%, value may be min:max: nodes=1:4*0.5,64:128*2",
         "grow": "column=name*factor, with commas between: queue=long*3,account=1*2",
     }[option]
     found: dict[str, dict[Any, float | str]] = {}
@@ -275,12 +273,12 @@ def _check_load(load: float) -> None:
     check_load(load)
     if load > MOST_LOAD:
         raise InputError(
-            f"a load of {load:g} is {load:g} times what the machine can do, so that the queue would grow without end; "
-            f"ask for {MOST_LOAD:g} at most"
+            f"a load of {load:g} is {load:g} times the machine's capacity, so that the queue would grow without bound; "
+            f"use {MOST_LOAD:g} at most"
         )
     if load > 1:
         warnings.warn(
-            f"a load of {load:g} is more than the machine can do: the queue grows as long as the workload lasts",
+            f"a load of {load:g} exceeds the machine's capacity: the queue grows as long as the workload lasts",
             stacklevel=4,
         )
 
@@ -306,7 +304,7 @@ def _share(what: str, wanted: Any) -> float:
 
 
 def _group(column: str, value: Any, facts: LogSchema) -> Callable[[Columns], Bools]:
-    """Whether jobs are those of one user or account."""
+    """Test for jobs of one user or account."""
     if column not in facts.columns:
         raise InputError(f"growth {column}={value}: the log has no column {column}; leave it out")
     count, known = facts.numbered[column], facts.seen.get(column)
@@ -320,13 +318,13 @@ def _group(column: str, value: Any, facts: LogSchema) -> Callable[[Columns], Boo
     if known is not None:
         places = np.flatnonzero(known == number)
         if not len(places):
-            raise InputError(f"growth {column}={value}: no job of the log is of that {column}")
+            raise InputError(f"growth {column}={value}: no job of the log has that {column}")
         place = int(places[0])
     else:
         place = number - 1
         if not 0 <= place < count:
             raise InputError(
-                f"growth {column}={value}: names were not kept, so that a {column} is named by rank, 1 (who used most "
-                f"node-seconds) to {count}; fit with names to name them as the log does"
+                f"growth {column}={value}: names were not kept, so that a {column} is named by rank, 1 (the most "
+                f"node-seconds) to {count}; fit with names to use the log's names"
             )
     return lambda rows: rows[column] == place

@@ -134,7 +134,7 @@ class TestBudget:
             fit_generator(log(), "transformer", **{**TINY, **settings})
 
     def test_names_are_not_kept_in_private(self):
-        with pytest.raises(InputError, match="dp_epsilon hides who was there, and names keeps it"):
+        with pytest.raises(InputError, match="dp_epsilon protects users, and names keeps their names"):
             fit_generator(log(), "transformer", names=True, **TINY)
 
     def test_nobody_to_hide(self):

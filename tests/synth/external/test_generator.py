@@ -48,7 +48,7 @@ def test_without_realtabformer_one_is_told_how_to_get_it():
 
 
 def test_nothing_is_opened_without_trust(folder):
-    words = "holds a pickle of sdv:TVAE, and opening it runs what code is in it; .* --trust PYTHON"
+    words = "contains a pickle of sdv:TVAE, and opening it runs what code is in it; .* --trust PYTHON"
     with pytest.raises(InputError, match=words):
         load_generator(folder)
     assert "runs what code is in it" in json.loads((folder / "card.json").read_text())["warning"]
@@ -97,7 +97,7 @@ def test_settings():
         ("sdv:CTGAN", {"epochs": 0}, "epochs is 0; it must be at least 1"),
         ("sdv:CTGAN", {"batch_size": 25}, "batch_size is 25; it must be a multiple of 10"),
         ("sdv:CTGAN", {"epochs": "many"}, "epochs of the generator sdv:CTGAN is 'many'; it must be a number"),
-        ("sdv:CTGAN", {"python": 3}, "python of the generator sdv:CTGAN is 3; it must be words"),
+        ("sdv:CTGAN", {"python": 3}, "python of the generator sdv:CTGAN is 3; it must be text"),
         ("bootstrap", {"days": "seven"}, "days of the generator bootstrap is 'seven'; it must be a number"),
         ("realtabformer", {"n_critic": -1}, "n_critic is -1; it must be at least 0"),
         ("realtabformer", {"width": 100}, "width is 100; it must be a multiple of heads, which is 12"),

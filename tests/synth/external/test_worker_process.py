@@ -50,12 +50,12 @@ def test_a_failure_is_told_by_its_last_words(program, tmp_path):
 
 
 def test_one_that_says_nothing(program, tmp_path):
-    with pytest.raises(InputError, match="it said nothing"):
+    with pytest.raises(InputError, match="no output"):
         run(program("exit 9"), tmp_path)
 
 
 def test_no_such_python(tmp_path):
-    with pytest.raises(InputError, match="python=/nowhere/python is no program; name the Python of"):
+    with pytest.raises(InputError, match="python=/nowhere/python is not a program; name the Python of"):
         run("/nowhere/python", tmp_path)
 
 

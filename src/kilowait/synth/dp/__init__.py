@@ -1,8 +1,8 @@
-"""Differentially private fits of the transformer: what is released of a log hides any one user, by a stated epsilon.
+"""Differentially private training of the transformer, with user-level (epsilon, delta) privacy.
 
-Everything of the log that a fit keeps goes through one of two doors: counts of users with noise (`counting`), or
-gradients of users, clipped and with noise (`training`). The rest is public: codes on fixed grids (`grid`), a
-calendar made from the noisy counts (`calendar`). `budget` shares epsilon out and adds it up, with Opacus.
+A fit uses the log through two mechanisms only: noisy counts over users (`noisy_counts`), and clipped, noisy gradients
+of users (`train`). Everything else is public or derived: codes on fixed grids (`public_bins`) and a calendar generated
+from the noisy counts (`calendar`). `accountant` splits and accounts epsilon, with Opacus.
 """
 
 from kilowait.synth.dp.fit import PrivateFit, private_fit

@@ -1,4 +1,4 @@
-"""Epsilon: how much noise a fit needs for it, and what a fit has spent, by Opacus' accountant."""
+"""Privacy accounting: the noise needed for an epsilon, and the epsilon spent, by Opacus' accountant."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LEAST_NOISE, MOST_NOISE = 0.3, 1000.0
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """What a fit may give away of any one user: all of that user's jobs, there or not."""
+    """Privacy budget at user level: neighboring logs differ in all jobs of one user."""
 
     epsilon: float
     delta: float
     steps: int
-    """Steps of the training."""
+    """Number of training steps."""
     rate: float
-    """Probability with which a user takes part in a step."""
+    """Probability that a user is sampled in a step."""
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= 100:
             raise InputError(
-                f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it promises nothing"
+                f"dp_epsilon is {self.epsilon}; it must be above 0, and above 100 it guarantees nothing"
             )
         if not 0 < self.delta < 1:
             raise InputError(
@@ -39,7 +39,7 @@ class PrivacyBudget:
 
 
 def accountant() -> RDPAccountant:
-    """An accountant with nothing spent."""
+    """A new accountant."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -50,16 +50,17 @@ def accountant() -> RDPAccountant:
 
 
 def spent(history: list[tuple[float, float, int]], delta: float) -> float:
-    """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, how often."""
+    """Epsilon of a history of Gaussian mechanisms: noise over sensitivity, sampling rate, number of steps."""
     book = accountant()
     book.history = [(float(noise), float(rate), int(times)) for noise, rate, times in history]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the largest order being the best: the bound holds all the same
+        warnings.simplefilter("ignore")  # warns if the largest order is the best: the bound still holds
         return float(book.get_epsilon(delta))
 
 
 def noise_for(budget: PrivacyBudget) -> float:
-    """The least noise multiplier, to one per cent, with which counts once and a training stay within the budget."""
+    """The smallest noise multiplier, to one per cent, for which one release of counts and a training stay in the
+    budget."""
 
     def epsilon(noise: float) -> float:
         return spent([(noise, 1.0, 1), (noise, budget.rate, budget.steps)], budget.delta)

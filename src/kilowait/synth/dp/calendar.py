@@ -1,8 +1,8 @@
-"""A calendar of people who never were: from noisy counts of how often, when and for how long users submit.
+"""Synthetic submission calendar from noisy counts of how often, when and for how long users submit.
 
-Kept: how many sessions users have, over how many weeks they are about, hours and weekdays of sessions, and jobs of a
-session. Not kept: who these users are, the log's own busy and quiet weeks, what one user's week was like, and what
-few users did (a kind of user that is rarer than the noise is not there), the heaviest ones among it.
+It preserves the number of sessions per user, the number of weeks they are active, hours and weekdays of sessions, and
+jobs per session. It does not preserve identities, the log's busy and quiet weeks, single users' weeks, and behavior of
+few users (kinds of user rarer than the noise are dropped), including the heaviest users.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 OCTAVES = {"sessions": 12, "weeks": 9, "session_jobs": 12}
-"""Kinds of these counts."""
+"""Number of values of each count."""
 HIDDEN = ("user", "work", "pace")
-"""Conditions that come from a user's own jobs, and that a made calendar has none of."""
+"""Conditions derived from a user's jobs, which a synthetic calendar does not have."""
 SECOND_S = 1.0
 LONGEST_S = 4 * 3600.0
-"""Of a session; each of them is put anywhere."""
+"""Number of possible start times of a session; one is drawn at random."""
 SURE = 2.0
-"""Deviations of the noise that a kind of user or session must have for there to be any: a few that are only noise, of
-thousands of sessions each, would be most of the calendar."""
+"""Minimum count of a kind of user or session, in standard deviations of the noise: a few kinds that are only noise,
+with thousands of sessions each, would dominate the calendar."""
 MOST_JOBS = 300_000
-"""Of a calendar; where the counts make more, there are fewer users."""
+"""Maximum jobs of a calendar; where the counts give more, users are dropped."""
 
 
 def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str, Count]:
-    """What is counted of when people submit; rows are the log's."""
+    """Counts of submission behavior; rows are the log's."""
     order, user = by_user(rows)
     submit_s = rows["submit_s"][order]
     first, start = session_starts(submit_s, user, session_s, LONGEST_S)
@@ -62,12 +62,12 @@ def calendar_counts(rows: Columns, zero_s: float, session_s: float) -> dict[str,
 def calendar_from(
     noisy: dict[str, Floats], deviation: float, facts: LogSchema, session_s: float, rng: np.random.Generator
 ) -> Calendar:
-    """A calendar like the counts, over the weeks of the log; facts are public ones."""
+    """Sample a calendar from the counts, over the weeks of the log; the schema is public."""
     users = max(1, round(float(noisy["sessions"].sum())))
     weeks = round(facts.span_s / WEEK_S)
 
     likely = {name: shares(noisy[name], SURE * deviation) for name in OCTAVES}
-    # A few sessions too many at night do no harm, a night without any would.
+    # A few extra sessions at night are harmless; a night without any is not.
     likely |= {
         "hour": shares(smooth(noisy["hour"], around=True), 0.0),
         "weekday": shares(noisy["weekday"], 0.0),
@@ -110,13 +110,13 @@ def calendar_from(
 
 
 def plain_calendar(rows: Columns, zero_s: float, session_s: float) -> Calendar:
-    """The calendar of rows, with nothing in it of what was submitted."""
+    """The calendar of rows, without content of the jobs."""
     nothing = np.zeros((len(rows["submit_s"]), 1), np.int64)
     return calendar_of(rows, nothing, (0,), (1,), zero_s=zero_s, session_s=session_s, frequent_jobs=1)
 
 
 def blank(calendar: Calendar, copied: tuple[int, ...], sizes: tuple[int, ...]) -> Calendar:
-    """A calendar whose menus are empty and whose hidden conditions are all alike."""
+    """The calendar with empty frequent-job lists and constant private conditions."""
     conditions = calendar.conditions.copy()
     conditions[:, [list(CONDITIONS).index(name) for name in HIDDEN]] = 0
     places = calendar.share.shape

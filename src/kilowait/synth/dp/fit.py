@@ -1,4 +1,4 @@
-"""A private fit from end to end: what is counted, what is learned, and what is promised of it."""
+"""Differentially private fit: noisy counts, private training, and the privacy guarantee."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ PUBLIC = (
 )
 NOT_COVERED = (
     "other fits to the same log, settings chosen by looking at them included: each spends an epsilon of its own",
-    "several users who are one person, or one user whom others depend on: each is a user of their own here",
-    "accounts, which are left out, and whoever reads the log itself or the state of an unfinished fit",
-    "attacks on the arithmetic of floating-point noise; noise is of NumPy's and torch's generators, not cryptographic",
+    "one person with several user names, or users whose jobs depend on each other: each name is a separate user here",
+    "accounts, which are left out, and access to the log itself or to the state of an unfinished fit",
+    "attacks on floating-point noise; noise is from NumPy's and torch's generators, not cryptographic",
 )
 
 
 @dataclass(frozen=True)
 class PrivateFit:
-    """What a private fit gives."""
+    """Result of a private fit."""
 
     calendar: Calendar
     network: TransformerNetwork
     facts: LogSchema
     statement: dict[str, Any]
-    """What is promised, of whom, and what is not; for the card."""
+    """Privacy guarantee, its unit, and what it does not cover; for the card."""
 
 
 def private_fit(
@@ -79,7 +79,7 @@ def private_fit(
     device: torch.device,
     keep: CheckpointStore | None = None,
 ) -> PrivateFit:
-    """Learn from rows on the grid and give away no more of a user than the budget allows.
+    """Fit on rows on the public grid within the privacy budget.
 
     Args:
         rows: the log, on the grid.
@@ -88,16 +88,14 @@ def private_fit(
         facts: of the log.
         budget: epsilon, delta and steps.
         session_s: the longest time within a session.
-        bins: of columns of bins that follow one another, how many of their first codes those are.
-        seed: of the weights before learning; the noise is secret, so two fits with one seed differ.
-        told: hears of progress.
-        device: where the network learns.
-        keep: where the state is kept while it learns. It holds the noise: it is as secret as the log.
+        bins: for columns with ordered bins, the number of leading codes that are bins.
+        seed: of the initial weights; the noise is secret, so two fits with one seed differ.
+        told: progress callback.
+        device: where the network is trained.
+        keep: checkpoint store. Its state contains the noise: it is as secret as the log.
     """
     if "user" not in rows:
-        raise InputError(
-            "dp_epsilon promises to hide any one user, and this log has no users; fit without dp_epsilon"
-        )
+        raise InputError("dp_epsilon protects users, and this log has no users; fit without dp_epsilon")
     public = grid_facts(facts)
     noise = noise_for(budget)
     begun = None if keep is None else keep.read()
@@ -155,9 +153,9 @@ def private_fit(
 
 
 def _often(noisy: Floats, deviation: float, bins: int) -> Floats:
-    """How often each code of a column comes: bins with their neighbours, other codes where there is more than noise.
+    """Frequencies of a column's codes: bins smoothed with their neighbors, other codes thresholded above the noise.
 
-    Many bins of few users each are within the noise and yet much together, as long run times are: none is left out.
+    Many bins with few users each are within the noise but large together, such as long run times: none is dropped.
     """
     if not bins:
         return shares(noisy, deviation)

@@ -1,7 +1,7 @@
-"""Counts over users, with noise: each user adds no more than one to a count, whatever they did.
+"""Noisy counts over users (Gaussian mechanism): each user contributes at most one to a count.
 
-A user who is there or not changes the list of all the counts by no more than the square root of how many counts there
-are (in the Euclidean norm); Gaussian noise of so many times that hides it.
+Adding or removing a user changes the vector of all counts by at most the square root of the number of counts in the
+Euclidean norm (the sensitivity); the Gaussian noise is a multiple of it.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 FEW = 8
-"""Jobs or sessions of a user that are counted, picked at random; each counts as one of so many."""
+"""Maximum number of a user's jobs or sessions that are counted, selected at random, with equal weights."""
 KERNEL = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16
 
 
 @dataclass(frozen=True)
 class Count:
-    """One thing to count: kinds, each of some user's."""
+    """One count: the category and the user of each entry."""
 
     kind: Ints
-    """From 0 on."""
+    """Categories from 0 on."""
     user: Ints
     kinds: int
     most: int = FEW
-    """Entries of a user that are counted, each as one of so many."""
+    """Maximum number of entries per user, with equal weights."""
 
 
 def noisy_counts(
     counts: dict[str, Count], noise: float, rng: np.random.Generator
 ) -> tuple[dict[str, Floats], float]:
-    """How many users did what, a part of a user for a part of their jobs, each with noise; and the noise's deviation.
+    """Noisy number of users per category (fractional by entries), and the standard deviation of the noise.
 
     Args:
         counts: what to count.
-        noise: deviation of the noise, in the most that one user can change.
-        rng: a secret one.
+        noise: standard deviation of the noise over the sensitivity.
+        rng: secret random generator.
     """
     deviation = noise * np.sqrt(len(counts))
     return {
@@ -50,7 +50,7 @@ def noisy_counts(
 
 
 def _bounded(count: Count, rng: np.random.Generator) -> Floats:
-    """Users by kind: of no user more than `most` entries, so that nobody adds more than one in all."""
+    """Users by category: at most `most` entries per user, so that no user adds more than one in total."""
     mixed = rng.permutation(len(count.user))
     order = mixed[np.argsort(count.user[mixed], kind="stable")]
     user = count.user[order]
@@ -60,7 +60,7 @@ def _bounded(count: Count, rng: np.random.Generator) -> Floats:
 
 
 def shares(noisy: Floats, least: float) -> Floats:
-    """Probabilities from noisy counts: what is at most `least` may be noise and counts for nothing, unless all may.
+    """Probabilities from noisy counts: counts of at most `least` are set to 0, unless all are.
 
     >>> shares(np.array([40.0, -3.0, 2.0, 10.0]), 4.0).tolist()
     [0.8, 0.0, 0.0, 0.2]
@@ -73,11 +73,11 @@ def shares(noisy: Floats, least: float) -> Floats:
 
 
 def smooth(noisy: Floats, *, around: bool = False) -> Floats:
-    """Counts of bins that follow one another, each mixed with its neighbours: less noise, and less detail.
+    """Smooth the counts of ordered bins with their neighbors: less noise and less detail.
 
     Args:
         noisy: the counts.
-        around: the last one is beside the first, as hours are.
+        around: cyclic bins, such as hours.
 
     >>> smooth(np.array([0.0, 0, 16, 0, 0])).tolist()
     [1.0, 4.0, 6.0, 4.0, 1.0]

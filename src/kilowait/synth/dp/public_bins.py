@@ -1,4 +1,4 @@
-"""Codes that tell nothing of a log: sizes and requests on a fixed grid, times and watts in bins of half an octave."""
+"""Data-independent codes: sizes and requests on a fixed grid, times and watts in bins of half an octave."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ REQUESTS_S = (
     *(HOUR * many for many in (1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 20)),
     *(DAY * many for many in (1, 1.5, 2, 3, 4, 5, 7, 10, 14, 21, 28, 60, 90)),
 )
-"""What people round requests to; a job has the next one above its own."""
+"""Common requests; each job's request is rounded up to the next."""
 LONGEST_S = REQUESTS_S[-1]
 LARGEST = 2**17
-"""Nodes of a job where the machine's size is not known."""
+"""Maximum nodes of a job where the machine's size is not known."""
 STATUS = tuple(range(-1, 6))
 MOST_W = 1e5
 LEAST_SHARE = 2.0**-16
-"""Of its request that a job runs; shares below are one bin."""
+"""Smallest share of the request with its own bin; smaller shares are one bin."""
 WITHIN = 16
-"""Values of a bin that come out, evenly spread over its logarithm."""
+"""Number of values decoded per bin, evenly spaced on a log scale."""
 
 
 def grid_codes(name: str, facts: LogSchema, session_s: float) -> Tokenizer:
@@ -54,15 +54,15 @@ def grid_runs(*, requests: bool) -> RuntimeTokenizer:
     """Public codes of run times: bins of half an octave, and one code for "ended by its limit".
 
     Args:
-        requests: run times are shares of the request. What goes with what is learned under much noise; a long run
-            time that met a short request could not be, only short ones could, and there would be too many of them.
+        requests: run times are shares of the request. This suits noisy training: with absolute run times, long
+            ones sampled with a short request are impossible, so that short ones would be too frequent.
     """
     below = _bins(LEAST_SHARE, 1.0) if requests else _bins(1.0, LONGEST_S)
     return RuntimeTokenizer(below, _atoms((0.0,)), of_request=requests)
 
 
 def grid_facts(facts: LogSchema) -> LogSchema:
-    """Facts of which none is a job's or a user's: the columns, the machine, its queues and the weeks of the log."""
+    """Public part of the schema: the columns, the machine, its queues and the weeks of the log."""
     columns = tuple(name for name in facts.columns if _kept(name, facts))
     seen = {
         name: np.asarray(_values(name, facts), np.float64 if name == "estimate_s" else np.int64)
@@ -86,8 +86,8 @@ def grid_facts(facts: LogSchema) -> LogSchema:
 
 
 def on_grid(rows: Columns, facts: LogSchema) -> Columns:
-    """The log's rows with sizes and requests on the grid, and without the columns that no grid is known of."""
-    rng = np.random.default_rng(0)  # atoms only: nothing is drawn
+    """The log's rows with sizes and requests on the grid, and without columns that have no public grid."""
+    rng = np.random.default_rng(0)  # atoms only: nothing is sampled
     found = {name: column for name, column in rows.items() if name == "submit_s" or _kept(name, facts)}
     for name in ("nodes", "gpus", "estimate_s"):
         if name in found:
@@ -100,7 +100,7 @@ def on_grid(rows: Columns, facts: LogSchema) -> Columns:
 
 
 def _kept(name: str, facts: LogSchema) -> bool:
-    """Accounts are people's; queues without names are numbers of the log alone."""
+    """Whether a column is public: accounts are personal, and unnamed queues are known only from the log."""
     return name != "account" and (name != "queue" or "queue" in facts.labels)
 
 

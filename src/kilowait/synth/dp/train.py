@@ -1,4 +1,4 @@
-"""The network learns from users: of each who takes part in a step one stretch of jobs, clipped, with noise.
+"""Differentially private training (DP-SGD) with users as examples: one sequence of jobs per sampled user and step.
 
 M. Abadi et al., "Deep learning with differential privacy", CCS 2016, with users for examples (H. B. McMahan et al.,
 ICLR 2018). Gradients of single users come from `torch.func`; Opacus clips them, adds the noise and keeps the books.
@@ -38,9 +38,9 @@ Ints = npt.NDArray[np.int64]
 History = list[tuple[float, float, int]]
 
 STRETCH = 64
-"""Jobs of a user that count in a step at most."""
+"""Maximum jobs of a user in a step."""
 CLIP = 1.0
-"""The most that one user's gradient counts, in the Euclidean norm."""
+"""Clipping norm of a user's gradient."""
 RATE = 4e-3
 TOLD_EVERY, KEPT_EVERY = 10, 50
 """Steps."""
@@ -48,29 +48,29 @@ TOLD_EVERY, KEPT_EVERY = 10, 50
 
 @dataclass(frozen=True)
 class PrivateDataset:
-    """What is learned from, and what is public."""
+    """Training data and public data."""
 
     calendar: Calendar
-    """Of the log, blank."""
+    """Calendar of the log without job content."""
     codes: Ints
-    """Of its jobs, by user."""
+    """Codes of its jobs, sorted by user."""
     user: Ints
     shape: NetworkShape
     counts: list[Floats]
-    """How often each code of each column comes, from noisy counts."""
+    """Frequency of each code of each column, from noisy counts."""
     users: float
-    """How many users there are, about; from noisy counts."""
+    """Approximate number of users, from noisy counts."""
 
 
 class _SequenceLoss(nn.Module):
-    """The loss of one stretch, as a module whose parameters can be exchanged."""
+    """The loss of one sequence, as a module for functional calls."""
 
     def __init__(self, network: TransformerNetwork) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, *parts: Tensor) -> Tensor:
-        """Of the parts of a `Batch`."""
+        """Loss of the parts of a `SequenceBatch`."""
         return loss_of(self.network, SequenceBatch(*parts))
 
 
@@ -86,18 +86,18 @@ def private_train(
     keep: CheckpointStore | None = None,
     begun: Mapping[str, Any] | None = None,
 ) -> tuple[TransformerNetwork, History]:
-    """A network, and the mechanisms that were used on the way.
+    """Train a network, and return it with the privacy mechanisms used.
 
     Args:
-        lesson: what is learned from.
-        budget: steps, and how often a user takes part.
+        lesson: training data.
+        budget: steps and sampling rate of users.
         noise: deviation of the noise in units of `CLIP`.
-        seed: of the weights, before anything is learned.
-        secret: numbers that the noise and the choice of users come from; not kept anywhere but in `keep`.
-        told: hears of progress.
-        device: where it learns.
-        keep: where its state is kept while it goes on.
-        begun: a state to go on with.
+        seed: of the initial weights.
+        secret: random generators of the noise and of the user sampling; stored only in `keep`.
+        told: progress callback.
+        device: where it is trained.
+        keep: checkpoint store.
+        begun: a state to resume from.
     """
     try:
         with warnings.catch_warnings():
@@ -110,7 +110,7 @@ def private_train(
         network = TransformerNetwork(lesson.shape)
         begin_with(network, [1000.0 * shares for shares in lesson.counts])
         for table in (network.share, network.level):
-            table.weight.requires_grad_(False)  # menus are empty
+            table.weight.requires_grad_(False)  # frequent-job lists are empty
         network = network.to(device)
         module = _SequenceLoss(network)
         known = lesson_of(lesson.calendar, lesson.codes, lesson.shape, device)
@@ -138,10 +138,10 @@ def private_train(
             optimizer.zero_grad(set_to_none=True)
             step += 1
             if step % TOLD_EVERY == 1:
-                told("learning in private", step / budget.steps)
+                told("private training", step / budget.steps)
             if keep is not None and step % KEPT_EVERY == 0 and step < budget.steps:
                 keep.write(_state(secret, step, network, optimizer, book, choice, noises))
-    told("learning in private", 1.0)
+    told("private training", 1.0)
     for one in network.parameters():
         one.requires_grad_(True)
     return network.cpu().eval(), [(float(a), float(b), int(c)) for a, b, c in book.history]
@@ -154,7 +154,7 @@ def _people(user: Ints) -> Ints:
 
 
 def _some_users(people: Ints, rate: float, rng: np.random.Generator) -> Ints:
-    """Users who take part, each with the same probability, and where a stretch of their jobs begins."""
+    """Poisson sample of users, and the start of a sequence of their jobs."""
     who = np.flatnonzero(rng.random(len(people)) < rate)
     room = np.maximum(people[who, 1] - people[who, 0] - STRETCH, 0)
     begin = people[who, 0] + np.floor(rng.random(len(who)) * (room + 1)).astype(np.int64)
@@ -162,7 +162,7 @@ def _some_users(people: Ints, rate: float, rng: np.random.Generator) -> Ints:
 
 
 def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, people: Ints) -> None:
-    """Give each parameter the gradients of the users chosen, one by one."""
+    """Set the per-user gradients of the sampled users on each parameter."""
     named = {name: one for name, one in module.named_parameters() if one.requires_grad}
     if not len(chosen):
         for one in named.values():
@@ -172,7 +172,7 @@ def _gradients(module: _SequenceLoss, lesson: DatasetTensors, chosen: Ints, peop
     place = np.arange(STRETCH)
     rows = begin[:, None] + place
     there = rows < people[who, 1][:, None]
-    # The first quarter of a stretch that begins amid a user's jobs has seen too little of them.
+    # The first quarter of a sequence that starts amid a user's jobs has too little context.
     counted = there & ((place >= STRETCH // 4) | (begin == people[who, 0])[:, None])
     device = lesson.codes.device
     at = torch.as_tensor(np.minimum(rows, people[who, 1][:, None] - 1), device=device)
@@ -242,6 +242,6 @@ def _go_on(
         return int(state["step"])
     except (KeyError, RuntimeError, ValueError, TypeError) as problem:
         raise InputError(
-            f"the training that was begun does not fit this one ({str(problem).splitlines()[0]}); "
-            "begin anew with --force"
+            f"the saved training does not match this one ({str(problem).splitlines()[0]}); "
+            "start again with --force"
         ) from None

@@ -1,8 +1,8 @@
-"""Other people's generators: libraries that live in an environment of their own, asked through files.
+"""Adapters for external table generators (SDV, REaLTabFormer), run in a separate Python environment through files.
 
-SDV's licence is not an open one, and SDV and REaLTabFormer want older libraries than kilowait does. So neither is
-ever imported here: `worker` is a script of its own that the Python of the user's other environment runs, `running`
-runs it, `layout` turns a log into the table it reads and its table into jobs, and `generator` makes generators of it.
+SDV's licence is not open source, and SDV and REaLTabFormer need older libraries than kilowait. So neither is imported
+here: `worker` is a separate script run by the Python of the other environment, `worker_process` runs it, `layout`
+converts a log to the table it reads and its table to jobs, and `generator` contains the generators.
 """
 
 from kilowait.synth.external.generator import (

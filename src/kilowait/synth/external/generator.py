@@ -1,8 +1,8 @@
-"""Generators whose models are other people's: SDV's synthesizers and REaLTabFormer, on a table of one job a row.
+"""Generators from external libraries: SDV's synthesizers and REaLTabFormer, on a table of one job per row.
 
-Jobs are drawn apart from one another, as by the copula: days, nights, sessions and habits are not there. What is
-learned is kept as the library keeps it, which is by pickle: opening it runs what code is in it. It is opened only
-by the worker, and a folder only for who names the Python that may do so (`load_generator`'s `trust`).
+Jobs are sampled independently, as by the copula: daily cycles, sessions and repeated jobs are missing. Models are
+stored in the library's own format, a pickle: loading it runs any code in it. Only the worker loads it, and only if the
+caller names the Python that may do so (`load_generator`'s `trust`).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ __all__ = ["SdvCTGAN", "SdvTVAE", "SdvCopulaGAN", "SdvGaussianCopula", "External
 
 
 class ExternalGenerator(RowGenerator):
-    """A model fitted and asked by a worker; it is held here as the bytes of its files."""
+    """A model fitted and sampled by a worker process; this object stores the bytes of its files."""
 
     library: ClassVar[str]
     model: ClassVar[str] = ""
-    """Which of the library's."""
+    """Name of the library's model."""
     install: ClassVar[str]
-    """How to get the library, and under what licence it is."""
+    """How to install the library, and its licence."""
     holds_code = True
     _layout: Layout
     _model: bytes
-    """The files the worker left, as a ZIP archive."""
+    """The worker's model files, as a ZIP archive."""
 
     def _options(self) -> dict[str, Any]:
-        """Settings as the worker takes them."""
+        """Settings for the worker."""
         return {name: value for name, value in asdict(self.settings).items() if name != "python"}
 
     def _learn(self, rows: Columns, told: SampleProgress) -> None:
@@ -58,7 +58,7 @@ class ExternalGenerator(RowGenerator):
             self._model = _packed(place / "model")
 
     def _group(self, jobs: int, first_s: float, rng: np.random.Generator, told: SampleProgress) -> Columns:
-        # Jobs of a group's last moment are held back; with a few to spare there need be no second group.
+        # Jobs at a group's last time are held back; a few spare jobs avoid a second group.
         asked = jobs + jobs // 20 + 20
         with TemporaryDirectory(prefix="kilowait-") as folder:
             place = Path(folder)
@@ -87,7 +87,7 @@ class ExternalGenerator(RowGenerator):
             place,
             cards=self.device != "cpu",
             install=self.install,
-            what=f"fitting {self.name}" if task == "fit" else f"drawing from {self.name}",
+            what=f"fitting {self.name}" if task == "fit" else f"sampling from {self.name}",
             told=told,
         )
 
@@ -99,7 +99,7 @@ class ExternalGenerator(RowGenerator):
 
 
 def _packed(place: Path) -> bytes:
-    """A folder's files as a ZIP archive; the archive of the same files is the same."""
+    """A folder's files as a ZIP archive; the same files give the same archive."""
     raw = BytesIO()
     with ZipFile(raw, "w") as archive:
         for path in sorted(path for path in place.rglob("*") if path.is_file()):
@@ -113,14 +113,14 @@ def _packed(place: Path) -> bytes:
 
 @dataclass(frozen=True)
 class SdvSettings:
-    """What one can set of SDV's networks; the rest is as SDV has it."""
+    """Settings of SDV's networks; all others are SDV's defaults."""
 
     python: str = ""
-    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the one that runs kilowait."""
     epochs: int = 300
-    """Times the log is gone through."""
+    """Number of passes over the log."""
     batch_size: int = 500
-    """Rows a step."""
+    """Rows per step."""
 
     def __post_init__(self) -> None:
         if not self.epochs >= 1:
@@ -131,12 +131,12 @@ class SdvSettings:
 
 @dataclass(frozen=True)
 class SdvCopulaSettings:
-    """What one can set of SDV's copula."""
+    """Settings of SDV's copula."""
 
     python: str = ""
-    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the one that runs kilowait."""
     default_distribution: str = "beta"
-    """That columns are taken to have: norm, beta, truncnorm, uniform, gamma or gaussian_kde."""
+    """Marginal distribution of the columns: norm, beta, truncnorm, uniform, gamma or gaussian_kde."""
 
 
 class _Sdv(ExternalGenerator):
@@ -156,7 +156,7 @@ class _SdvNetwork(_Sdv):
 
 
 class SdvCTGAN(_SdvNetwork):
-    """SDV's conditional adversarial network."""
+    """SDV's conditional GAN."""
 
     name, model = "sdv:CTGAN", "CTGAN"
 
@@ -168,13 +168,13 @@ class SdvTVAE(_SdvNetwork):
 
 
 class SdvCopulaGAN(_SdvNetwork):
-    """SDV's adversarial network on columns a copula has made normal."""
+    """SDV's GAN on columns that a copula has normalized."""
 
     name, model = "sdv:CopulaGAN", "CopulaGAN"
 
 
 class SdvGaussianCopula(_Sdv):
-    """SDV's copula."""
+    """SDV's Gaussian copula."""
 
     name, model = "sdv:GaussianCopula", "GaussianCopula"
     settings_type = SdvCopulaSettings
@@ -185,20 +185,20 @@ class SdvGaussianCopula(_Sdv):
 
 @dataclass(frozen=True)
 class RealTabFormerSettings:
-    """What one can set of REaLTabFormer; as it has them itself where it says so."""
+    """Settings of REaLTabFormer, with its own defaults where noted."""
 
     python: str = ""
-    """Path of the Python that has the library; nothing is the one that runs kilowait."""
+    """Path of the Python that has the library; empty: the one that runs kilowait."""
     epochs: int = 1000
-    """Times the log is gone through, at most. As it has it itself."""
+    """Maximum number of passes over the log. REaLTabFormer's default."""
     batch_size: int = 8
-    """Rows a step; four steps make one change. As it has it itself."""
+    """Rows per step; gradients accumulate over four steps. REaLTabFormer's default."""
     n_critic: int = 5
-    """Epochs between looks at whether it has begun to copy; 0 never looks. As it has it itself."""
+    """Epochs between checks for overfitting (copied rows); 0: no checks. REaLTabFormer's default."""
     layers: int = 6
     width: int = 768
     heads: int = 12
-    """Of the network. As it has them itself."""
+    """Size of the network. REaLTabFormer's defaults."""
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("n_critic", 0), ("layers", 1), ("heads", 1)):
@@ -209,7 +209,7 @@ class RealTabFormerSettings:
 
 
 class RealTabFormer(ExternalGenerator):
-    """A GPT-2 that writes jobs as lines of a table (A. V. Solatorio and O. Dupriez, 2023)."""
+    """A GPT-2 that generates table rows (A. V. Solatorio and O. Dupriez, 2023)."""
 
     name = library = "realtabformer"
     settings_type = RealTabFormerSettings

@@ -1,8 +1,8 @@
-"""A log as a table for other people's models, one job a row, and their tables as jobs again.
+"""Conversion of a log to a table for external models, one job per row, and back.
 
-Columns are those of the log, with the time since the job before in place of the time of submission. A column that
-is the same for all jobs is left out, and put back. Where energy is not always known, whether it is is a column of
-its own, so that the tables have no holes.
+Columns are those of the log, with the time since the previous job in place of the submission time. Constant columns are
+left out and restored. Where energy is not always known, a separate column says whether it is, so that the tables have
+no missing values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kilowait.synth.log_schema import Columns, LogSchema
 __all__ = ["Layout"]
 
 GAP = "gap_s"
-"""Time since the job before, whoever submitted that."""
+"""Time since the previous submission of any user."""
 KNOWN = "energy_known"
 KINDS = ("user", "account", "queue", "status", KNOWN)
-"""Columns whose numbers are names, not amounts."""
+"""Categorical columns."""
 SIZES = ("nodes", "gpus", "estimate_s")
-"""Amounts of which people ask for a few: given as kinds, too, where they are at most `MOST_KINDS`."""
+"""Numeric columns with few distinct values: categorical too, if at most `MOST_KINDS` values."""
 MOST_KINDS = 200
 
 
@@ -34,11 +34,11 @@ class Layout:
     names: npt.NDArray[np.str_]
     least: npt.NDArray[np.float64] = field(repr=False)
     most: npt.NDArray[np.float64] = field(repr=False)
-    """Smallest and largest value of each."""
+    """Minimum and maximum of each column."""
     whole: npt.NDArray[np.bool_] = field(repr=False)
     """Whether all values are whole numbers."""
     kind: npt.NDArray[np.bool_] = field(repr=False)
-    """Whether models are to take it for a name, not for an amount."""
+    """Whether the column is categorical for the model."""
 
     @classmethod
     def of(cls, rows: Columns) -> Self:
@@ -60,12 +60,12 @@ class Layout:
 
     @property
     def kinds(self) -> list[str]:
-        """Columns of the table that models are to take for names."""
+        """Categorical columns of the table."""
         return [str(name) for name in self.names[(self.least < self.most) & self.kind]]
 
     @property
     def varied(self) -> list[str]:
-        """Columns of the table: those that are not the same for all jobs."""
+        """Columns of the table: those that are not constant."""
         return [str(name) for name in self.names[self.least < self.most]]
 
     def table(self, rows: Columns) -> dict[str, npt.NDArray[Any]]:
@@ -75,10 +75,11 @@ class Layout:
         return {name: columns[name].astype(np.int64 if whole[name] else np.float64) for name in self.varied}
 
     def rows(self, table: dict[str, npt.NDArray[Any]], facts: LogSchema, first_s: float) -> Columns:
-        """The rows of a generated table: numbers within the log's, sizes, requests and kinds the nearest it has.
+        """The rows of a generated table, with numbers clipped to the log's range, and sizes, requests and categories
+        mapped to the nearest value of the log.
 
         Args:
-            table: what a model made.
+            table: output of a model.
             facts: of the log.
             first_s: submission of the first job.
         """
@@ -98,17 +99,17 @@ class Layout:
         return {"submit_s": first_s + np.cumsum(gaps) - gaps[0], **columns}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """As arrays, by name."""
+        """Arrays by name."""
         return {f"layout.{item.name}": getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def restored(cls, state: dict[str, npt.NDArray[Any]]) -> Self:
-        """The layout whose arrays these are."""
+        """Restore a layout from its arrays."""
         return cls(**{item.name: state[f"layout.{item.name}"] for item in fields(cls)})
 
 
 def _columns(rows: Columns) -> Columns:
-    """All columns, from the second job on, which is the first with a job before."""
+    """All columns, from the second job on, which is the first with a previous job."""
     columns = {GAP: np.diff(rows["submit_s"])}
     columns |= {name: values[1:] for name, values in rows.items() if name != "submit_s"}
     energy = columns.get("energy_j")
@@ -119,7 +120,7 @@ def _columns(rows: Columns) -> Columns:
 
 
 def _nearest(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The nearest known value of each; known values are in order.
+    """The nearest known value of each; known values are sorted.
 
     >>> _nearest(np.array([-3.0, 4.0, 7.0, 99.0]), np.array([1, 4, 8, 16]))
     array([ 1,  4,  8, 16])

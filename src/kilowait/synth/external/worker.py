@@ -1,10 +1,10 @@
-"""Fits other people's table models and samples from them; run as a script by the Python that has those libraries.
+"""Fit external table models and sample from them; a script run by the Python that has those libraries.
 
     python worker.py fit FOLDER       task.json, rows.csv -> model/
     python worker.py sample FOLDER    task.json, model/   -> made.csv
 
-It stands alone: nothing of kilowait is imported, and it keeps to what Python 3.9 understands. How far it is, is what
-the libraries' own progress bars say on stderr.
+It imports nothing of kilowait and is compatible with Python 3.9. The libraries report progress by their own progress
+bars on stderr.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from pathlib import Path
 from typing import Any
 
 MISSING = 3
-"""Exit status where a library is not there; its name is the last line said."""
+"""Exit status if a library is missing; the last line of output is its name."""
 
 
 def main(what: str, folder: Path) -> None:
     """Do one task."""
-    # The script's own folder is no place to import from: its neighbours are kilowait's.
+    # Do not import from the script's own folder: it contains kilowait's modules.
     sys.path[:] = [
         path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent
     ]
     task = json.loads((folder / "task.json").read_text())
     fit, sample = {"sdv": (fit_sdv, sample_sdv), "realtabformer": (fit_rtf, sample_rtf)}[task["library"]]
     try:
-        if find_spec(task["library"]) is None:  # said before anything heavy is loaded
+        if find_spec(task["library"]) is None:  # checked before heavy imports
             raise ModuleNotFoundError(name=task["library"])
         import numpy as np
         import pandas as pd
         import torch
 
         random.seed(task["seed"])
-        np.random.seed(task["seed"])  # noqa: NPY002 - it is what the libraries draw from
+        np.random.seed(task["seed"])  # noqa: NPY002 - the libraries use the global generator
         torch.manual_seed(task["seed"])
         if what == "fit":
             (folder / "model").mkdir()
             rows = pd.read_csv(folder / "rows.csv", float_precision="round_trip")
-            # Kinds are words, so that no library takes their numbers for amounts.
+            # Categories are strings, so that no library treats them as numbers.
             fit(rows.astype(dict.fromkeys(task["kinds"], str)), task, folder / "model")
         else:
             sample(task, folder / "model").to_csv(folder / "made.csv", index=False)
@@ -66,10 +66,10 @@ def fit_sdv(rows: Any, task: dict[str, Any], place: Path) -> None:
     }
     metadata = Metadata.load_from_dict({"tables": {"jobs": {"columns": columns}}})
     synthesizer = getattr(single_table, task["model"] + "Synthesizer")(metadata, **task["settings"])
-    # Times span five orders of magnitude; SDV's models see their logarithms, REaLTabFormer writes their digits.
+    # Times span five orders of magnitude; SDV's models get logarithms, REaLTabFormer generates digits.
     amounts = [name for name in rows.columns if name not in task["kinds"]]
     rows[amounts] = np.log1p(rows[amounts])
-    # From version 2 on a table comes in a dictionary, in and out.
+    # From version 2 on tables are passed in a dictionary, in and out.
     synthesizer.fit({"jobs": rows} if int(sdv.__version__.split(".")[0]) >= 2 else rows)
     synthesizer.save(str(place / "synthesizer.pkl"))
 
@@ -80,7 +80,7 @@ def sample_sdv(task: dict[str, Any], place: Path) -> Any:
     from sdv.utils import load_synthesizer
 
     synthesizer = load_synthesizer(str(place / "synthesizer.pkl"))
-    # SDV has no public way to name a seed; without this every sample would be the same one.
+    # SDV has no public seed argument; without this every sample would be the same.
     synthesizer._set_random_state(task["seed"])
     made = synthesizer.sample(task["jobs"])
     made = made["jobs"] if isinstance(made, dict) else made
@@ -108,7 +108,7 @@ def fit_rtf(rows: Any, task: dict[str, Any], place: Path) -> None:
         report_to="none",
     )
     model.fit(rows, device=device(), n_critic=chosen["n_critic"], gen_kwargs={})
-    # A path among its attributes is one that it cannot write as JSON.
+    # REaLTabFormer cannot write a path attribute as JSON.
     model.full_save_dir = str(model.full_save_dir)
     model.save(place)
     for checkpoint in [path for path in next(place.iterdir()).iterdir() if path.is_dir()]:
@@ -126,7 +126,7 @@ def sample_rtf(task: dict[str, Any], place: Path) -> Any:
 
 
 def device() -> str:
-    """Where networks run."""
+    """Training device."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Runs the worker by another Python, hears how far it is, and says in words what went wrong."""
+"""Run the worker script in another Python, with progress reports and readable errors."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ __all__ = ["interpreter", "run_worker"]
 
 WORKER = Path(__file__).with_name("worker.py")
 SHARE = re.compile(rb"(\d+)%\|")
-"""How far a progress bar is."""
+"""Percentage of a progress bar."""
 KEPT = 20_000
-"""Bytes kept of what the worker says."""
+"""Maximum bytes kept of the worker's output."""
 
 
 def interpreter(python: str) -> str:
-    """Path of the Python that is meant; nothing is this one.
+    """Absolute path of a Python interpreter; empty: this one.
 
     >>> interpreter("") == sys.executable
     True
     >>> interpreter("/nowhere/python")
     Traceback (most recent call last):
     ...
-    kilowait.errors.InputError: python=/nowhere/python is no program; name the Python of the environment ...
+    kilowait.errors.InputError: python=/nowhere/python is not a program; name the Python of the environment ...
     """
     found = which(os.path.expanduser(python)) if python else sys.executable
     if found is None:
         raise InputError(
-            f"python={python} is no program; name the Python of the environment the library is installed in, "
+            f"python={python} is not a program; name the Python of the environment the library is installed in, "
             "such as python=/home/me/sdv/bin/python"
         )
-    return str(Path(found).absolute())  # no links followed: a virtual environment is known by its own path
+    return str(Path(found).absolute())  # do not follow links: a virtual environment is identified by its path
 
 
 def run_worker(
@@ -52,19 +52,19 @@ def run_worker(
     what: str,
     told: SampleProgress,
 ) -> None:
-    """Have a task done in a folder.
+    """Run a task in a folder.
 
     Args:
-        python: path of the Python to run; nothing is this one.
+        python: path of the Python to run; empty: this one.
         task: fit or sample.
-        folder: where the worker finds and leaves its files.
-        cards: whether it may use graphics cards.
-        install: what to tell a user who does not have the library.
-        what: is being done, in words.
-        told: hears how far it is.
+        folder: input and output files of the worker.
+        cards: whether it may use GPUs.
+        install: installation hint for a missing library.
+        what: description of the task.
+        told: progress callback.
     """
     path = interpreter(python)
-    # Words are hashed by chance unless told otherwise. Paths set for this Python are not for another one.
+    # String hashes are random by default. Paths of this Python must not affect another one.
     settings = {**os.environ, "PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
     if not cards:
         settings["CUDA_VISIBLE_DEVICES"] = ""
@@ -92,7 +92,7 @@ def run_worker(
             worker.kill()
             raise
     if worker.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = said.decode(errors="replace").strip().splitlines() or ["no output"]
         if worker.returncode == MISSING:
             raise InputError(f"{path} has no library {lines[-1].strip()}. {install}")
         raise InputError(f"{what}, the library failed in {path}: {lines[-1].strip()}") from RuntimeError(
@@ -101,7 +101,7 @@ def run_worker(
 
 
 def _heard(stream: IO[bytes], what: str, told: SampleProgress) -> bytes:
-    """The last of what a worker says; progress bars are passed on."""
+    """The end of the worker's output; progress bars are forwarded to the callback."""
     said = b""
     while part := os.read(stream.fileno(), 65536):
         said = (said + part)[-KEPT:]

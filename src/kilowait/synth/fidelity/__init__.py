@@ -1,8 +1,8 @@
-"""Fidelity: how much a generated workload is like a real one, in numbers.
+"""Fidelity metrics: similarity of a generated workload to a real one.
 
-Column by column (Kolmogorov-Smirnov, Wasserstein), pair by pair (correlations), all at once (can a classifier tell
-the jobs apart?), over time (autocorrelation and spectrum of arrivals), and user by user. What people would wait is
-measured elsewhere, by simulating both.
+Distances by column (Kolmogorov-Smirnov, Wasserstein), correlations by pair of columns, a classifier on all columns,
+autocorrelation and spectrum of arrivals, and user statistics. Waits in simulations of both are compared elsewhere
+(`experiments.synthetic_score`).
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ LEAST_JOBS = 100
 
 @dataclass(frozen=True)
 class Fidelity:
-    """All there is to say of how like the two are."""
+    """Fidelity metrics of two workloads."""
 
     distances: tuple[Distance, ...]
     pairs: tuple[ColumnPair, ...]
     auc: float
-    """Of a classifier that sees what a job is, the time, and repetitions; with 0.5 the two cannot be told apart."""
+    """AUC of a classifier with job columns, time, and repetitions; 0.5: indistinguishable."""
     auc_history: float
-    """The same where it also sees the time since the user's job before and the change of run time."""
+    """The same with the time since the user's previous job and the change of run time as features."""
     arrivals: dict[str, tuple[float, float]]
     """Real and generated, by measure."""
     users: dict[str, tuple[float, float]]
-    """Real and generated, by statistic; empty where one of the two does not say whose jobs they are."""
+    """Real and generated, by statistic; empty where one of the two has no users."""
     user_distances: tuple[Distance, ...] = ()
-    """Of jobs a user, jobs a session and the time between a user's jobs; empty where nobody says whose they are."""
+    """Distances of jobs per user, jobs per session and time between a user's jobs; empty where there are no users."""
     looked_at: Mapping[str, float] = field(default_factory=dict)
-    """Which part of what the classifier gained it gained by each column, largest first."""
+    """Feature importance of the classifier (share of gain), largest first."""
     looked_at_history: Mapping[str, float] = field(default_factory=dict)
-    """The same of the one that sees the user's history."""
+    """The same of the classifier with the user's history."""
 
     @property
     def worst_ks(self) -> Distance:
-        """The column that is farthest off."""
+        """The column with the largest Kolmogorov-Smirnov distance."""
         return max(self.distances, key=lambda distance: distance.ks)
 
     @property
     def worst_pair(self) -> ColumnPair:
-        """The pair whose correlation is farthest off."""
+        """The pair with the largest difference of correlation."""
         return max(self.pairs, key=lambda pair: abs(pair.difference))
 
 
@@ -96,5 +96,5 @@ def fidelity(real: JobTable, made: JobTable, *, seed: int = 0) -> Fidelity:
 
 
 def _beside(one: dict[str, float], other: dict[str, float]) -> dict[str, tuple[float, float]]:
-    """What is known of both."""
+    """The values that both have."""
     return {name: (one[name], other[name]) for name in one if name in other}

@@ -1,4 +1,4 @@
-"""Over time: when jobs are submitted, hour after hour, day after day."""
+"""Arrival patterns: hourly submissions, autocorrelation, spectrum, and daily and weekly profiles."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["arrival_pattern", "autocorrelation", "band_edges_h", "calendar_kept"
 Floats = npt.NDArray[np.float64]
 
 LAGS_H = 15 * 24
-"""Two weeks and a day, so that the peak of the second week is seen."""
+"""Maximum lag: two weeks and a day, to include the peak of the second week."""
 BANDS = 39
 """Bands of periods, from two hours to four weeks."""
 STEP = 7.0 ** (1 / 13)
-"""From a band to the next, so that a day and a week lie in the middle of theirs."""
+"""Ratio of consecutive bands, so that a day and a week lie at the center of theirs."""
 LEAST_HOURS = 7 * 24
-"""Fewer hours in common do not show whether two logs have one calendar."""
+"""Minimum number of common hours to compare the calendars of two logs."""
 
 
 def arrival_pattern(jobs: JobTable) -> dict[str, float]:
-    """Submissions an hour: how they vary, how they go with those an hour, a day and a week before, and their cycles.
+    """Statistics of hourly submissions: variability, autocorrelation at an hour, a day and a week, and cycles.
 
     `day_power` and `week_power` are the shares of the variance that a sine of a day's or a week's period explains.
 
@@ -51,21 +51,21 @@ def arrival_pattern(jobs: JobTable) -> dict[str, float]:
 
 
 def autocorrelation(jobs: JobTable, lags: int = LAGS_H) -> Floats:
-    """How submissions an hour go with those 1, 2, ... hours before; 0 where the log is too short to say."""
+    """Autocorrelation of hourly submissions at lags of 1, 2, ... hours; 0 where the log is too short."""
     counts = _hourly(jobs)
     return np.array([_lagged(counts, lag) for lag in range(1, lags + 1)])
 
 
 def spectrum(jobs: JobTable) -> Floats:
-    """Cycles of submissions an hour: the part of their variance in every band of periods (`band_edges_h`).
+    """Spectrum of hourly submissions: the share of their variance in every band of periods (`band_edges_h`).
 
     Longer periods than the last band's are left out, so the parts add up to less than 1. NaN where a log is too short
-    to tell a band from its neighbours.
+    to resolve a band.
     """
     counts = _hourly(jobs)
     power = np.abs(np.fft.rfft(counts - counts.mean()))[1:] ** 2
     if len(counts) % 2 == 0 and len(power):
-        power[-1] /= 2  # the fastest wave has no twin
+        power[-1] /= 2  # the Nyquist frequency has no conjugate
     period_h = len(counts) / np.arange(1, len(power) + 1)
     edges = band_edges_h()
     waves, parts = (np.histogram(period_h, edges, weights=weights)[0] for weights in (None, power))
@@ -74,7 +74,7 @@ def spectrum(jobs: JobTable) -> Floats:
 
 
 def band_edges_h() -> Floats:
-    """Where the bands of the spectrum begin and end, hours.
+    """Edges of the spectrum's bands, hours.
 
     >>> edges = band_edges_h()
     >>> middle = np.sqrt(edges[:-1] * edges[1:])
@@ -86,10 +86,10 @@ def band_edges_h() -> Floats:
 
 
 def calendar_kept(real: JobTable, made: JobTable) -> float | None:
-    """How much is submitted in the very hours in which much is in the real log, the rhythm of the week taken off.
+    """Correlation of the hourly submissions of two logs, with the weekly cycle removed.
 
-    A correlation: about 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
-    the two have less than a week in common.
+    About 0 for a workload with a calendar of its own, 1 for one that keeps the real log's. None where
+    the logs overlap by less than a week.
     """
     hours = [((jobs["submit_s"] + clock_zero_s(jobs)) // 3600).astype(np.int64) for jobs in (real, made)]
     low, high = max(int(hour.min()) for hour in hours), min(int(hour.max()) for hour in hours)
@@ -105,15 +105,15 @@ def calendar_kept(real: JobTable, made: JobTable) -> float | None:
 
 
 def profile(jobs: JobTable, period_s: float, *, dated: bool = True) -> Floats:
-    """The part of the jobs submitted in every hour of a day or a week.
+    """Share of the jobs submitted in every hour of a day or a week.
 
-    The week begins on Monday; where the log's clock has no date, with the zero of that clock.
+    The week begins on Monday; where the log has no date, at log time 0.
 
     >>> jobs = JobTable(job_id=[1, 2], submit_s=[3 * 3600, 27 * 3600], runtime_s=[1, 1], nodes=[1, 1])
     >>> profile(jobs, 86400.0)[3], profile(jobs, 604800.0)[[75, 99]].tolist()
     (np.float64(1.0), [0.5, 0.5])
     """
-    begin_s = 3 * DAY_S if dated else 0.0  # the first of January 1970 was a Thursday
+    begin_s = 3 * DAY_S if dated else 0.0  # 1 January 1970 was a Thursday
     hour = (jobs["submit_s"] + clock_zero_s(jobs) + begin_s) // 3600 % (period_s // 3600)
     return np.bincount(hour.astype(np.int64), minlength=int(period_s // 3600)) / max(len(jobs), 1)
 

@@ -1,4 +1,4 @@
-"""All columns at once: can a classifier tell generated jobs from real ones, and what does it look at?"""
+"""Classifier two-sample test: a classifier that distinguishes generated from real jobs, and its feature importance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 FOLDS = 5
 MOST_ROWS = 25_000
-"""Jobs of each workload that the classifier looks at."""
+"""Maximum jobs of each workload for the classifier."""
 TREES = {
     "objective": "binary",
     "learning_rate": 0.1,
@@ -34,20 +34,20 @@ ROUNDS = 100
 
 @dataclass(frozen=True)
 class ClassifierResult:
-    """How well the two were told apart, and by what."""
+    """Result of the classifier test."""
 
     auc: float
-    """Area under the ROC curve over five folds; 0.5: not at all, 1: always."""
+    """Area under the ROC curve over five folds; 0.5: indistinguishable, 1: perfectly distinguishable."""
     looked_at: Mapping[str, float]
-    """What the trees split by: every column's part of all they gained, largest first; together 1."""
+    """Feature importance: share of gain by column, largest first; sums to 1."""
 
 
 def classified(real: JobTable, made: JobTable, *, seed: int = 0, history: bool = False) -> ClassifierResult:
-    """Let trees of LightGBM tell generated jobs from real ones, over five folds.
+    """Classify generated and real jobs with LightGBM, in five folds.
 
-    The AUC is well below 0.5 where the same jobs are in both. They see the columns of a job, hour and weekday, the
-    time since the last submission, and whether the job repeats what its user's job before asked for; with `history`
-    also how long ago that came and how its run time differed.
+    The AUC is well below 0.5 where the same jobs are in both. Features are the columns of a job, hour and weekday, the
+    time since the last submission, and whether the job repeats the request of its user's previous job; with `history`
+    also the time since that job and the change of run time.
     """
     try:
         import lightgbm

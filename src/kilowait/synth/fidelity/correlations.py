@@ -1,4 +1,4 @@
-"""Pair by pair: how columns go together, in the real and in the generated workload."""
+"""Correlations of column pairs in the real and in the generated workload."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """How two columns go together."""
+    """Correlation of two columns in both workloads."""
 
     kind: str
-    """pearson (of logarithms), spearman (of ranks) or cramer (Cramér's V, of kinds)."""
+    """pearson (of logarithms), spearman (of ranks) or cramer (Cramér's V, of categories)."""
     one: str
     other: str
     real: float
@@ -31,12 +31,12 @@ class ColumnPair:
 
     @property
     def difference(self) -> float:
-        """Generated less real."""
+        """Generated minus real."""
         return self.made - self.real
 
 
 def correlations(real: JobTable, made: JobTable) -> tuple[ColumnPair, ...]:
-    """Correlations of numeric columns (of logarithms, and of ranks) and of kinds, real and generated."""
+    """Correlations of numeric columns (of logarithms, and of ranks) and of categories, real and generated."""
     real, made = real.sorted(), made.sorted()
     pairs = []
     one, other = numbers_of(real), numbers_of(made)
@@ -61,7 +61,7 @@ def correlations(real: JobTable, made: JobTable) -> tuple[ColumnPair, ...]:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Pearson's, of the pairs of which both are known; 0 where one of the two never changes.
+    """Pearson correlation of the pairs where both are known; 0 where one is constant.
 
     >>> round(correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, np.nan])), 9)
     1.0
@@ -83,7 +83,7 @@ def _spearman(one: Floats, other: Floats) -> float:
 
 
 def _cramer(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
-    """Cramér's V: 0 for columns that know nothing of each other, 1 where one follows from the other."""
+    """Cramér's V: 0 for independent columns, 1 where one determines the other."""
     rows, row = np.unique(one, return_inverse=True)
     columns, column = np.unique(other, return_inverse=True)
     least = min(len(rows), len(columns)) - 1

@@ -1,4 +1,4 @@
-"""How far two sets of numbers are apart, and the curves that show it; column by column, of two workloads."""
+"""Distances between distributions (Kolmogorov-Smirnov, Wasserstein) and their curves, by column of two workloads."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ __all__ = ["Distance", "Shares", "column_distances", "column_shares", "distance"
 Floats = npt.NDArray[np.float64]
 
 POINTS = 160
-"""Values at which the curves of two distributions are kept."""
+"""Number of points of the stored curves."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the values of one column are from the real ones."""
+    """Distance of one column's distribution to the real one."""
 
     column: str
     ks: float
-    """Largest difference of the two distribution functions; 0: none, 1: nothing in common."""
+    """Kolmogorov-Smirnov distance: maximum difference of the distribution functions; 0: equal, 1: disjoint."""
     wasserstein: float
-    """Mean distance by which values would have to be moved, in the column's unit."""
+    """Wasserstein distance, in the column's unit."""
     wasserstein_share: float
     """The same over the real column's standard deviation."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Two distribution functions at the same values: which part of the numbers is no larger."""
+    """Two empirical distribution functions at the same values."""
 
     at: tuple[float, ...]
     """Rising."""
     real: tuple[float, ...]
     made: tuple[float, ...]
     widest: float
-    """The value at which the two are farthest apart."""
+    """The value with the largest difference."""
 
 
 def distance(name: str, real: Floats, made: Floats) -> Distance:
-    """Of two sets of numbers, neither of them empty.
+    """Distance of two non-empty sets of numbers.
 
     >>> distance("wait_s", np.array([0.0, 10.0]), np.array([10.0, 20.0]))
     Distance(column='wait_s', ks=0.5, wasserstein=10.0, wasserstein_share=2.0)
@@ -59,7 +59,7 @@ def distance(name: str, real: Floats, made: Floats) -> Distance:
 def shares(real: Floats, made: Floats, *, points: int = POINTS) -> Shares:
     """The distribution functions of two sets of numbers, at `points` quantiles of both together at most.
 
-    Where they are farthest apart is always among them, so the widest gap of the curves is the
+    The value with the largest difference is always included, so the largest gap of the curves is the
     Kolmogorov-Smirnov distance.
 
     >>> shares(np.array([1.0, 2.0]), np.array([2.0, 2.0]))
@@ -75,14 +75,14 @@ def shares(real: Floats, made: Floats, *, points: int = POINTS) -> Shares:
 
 
 def _below(real: Floats, made: Floats) -> tuple[Floats, Floats, Floats]:
-    """All values in order, and which part of each set is no larger."""
+    """All values sorted, and the share of each set that is at most each value."""
     every = np.sort(np.concatenate([real, made]))
     one, other = (np.searchsorted(np.sort(part), every, side="right") / len(part) for part in (real, made))
     return every, one, other
 
 
 def column_distances(real: JobTable, made: JobTable) -> tuple[Distance, ...]:
-    """Distances of all numeric columns both have; unknown values are left out.
+    """Distances of all numeric columns that both have; unknown values are left out.
 
     >>> from kilowait.synth import lublin
     >>> [distance.ks for distance in column_distances(lublin(200, 64), lublin(200, 64))]
@@ -92,12 +92,12 @@ def column_distances(real: JobTable, made: JobTable) -> tuple[Distance, ...]:
 
 
 def column_shares(real: JobTable, made: JobTable) -> dict[str, Shares]:
-    """The curves of the same columns."""
+    """Distribution functions of the same columns."""
     return {name: shares(*both) for name, both in _compared(real, made).items()}
 
 
 def _compared(real: JobTable, made: JobTable) -> dict[str, tuple[Floats, Floats]]:
-    """The known values of the numeric columns of which both workloads know some."""
+    """The known values of the numeric columns that have some in both workloads."""
     one, other = numbers_of(real.sorted()), numbers_of(made.sorted())
     found = {}
     for name in one:

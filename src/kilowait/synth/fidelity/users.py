@@ -1,4 +1,4 @@
-"""User by user: how many there are, how uneven they are, what they do one after another."""
+"""User statistics: number of users, inequality, sessions, and repetitions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["has_users", "user_numbers", "user_statistics"]
 Floats = npt.NDArray[np.float64]
 
 SESSION_S = 1800.0
-"""Jobs of a user with no more than this between them are of one session."""
+"""Maximum time between a user's jobs of one session, seconds."""
 
 
 def has_users(jobs: JobTable) -> bool:
-    """Whether the workload says of any job whose it is."""
+    """Whether any job of the workload has a user."""
     return "user" in jobs and bool((jobs["user"] >= 0).any())
 
 
 def user_statistics(jobs: JobTable) -> dict[str, float]:
-    """Users: how many, how uneven, how long their sessions are, and how often they repeat themselves."""
+    """Number of users, inequality of use, session lengths, and share of repeated jobs."""
     jobs = jobs.sorted()
     per_user = _jobs_a_user(jobs)
     before = job_before(jobs)
@@ -44,7 +44,7 @@ def user_statistics(jobs: JobTable) -> dict[str, float]:
 
 
 def user_numbers(jobs: JobTable) -> dict[str, Floats]:
-    """What users differ in, as sets of numbers: jobs of each, jobs of each session, and time between their jobs."""
+    """Distributions over users: jobs per user, jobs per session, and time between a user's jobs."""
     jobs = jobs.sorted()
     before = job_before(jobs)
     known = before >= 0
@@ -58,12 +58,12 @@ def user_numbers(jobs: JobTable) -> dict[str, Floats]:
 
 
 def _jobs_a_user(jobs: JobTable) -> Floats:
-    """Most first."""
+    """Jobs per user, largest first."""
     return np.sort(np.unique(jobs.column("user"), return_counts=True)[1])[::-1].astype(np.float64)
 
 
 def _sessions(before: npt.NDArray[np.int64], gap_s: Floats) -> Floats:
-    """How many jobs every session has."""
+    """Number of jobs of every session."""
     first = np.arange(len(before))
     for job in np.flatnonzero(gap_s <= SESSION_S).tolist():  # in order of submission: the one before is known
         first[job] = first[before[job]]

@@ -1,6 +1,7 @@
-"""Networks that generate tables, on jobs: every job is a row, drawn apart from the others, and then put in time.
+"""Tabular generators (CTGAN, CopulaGAN, TVAE, diffusion): jobs are sampled as independent rows and then ordered in
+time.
 
-`table` turns a log into rows and rows into jobs, `ordering` puts drawn rows one after another, `encoding` turns
-columns into numbers for networks (with `mixture`), and `models` has the generators. What each network is and how it
-learns is in `ctgan`, `tvae` and `diffusion`. Written from the papers; no code of theirs is in it.
+`log_table` converts a log to rows and rows to jobs, `job_sequence` orders sampled rows in time, `encoding` encodes
+columns for networks (with `gaussian_mixture`), and `generators` has the generators. The networks and their training are
+in `ctgan`, `tvae` and `diffusion`. Implemented from the papers, without their code.
 """

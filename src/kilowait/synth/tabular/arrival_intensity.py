@@ -1,7 +1,7 @@
-"""The clock of a workload: people are about by day and on weekdays, so an hour at noon is longer than one at night.
+"""Weekly arrival intensity: a rescaled time in which submissions have no daily and weekly cycle.
 
-For every hour of the week it has the share of time that passes in it for those who submit. The time between jobs is
-measured on it, but for bursts; so is a generated one, and nights are quiet whatever a network has learned of them.
+It has the relative intensity of every hour of the week. Interarrival times outside bursts are measured in the rescaled
+time, in training and sampling, so that nights are quiet in every generated workload.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["BURST_S", "HOURS", "WeeklyIntensity", "clock_of"]
 
 HOURS = 168
 BURST_S = 1800.0
-"""Up to so many seconds between two jobs of a user they are of one burst: scripts know neither day nor night, and the
-time between them is ordinary."""
+"""Maximum time between two jobs of a user in one burst, seconds. Scripts submit at any hour, so the time within a burst
+is not rescaled."""
 PRIOR_HOURS = 8.0
-"""An hour of the week counts as if it had been seen this often to be what its hour of day and its weekday say; these
-as if they had once been seen to be like all."""
+"""Smoothing: prior weeks with which an hour of the week is shrunk to the product of its hour of day and its weekday,
+which are shrunk to the mean with one prior observation."""
 
 
 @dataclass(frozen=True)
 class WeeklyIntensity:
-    """How fast time passes in each hour of the week."""
+    """Relative arrival intensity of each hour of the week."""
 
     pace: Floats
-    """Of each hour of the week; 1 on average."""
+    """Intensity of each hour of the week; 1 on average."""
 
     def passed(self, moment_s: Floats) -> Floats:
-        """Seconds of this clock up to moments of the ordinary one, Unix time.
+        """Rescaled time, seconds, at Unix times.
 
         >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).passed(np.array([0.0, 3600.0, 5400.0, 7200.0])).tolist()
         [0.0, 1800.0, 4500.0, 7200.0]
@@ -44,7 +44,7 @@ class WeeklyIntensity:
         return passed
 
     def later(self) -> Callable[[float, float], float]:
-        """A function that gives, for a moment and seconds of this clock, the moment at which so much has passed since.
+        """A function that adds seconds of rescaled time to a Unix time.
 
         >>> WeeklyIntensity(np.tile([0.5, 1.5], 84)).later()(3600.0, 2700.0)
         5400.0
@@ -61,13 +61,13 @@ class WeeklyIntensity:
         return later
 
     def _ends(self) -> tuple[Floats, Floats]:
-        """Ends of the hours of the week, on the ordinary clock and on this one."""
+        """Ends of the hours of the week, in real and in rescaled time."""
         ends: Floats = 3600.0 * np.arange(HOURS + 1, dtype=np.float64)
         return ends, 3600.0 * np.concatenate(([0.0], np.cumsum(self.pace)))
 
 
 def clock_of(moments_s: Floats, span_s: tuple[float, float]) -> WeeklyIntensity:
-    """The clock of submissions at some moments, Unix time, that were watched for from one moment to another."""
+    """Estimate the weekly intensity from submissions at Unix times within an observed span."""
     seen = np.bincount((moments_s // 3600 % HOURS).astype(np.int64), minlength=HOURS).reshape(7, 24)
     watched = np.bincount(
         np.arange(int(span_s[0] // 3600), int(span_s[1] // 3600) + 1) % HOURS, minlength=HOURS

@@ -1,11 +1,10 @@
-"""CTGAN: a generator of rows and a critic that looks at ten of them at once, each learning from the other.
+"""CTGAN: conditional GAN for tables, with a Wasserstein critic on packs of rows.
 
 L. Xu, M. Skoularidou, A. Cuesta-Infante, K. Veeramachaneni, "Modeling tabular data using conditional GAN", NeurIPS
-2019. The generator is told one kind of one column and must make a row that has it; in training rare kinds are asked
-for more often than the log has them (by the logarithm of their number), so that they are learned too. It says kinds
-through a Gumbel softmax, which lets the critic's opinion through. The critic is a Wasserstein one with a penalty on
-its slope (I. Gulrajani and others, 2017), and sees packs of rows, so that a generator that says the same again and
-again is found out (PacGAN, Z. Lin and others, 2018).
+2019. The generator is conditioned on one category of one column; in training rare categories are sampled more often
+than in the log (by the logarithm of their frequency). Its categories go through a Gumbel softmax, which is
+differentiable. The critic is a Wasserstein critic with gradient penalty (I. Gulrajani and others, 2017) on packs of
+rows, which detects mode collapse (PacGAN, Z. Lin and others, 2018).
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from kilowait.synth.tabular.settings import CtganSettings
 __all__ = ["GeneratorNetwork", "draw", "train"]
 
 NOISE = 128
-"""Numbers of noise a row is made from."""
+"""Dimension of the noise."""
 PACK = 10
-"""Rows the critic sees at once."""
+"""Rows per pack of the critic."""
 TEMPERATURE = 0.2
-"""Of the Gumbel softmax."""
+"""Temperature of the Gumbel softmax."""
 PENALTY = 10.0
-"""Weight of the critic's slope."""
+"""Weight of the gradient penalty."""
 TOLD_EVERY = 20
 """Steps."""
 
 
 class Residual(nn.Module):
-    """A layer that hands on what it was given beside what it made of it."""
+    """A layer that concatenates its input and its output."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.linear, self.norm = nn.Linear(width, hidden), nn.BatchNorm1d(hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What was given, and what came of it."""
+        """Input and transformed input, concatenated."""
         return torch.cat([functional.relu(self.norm(self.linear(x))), x], 1)
 
 
 class GeneratorNetwork(nn.Module):
-    """Noise and a wish become a row."""
+    """Generator network: noise and a condition to a row."""
 
     common: Tensor
 
@@ -56,19 +55,19 @@ class GeneratorNetwork(nn.Module):
         super().__init__()
         self.blocks = blocks
         self.register_buffer("common", torch.zeros(sum(blocks.sizes)))
-        """Of all kinds, one column after another: how often the log has them, each column's adding up to 1."""
+        """Category frequencies of the log, concatenated by column; each column sums to 1."""
         wide = NOISE + sum(blocks.sizes)
         self.body = nn.Sequential(Residual(wide, hidden), Residual(wide + hidden, hidden))
         self.last = nn.Linear(wide + 2 * hidden, blocks.width)
 
     def forward(self, noise: Tensor, wish: Tensor) -> Tensor:
-        """Rows: places and logits of kinds."""
+        """Rows: scalar values and logits of categories."""
         rows: Tensor = self.last(self.body(torch.cat([noise, wish], 1)))
         return rows
 
 
 class Critic(nn.Module):
-    """How real a pack of rows looks."""
+    """Critic network: a realness score of a pack of rows."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -84,12 +83,12 @@ class Critic(nn.Module):
         )
 
     def forward(self, rows: Tensor) -> Tensor:
-        """One number a pack."""
+        """One score per pack."""
         answer: Tensor = self.body(rows.reshape(-1, self.width))
         return answer
 
     def gradient_penalty(self, real: Tensor, made: Tensor) -> Tensor:
-        """How far the slope between real and made packs is from 1."""
+        """Gradient penalty: squared deviation of the gradient norm from 1 between real and generated packs."""
         share = torch.rand(len(real) // PACK, 1, device=real.device)
         between = torch.lerp(
             real.reshape(-1, self.width), made.reshape(-1, self.width), share
@@ -101,18 +100,18 @@ class Critic(nn.Module):
 
 @dataclass(frozen=True)
 class ConditionSampler:
-    """What is asked of the writer: one kind of one column, the other columns being left open."""
+    """Sampler of conditional vectors: one category of one column, the other columns free."""
 
     common: Tensor
-    """Of all kinds one after another: how often the log has them, each column's adding up to 1."""
+    """Category frequencies of the log, concatenated by column; each column sums to 1."""
     blocks: ColumnLayout
 
     def drawn(self, count: int, *, evenly: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Wishes as rows of numbers, which column each is of, and which kind.
+        """Sample conditional vectors, with their columns and categories.
 
         Args:
             count: how many.
-            evenly: kinds by the logarithm of how many rows have them; otherwise as the log has them.
+            evenly: categories by the logarithm of their frequency; otherwise by their frequency in the log.
         """
         sizes, device = self.blocks.sizes, self.common.device
         wish = torch.zeros(count, sum(sizes), device=device)
@@ -129,7 +128,7 @@ class ConditionSampler:
 
 
 def said(rows: Tensor, blocks: ColumnLayout) -> Tensor:
-    """What the writer says, softly: places between -1 and 1, and kinds nearly one."""
+    """Generator output: values between -1 and 1, and Gumbel-softmax categories."""
     spoken = torch.empty_like(rows)
     spoken[:, blocks.places] = torch.tanh(rows[:, blocks.places])
     for part in blocks.kinds:
@@ -138,7 +137,7 @@ def said(rows: Tensor, blocks: ColumnLayout) -> Tensor:
 
 
 def missed(rows: Tensor, column: Tensor, kind: Tensor, blocks: ColumnLayout) -> Tensor:
-    """-ln p of the kinds that were wished for."""
+    """Cross-entropy of the conditioned categories."""
     total = rows.new_zeros(())
     for number, part in enumerate(blocks.kinds):
         mine = (column == number).nonzero().flatten()
@@ -155,12 +154,12 @@ def train(
     told: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> GeneratorNetwork:
-    """A writer of rows like those, on the device the rows are on; torch's own seed decides."""
+    """Train a generator on these rows, on their device, with torch's global random state."""
     device, steps = kinds.device, settings.steps
     batch = max(1, min(settings.batch, len(kinds)) // PACK) * PACK
     dense = blocks.dense(kinds, places)
     coded = kinds[:, blocks.kind_columns]
-    # Rows that have each kind, so that a real row can be shown for every wish.
+    # Rows of each category, so that a real row can be sampled for every condition.
     order = coded.argsort(dim=0, stable=True)
     ends = [torch.bincount(coded[:, one], minlength=size).cumsum(0) for one, size in enumerate(blocks.sizes)]
     writer = GeneratorNetwork(blocks, settings.width).to(device)
@@ -197,7 +196,7 @@ def train(
 
 
 def _shown(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> Tensor:
-    """A row of the log for each wish."""
+    """A real row for each condition."""
     rows = torch.empty_like(kind)
     for number, end in enumerate(ends):
         mine = (column == number).nonzero().flatten()
@@ -211,7 +210,7 @@ def _shown(order: Tensor, ends: list[Tensor], column: Tensor, kind: Tensor) -> T
 
 @torch.inference_mode()
 def draw(writer: GeneratorNetwork, count: int) -> tuple[Tensor, list[Tensor]]:
-    """Places and kinds of `count` rows, wished for as the log has them."""
+    """Sample `count` rows with conditions by the frequencies of the log."""
     blocks = writer.blocks
     wish, _, _ = ConditionSampler(writer.common, blocks).drawn(count, evenly=False)
     rows = writer(torch.randn(count, NOISE), wish)

@@ -1,10 +1,9 @@
-"""Tabular diffusion: rows dissolve into noise, and a network learns the way back.
+"""Tabular diffusion model (TabDDPM): a network that denoises rows.
 
-After TabDDPM (A. Kotelnikov, D. Baranchuk, I. Rubachev, A. Babenko, ICML 2023): normal noise is mixed into numbers,
-here normal scores, and kinds are replaced by random ones (E. Hoogeboom and others, "Argmax flows and multinomial
-diffusion", NeurIPS 2021), here as often as the log has them. Time runs from 0, the row, to 1, noise alone; what is
-left of the row falls with a cosine. The network sees a row at some time and says what it was. Rows are drawn in few
-steps from noise back to 0.
+After TabDDPM (A. Kotelnikov, D. Baranchuk, I. Rubachev, A. Babenko, ICML 2023): Gaussian noise is added to numbers,
+here normal scores, and categories are replaced by random ones (E. Hoogeboom and others, "Argmax flows and multinomial
+diffusion", NeurIPS 2021), here by the frequencies of the log. Time runs from 0 (data) to 1 (noise), with a cosine
+schedule. The network predicts the data from a noisy row and the time. Sampling takes few steps from noise to data.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from kilowait.synth.tabular.settings import DiffusionSettings
 __all__ = ["Denoiser", "draw", "train"]
 
 TIMES = 32
-"""Numbers that tell the network the time."""
+"""Dimension of the time embedding."""
 CHUNK = 4096
-"""Rows drawn at a time: what they need stays in the processor's cache."""
+"""Rows sampled at a time, so that the activations fit into the CPU cache."""
 TOLD_EVERY = 20
 """Steps."""
 
 
 class DenoiserLayer(nn.Module):
-    """One step of thought."""
+    """Residual layer of the denoiser."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -42,13 +41,13 @@ class DenoiserLayer(nn.Module):
         self.wide, self.narrow = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What goes on to the next."""
+        """Input of the next layer."""
         answer: Tensor = x + self.narrow(functional.silu(self.wide(self.norm(x))))
         return answer
 
 
 class Denoiser(nn.Module):
-    """What a row was, from what is left of it."""
+    """Denoiser network: predicts the data from a noisy row."""
 
     common: Tensor
     firsts: Tensor
@@ -58,7 +57,7 @@ class Denoiser(nn.Module):
         self.blocks = blocks
         total = sum(blocks.sizes)
         self.register_buffer("common", torch.full((total,), 1.0))
-        """Of all kinds, one column after another: how often the log has them, each column's adding up to 1."""
+        """Category frequencies of the log, concatenated by column; each column sums to 1."""
         self.kind = nn.Embedding(max(total, 1), hidden)
         self.place = nn.Linear(len(blocks.places), hidden)
         self.time = nn.Linear(2 * TIMES, hidden)
@@ -70,7 +69,7 @@ class Denoiser(nn.Module):
         self.register_buffer("firsts", firsts, persistent=False)
 
     def forward(self, places: Tensor, kinds: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """The velocity of places, and logits of kinds, at a time for each row; kinds only of those with several."""
+        """The velocity of scalar values, and logits of categories (of columns with several), at a time for each row."""
         turns = time[:, None] * torch.logspace(0, 2.5, TIMES, device=time.device)
         x = self.time(torch.cat([turns.sin(), turns.cos()], 1)) + self.place(places)
         if kinds.shape[1]:
@@ -80,7 +79,7 @@ class Denoiser(nn.Module):
 
 
 def alpha_bar(time: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares of the row and of noise in it at a time; their squares add up to 1."""
+    """Signal and noise scale at a time; their squares sum to 1."""
     angle = time * (math.pi / 2)
     return angle.cos(), angle.sin()
 
@@ -93,7 +92,7 @@ def train(
     told: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> Denoiser:
-    """A denoiser of rows like those, on the device the rows are on; torch's own seed decides."""
+    """Train a denoiser on these rows, on their device, with torch's global random state."""
     device, steps, batch = kinds.device, settings.steps, settings.batch
     network = Denoiser(blocks, settings.width, settings.layers).to(device)
     network.common.copy_(blocks.shares(kinds))
@@ -103,7 +102,7 @@ def train(
     rates = rates_of(optimizer, settings.rate, steps)
     for step in checkpointed_steps(steps, keep, device, network=network, optimizer=optimizer, rates=rates):
         some = torch.randint(len(kinds), (batch,), device=device)
-        # Times spread evenly over the batch.
+        # Stratified times over the batch.
         time = (torch.arange(batch, device=device) + torch.rand(1, device=device)) / batch
         kept, noise = alpha_bar(time)
         x, fresh = places[some], torch.randn(batch, places.shape[1], device=device)
@@ -122,13 +121,13 @@ def train(
         optimizer.step()
         rates.step()
         if step % TOLD_EVERY == 0:
-            told(f"learning, loss {loss.item():.2f}", step / steps)
+            told(f"training, loss {loss.item():.2f}", step / steps)
     told("learning", 1.0)
     return network.eval()
 
 
 def _others(network: Denoiser, count: int) -> Tensor:
-    """Kinds as the log has them, each column for itself."""
+    """Sample categories by the frequencies of the log, independently by column."""
     others = [
         torch.multinomial(chances, count, replacement=True)
         for chances in torch.split(network.common, network.blocks.sizes)
@@ -139,7 +138,7 @@ def _others(network: Denoiser, count: int) -> Tensor:
 
 @torch.inference_mode()
 def draw(network: Denoiser, count: int, *, steps: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-    """Places and kinds of `count` new rows, in so many steps from noise."""
+    """Sample values and categories of `count` rows, in `steps` steps from noise."""
     times = [1.0 - step / steps for step in range(steps + 1)]
     all_places, all_kinds = [], []
     for done in range(0, count, CHUNK):
@@ -157,13 +156,13 @@ def draw(network: Denoiser, count: int, *, steps: int, told: SampleProgress) -> 
 def _back(
     network: Denoiser, places: Tensor, kinds: Tensor, later: Tensor, earlier: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Rows at an earlier time, drawn given those at a later one and what the network thinks they were."""
+    """Sample rows at an earlier time, given those at a later time and the network's prediction of the data."""
     kept, noise = alpha_bar(later)
     kept_before, noise_before = alpha_bar(earlier)
     velocity, logits = network(places, kinds, later.expand(len(places)))
     truth = kept * places - noise * velocity
     fresh = kept * velocity + noise * places
-    # Part of the noise that is left comes anew, as much as the way there would have added (DDPM).
+    # Add fresh noise, as in the DDPM posterior.
     anew = noise_before / noise * (1 - (kept / kept_before) ** 2).clamp(min=0).sqrt()
     held = (noise_before**2 - anew**2).clamp(min=0).sqrt()
     places = kept_before * truth + held * fresh + anew * torch.randn_like(places)
@@ -172,7 +171,7 @@ def _back(
     guess = torch.stack([drawn(part) for part in logits.split(network.blocks.sizes, 1)], 1)
     if earlier == 0:
         return places, guess
-    # q(earlier | later, guess): it is what it will be, what it is to have been, or any other.
+    # q(earlier | later, prediction): the later category, the predicted one, or any other.
     share, stays = kept_before**2, (kept / kept_before) ** 2
     common = network.common[kinds + network.firsts]
     both = stays * share * (kinds == guess)

@@ -1,14 +1,14 @@
-"""Columns as networks want them: every value is one of some kinds, and for numbers also a place between about -1 and 1.
+"""Encoding of table columns for networks: a category per value, and for numbers also a scalar between about -1 and 1.
 
-Names are kinds of their own, the commonest of them; the others share one kind and are drawn by how often the log has
-them. So are numbers of which there are few. Other numbers have one of two forms:
+The most frequent names are categories of their own; rare ones share one category and are decoded by their frequency in
+the log. So are numeric columns with few values. Other numbers have one of two forms:
 
 - *modes* (L. Xu and others, NeurIPS 2019): a mixture of normal distributions is fitted to their logarithms, and a
   number is its component and where in it it lies. People type 1 h or 64 nodes again and again, so what is common is a
   mode of its own.
-- *scores*: the rank of the number as a quantile of the normal distribution; equal ones share their ranks at random.
+- *scores*: the rank of the number as a quantile of the normal distribution; ties are broken at random.
 
-Whatever a network says comes back as a value the log has.
+Every output of a network is decoded to a value of the log.
 """
 
 from __future__ import annotations
@@ -33,56 +33,56 @@ from kilowait.synth.tabular.log_table import KINDS
 __all__ = ["REACH", "TableEncoder", "CategoryEncoder", "ModeEncoder", "NormalScoreEncoder", "encoding_of"]
 
 REACH = 4.0
-"""Standard deviations from the middle of a mode to the end of its places."""
+"""Range of the scalar of a mode, in standard deviations."""
 MODES = 10
-"""Components of a mixture, at most."""
+"""Maximum number of components of a mixture."""
 LEAST_SHARE, LEAST_ROWS = 0.005, 10
-"""Of the rows, and rows, that a number must have to be a mode of its own."""
+"""Minimum share and number of rows for a value to be a mode of its own."""
 
 
 class ColumnEncoder(Protocol):
-    """How one column is coded."""
+    """Interface of the encoder of one column."""
 
     @property
     def size(self) -> int:
-        """How many kinds there are."""
+        """Number of categories."""
 
     @property
     def number(self) -> bool:
-        """Whether a value has a place as well."""
+        """Whether values also have a scalar."""
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Kinds and places."""
+        """Categories and scalars."""
 
     def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
-        """Values of kinds and places."""
+        """Values of categories and scalars."""
 
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """Names, or few numbers."""
+    """Encoder of names, or of numbers with few values."""
 
     values: Floats
-    """The common ones, ascending; a kind each."""
+    """Common values, ascending; one category each."""
     rare: Floats
-    """The others; one kind, the last."""
+    """Rare values; they share the last category."""
     rare_ends: Floats
-    """Up to each of the others: their share of all of them."""
+    """Cumulative frequencies of the rare values."""
     number = False
 
     @property
     def size(self) -> int:
-        """How many kinds there are."""
+        """Number of categories."""
         return len(self.values) + (len(self.rare) > 0)
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Kinds; places mean nothing."""
+        """Categories; scalars are unused."""
         kinds = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
         kinds = np.where(self.values[kinds] == values, kinds, self.size - 1)
         return kinds.astype(np.int64), np.zeros(len(values))
 
     def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
-        """The value of each kind, or one of the rare ones."""
+        """The value of each category, or a random rare one."""
         values: Floats = self.values[np.minimum(kinds, len(self.values) - 1)]
         if len(self.rare):
             drawn = np.searchsorted(self.rare_ends, rng.random(len(kinds)), side="right")
@@ -94,29 +94,29 @@ class CategoryEncoder:
 
 @dataclass(frozen=True)
 class ModeEncoder:
-    """Numbers as modes and places in them; NaN, where there is any, is the last mode."""
+    """Encoder of numbers as modes and positions in them; NaN, where there is any, is the last mode."""
 
     atoms: Floats
-    """Common values, ascending; a mode each."""
+    """Common values (atoms), ascending; one mode each."""
     share: Floats
     mean: Floats
     deviation: Floats
-    """Components of the others' mixture, in logarithms; a mode each."""
+    """Mixture components of the other values, in logarithms; one mode each."""
     unit: Floats
-    """One value: numbers well below it count as nought."""
+    """One value: numbers well below it count as 0."""
     kept: Floats
-    """Values that are no atoms, ascending."""
+    """Values that are not atoms, ascending."""
     missing: npt.NDArray[np.bool_]
     """One value: whether there is NaN."""
     number = True
 
     @property
     def size(self) -> int:
-        """How many modes there are."""
+        """Number of modes."""
         return len(self.atoms) + len(self.mean) + int(self.missing[0])
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Modes, and places in the modes that are no atoms."""
+        """Modes, and positions in those that are not atoms."""
         mixture = GaussianMixture(self.share, self.mean, self.deviation)
         logs = np.log1p(np.maximum(np.nan_to_num(values), 0.0) / self.unit)
         component = mixture.assigned(logs, rng)
@@ -130,7 +130,7 @@ class ModeEncoder:
         return np.where(unknown, self.size - 1, kinds), np.where(unknown, 0.0, places)
 
     def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> Floats:
-        """Atoms, or the nearest of the log's values."""
+        """Atoms, or the nearest value of the log."""
         first = len(self.atoms)
         component = np.clip(kinds - first, 0, len(self.mean) - 1)
         logs = self.mean[component] + REACH * self.deviation[component] * np.clip(places, -1, 1)
@@ -144,7 +144,7 @@ class ModeEncoder:
 
 @dataclass(frozen=True)
 class NormalScoreEncoder:
-    """Numbers as normal scores, of which a place is the part `REACH`; NaN, where there is any, is a second kind."""
+    """Encoder of numbers as normal scores, scaled by `REACH`; NaN, where there is any, is a second category."""
 
     margin: Floats
     """Values, ascending."""
@@ -154,7 +154,7 @@ class NormalScoreEncoder:
 
     @property
     def size(self) -> int:
-        """How many kinds there are."""
+        """Number of categories."""
         return 1 + int(self.missing[0])
 
     def encode(self, values: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
@@ -182,29 +182,29 @@ FORMS: dict[str, type[CategoryEncoder] | type[ModeEncoder] | type[NormalScoreEnc
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """How all columns of a table are coded, by name and in their order."""
+    """Encoders of all columns of a table, by name and in order."""
 
     coders: Mapping[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Kinds of each column."""
+        """Number of categories of each column."""
         return tuple(coder.size for coder in self.coders.values())
 
     @property
     def numbers(self) -> tuple[bool, ...]:
-        """Whether each column has places."""
+        """Whether each column has scalars."""
         return tuple(coder.number for coder in self.coders.values())
 
     def encode(self, table: dict[str, Floats], rng: np.random.Generator) -> tuple[Ints, Floats]:
-        """Kinds and places, (rows, columns) each."""
+        """Categories and scalars, (rows, columns) each."""
         both = [coder.encode(table[name], rng) for name, coder in self.coders.items()]
         return np.stack([kinds for kinds, _ in both], axis=1), np.stack(
             [places for _, places in both], axis=1
         )
 
     def decode(self, kinds: Ints, places: Floats, rng: np.random.Generator) -> dict[str, Floats]:
-        """The table of kinds and places."""
+        """Decode categories and scalars to a table."""
         return {
             name: coder.decode(kinds[:, column], places[:, column], rng)
             for column, (name, coder) in enumerate(self.coders.items())
@@ -233,13 +233,13 @@ class TableEncoder:
 def encoding_of(
     table: dict[str, Floats], *, numbers: str, most_kinds: int, rng: np.random.Generator
 ) -> TableEncoder:
-    """The encoding that fits a table.
+    """Fit the encoders of a table.
 
     Args:
         table: columns; NaN for what is not known.
         numbers: the form of numbers, `modes` or `scores`.
-        most_kinds: values of a column that are kinds of their own, at most.
-        rng: who decides.
+        most_kinds: maximum number of values of a column that are categories of their own.
+        rng: random generator.
     """
     coders: dict[str, CategoryEncoder | ModeEncoder | NormalScoreEncoder] = {}
     for name, column in table.items():

@@ -1,7 +1,7 @@
-"""A variational mixture of normal distributions in one dimension.
+"""Variational Gaussian mixture in one dimension.
 
-C. M. Bishop, Pattern Recognition and Machine Learning, 2006, section 10.2: a Dirichlet prior with little weight lets
-components that explain nothing die out.
+C. M. Bishop, Pattern Recognition and Machine Learning, 2006, section 10.2: a Dirichlet prior with small weight removes
+unused components.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from kilowait.synth.tabular.known_values import Floats, Ints
 __all__ = ["GaussianMixture", "mixture_of"]
 
 CONCENTRATION = 1e-3
-"""Of the Dirichlet prior."""
+"""Concentration of the Dirichlet prior."""
 LEAST_SHARE = 0.005
-"""Components with less are dropped."""
+"""Minimum weight; lighter components are dropped."""
 TURNS = 100
 SETTLED = 1e-4
-"""Change of all shares in a turn, below which nothing more is to be learned."""
+"""Convergence tolerance of the weights per iteration."""
 MOST = 20_000
-"""Values looked at."""
+"""Maximum number of values used for the fit."""
 
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    """Normal components."""
+    """Components of a Gaussian mixture."""
 
     share: Floats
     mean: Floats
     deviation: Floats
 
     def chances(self, values: Floats) -> Floats:
-        """Probability that each value is of each component, (values, components)."""
+        """Posterior probability of each component for each value, (values, components)."""
         away = (values[:, None] - self.mean) / self.deviation
         chances: Floats = softmax(np.log(self.share / self.deviation) - 0.5 * away**2, axis=1)
         return chances
 
     def assigned(self, values: Floats, rng: np.random.Generator) -> Ints:
-        """A component for each value, drawn by its chances."""
+        """A component for each value, sampled from the posterior."""
         ends = np.cumsum(self.chances(values), axis=1)
         drawn = (rng.random(len(values))[:, None] * ends[:, -1:] >= ends).sum(axis=1)
         chosen: Ints = np.minimum(drawn, len(self.share) - 1).astype(np.int64)
@@ -49,7 +49,7 @@ class GaussianMixture:
 
 
 def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> GaussianMixture:
-    """A mixture of at most `most` components for the values, of which there is at least one.
+    """Fit a mixture of at most `most` components to the values (at least one value).
 
     >>> rng = np.random.default_rng(0)
     >>> both = np.concatenate([rng.normal(0, 1, 600), rng.normal(20, 2, 400)])
@@ -63,7 +63,7 @@ def mixture_of(values: Floats, *, most: int, rng: np.random.Generator) -> Gaussi
     floor = 1e-3 * np.sqrt(variance) + 1e-6
     if variance < 1e-12:
         return GaussianMixture(np.ones(1), np.array([centre]), np.array([floor]))
-    # Begin with slices of equally many values.
+    # Initialize with quantile slices.
     slices = np.minimum(np.argsort(np.argsort(values, kind="stable")) * most // len(values), most - 1)
     weight = np.eye(most)[slices]
     share = np.zeros(most)

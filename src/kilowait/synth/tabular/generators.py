@@ -1,7 +1,7 @@
-"""The generators of this room: how a log becomes a network and a network jobs.
+"""Tabular workload generators: training on a log, and sampling of jobs.
 
-Networks learn on the device they are told. Jobs are always drawn on the processor, so that a folder and a seed give
-the same jobs anywhere.
+Networks are trained on the given device. Jobs are always sampled on the CPU, so that a folder and a seed give the same
+jobs on every machine.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ if TYPE_CHECKING:
 __all__ = ["CopulaGanGenerator", "CtganGenerator", "DiffusionGenerator", "TvaeGenerator"]
 
 SPARE = 1.2
-"""Rows drawn for each job wanted, so that the last hours still have rows to choose from."""
+"""Rows sampled per job, so that the last hours still have rows to choose from."""
 LEAST_ROWS = 600
-"""Rows drawn at a time, at least."""
+"""Minimum number of rows sampled at a time."""
 TRIED, MOST_STRETCH = 4000, 20.0
-"""Jobs drawn to see how many come a day, and how far gaps are stretched or squeezed for it at most."""
+"""Jobs of a pilot sample to calibrate the arrival rate, and the maximum factor on gaps."""
 
 
 class TabularGenerator(RowGenerator):
-    """A network that makes rows; what each kind of network brings is at the end."""
+    """Base class of tabular generators; subclasses provide the network."""
 
     numbers: ClassVar[str] = "modes"
-    """The form of numbers, see `encoding`."""
+    """Encoding of numbers, see `encoding`."""
     _encoding: TableEncoder
     _blocks: ColumnLayout
     _frame: LogTable
     _stretch: float
-    """What gaps outside bursts are multiplied by, so that there are as many jobs a day as in the log."""
+    """Factor on gaps outside bursts, calibrated to the log's jobs per day."""
 
     _network: Module
 
-    # -- what each kind brings ---------------------------------------------------------------------
+    # -- implemented by each kind -------------------------------------------------------------------
 
     @abstractmethod
     def _untrained(self) -> Module:
-        """The network as it is before it has learned anything."""
+        """The untrained network."""
 
     @abstractmethod
     def _trained(self, kinds: Tensor, places: Tensor, told: SampleProgress) -> Module:
-        """The network that has learned rows, on the device they are on."""
+        """Train the network on rows, on their device."""
 
     @abstractmethod
     def _rows(self, count: int, told: SampleProgress) -> tuple[Tensor, list[Tensor]]:
-        """Places and kinds of new rows."""
+        """Sample scalars and categories of new rows."""
 
-    # -- what all share ----------------------------------------------------------------------------
+    # -- shared by all kinds --------------------------------------------------------------------------
 
     def _learn(self, rows: Columns, told: SampleProgress) -> None:
         device = device_of(self.device)
@@ -109,7 +109,7 @@ class TabularGenerator(RowGenerator):
         return ColumnLayout(self._encoding.sizes, self._encoding.numbers)
 
     def _found_stretch(self, rng: np.random.Generator) -> float:
-        """See `_stretch`; as long as that is 1."""
+        """Estimate `_stretch` from a pilot sample."""
         facts = self.facts
         table = self._table(TRIED, rng, lambda what, share: None)
         picked, _ = in_time(table, TRIED, facts.first_s, self._frame.clock, facts.zero_s, rng)
@@ -119,7 +119,7 @@ class TabularGenerator(RowGenerator):
         return min(max(wanted_s / has_s, 1 / MOST_STRETCH), MOST_STRETCH) if has_s > 0 else 1.0
 
     def _table(self, jobs: int, rng: np.random.Generator, told: SampleProgress) -> dict[str, Floats]:
-        """Rows enough for so many jobs."""
+        """Sample enough rows for `jobs` jobs."""
         check_torch()
         import torch
 
@@ -170,7 +170,7 @@ class TabularGenerator(RowGenerator):
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """One thread, and torch's random numbers from a seed; those of others go on where they were."""
+    """Use one thread and a seed for torch's random state, which is restored afterwards."""
     import torch
 
     with one_thread(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -179,7 +179,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 class CtganGenerator(TabularGenerator):
-    """A writer and a critic, see `ctgan`."""
+    """CTGAN, see `ctgan`."""
 
     name = "ctgan"
     settings_type = CtganSettings
@@ -201,7 +201,7 @@ class CtganGenerator(TabularGenerator):
 
 
 class CopulaGanGenerator(CtganGenerator):
-    """CTGAN on normal scores: each number's own distribution is taken out before, and put back after."""
+    """CTGAN on normal scores: the marginal distribution of each number is removed before, and restored after."""
 
     name = "copulagan"
     settings_type = CopulaGANSettings
@@ -209,7 +209,7 @@ class CopulaGanGenerator(CtganGenerator):
 
 
 class TvaeGenerator(TabularGenerator):
-    """A reader and a maker, see `tvae`."""
+    """Tabular variational autoencoder, see `tvae`."""
 
     name = "tvae"
     settings_type = TvaeSettings
@@ -231,7 +231,7 @@ class TvaeGenerator(TabularGenerator):
 
 
 class DiffusionGenerator(TabularGenerator):
-    """A denoiser, see `diffusion`."""
+    """Tabular diffusion model, see `diffusion`."""
 
     name = "diffusion"
     settings_type = DiffusionSettings

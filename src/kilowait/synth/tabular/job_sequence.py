@@ -1,9 +1,9 @@
-"""Rows drawn apart from one another become a workload: which comes when, and after which.
+"""Ordering of independently sampled rows into a workload with submission times.
 
-The clock stands at the last submission. The next job is one of the rows that were drawn for this hour of the week,
-or, as often as the last job's user goes on at once, one of this user's; it comes after its own gap. So users submit in
-bursts. Then the rows of a user change places, so that those that are to repeat a request come after one like it; and
-one that finds none like it asks for what another of the user's rows asks for.
+The next job after each submission is one of the rows sampled for this hour of the week, or, if the last job's user
+continues a burst, one of this user's rows; it follows after its own gap. So users submit in bursts. Then the rows of a
+user are permuted, so that rows that repeat a request follow one with the same request; a row without a match takes the
+request of another row of its user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def in_burst(table: dict[str, Floats]) -> Bools:
-    """Which rows come within a burst of their user."""
+    """Which rows are within a burst of their user."""
     if "again" not in table:
         return np.zeros(len(table["gap_s"]), np.bool_)
     burst: Bools = (table["again"] > 0) & (table["gap_s"] <= BURST_S)
@@ -37,16 +37,16 @@ def in_time(
     zero_s: float,
     rng: np.random.Generator,
 ) -> tuple[Ints, Floats]:
-    """Which rows come one after another, and when: `jobs` rows, and their submissions on the log's clock.
+    """The order of `jobs` rows, and their submission times in log time.
 
     Args:
-        table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than are
-            wanted, so that the last hours can still choose.
-        jobs: how many are wanted, no more than there are rows.
-        first_s: when the first comes, on the log's clock.
-        clock: of the log; gaps are on it, but for those within a user's burst.
-        zero_s: Unix time of the zero of the log's clock.
-        rng: who decides.
+        table: rows, with `hour`, `weekday` and `gap_s`, and where there are users `user` and `again`; more than
+            needed, so that the last hours still have a choice.
+        jobs: number of jobs, at most the number of rows.
+        first_s: submission of the first job, in log time.
+        clock: weekly intensity of the log; gaps outside bursts are in its rescaled time.
+        zero_s: Unix time of log time 0.
+        rng: random generator.
     """
     count = len(table["gap_s"])
     hour = (24 * table["weekday"] + table["hour"]).astype(np.int64).tolist()
@@ -74,7 +74,7 @@ def in_time(
         else:
             now = int(moment // 3600 % HOURS)
             row = next((waiting[one].pop() for one in nearest[now] if waiting[one]), -1)
-            if row < 0:  # only those are left that go on
+            if row < 0:  # only rows that continue a burst are left
                 row = next(rows.pop() for rows in going_on.values() if rows)
         if place:
             moment = moment + gap_s[row] if burst[row] else later(moment, gap_s[row])
@@ -84,7 +84,7 @@ def in_time(
 
 
 def _nearest_hours() -> list[list[int]]:
-    """For each hour of the week all hours of it, those nearest by the clock first, and of these the nearest days."""
+    """For each hour of the week all hours, sorted by distance of the hour of day, then of the weekday."""
     hour, day = np.arange(HOURS) % 24, np.arange(HOURS) // 24
     hours = np.abs(hour[:, None] - hour)
     days = np.abs(day[:, None] - day)
@@ -94,17 +94,17 @@ def _nearest_hours() -> list[list[int]]:
 
 
 def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """For each place in time the row that comes there, and the row whose request it has; rows of the place's user.
+    """For each position in time the row, and the row whose request it takes; both of the position's user.
 
-    A run begins with a row that does not repeat, and has rows that repeat and ask for the same. The longest runs come
-    where most rows in a row were to repeat. A row that repeats what no other row of its user asks for takes the
+    A run starts with a row that does not repeat, followed by rows that repeat its request. The longest runs are placed
+    at the longest sequences of repeating rows. A repeating row whose request no other row of its user has takes the
     request of one of them.
 
     Args:
         user: of each row, in the order of time.
-        asked: what the row asks for, as a number.
-        repeats: 1 where it asks for what its user asked for last.
-        rng: who decides.
+        asked: key of the row's request.
+        repeats: 1 where it repeats its user's previous request.
+        rng: random generator.
 
     >>> rng = np.random.default_rng(0)
     >>> user, repeats = np.zeros(5, np.int64), np.array([0, 1, 0, 1, 1])
@@ -116,7 +116,7 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
     count = len(user)
     chance = rng.random(count)
     group = user * (int(asked.max()) + 1) + asked
-    # What is asked for begins with a row that does not repeat; where there is none, with any.
+    # A run starts with a row that does not repeat; where there is none, with any.
     order = np.lexsort((chance, repeats, group))
     begins = repeats == 0
     head = order[_firsts(group[order])]
@@ -131,7 +131,7 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
     opens = (repeats[slots] == 0) | _firsts(user[slots])
     slot_user, slot_length = user[slots][opens], np.bincount(np.cumsum(opens) - 1)
 
-    # By user, the longest runs into the longest stretches.
+    # By user, the longest runs into the longest sequences.
     by_length = np.lexsort((rng.random(len(run_user)), run_length, run_user))
     stretches = np.lexsort((rng.random(len(slot_user)), slot_length, slot_user))
     owner = run_user[by_length]
@@ -147,7 +147,7 @@ def in_runs(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) ->
 
 
 def _like(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> Ints:
-    """For each row itself, or, where it is to repeat and nothing is like it, another of its user."""
+    """Each row itself, or, where it must repeat and has no match, another row of its user."""
     _, group, many = np.unique(np.stack([user, asked]), axis=1, return_inverse=True, return_counts=True)
     alone = (many[group.ravel()] == 1) & (repeats > 0)
     others = np.flatnonzero(~alone)
@@ -162,5 +162,5 @@ def _like(user: Ints, asked: Ints, repeats: Ints, rng: np.random.Generator) -> I
 
 
 def _firsts(values: Ints) -> Bools:
-    """Where a value differs from the one before."""
+    """Where a value differs from the previous one."""
     return np.concatenate(([True], values[1:] != values[:-1]))

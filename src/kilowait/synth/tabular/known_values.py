@@ -1,4 +1,4 @@
-"""Values a log has: those that are kept of a column, and the one that is nearest to a number."""
+"""Known values of a column: a stored subset, and the nearest value to a number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 KEPT = 20_000
-"""Values kept of a column of numbers at most, evenly spread by rank."""
+"""Maximum number of stored values of a column, evenly spaced by rank."""
 
 
 def kept_of(ascending: Floats) -> Floats:
@@ -22,7 +22,7 @@ def kept_of(ascending: Floats) -> Floats:
 
 
 def nearest(numbers: Floats, known: Floats) -> Floats:
-    """Of ascending known values, of which there is at least one, the nearest to each number.
+    """The nearest of ascending known values (at least one) to each number.
 
     >>> nearest(np.array([0.0, 29.0, 31.0, 99.0]), np.array([1.0, 60.0])).tolist()
     [1.0, 1.0, 60.0, 60.0]

@@ -1,4 +1,4 @@
-"""Kinds and places of a table's columns as one row of numbers for a network, and back."""
+"""Layout of a table's columns (one-hot categories and scalars) in the input and output vectors of a network."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kilowait.synth.tabular.known_values import Floats, Ints
 __all__ = ["ColumnLayout", "Weights", "begin_with", "drawn", "load", "weights_of"]
 
 Weights = dict[str, npt.NDArray[np.float32]]
-"""What a network has learned, by name."""
+"""Weights of a network, by name."""
 
 
 class ColumnLayout:
-    """Where in a row of numbers each column lies: its place, where it has one, and then one number for each kind.
+    """Positions of each column in a vector: its scalar, where it has one, and then one number per category.
 
-    A column of one kind has no kinds to tell apart, and no numbers for them.
+    A column with one category has no numbers for categories.
     """
 
     def __init__(self, sizes: Sequence[int], numbers: Sequence[bool]) -> None:
         self.columns = len(sizes)
         self.places: list[int] = []
-        """Where the places lie."""
+        """Positions of the scalars."""
         self.place_columns = [column for column, number in enumerate(numbers) if number]
         self.kinds: list[slice] = []
-        """Where the kinds lie, of columns that have several."""
+        """Positions of the categories, of columns that have several."""
         self.kind_columns = [column for column, size in enumerate(sizes) if size > 1]
         self.width = 0
         for size, number in zip(sizes, numbers, strict=True):
@@ -40,17 +40,17 @@ class ColumnLayout:
                 self.kinds.append(slice(self.width, self.width + size))
                 self.width += size
         self.sizes = [part.stop - part.start for part in self.kinds]
-        """Of the columns in `kinds`."""
+        """Indices of the columns in `kinds`."""
 
     def dense(self, kinds: Tensor, places: Tensor) -> Tensor:
-        """Rows of numbers for kinds and places, (rows, columns) each."""
+        """Vectors for categories and scalars, (rows, columns) each."""
         rows = places.new_zeros(len(places), self.width)
         rows[:, self.places] = places[:, self.place_columns]
         firsts = torch.tensor([part.start for part in self.kinds], device=kinds.device)
         return rows.scatter_(1, kinds[:, self.kind_columns] + firsts, 1.0)
 
     def shares(self, kinds: Tensor) -> Tensor:
-        """How often each kind is among the rows, one column after another; each column's add up to 1."""
+        """Category frequencies of the rows, concatenated by column; each column sums to 1."""
         counts = [
             torch.bincount(kinds[:, column], minlength=size)
             for column, size in zip(self.kind_columns, self.sizes, strict=True)
@@ -58,7 +58,7 @@ class ColumnLayout:
         return torch.cat([torch.zeros(0, device=kinds.device), *counts]) / len(kinds)
 
     def parts(self, places: Tensor, kinds: Sequence[Tensor]) -> tuple[Ints, Floats]:
-        """Kinds and places of all columns from what a network drew: places, and kinds of `kind_columns`."""
+        """Categories and scalars of all columns from network samples: scalars, and categories of `kind_columns`."""
         found_kinds = np.zeros((len(places), self.columns), np.int64)
         found_places = np.zeros((len(places), self.columns))
         found_places[:, self.place_columns] = places.double().cpu().numpy()
@@ -68,26 +68,26 @@ class ColumnLayout:
 
 
 def drawn(logits: Tensor) -> Tensor:
-    """A kind for each row, by the chances of its logits."""
+    """Sample a category for each row from its logits."""
     ends = logits.softmax(1).cumsum(1)
     coin = torch.rand(len(logits), 1) * ends[:, -1:]
     return torch.searchsorted(ends, coin, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
 
 def begin_with(answer: nn.Linear, shares: Tensor) -> None:
-    """Let a layer of logits, before it has learned anything, answer with each kind as often as the log has it."""
+    """Initialize an output layer to the category frequencies of the log."""
     with torch.no_grad():
         answer.weight *= 0.3
         answer.bias.copy_(torch.log(shares + 1e-5))
 
 
 def weights_of(network: nn.Module) -> Weights:
-    """What a network has learned."""
+    """The weights of a network."""
     return {name: values.cpu().numpy() for name, values in network.state_dict().items()}
 
 
 def load(network: nn.Module, weights: Weights) -> None:
-    """Take over what was learned; a `ValueError` where it is of another network."""
+    """Load weights; a `ValueError` if they are of another network."""
     try:
         network.load_state_dict({name: torch.from_numpy(np.array(one)) for name, one in weights.items()})
     except RuntimeError as problem:

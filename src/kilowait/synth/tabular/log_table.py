@@ -1,10 +1,9 @@
-"""A log as a table that a table model can learn, and its rows as jobs again.
+"""Conversion of a log to a table for tabular models, and of rows back to jobs.
 
-A row is a job and what there is to know of its place in time: the hour and weekday in which the job before it came,
-the time since then, whether that was of the same user, and whether the user asked again for what he asked for last.
-Columns are such that what a network gets a little wrong in one does not make nonsense of another: run times are shares
-of the request, where there are requests; energy is the power of a node; an account is the first, second ... of its
-user's; and time, but for that within bursts, is on the workload's own clock.
+A row is a job with its temporal context: the hour and weekday of the previous job, the time since then, whether the
+previous job is of the same user, and whether the user repeats the previous request. Columns are chosen so that a small
+error in one does not invalidate another: run times are shares of the request, where there are requests; energy is power
+per node; an account is the first, second ... of its user; and gaps outside bursts are in rescaled time.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ from kilowait.synth.tabular.known_values import (
 __all__ = ["ASKED", "KINDS", "PLACE", "LogTable", "asked_of", "frame_of"]
 
 ASKED = ("account", "queue", "gpus", "nodes", "estimate_s")
-"""What a user asks for, as far as a log has it."""
+"""Columns of the request, as far as a log has them."""
 PLACE = ("hour", "weekday", "gap_s", "again", "repeats", "user")
-"""Columns of a job's place in time. `hour` and `weekday`: when the job before was submitted; `gap_s`: since then;
-`again`: 1 where that was of the same user; `repeats`: 1 where the user's job before asked for the same."""
+"""Columns of the temporal context. `hour` and `weekday`: submission of the previous job; `gap_s`: time since then;
+`again`: 1 where that is of the same user; `repeats`: 1 where the user's previous job has the same request."""
 KINDS = ("hour", "weekday", "again", "repeats", "user", "account", "queue", "status")
-"""Columns whose numbers are names; the others are numbers."""
+"""Categorical columns; the others are numeric."""
 
 
 @dataclass(frozen=True)
 class LogTable:
-    """What has to be known of a log to make a table of it, and jobs of the table's rows."""
+    """Parameters of the conversion between a log and its table."""
 
     pace: Floats
     """Of its clock."""
     whole: npt.NDArray[np.bool_]
-    """One value: whether submissions are whole seconds."""
+    """One value: whether submission times are whole seconds."""
     runtimes: Floats
     """Run times, ascending."""
     accounts: Ints
-    """Of each user, one after another: his accounts, those he uses most first."""
+    """Accounts of each user, concatenated; most used first."""
     account_ends: Ints
-    """Up to where the accounts of each user go; none where there are no users or no accounts."""
+    """End index of each user's accounts; empty where there are no users or no accounts."""
 
     @property
     def clock(self) -> WeeklyIntensity:
-        """The log's clock."""
+        """The log's weekly intensity."""
         return WeeklyIntensity(self.pace)
 
     def table(self, rows: Columns, facts: LogSchema) -> dict[str, Floats]:
@@ -84,7 +83,7 @@ class LogTable:
         return {name: column.astype(np.float64) for name, column in table.items()}
 
     def jobs(self, table: dict[str, Floats], facts: LogSchema) -> Columns:
-        """The columns of jobs, but for their submission, from rows of the table."""
+        """The columns of jobs, without submission times, from rows of the table."""
         jobs: Columns = {
             name: table[name].astype(np.int64)
             for name in ("user", *ASKED, "status")
@@ -106,7 +105,7 @@ class LogTable:
         return {name: jobs[name] for name in facts.columns}
 
     def _ranks(self, user: Ints, account: Ints) -> Ints:
-        """Which of its user's accounts each job has."""
+        """Index of each job's account among its user's accounts."""
         owner = np.repeat(np.arange(len(self.account_ends)), np.diff(self.account_ends, prepend=0))
         many = int(max(self.accounts.max(), account.max())) + 1
         known = owner * many + self.accounts
@@ -126,7 +125,7 @@ class LogTable:
 
 
 def frame_of(rows: Columns, facts: LogSchema) -> LogTable:
-    """The frame of a log."""
+    """Fit the table conversion to a log."""
     submit = rows["submit_s"]
     others = submit[np.concatenate(([True], ~_again(rows)))] + facts.zero_s
     moments = submit + facts.zero_s
@@ -145,7 +144,7 @@ def frame_of(rows: Columns, facts: LogSchema) -> LogTable:
 
 
 def asked_of(rows: Columns) -> Ints:
-    """One number for all that a job asks for; the same for jobs that ask for the same.
+    """Integer key of each job's request; jobs with equal requests have equal keys.
 
     >>> asked_of({"nodes": np.array([4, 1, 4]), "estimate_s": np.array([60.0, 60.0, 60.0])}).tolist()
     [1, 0, 1]
@@ -155,7 +154,7 @@ def asked_of(rows: Columns) -> Ints:
 
 
 def _again(rows: Columns) -> npt.NDArray[np.bool_]:
-    """Of each job but the first: whether it is of the user of the one before; never, where there are no users."""
+    """Whether each job but the first has the same user as the previous one; false where there are no users."""
     if "user" not in rows:
         return np.zeros(len(rows["submit_s"]) - 1, np.bool_)
     again: npt.NDArray[np.bool_] = rows["user"][1:] == rows["user"][:-1]
@@ -163,7 +162,7 @@ def _again(rows: Columns) -> npt.NDArray[np.bool_]:
 
 
 def _repeats(rows: Columns) -> npt.NDArray[np.bool_]:
-    """Whether each job asks for what its user's job before asked for."""
+    """Whether each job repeats the request of its user's previous job."""
     asked = asked_of(rows)
     user = rows["user"] if "user" in rows else np.zeros(len(asked), np.int64)
     order = np.argsort(user, kind="stable")

@@ -1,4 +1,4 @@
-"""What one can set of each table network."""
+"""Hyperparameters of the tabular generators."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["CopulaGANSettings", "CtganSettings", "DiffusionSettings", "TabularSe
 
 @dataclass(frozen=True)
 class TabularSettings:
-    """What one can set of all of them."""
+    """Hyperparameters shared by all tabular generators."""
 
     LEAST: ClassVar[Mapping[str, int]] = {"steps": 1, "batch": 10, "width": 8, "kinds": 2}
     ABOVE_0: ClassVar[tuple[str, ...]] = ("rate",)
 
     steps: int = 3000
-    """Steps of learning, whatever the length of the log."""
+    """Number of training steps, independent of the length of the log."""
     batch: int = 500
-    """Rows of a step."""
+    """Batch size: rows per step."""
     width: int = 128
-    """Of the hidden layers."""
+    """Width of the hidden layers."""
     rate: float = 2e-3
-    """How far a step goes."""
+    """Learning rate."""
     kinds: int = 100
-    """Values of a column that are kinds of their own: users, or numbers where there are no more of them."""
+    """Maximum values of a column that are categories of their own: users, or numbers with no more values."""
 
     def __post_init__(self) -> None:
         for name, least in self.LEAST.items():
@@ -40,7 +40,7 @@ class TabularSettings:
 
 @dataclass(frozen=True)
 class CtganSettings(TabularSettings):
-    """What one can set. A step costs several times what it costs the others, so there are fewer."""
+    """Hyperparameters of CTGAN. A step is several times as expensive as in the others, so there are fewer."""
 
     steps: int = 1000
     rate: float = 5e-4
@@ -49,25 +49,25 @@ class CtganSettings(TabularSettings):
 
 @dataclass(frozen=True)
 class CopulaGANSettings(CtganSettings):
-    """What one can set."""
+    """Hyperparameters of this generator."""
 
 
 @dataclass(frozen=True)
 class TvaeSettings(TabularSettings):
-    """What one can set."""
+    """Hyperparameters of this generator."""
 
     LEAST: ClassVar[Mapping[str, int]] = {**TabularSettings.LEAST, "latent": 1}
     ABOVE_0 = ("rate", "likeness")
 
     latent: int = 32
-    """Numbers a row is squeezed through."""
+    """Dimension of the latent space."""
     likeness: float = 2.0
-    """Weight of making rows again as they were, against what the numbers in between may know."""
+    """Weight of the reconstruction loss relative to the KL divergence."""
 
 
 @dataclass(frozen=True)
 class DiffusionSettings(TabularSettings):
-    """What one can set."""
+    """Hyperparameters of this generator."""
 
     LEAST: ClassVar[Mapping[str, int]] = {**TabularSettings.LEAST, "layers": 1, "draw_steps": 1}
 
@@ -75,4 +75,4 @@ class DiffusionSettings(TabularSettings):
     width: int = 192
     layers: int = 3
     draw_steps: int = 20
-    """Steps from noise to a row."""
+    """Number of sampling steps from noise to data."""

@@ -1,8 +1,8 @@
-"""TVAE: rows are squeezed through a few normal numbers and made again; new ones are made from new numbers.
+"""TVAE: variational autoencoder for tables; new rows are decoded from samples of the latent prior.
 
 L. Xu and others, "Modeling tabular data using conditional GAN", NeurIPS 2019, after D. P. Kingma and M. Welling,
-"Auto-encoding variational Bayes", 2014. What is learned is the evidence lower bound: how likely a row is when it is
-made again, less what the numbers in between know beyond chance.
+"Auto-encoding variational Bayes", 2014. The training objective is the evidence lower bound: the reconstruction
+log-likelihood less the KL divergence of the latent posterior.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kilowait.synth.tabular.settings import TvaeSettings
 __all__ = ["Decoder", "draw", "train"]
 
 LEAST_SPREAD, MOST_SPREAD = 0.01, 1.0
-"""Standard deviation of places about what is made of them."""
+"""Standard deviation of scalars about their reconstruction."""
 WARMING = 0.3
-"""Share of the steps in which knowing beyond chance comes to cost what it costs; otherwise the numbers in between may
+"""Share of the steps of the KL warm-up; without it the latent variables may
 never be used (S. R. Bowman and others, "Generating sentences from a continuous space", 2016)."""
 TOLD_EVERY = 20
 """Steps."""
 
 
 class Encoder(nn.Module):
-    """A row becomes a normal distribution of numbers."""
+    """Encoder: a row to a normal distribution of the latent variables."""
 
     def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Encoder(nn.Module):
         self.mean, self.log_spread = nn.Linear(hidden, latent), nn.Linear(hidden, latent)
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of the deviations."""
+        """Means and logarithms of the standard deviations."""
         x = self.body(rows)
         return self.mean(x), self.log_spread(x).clamp(-8, 4)
 
 
 class Decoder(nn.Module):
-    """Numbers become a row: places with their spread, and logits of kinds."""
+    """Decoder: latent variables to scalars with their deviation, and logits of categories."""
 
     def __init__(self, blocks: ColumnLayout, hidden: int, latent: int) -> None:
         super().__init__()
@@ -56,13 +56,13 @@ class Decoder(nn.Module):
         self.spread = nn.Parameter(torch.full((len(blocks.places),), 0.1))
 
     def forward(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Places, and logits of kinds."""
+        """Scalars, and logits of categories."""
         x = self.body(numbers)
         return torch.tanh(self.to_places(x)), self.to_kinds(x)
 
 
 def lost(maker: Decoder, numbers: Tensor, kinds: Tensor, places: Tensor, blocks: ColumnLayout) -> Tensor:
-    """-ln p of real rows, a row, under what is made of the numbers."""
+    """Negative log-likelihood per real row, given the decoder's output."""
     made, logits = maker(numbers)
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
     away = (places[:, blocks.place_columns] - made) / spread
@@ -81,7 +81,7 @@ def train(
     told: SampleProgress,
     keep: CheckpointStore | None = None,
 ) -> Decoder:
-    """A maker of rows like those, on the device the rows are on; torch's own seed decides."""
+    """Train a decoder on these rows, on their device, with torch's global random state."""
     device, steps = kinds.device, settings.steps
     dense = blocks.dense(kinds, places)
     reader = Encoder(blocks, settings.width, settings.latent).to(device)
@@ -113,7 +113,7 @@ def train(
 
 @torch.inference_mode()
 def draw(maker: Decoder, blocks: ColumnLayout, count: int) -> tuple[Tensor, list[Tensor]]:
-    """Places and kinds of `count` new rows."""
+    """Sample scalars and categories of `count` new rows."""
     places, logits = maker(torch.randn(count, maker.latent))
     spread = maker.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
     kinds = [drawn(part) for part in logits.split(blocks.sizes, 1)]

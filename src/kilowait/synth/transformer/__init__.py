@@ -1,8 +1,9 @@
-"""The transformer: who submits when is the log's calendar, what they submit is generated, job after job of each user.
+"""Transformer generator: submission sessions come from the log's calendar, the jobs of each user are generated in
+sequence.
 
-`codes` turns columns into numbered codes, `calendar` a log into users' weeks and sessions; `network` is the model,
-`lesson` what it sees of a log and `training` how it learns; `sampling` draws codes, `steering` chooses among drawn
-weeks, and `generator` makes jobs of it all, as `settings` say.
+`tokenizer` encodes columns as codes, `calendar` describes a log as users' weeks and sessions; `network` is the model,
+`dataset` its training data and `train` its training; `sample` samples codes, `load_matching` selects among sampled
+weeks, and `generator` produces jobs according to `settings`.
 """
 
 from kilowait.synth.transformer.generator import TransformerGenerator

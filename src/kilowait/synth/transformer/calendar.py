@@ -1,9 +1,9 @@
-"""The calendar of a log: who submitted when, and what a user was about in each week.
+"""Submission calendar of a log: sessions of each user, and a summary of each user's weeks.
 
 A *session* is a run of jobs of one user with no more than `session_s` between them, cut where it lasts longer than
 `LONGEST_S`. Sessions keep their user, their size and, but for some minutes, their beginning; the times within are
-generated. In a log without users an account stands for who submits, or else a queue. A *block* is one user's week
-(of the clock's weeks), a day of a busy one, or some hours of a busy day. Of a block the calendar keeps what a
+generated. In a log without users, accounts or else queues take their place. A *block* is one user's week
+(calendar week), a day of a busy one, or some hours of a busy day. Of a block the calendar keeps what a
 bystander would say of it: how many jobs there were, how heavy they were on average (in octaves), how quickly they came
 (in half octaves), and its *menu*, the commonest kinds of job (account, queue, GPUs, nodes, request, and short or long
 ones), each with its share and how long such jobs took (in quarter octaves). Of the whole machine it keeps the work of
@@ -36,34 +36,34 @@ CONDITIONS = {
     "work": 48,
     "pace": 24,
 }
-"""What is known of a job before it is generated, and how many values that has; users are as many as there are.
+"""Conditions of a generated job and their numbers of values; users depend on the log.
 
 `since`: 0 within a session, else how long the user was away; `left`: jobs still to come in the session; and of the
 block: `block_jobs`; `work`, node-seconds of a job on average; `pace`, the usual time between jobs of a session (the
 geometric mean; 0: none). `since` and `pace` in half octaves, the others in octaves."""
 LONGEST_S = 3600.0
-"""A session is cut here, so that times within one that goes on for days do not drift away from the log's."""
+"""Maximum length of a session, so that times within long sessions do not drift from the log's."""
 BUSY_JOBS, BUSY_DAY_JOBS = 300, 100
-"""A user's week with more jobs is several blocks, one a day, and a day with more of them several too: there is too much
-in it for one menu."""
+"""A user's week with more jobs is split into one block per day, and a day with more jobs into several: one list of
+frequent jobs cannot describe them."""
 PART_S = 4 * 3600.0
-"""What a busy day is parted into."""
+"""Number of blocks of a busy day."""
 REQUEST_KINDS, SIZE_KINDS = 4, 3
-"""Kinds of job whose work is kept of each day: which jobs wait depends on how long they and how large they are."""
+"""Numbers of job classes (by request, by size) whose daily work is stored, as waits depend on both."""
 SHARES, LEVELS = 12, 128
-"""Values of a menu's shares and levels; 0 is for an empty place."""
+"""Number of codes of the shares and run-time levels of frequent jobs; 0 is an empty slot."""
 OCTAVES_A_KIND = 2
-"""Jobs of one menu's kind run about as long: within so many octaves."""
+"""Run times of one frequent job shape lie within this number of octaves."""
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Jobs by user, then by submission; one row a job."""
+    """Calendar of a log, one row per job, sorted by user and submission."""
 
     first: Bools
-    """The user's first job."""
+    """Whether it is the user's first job."""
     start: Bools
-    """First of its session."""
+    """Whether it is the first job of its session."""
     session: Ints
     """Number of the session."""
     block: Ints
@@ -71,48 +71,48 @@ class Calendar:
     conditions: Ints
     """One column for each of `CONDITIONS`."""
     session_s: Floats
-    """Beginning of each session, on the log's clock."""
+    """Start of each session, in log time."""
     room_s: Floats
-    """From the beginning of each session to the user's next one."""
+    """Time from the start of each session to the user's next one."""
     goes_on: Bools
-    """Sessions that are the rest of the one before, which was cut."""
+    """Whether a session continues the previous one, which was split."""
     week: Ints
     """Week of each block, counted from the log's first."""
     frequent_jobs: Ints
-    """Of each block, place and copied column: the code; the column's size where the place is empty."""
+    """Codes by block, slot of the frequent-jobs list, and copied column; the column's size where the slot is empty."""
     share: Ints
-    """Of each block and place: how common, in half octaves, from 1 on."""
+    """Frequency by block and slot, in half octaves, from 1 on."""
     level: Ints
-    """Of each block and place: the geometric mean of run times in quarter octaves, from 1 on."""
+    """Geometric mean of run times by block and slot, in quarter octaves, from 1 on."""
     daily_work: Floats
-    """Of each week and kind of job: node-seconds submitted from its beginning to the end of each day."""
+    """Cumulative node-seconds by week, day and job class."""
     request_limits_s: Floats
-    """Between the kinds: requests that part the log's work into equal shares."""
+    """Class boundaries: requests that split the log's work into equal shares."""
     size_limits: Floats
-    """The same of sizes."""
+    """Class boundaries of sizes."""
 
     @property
     def kinds(self) -> int:
-        """Kinds of job whose work is known: short and long, small and large ones."""
+        """Number of job classes by request and size."""
         return (len(self.request_limits_s) + 1) * (len(self.size_limits) + 1)
 
     def kind(self, request_s: Floats, nodes: npt.NDArray[Any]) -> Ints:
-        """The kind of each job."""
+        """The class of each job."""
         return _kind(request_s, nodes, self.request_limits_s, self.size_limits)
 
     @property
     def user(self) -> Ints:
-        """Of each job: the number of its user."""
+        """User number of each job."""
         return np.cumsum(self.first) - 1
 
     @property
     def day(self) -> Ints:
-        """Of each job: the weekday on which its session began."""
+        """Weekday on which the session of each job began."""
         weekday: Ints = self.conditions[:, list(CONDITIONS).index("weekday")]
         return weekday
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """As plain arrays, small ones."""
+        """Plain arrays of small types."""
         found = {}
         for item in fields(self):
             values = getattr(self, item.name)
@@ -132,7 +132,7 @@ class Calendar:
 
 
 def by_user(rows: Columns) -> tuple[Ints, Ints]:
-    """Rows by user, then by submission; and the users so ordered, numbered from 0 without gaps."""
+    """Rows sorted by user and submission; and their users, numbered from 0 without gaps."""
     known = next((rows[name] for name in ("user", "account", "queue") if name in rows), None)
     user = np.zeros(len(rows["submit_s"]), np.int64)
     if known is not None:
@@ -144,7 +144,7 @@ def by_user(rows: Columns) -> tuple[Ints, Ints]:
 def session_starts(
     submit_s: Floats, user: Ints, session_s: float, longest_s: float = LONGEST_S
 ) -> tuple[Bools, Bools]:
-    """Which jobs, by user and then by submission, are a user's first, and which are the first of a session.
+    """Which jobs, sorted by user and submission, are a user's first, and which the first of a session.
 
     >>> submit_s = np.array([0.0, 60.0, 9000.0, 9010.0, 5.0])
     >>> first, start = session_starts(submit_s, np.array([0, 0, 0, 0, 1]), 1800.0)
@@ -173,11 +173,11 @@ def calendar_of(
     Args:
         rows: the log, in order of submission.
         codes: of its jobs by user, one column for each generated one.
-        copied: those of them that a menu is made of.
+        copied: columns of the frequent job shapes.
         sizes: codes of each column.
-        zero_s: Unix time of the clock's zero.
+        zero_s: Unix time of log time 0.
         session_s: the longest time within a session, seconds.
-        menu: kinds of job kept of each block.
+        menu: number of frequent job shapes stored per block.
     """
     order, user = by_user(rows)
     submit = rows["submit_s"][order]
@@ -244,7 +244,7 @@ def _blocks(first: Bools, week: Ints, clock_s: Floats) -> Ints:
 
 
 def _limits(values: Floats, work: Floats, kinds: int) -> Floats:
-    """Values that part the work into `kinds` about equal shares."""
+    """Values that split the work into `kinds` about equal shares."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(work[order])
     shares = np.arange(1, kinds) / kinds * reached[-1]
@@ -258,7 +258,7 @@ def _kind(request_s: Floats, nodes: npt.NDArray[Any], request_limits_s: Floats, 
 
 
 def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
-    """Half octaves of the mean time within the sessions of each block, from 1 on; 0 where there is none."""
+    """Mean gap within the sessions of each block in half octaves, from 1 on; 0 where there is none."""
     inside = np.bincount(block, ~start)
     total = np.bincount(block, np.where(start, 0.0, np.log(1.0 + np.where(start, 0.0, gap_s))))
     mean_s = np.exp(total / np.maximum(inside, 1.0))
@@ -266,7 +266,7 @@ def _pace(gap_s: Floats, start: Bools, block: Ints) -> Ints:
 
 
 def _steps(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
-    """Octaves, or parts of them, from 1 on; the last one is open."""
+    """Codes in octaves, or fractions of them, from 1 on; the last one is open."""
     steps = np.floor(per_octave * np.log2(np.maximum(values, 1.0)))
     limited: Ints = np.minimum(steps, count - 1).astype(np.int64)
     return limited
@@ -275,7 +275,7 @@ def _steps(values: npt.ArrayLike, count: int, *, per_octave: int = 1) -> Ints:
 def _menus(
     block: Ints, codes: Ints, copied: tuple[int, ...], sizes: tuple[int, ...], runtime_s: Floats, places: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Of each block the commonest kinds of job, their shares and levels."""
+    """The most frequent job shapes of each block, with their shares and run-time levels."""
     octaves = np.log2(np.maximum(runtime_s, 1.0))
     kinds, kind, jobs = np.unique(
         np.column_stack([block, codes[:, copied], (octaves // OCTAVES_A_KIND).astype(np.int64)]),

@@ -1,4 +1,4 @@
-"""A log as the network sees it, stretches of it, and how badly the network foretells their jobs."""
+"""Training data of the transformer: a log as tensors, batches of job sequences, and the loss."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["SequenceBatch", "DatasetTensors", "make_batch", "lesson_of", "loss_o
 Ints = npt.NDArray[np.int64]
 
 DROPPED = 0.1
-"""Share of what is known beforehand that is hidden in training."""
+"""Dropout of conditions in training."""
 
 
 @dataclass(frozen=True)
 class DatasetTensors:
-    """A log; jobs by user, then by submission."""
+    """A log as tensors; jobs sorted by user and submission."""
 
     codes: Tensor
     """One column for each generated one."""
     before: Tensor
-    """The same of the user's job before; the column's size where there is none."""
+    """The same of the user's previous job; the column's size where there is none."""
     conditions: Tensor
     first: Tensor
     inside: Tensor
-    """Not the first of a session, so that there is a gap to foretell."""
+    """Whether the job is not the first of a session, so that its gap is predicted."""
     user: Tensor
     block: Tensor
     frequent_jobs: Tensor
     offer: Tensor
-    """Of each block and place of its menu the code of every column; -1 where a menu has no such column."""
+    """Code of every column by block and slot of the frequent-jobs list; -1 for columns not in the list."""
     share: Tensor
     level: Tensor
 
@@ -68,7 +68,7 @@ def lesson_of(calendar: Calendar, codes: Ints, shape: NetworkShape, device: torc
 
 @dataclass(frozen=True)
 class SequenceBatch:
-    """Stretches of jobs side by side, (stretches, jobs, ...), and the menus of the blocks they are of."""
+    """Batch of job sequences, (sequences, jobs, ...), and the frequent-jobs lists of their blocks."""
 
     codes: Tensor
     before: Tensor
@@ -77,9 +77,9 @@ class SequenceBatch:
     inside: Tensor
     user: Tensor
     counted: Tensor
-    """Jobs whose foretelling counts."""
+    """Jobs that count in the loss."""
     home: Tensor
-    """Which of the menus is each job's."""
+    """Index of each job's frequent-jobs list."""
     frequent_jobs: Tensor
     offer: Tensor
     share: Tensor
@@ -87,7 +87,7 @@ class SequenceBatch:
 
 
 def make_batch(lesson: DatasetTensors, rows: Tensor, user: Tensor, counted: Tensor) -> SequenceBatch:
-    """Stretches of a lesson, by its rows; jobs see one another that have the same `user`."""
+    """Make a batch of rows; jobs attend only to jobs of the same `user`."""
     block, home = torch.unique(lesson.block[rows], return_inverse=True)
     return SequenceBatch(
         lesson.codes[rows],
@@ -115,7 +115,7 @@ def loss_of(network: TransformerNetwork, batch: SequenceBatch) -> Tensor:
     earlier = network.job_vector(batch.before)
     state = network.read(earlier + known, seen, back.clamp(0, shape.window - 1)) + known
 
-    # What can be pointed at: position p holds the job before p, so slot k is at position t - k.
+    # Pointer targets: position p contains the job before p, so slot k is at position t - k.
     far = torch.arange(shape.recent, device=user.device)
     slot = (place[:, None] - far).clamp(min=0)
     there = (place[:, None] >= far) & (user[:, slot] == user[:, :, None]) & ~batch.first[:, slot]

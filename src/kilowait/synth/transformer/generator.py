@@ -1,4 +1,4 @@
-"""The transformer as a generator: a calendar and a network learned from a log, jobs made of both."""
+"""Transformer workload generator: a calendar and a network fitted to a log, from which jobs are sampled."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 COPIED = ("account", "queue", "gpus", "nodes", "estimate_s")
-"""Columns that people repeat, which can be taken over from an earlier job or from the menu."""
+"""Columns that users repeat, copied from an earlier job or from the frequent-jobs list by pointing."""
 SIZE, PRIVATE_SIZE = (64, 2), (16, 1)
-"""Width and layers of a network where nothing else is said."""
+"""Default width and number of layers."""
 NO_LIMIT_S = 1e12
-"""A request that no job reaches."""
+"""A request longer than any run time."""
 GROUP = 50_000
-"""Jobs drawn at a time where that many are wanted; other groups, other jobs."""
+"""Jobs sampled at a time. A change alters the jobs of a seed."""
 
 
 class TransformerGenerator(Generator):
-    """A calendar and a network."""
+    """Generator of a submission calendar and a network."""
 
     name = "transformer"
     settings_type = TransformerSettings
     holds = (
-        "when each user submitted, to about a quarter of an hour, and the commonest kinds of job of each user's week "
-        "or busy hours, with how long they took, under new numbers; values of rare sizes and requests; whoever knows a "
-        "user's weeks finds them in it"
+        "when each user submitted, to about a quarter of an hour, and the most frequent job shapes of each user's week "
+        "or busy hours, with how long they took, under new numbers; values of rare sizes "
+        "and requests; somebody who knows "
+        "a user's weeks can recognize them"
     )
     _calendar: Calendar
     _codes: dict[str, Tokenizer]
-    """Of each column but the run time, in the order in which columns are generated."""
+    """Tokenizers of all columns but the run time, in generation order."""
     _runs: RuntimeTokenizer
     _network: TransformerNetwork
 
-    # -- learning ----------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     def _learn(self, rows: Columns, told: SampleProgress) -> None:
         check_torch()
@@ -111,7 +112,7 @@ class TransformerGenerator(Generator):
 
         settings, facts = self.settings, self.facts
         if any(name in facts.seen for name in facts.numbered):
-            raise InputError("dp_epsilon hides who was there, and names keeps it; take one of them")
+            raise InputError("dp_epsilon protects users, and names keeps their names; use only one of them")
         budget = PrivacyBudget(settings.dp_epsilon, settings.dp_delta, settings.dp_steps, settings.dp_rate)
         gridded = on_grid(rows, facts)
         values = _values(gridded, settings.session_s, exact=False)
@@ -140,7 +141,7 @@ class TransformerGenerator(Generator):
         self.privacy = made.statement
 
     def _encoded(self, values: dict[str, Floats]) -> Ints:
-        """Codes of the columns, in their order."""
+        """Codes of the columns, in order."""
         coded = {
             name: self._runs.encode(column, values["estimate_s"])
             if name == "runtime_s"
@@ -171,21 +172,21 @@ class TransformerGenerator(Generator):
             frequent_jobs=1 if settings.private else settings.frequent_jobs,
         )
 
-    # -- drawing -----------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------
 
     @property
     def _draws(self) -> int:
-        """Nothing is known of a private log's work that draws could be chosen by."""
+        """Number of draws per week; 1 for private fits, which have no daily work to match."""
         return 1 if self.settings.private else int(self.settings.draws)
 
     def _stream(self, jobs: int, seed: int, layer: int, told: SampleProgress) -> Iterator[Part]:
         check_torch()
         calendar, facts = self._calendar, self.facts
         weeks = len(calendar.daily_work)
-        # The weeks are the seed's, whatever the layer: another layer is other work of the same people at that time.
+        # The weeks depend on the seed only: another layer is other work of the same users at the same time.
         order = stream(seed, "synth.transformer.weeks")
         rng = stream(seed, f"synth.transformer.draw.{layer}")
-        # Asked for less than the log has, samples begin somewhere in it; otherwise where the log begins.
+        # Samples shorter than the log start at a random week of it; others at its start.
         first = int(order.integers(weeks)) if jobs < facts.jobs else 0
         begin_s = facts.first_s + facts.zero_s
         last_day = int((begin_s + facts.span_s) // DAY_S % 7)
@@ -211,7 +212,7 @@ class TransformerGenerator(Generator):
             yield made, next_s - JITTER_S
 
     def _rows(self, piece: WeekPiece) -> Ints:
-        """Rows of the calendar that a piece of a week has."""
+        """Rows of the calendar in a piece of a week."""
         calendar = self._calendar
         there = calendar.week[calendar.block] == piece.week
         return np.flatnonzero(there & (calendar.day >= piece.first) & (calendar.day <= piece.last))
@@ -219,13 +220,14 @@ class TransformerGenerator(Generator):
     def _jobs(
         self, pieces: list[WeekPiece], picked: list[Ints], rng: np.random.Generator, told: SampleProgress
     ) -> Columns:
-        """Jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is taken."""
+        """Sample jobs for pieces of the calendar's weeks: several draws of each user's week, of which one is
+        selected."""
         calendar = self._calendar
         moved = np.concatenate(
             [np.full(len(rows), piece.place - piece.week) for piece, rows in zip(pieces, picked, strict=True)]
         )
         rows = np.concatenate(picked)
-        # Weeks that are moved alike follow one another as in the log: so do the jobs of their users.
+        # Weeks with the same shift are consecutive as in the log: so are the jobs of their users.
         ordered = np.lexsort((rows, moved))
         rows, moved = rows[ordered], moved[ordered]
         drawn = self._drawn(rows, rng, told)
@@ -258,7 +260,7 @@ class TransformerGenerator(Generator):
         return {name: column.astype(np.int64) if name in whole else column for name, column in made.items()}
 
     def _daily_work(self, pieces: list[WeekPiece]) -> Floats:
-        """Node-seconds from the beginning of each week of a sample to the end of each day, as the log has them."""
+        """The log's cumulative node-seconds by day for each week of a sample."""
         daily = np.diff(self._calendar.daily_work, axis=1, prepend=0.0)
         work = np.zeros((pieces[-1].place - pieces[0].place + 1, *daily.shape[1:]))
         for piece in pieces:
@@ -267,7 +269,7 @@ class TransformerGenerator(Generator):
         return work.cumsum(1)
 
     def _drawn(self, rows: Ints, rng: np.random.Generator, told: SampleProgress) -> list[dict[str, Floats]]:
-        """Several draws of what is submitted at rows of the calendar."""
+        """Several samples of the jobs at rows of the calendar."""
         from kilowait.synth.transformer.sample import chains_of, draw_codes
 
         order, draws = self._order, self._draws
@@ -293,7 +295,7 @@ class TransformerGenerator(Generator):
                 values[name] = self._codes[name].decode(codes[:, place], rng, between=free)
         return values
 
-    # -- keeping -----------------------------------------------------------------------------------
+    # -- storage -----------------------------------------------------------------------------------
 
     def _holds(self) -> str:
         return (
@@ -344,10 +346,10 @@ class TransformerGenerator(Generator):
 
 
 def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats]:
-    """The columns to be generated, by user and in their order, as numbers; -1 for what is not there.
+    """The generated columns as numbers, sorted by user; -1 for missing values.
 
-    Where requests are the run times (`exact`), one that is never reached stands for all of them: a run time that
-    people repeat as a request would go to the menus, and come out of them.
+    Where requests equal the run times (`exact`), one unreachable request replaces all of them: otherwise run times
+    would enter the frequent-jobs lists as requests and be copied.
     """
     order, user = by_user(rows)
     gap_s = np.diff(rows["submit_s"][order], prepend=0.0)
@@ -365,7 +367,7 @@ def _values(rows: Columns, session_s: float, *, exact: bool) -> dict[str, Floats
 
 
 def _fineness(name: str) -> dict[str, int]:
-    """How many codes a column may have."""
+    """Maximum numbers of codes of a column."""
     return {"gap_s": {"atoms": 32, "bins": 64}, "power_w": {"atoms": 16, "bins": 64}}.get(
         name, {"atoms": 1000, "bins": 48}
     )

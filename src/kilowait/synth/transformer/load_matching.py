@@ -1,9 +1,8 @@
-"""Steering: of several draws of each user's week that one is taken with which the week's work comes to the log's.
+"""Load matching: selection among several samples of each user's week so that the weekly work matches the log's.
 
-How long people wait depends on the work of a busy week far more than on anything else, and a few large jobs make
-it. Drawn freely, a week's work is some 13 % off; chosen among a few draws of each user it comes, day by day, to
-what the log has; and so does, week by week, the work of short and long, small and large jobs, of which some rules
-let the one go ahead of the other.
+Waits depend mainly on the work of busy weeks, which a few large jobs dominate. Without selection, a week's work
+deviates by about 13 %; with selection among a few draws per user it matches the log day by day, and week by week also
+for short and long, small and large jobs, which policies prioritize differently.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ Ints = npt.NDArray[np.int64]
 
 SWEEPS = 3
 WHOLE_WEEK, KIND = 3.0, 2.0
-"""Weights of the whole week, and of a week's work of one kind, beside each day's: what is left over of them is
-carried into the next week."""
+"""Weights of the full week, and of a week's work of one job class, relative to each day's; their remaining deviation
+is carried into the next week."""
 
 
 def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Generator) -> Ints:
-    """Which draw to take for each block.
+    """Select a draw for each block.
 
     Args:
-        work: node-seconds of each draw, block, weekday and kind of job.
+        work: node-seconds of each draw, block, weekday and job class.
         week: of each block.
-        wanted: node-seconds of each week from its beginning to the end of each day, and kind.
-        rng: for the order in which blocks are looked at.
+        wanted: target: cumulative node-seconds of each week by day and class.
+        rng: for the order of the blocks.
 
     >>> work = np.zeros((2, 2, 7, 1))
     >>> work[:, :, 0, 0] = [[5.0, 5.0], [1.0, 2.0]]
@@ -59,6 +58,6 @@ def select_draws(work: Floats, week: Ints, wanted: Floats, rng: np.random.Genera
 
 
 def _aims(reached: Floats) -> Floats:
-    """Of what is reached by each day and kind: all kinds by each day, and each kind by the last."""
+    """Matching goals: all classes together by each day, and each class by the last day."""
     aims: Floats = np.concatenate((reached.sum(-1), reached[..., -1, :]), -1)
     return aims

@@ -1,10 +1,9 @@
-"""The network: what a user did before and what is asked for become the columns of the next job, one after another.
+"""Causal transformer that generates the columns of a user's next job one after another, with pointer heads.
 
-A causal transformer reads the user's jobs, each of them the sum of its columns' embeddings, and sees the last
-`window`. On what it makes of them every column of the next job has a head, and hears of the columns before it. A
-head may answer with any code of its column, or point: at one of the user's last jobs, or at a place of the week's
-menu, whose value is then taken over (A. See, P. Liu, C. Manning, "Get to the point", ACL 2017). So habits come out
-exactly, however rare their values.
+A causal transformer attends to the user's last `window` jobs, each the sum of its columns' embeddings. Every column of
+the next job has an output head that also gets the columns before it. A head can output any code of its column, or point
+to one of the user's last jobs or to a slot of the week's frequent-jobs list, whose value is then copied (A. See, P.
+Liu, C. Manning, "Get to the point", ACL 2017). So repeated jobs are reproduced exactly, however rare their values.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from kilowait.synth.transformer.calendar import LEVELS, SHARES
 __all__ = ["TransformerNetwork", "NetworkShape"]
 
 NEVER = -1e4
-"""The logit of what cannot be."""
+"""Logit of impossible outputs."""
 KEY = 32
-"""Width of the keys by which jobs and menus are pointed at."""
+"""Width of the pointer keys."""
 HEADS = 4
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """How large a network is."""
+    """Dimensions of a network."""
 
     sizes: tuple[int, ...]
     """Codes of each column; the code after the last stands for "no job"."""
     conditions: tuple[int, ...]
-    """Values of each condition."""
+    """Number of values of each condition."""
     copied: tuple[int, ...]
-    """Columns a menu has."""
+    """Columns of the frequent-jobs list."""
     width: int = 64
     layers: int = 2
     window: int = 32
-    """Jobs the transformer looks back on."""
+    """Attention window in jobs."""
     recent: int = 8
-    """Jobs that can be pointed at."""
+    """Number of previous jobs that can be copied from."""
     frequent_jobs: int = 6
-    """Places of a menu."""
+    """Slots of the frequent-jobs list."""
 
 
 class TransformerLayer(nn.Module):
@@ -66,7 +65,7 @@ class TransformerLayer(nn.Module):
         return query, key, value
 
     def after(self, x: Tensor, heard: Tensor) -> Tensor:
-        """What goes on to the next layer, given what the heads attended to."""
+        """Output of the layer, given the attention output."""
         x = x + self.out(heard)
         answer: Tensor = x + self.narrow(functional.gelu(self.wide(self.between(x))))
         return answer
@@ -90,9 +89,9 @@ class TransformerNetwork(nn.Module):
         asked = torch.tensor([0, *shape.conditions]).cumsum(0)
         self.register_buffer("condition_firsts", asked[:-1], persistent=False)
         self.job = nn.Embedding(int(rows[-1]), width)
-        """A job the user submitted before, by its columns."""
+        """Embedding of a previous job, by its columns."""
         self.now = nn.Embedding(int(rows[-1]), width)
-        """A column of the job that is being made."""
+        """Embedding of a column of the generated job."""
         self.condition = nn.Embedding(int(asked[-1]), width)
         self.share, self.level = nn.Embedding(SHARES, width), nn.Embedding(LEVELS, width)
         for table in (self.job, self.now, self.condition, self.share, self.level):
@@ -117,16 +116,16 @@ class TransformerNetwork(nn.Module):
         return self.job(codes + self.firsts).sum(-2)  # type: ignore[no-any-return]
 
     def condition_vector(self, codes: Tensor) -> Tensor:
-        """What is known of jobs beforehand."""
+        """Embedding of the conditions."""
         return self.condition(codes + self.condition_firsts).sum(-2)  # type: ignore[no-any-return]
 
     def menu_vector(self, frequent_jobs: Tensor, share: Tensor, level: Tensor) -> Tensor:
-        """Places of menus."""
+        """Embedding of frequent jobs."""
         jobs = self.job(frequent_jobs + self.firsts[list(self.shape.copied)]).sum(-2)
         return jobs + self.share(share) + self.level(level)  # type: ignore[no-any-return]
 
     def read(self, x: Tensor, seen: Tensor, distance: Tensor) -> Tensor:
-        """The transformer over whole stretches of jobs: `seen` tells which jobs each may look at."""
+        """Run the transformer over full sequences; `seen` is the attention mask."""
         for layer in self.layers:
             query, key, value = (part.transpose(1, 2) for part in layer.parts(x))
             bias = layer.distance[:, distance].masked_fill(~seen[:, None], NEVER)
@@ -137,9 +136,9 @@ class TransformerNetwork(nn.Module):
     def answers(
         self, state: Tensor, keys: Tensor, values: Tensor, there: Tensor, columns: slice
     ) -> tuple[Tensor, Tensor]:
-        """What the heads of some columns make of a state each, (columns, jobs, width), and of what can be pointed at.
+        """Outputs of the heads of some columns for states (columns, jobs, width), and pointer logits.
 
-        Returns hidden states, which `self.answer` turns into logits of codes, and logits of pointing (jobs,
+        Returns hidden states, which `self.answer` turns into logits of codes, and pointer logits (jobs,
         columns, slots).
         """
         absent = torch.where(there, 0.0, NEVER)[:, None]

@@ -1,4 +1,4 @@
-"""Codes drawn from the network: many users' chains of jobs side by side, one job of each at a time."""
+"""Sampling of codes from the network: many users' job sequences in parallel, one job of each per step."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 LONGEST = 512
-"""Jobs of a chain. A user who has more begins another chain, which knows nothing of the one before."""
+"""Maximum jobs of a sequence. Longer histories are split into independent sequences."""
 TOGETHER = 1024
-"""Chains drawn at a time."""
+"""Number of sequences sampled in parallel."""
 
 
 @dataclass(frozen=True)
 class JobSequences:
-    """Stretches of the calendar to be filled with jobs."""
+    """Segments of the calendar for which jobs are sampled."""
 
     begin: Ints
     """First row in the calendar."""
     length: Ints
     out: Ints
-    """First row of what is drawn."""
+    """First row in the output."""
 
 
 def chains_of(rows: Ints, first: npt.NDArray[np.bool_], times: int) -> JobSequences:
-    """Chains for ascending rows of the calendar, the whole `times` times over.
+    """Sequences for ascending rows of the calendar, repeated `times` times.
 
     >>> chains = chains_of(
     ...     np.array([0, 1, 2, 5, 6]), np.array([True, False, False, False, False, True, False]), 2
@@ -66,22 +66,22 @@ def draw_codes(
     seed: int,
     told: SampleProgress,
 ) -> Ints:
-    """Codes of the chains' jobs, one row a job.
+    """Sample codes of the sequences' jobs, one row per job.
 
     Args:
         network: the model.
         calendar: of its log.
-        chains: what is to be drawn.
-        request: its column, and the least value of each code in seconds.
-        runtime: the same; a run time whose least is above the request cannot be.
+        chains: the sequences to sample.
+        request: its column, and the minimum value of each code in seconds.
+        runtime: the same; a run time whose minimum is above the request is impossible.
         seed: same seed, same codes.
-        told: hears of progress.
+        told: progress callback.
     """
     generator = torch.Generator().manual_seed(seed)
     total = int(chains.length.sum())
     drawn = torch.empty((total, len(network.shape.sizes)), dtype=torch.int16)
     order = np.argsort(-chains.length, kind="stable")
-    world = _World(network, calendar, request, runtime)
+    world = _SamplingContext(network, calendar, request, runtime)
     done = 0
     with torch.inference_mode():
         for low in range(0, len(order), TOGETHER):
@@ -93,12 +93,12 @@ def draw_codes(
                 generator,
             )
             done += int(chains.length[some].sum())
-            told("drawing jobs", done / total)
+            told("sampling jobs", done / total)
     return drawn.numpy().astype(np.int64)
 
 
-class _World:
-    """What does not change while drawing."""
+class _SamplingContext:
+    """Constants of a sampling run."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _World:
         self.frequent_jobs[..., list(shape.copied)] = torch.as_tensor(calendar.frequent_jobs)
         self.on_menu = torch.as_tensor(calendar.share) > 0
         self.request, self.runtime = request[0], runtime[0]
-        # The request a code stands for may be any of a bin's: the least of them is sure.
+        # A code can stand for any request of a bin: its minimum is a safe bound.
         self.cannot = torch.as_tensor(runtime[1][None, :] > request[1][:, None])
         with torch.inference_mode():
             vector = network.menu_vector(
@@ -127,8 +127,8 @@ class _World:
             self.menu_key, self.menu_value = network.key(vector), network.value(vector)
 
 
-def _fill(world: _World, drawn: Tensor, chains: JobSequences, generator: torch.Generator) -> None:
-    """Draw chains, longest first, so that those still going on are always the first ones."""
+def _fill(world: _SamplingContext, drawn: Tensor, chains: JobSequences, generator: torch.Generator) -> None:
+    """Sample sequences, longest first, so that unfinished ones are always the first."""
     network, shape = world.network, world.network.shape
     count, columns, part = len(chains.begin), len(shape.sizes), shape.width // HEADS
     begin, out = torch.as_tensor(chains.begin), torch.as_tensor(chains.out)
@@ -171,7 +171,7 @@ def _fill(world: _World, drawn: Tensor, chains: JobSequences, generator: torch.G
 
 
 def _read(network: TransformerNetwork, x: Tensor, keys: Tensor, values: Tensor, turn: int) -> Tensor:
-    """The transformer, one job further; keys and values of the window are kept in a ring."""
+    """Run the transformer for one more job; keys and values of the window are in a ring buffer."""
     window = network.shape.window
     distance = (turn - torch.arange(window)) % window
     future = torch.where(distance <= turn, 0.0, NEVER)
@@ -185,7 +185,7 @@ def _read(network: TransformerNetwork, x: Tensor, keys: Tensor, values: Tensor, 
 
 
 def _drawn(logits: Tensor, size: int, offered: Tensor, generator: torch.Generator) -> Tensor:
-    """One code a row: an answer, or what is pointed at."""
+    """Sample one code per row: an output of the head, or a copied value."""
     reached = logits.softmax(1).cumsum(1)
     wanted = torch.rand(len(logits), 1, generator=generator) * reached[:, -1:]
     chosen = torch.searchsorted(reached, wanted, right=True)[:, 0].clamp(max=logits.shape[1] - 1)

@@ -1,4 +1,4 @@
-"""What can be set of the transformer, and what it may be."""
+"""Hyperparameters of the transformer generator, and their limits."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["TransformerSettings"]
 
 @dataclass(frozen=True)
 class TransformerSettings:
-    """What one can set."""
+    """Hyperparameters of the transformer generator."""
 
     passes: float | None = None
-    """Times the network goes through the log; None: about 1.2 million jobs in all, but 4 to 40 passes."""
+    """Passes (epochs) over the log; None: about 1.2 million jobs in total, but 4 to 40 passes."""
     width: int | None = None
-    """Of the network, a multiple of 8; None: 64, or 16 for a private one, as noise drowns a large one."""
+    """Width of the network, a multiple of 8; None: 64, or 16 for a private fit, as noise dominates a large network."""
     layers: int | None = None
-    """Of the network; None: 2, or 1 for a private one."""
+    """Number of layers; None: 2, or 1 for a private fit."""
     frequent_jobs: int = 6
-    """Kinds of job that the calendar keeps of each user's week. Fewer copy less of the log, and miss its weeks
-    more."""
+    """Frequent job shapes stored per user and week. Fewer copy less of the log, and match its weeks less
+    closely."""
     session_s: float = 1800.0
     """The longest time within a session, seconds."""
     draws: int = 4
-    """Draws of each user's week, of which one is taken so that the machine has the work it has in the log; 1: no
-    choice."""
+    """Samples of each user's week, of which one is selected to match the work of the log; 1: no
+    selection."""
     dp_epsilon: float | None = None
-    """Differential privacy of users: what the folder gives away of any one of them; None: nothing is promised. Passes,
-    menu and draws then have no say."""
+    """Epsilon of user-level differential privacy of the folder; None: no guarantee. With it, passes, menu and draws
+    have no effect."""
     dp_delta: float = 1e-5
-    """Probability with which epsilon does not hold; it should be well below 1 / users."""
+    """Delta of the guarantee; it should be well below 1 / users."""
     dp_steps: int = 300
-    """Steps of a private training. More learn more, and take more noise each."""
+    """Number of steps of a private training. More steps need more noise per step."""
     dp_rate: float = 0.1
-    """Probability with which a user takes part in a step."""
+    """Probability that a user is sampled in a step."""
 
     def __post_init__(self) -> None:
         least = {"width": 8, "layers": 1, "frequent_jobs": 1, "session_s": 1.0, "draws": 1, "dp_steps": 1}
@@ -52,5 +52,5 @@ class TransformerSettings:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised."""
+        """Whether the fit is differentially private."""
         return self.dp_epsilon is not None

@@ -1,4 +1,4 @@
-"""When jobs of the calendar are submitted: sessions moved a little, generated times within them."""
+"""Submission times of sampled jobs: jittered session starts, and generated gaps within sessions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 JITTER_S, JITTER_SHARE = 900.0, 0.25
-"""How far a session is moved, in seconds, and as a share of the time to the user's nearest other session."""
+"""Maximum jitter of a session, in seconds, and as a share of the time to the user's nearest other session."""
 
 
 def moments(calendar: Calendar, rows: Ints, gap_s: Floats, rng: np.random.Generator) -> Floats:
-    """Submissions at rows of the calendar, on the log's clock.
+    """Submission times for rows of the calendar, in log time.
 
-    A session is moved as a whole, what was cut off it along with it. Where the user's next session, or the next
-    piece of this one, would come too soon, times within are squeezed.
+    A session is shifted as a whole, including its split-off parts. Where the user's next session, or the next
+    part of this one, would overlap, gaps within are scaled down.
 
     Args:
         calendar: of the log.
-        rows: of the calendar, by user; those of a session are all there.
-        gap_s: seconds since the user's job before, for those that are not the first of a session.
-        rng: for how far sessions are moved.
+        rows: of the calendar, by user; sessions are complete.
+        gap_s: seconds since the user's previous job, for jobs that are not the first of a session.
+        rng: for the jitter of sessions.
     """
     start = calendar.start[rows]
     session = np.cumsum(start) - 1

@@ -1,8 +1,8 @@
-"""Values of a column as numbered codes and back: common values one by one, the rest in bins of equally many jobs.
+"""Tokenizers of columns: common values have codes of their own, other values fall into quantile bins.
 
-People type 1 h, 12 h or 64 nodes again and again: such values have codes of their own and come out exactly. What is
-left has a long tail and falls into bins; a value of a bin is one of those the log has there or, of what nobody types
-(run times, pauses, watts), one between two of them: no single job's number comes out for its being rare.
+Common values such as 1 h, 12 h or 64 nodes have codes of their own (atoms) and are reproduced exactly. The other values
+have a long tail and fall into bins; a bin is decoded to one of the log's values or, for measured quantities (run times,
+gaps, watts), to a value between two of them, so that rare values of single jobs are not reproduced.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ Ints = npt.NDArray[np.int64]
 State = dict[str, npt.NDArray[np.float64]]
 
 KEPT = 64
-"""Values kept of a bin at most, evenly spread by rank."""
+"""Maximum number of stored values of a bin, evenly spaced by rank."""
 LEAST_SHARE = 1 / 2000
-"""Of the jobs a value must have for a code of its own, where there are too many values for all to have one."""
+"""Minimum share of the jobs for a value to have a code of its own, where there are too many values."""
 NEAR_S, NEAR_SHARE = 120.0, 0.9
-"""A run time this near its request, in seconds and as a share of it, is coded by what is missing: the limit ended
+"""A run time this close to its request, in seconds and as a share of it, is coded by the difference: the limit ended
 it."""
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Codes of one column."""
+    """Tokenizer of one column."""
 
     atoms: Floats
-    """Ascending; the value of each code from 0 on."""
+    """Values with codes of their own, ascending; the code is the index."""
     edges: Floats
-    """Between the bins; the codes of bins follow those of atoms."""
+    """Edges between the bins; the codes of bins follow those of atoms."""
     kept: Floats
     """Values of all bins, ascending."""
     ends: Ints
-    """Where the values of each bin begin in `kept`, and where the last one ends."""
+    """Start of each bin's values in `kept`, and the end of the last."""
 
     @property
     def size(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return len(self.atoms) + len(self.ends) - 1
 
     def encode(self, values: Floats) -> Ints:
-        """The code of each value; of one the log does not have, that of its bin or of the nearest atom above."""
+        """The code of each value; unknown values get the code of their bin or of the nearest atom above."""
         bins = np.searchsorted(self.edges, values, side="right") + len(self.atoms)
         if not len(self.atoms):
             return bins
@@ -59,13 +59,13 @@ class Tokenizer:
     def decode(
         self, codes: Ints, rng: np.random.Generator, *, between: bool = False, most: Floats | None = None
     ) -> Floats:
-        """A value for each code: the atom, or one of the bin's at random.
+        """Decode each code to its atom, or to a random value of its bin.
 
         Args:
-            codes: what to decode.
+            codes: codes to decode.
             rng: for the choice within bins.
-            between: any value between two of the bin's that follow one another, whole where all of them are.
-            most: only values up to this, where the bin has any; for `between`.
+            between: interpolate between consecutive values of the bin; integer where all of them are.
+            most: upper bound of the values, where the bin has any below; for `between`.
         """
         single = codes < len(self.atoms)
         bins = np.where(single, 0, codes - len(self.atoms))
@@ -90,7 +90,7 @@ class Tokenizer:
         return values
 
     def least(self) -> Floats:
-        """The least value of each code."""
+        """The minimum value of each code."""
         return np.concatenate((self.atoms, self.kept[self.ends[:-1]]))
 
     def state(self) -> State:
@@ -109,7 +109,7 @@ class Tokenizer:
 
 
 def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
-    """Codes for a column: at most `atoms` values of their own, and about `bins` bins for the rest.
+    """Fit a tokenizer to a column: at most `atoms` atoms, and about `bins` bins for the rest.
 
     >>> codes = codes_of(np.array([60.0, 60, 60, 3600, 3600, 17, 23, 31, 99]), atoms=2, bins=2)
     >>> codes.encode(np.array([3600.0, 23, 99])).tolist(), codes.size
@@ -138,21 +138,21 @@ def codes_of(values: Floats, *, atoms: int, bins: int) -> Tokenizer:
 
 @dataclass(frozen=True)
 class RuntimeTokenizer:
-    """Codes of run times: of those below their request by the time, of the others by the difference to it."""
+    """Tokenizer of run times: those below their request are coded by time, the others by the difference to it."""
 
     below: Tokenizer
     near: Tokenizer | None
-    """Of run time minus request, where a job was ended by its limit or ran past it; None where none was."""
+    """Codes of run time minus request, for jobs that reached or exceeded their limit; None where there are none."""
     of_request: bool = False
-    """Those below their request are coded by their share of it."""
+    """Whether run times below their request are coded as shares of it."""
 
     @property
     def size(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return self.below.size + (0 if self.near is None else self.near.size)
 
     def encode(self, runtime_s: Floats, request_s: Floats) -> Ints:
-        """The code of each run time under its request."""
+        """The code of each run time, given its request."""
         codes = self.below.encode(runtime_s / np.maximum(request_s, 1.0) if self.of_request else runtime_s)
         if self.near is None:
             return codes
@@ -160,7 +160,7 @@ class RuntimeTokenizer:
         return np.where(near, self.below.size + self.near.encode(runtime_s - request_s), codes)
 
     def decode(self, codes: Ints, request_s: Floats, rng: np.random.Generator) -> Floats:
-        """A run time for each code and request; one that was to be below the request is not above it."""
+        """Decode each code, given its request; a run time coded as below the request is not above it."""
         near = codes >= self.below.size
         most = np.ones(len(codes)) if self.of_request else request_s
         below = self.below.decode(np.where(near, 0, codes), rng, between=True, most=most)
@@ -171,14 +171,14 @@ class RuntimeTokenizer:
         return values
 
     def least_s(self) -> Floats:
-        """The least run time of each code; 0 of those that go with any request."""
+        """The minimum run time of each code; 0 for codes that are relative to the request."""
         if self.of_request:
             return np.zeros(self.size)
         return np.concatenate((self.below.least(), np.zeros(self.size - self.below.size)))
 
 
 def run_codes_of(runtime_s: Floats, request_s: Floats, *, atoms: int, bins: int) -> RuntimeTokenizer:
-    """Codes for the run times of a log.
+    """Fit a tokenizer to the run times of a log.
 
     >>> codes = run_codes_of(
     ...     np.array([30.0, 600.0, 3630.0]), np.array([60.0, 3600.0, 3600.0]), atoms=8, bins=4

@@ -1,4 +1,4 @@
-"""How the network learns a log: stretches of users' jobs, each job foretold from those before it."""
+"""Training of the transformer: next-job prediction on sequences of users' jobs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["begin_with", "train"]
 Ints = npt.NDArray[np.int64]
 
 STRETCH = 128
-"""Jobs of a stretch. Those of several users may lie in one; nobody sees another's."""
+"""Length of a sequence in jobs. It may span several users; attention is masked between users."""
 BATCH, JOBS_A_STRETCH = 8, 2000
-"""Stretches of a step; fewer for a log with fewer jobs than this for each, so that it has steps enough to learn."""
+"""Maximum batch size in sequences, and jobs of the log per sequence: small logs get smaller batches and more steps."""
 RATE = 4e-3
 TOLD_EVERY = 20
 """Steps."""
@@ -40,28 +40,28 @@ TOLD_EVERY = 20
 
 @dataclass
 class BatchOrder:
-    """In which order the log is learned: stretches that cover it once, then others."""
+    """Order of the training sequences: random sequences that cover the log once per pass."""
 
     jobs: int
     length: int
-    """Jobs of a stretch."""
+    """Length of a sequence in jobs."""
     rng: np.random.Generator
     starts: list[int] = field(default_factory=list)
-    """Where the stretches begin that are left of this pass."""
+    """Start rows of the remaining sequences of this pass."""
 
     def next(self, count: int) -> list[int]:
-        """Where the stretches of a step begin."""
+        """Start rows of the sequences of a step."""
         while len(self.starts) < count:
             self.starts += _stretches(self.jobs, self.length, self.rng)
         taken, self.starts = self.starts[:count], self.starts[count:]
         return taken
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
+        """The state that determines how it continues."""
         return {"rng": self.rng.bit_generator.state, "starts": self.starts}
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
-        """Be as a state was."""
+        """Restore the state."""
         self.rng.bit_generator.state = state["rng"]
         self.starts = list(state["starts"])
 
@@ -77,17 +77,17 @@ def train(
     device: torch.device | None = None,
     keep: CheckpointStore | None = None,
 ) -> TransformerNetwork:
-    """A network that has gone through the log `passes` times; same seed, same network, on one thread of a processor.
+    """Train a network for `passes` passes over the log; deterministic for a seed, on one CPU thread.
 
     Args:
         calendar: of the log.
         codes: of its jobs by user, one column for each generated one.
         shape: of the network.
-        passes: times it goes through the log.
-        seed: of weights and order.
-        told: hears of progress.
-        device: where it learns; the network comes back to the processor.
-        keep: where the state of the training is kept, and one that is there is gone on with.
+        passes: number of passes over the log.
+        seed: of the initial weights and the order.
+        told: progress callback.
+        device: where it is trained; the network is returned on the CPU.
+        keep: checkpoint store; a stored state is resumed.
     """
     where = device or torch.device("cpu")
     jobs = len(codes)
@@ -114,13 +114,13 @@ def train(
             optimizer.step()
             rates.step()
             if step % TOLD_EVERY == 0:
-                told(f"learning, loss {loss.item():.2f}", (step + 1) / steps)
+                told(f"training, loss {loss.item():.2f}", (step + 1) / steps)
     told("learning", 1.0)
     return network.cpu().eval()
 
 
 def begin_with(network: TransformerNetwork, counts: list[npt.NDArray[Any]]) -> None:
-    """Before it has learned anything, a network answers with each code as often as it was counted, column by column."""
+    """Initialize the output layers to the frequencies of the codes, column by column."""
     for answer, counted in zip(network.answer, counts, strict=True):
         often = torch.full((answer.out_features,), 0.5)
         often[: len(counted)] += torch.as_tensor(counted, dtype=torch.float32)
@@ -129,7 +129,7 @@ def begin_with(network: TransformerNetwork, counts: list[npt.NDArray[Any]]) -> N
 
 
 def _stretches(jobs: int, length: int, rng: np.random.Generator) -> list[int]:
-    """Where stretches begin that cover the log once, somewhere else each time, in random order."""
+    """Start rows of sequences that cover the log once, with a random offset, in random order."""
     step = max(1, length - length // 4)
     begins = np.arange(-int(rng.integers(0, length)), jobs, step).clip(0, jobs - length)
     return [int(begin) for begin in rng.permutation(np.unique(begins))]
@@ -138,6 +138,6 @@ def _stretches(jobs: int, length: int, rng: np.random.Generator) -> list[int]:
 def _of_stretches(lesson: DatasetTensors, begins: Tensor, length: int) -> SequenceBatch:
     place = torch.arange(length, device=begins.device)
     rows = begins[:, None] + place
-    # The first quarter of a stretch that begins amid a user's jobs has seen too little of them.
+    # The first quarter of a sequence that starts amid a user's jobs has too little context.
     counted = (place >= length // 4) | (begins == 0)[:, None]
     return make_batch(lesson, rows, lesson.user[rows], counted)

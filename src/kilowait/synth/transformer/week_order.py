@@ -1,9 +1,9 @@
-"""The order of weeks: a sample goes through the log's weeks as they came, and after that through them in new orders.
+"""Order of the weeks of a sample: first the log's own order, then random permutations.
 
-A *turn* is once through the weeks. From the second on, weeks come in stretches of some weeks on end, because busy
-weeks come together and projects last, and the stretches in random order: each week once a turn, so that the load is
-kept. A log seldom begins and ends with a week. What its last week lacks is filled from another, and later turns
-have one week made of its end and its beginning.
+A *turn* is one pass over the weeks. From the second turn on, blocks of consecutive weeks come in random order: busy
+weeks are clustered, and each week occurs once per turn, so that the load is preserved. A log seldom starts and ends at
+a week boundary. Missing days of its last week are filled from another week, and later turns have one week composed of
+its end and its start.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import numpy.typing as npt
 __all__ = ["WeekPiece", "DayRange", "weeks_of"]
 
 STRETCH = 4
-"""Weeks on end that are kept together, on average."""
+"""Mean number of consecutive weeks of a block."""
 
 
 @dataclass(frozen=True)
 class WeekPiece:
-    """Some days of a week of the log, and where they are put."""
+    """Days of a week of the log, and their position in the sample."""
 
     week: int
-    """Of the log, counted from its first."""
+    """Week of the log, counted from its first."""
     place: int
     """Week of the sample, counted from its first."""
     first: int = 0
-    """First day, 0 to 6, of the clock's weeks."""
+    """First day of the calendar week, 0 to 6."""
     last: int = 6
 
 
 @dataclass(frozen=True)
 class DayRange:
-    """The days a log has: from `first` of its first week to `last` of its last."""
+    """Range of days of a log: from `first` of its first week to `last` of its last."""
 
     weeks: int
     first: int
     last: int
 
     def whole(self) -> list[tuple[tuple[int, int, int], ...]]:
-        """Weeks with all their days, in the log's order, each as parts (week, first day, last day).
+        """Complete weeks in the log's order, each as parts (week, first day, last day).
 
         >>> DayRange(3, 2, 1).whole()
         [((1, 0, 6),), ((2, 0, 1), (0, 2, 6))]
@@ -59,7 +59,7 @@ class DayRange:
 
 
 def weeks_of(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[tuple[WeekPiece, ...]]:
-    """Week after week of a sample, without end, from a week of the log on.
+    """Endless sequence of the weeks of a sample, starting at a week of the log.
 
     >>> weeks = weeks_of(DayRange(2, 0, 3), 0, np.random.default_rng(0))
     >>> [[(part.week, part.first, part.last) for part in next(weeks)] for _ in range(3)]
@@ -82,7 +82,7 @@ def weeks_of(span: DayRange, first: int, rng: np.random.Generator) -> Iterator[t
 
 
 def _turn(count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Each of `count` weeks once, in stretches of random length and order."""
+    """Each of `count` weeks once, in blocks of random length and order."""
     order = (np.arange(count) + rng.integers(count)) % count
     cuts = 1 + np.flatnonzero(rng.random(count - 1) < 1 / STRETCH)
     stretches = np.split(order, cuts)
