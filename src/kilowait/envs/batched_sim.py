@@ -160,8 +160,8 @@ class BatchedSimulator(BatchedSimulatorBase):
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
-    def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._moving() | {"user_weight": self.source.user_weight}
+    def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return super()._changing_arrays() | {"user_weight": self.source.user_weight}
 
 
 def scores_of(

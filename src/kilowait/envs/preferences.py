@@ -78,6 +78,10 @@ class Preferences:
 
     def __post_init__(self) -> None:
         for name, unit in self.units.items():
+            if not isinstance(name, str):
+                raise InputError(
+                    f"preferences are for built-in reward terms, and {name!r} is none; give its name"
+                )
             if name not in self.known:
                 raise UnknownNameError("reward term", name, self.known)
             if not (np.isfinite(unit) and unit > 0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kilowait.envs.batched_sim import (
     Observation,
     external_policy,
 )
+from kilowait.envs.custom import CustomFunctions, Feature, check_features
 from kilowait.envs.kernels.inline_network import NetworkWeights, inference_kernel
 from kilowait.envs.kernels.step import DISABLED, START_PREPARED
 from kilowait.envs.reward_terms import Reward
@@ -37,6 +38,7 @@ def run_policy(
     asking: DecisionSettings | None = None,
     settings: Settings | None = None,
     name: str = "agent",
+    features: Sequence[Feature] = (),
 ) -> ExecutionLog:
     """Replay `jobs` on `cluster`, asking `decide` at every choice; the layers of a network decide inside the engine.
 
@@ -72,6 +74,8 @@ def run_policy(
         inference_kernel(board.stack, board.scene, board.source, decide)(
             board.stack, board.scene, board.source, decide, 0, 1
         )
+    custom = CustomFunctions(board, simulator.table, features=check_features(features, asking.seen.features))
     while not a.over[0]:
-        board.step(np.ascontiguousarray(decide(board.observed(copy=False)), np.int64))  # type: ignore[operator]
+        observation = custom.add_features(board.observed(copy=False))
+        board.step(np.ascontiguousarray(decide(observation), np.int64))  # type: ignore[operator]
     return simulator.log()

@@ -199,5 +199,23 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
         cut: npt.NDArray[np.bool_] = self.scene.cut.copy()
         return cut
 
-    def _moving(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: array for name, array in super()._moving().items() if array.nbytes}
+    def starts(self, env: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> Any:
+        """Job (numbered from 0 in the episode) and time, seconds, of the starts with these numbers in these copies."""
+        segments = np.asarray(self.stack.segments)[env, number]
+        return segments["job"], segments["start_s"]
+
+    def submit_s(self, env: npt.NDArray[np.int64], job: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Submission in simulated time, seconds."""
+        times: npt.NDArray[np.float64] = np.asarray(self.stack.job_state["arrival_s"])[env, job]
+        return times
+
+    def slot_is_filled(self) -> npt.NDArray[np.bool_]:
+        """(copies, slots) whether a waiting or a preemptible running job is shown there."""
+        slot = np.arange(self.scene.slots.shape[1])
+        first_running = len(slot) - int(self.scene.how["victims"][0])
+        running = first_running + np.asarray(self.scene.copies["victims"])[:, None]
+        waiting = np.asarray(self.scene.copies["shown"])[:, None]
+        return (slot < waiting) | ((slot >= first_running) & (slot < running))
+
+    def _changing_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: array for name, array in super()._changing_arrays().items() if array.nbytes}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,16 @@ from kilowait.cluster import Cluster
 from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
+from kilowait.envs.custom import Feature
 from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
 from kilowait.envs.gpu.reward_terms import TERMS
-from kilowait.envs.reward_terms import Reward
+from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
-    MODES,
     EngineVectorEnv,
     check_sizes,
     default_reward,
     drop_dependencies,
+    kernel_autoreset,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import JobTable
@@ -32,7 +33,7 @@ __all__ = ["GpuVectorEnv", "check_placing"]
 class GpuVectorEnv(EngineVectorEnv):
     """Copies of a GPU cluster, each on its own window of the log, all asked "who is next, and on which GPUs?".
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> from kilowait.synth import gpu_workload
     >>> cluster = kw.Cluster.preset("gpu-mixed")
     >>> jobs = gpu_workload(300, cluster, seed=1)
@@ -57,13 +58,15 @@ class GpuVectorEnv(EngineVectorEnv):
         placing: GpuSettings | None = None,
         episode_jobs: int = 256,
         horizon_s: float | None = None,
-        reward: Mapping[str, float] | None = None,
+        reward: RewardWeights | None = None,
+        features: Sequence[Feature] = (),
         preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,
+        job_info: bool = False,
         **asking: Any,
     ) -> None:
         """`num_envs` copies.
@@ -126,7 +129,7 @@ class GpuVectorEnv(EngineVectorEnv):
             self.reward,
             copies=num_envs,
             episode_jobs=episode_jobs,
-            autoreset=MODES[mode],
+            autoreset=kernel_autoreset(mode, self.reward, features),
             horizon_s=np.inf if horizon_s is None else horizon_s,
             threads=threads,
         )
@@ -139,6 +142,8 @@ class GpuVectorEnv(EngineVectorEnv):
             copy=copy,
             seed=seed,
             preferences=preferences,
+            features=features,
+            job_info=job_info,
         )
 
 

@@ -26,6 +26,7 @@ from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply
 from kilowait.envs.kernels.reward import compute_reward
 from kilowait.envs.kernels.state_stack import lend_source, nth_state
 from kilowait.envs.kernels.step import lend_scene, observe
+from kilowait.errors import InputError
 
 __all__ = ["NetworkWeights", "inference_kernel"]
 
@@ -143,6 +144,11 @@ def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., An
 
 def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:
     """The kernel that plays these very arrays with these layers."""
+    if net.job.shape[0] != scene.jobs.shape[2]:
+        raise InputError(
+            f"the network takes {net.job.shape[0]} features of a job and the engine computes {scene.jobs.shape[2]}; "
+            "a network with custom features runs from Python only"
+        )
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64, types.int64)
     return _compiled(*(numba.typeof(each) for each in (state, scene, source, net)))

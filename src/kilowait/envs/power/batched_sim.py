@@ -169,8 +169,8 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             shown["edges"] = self.scene.edges.copy() if copy else self.scene.edges
         return shown
 
-    def _moving(self) -> dict[str, npt.NDArray[np.float64]]:
-        moving = super()._moving()
+    def _changing_arrays(self) -> dict[str, npt.NDArray[np.float64]]:
+        moving = super()._changing_arrays()
         for name in ("reserve", "steps", *_LISTS):  # never changes; is empty between two steps; see below
             del moving[f"stack.{name}"]
         return moving | {"user_weight": self.source.user_weight}

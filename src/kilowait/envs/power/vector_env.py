@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -11,15 +11,16 @@ from gymnasium.vector import AutoresetMode
 from kilowait.cluster import Cluster
 from kilowait.energy.controls import ForecastFactory
 from kilowait.energy.power import PowerModel, UtilizationProfile
+from kilowait.envs.custom import Feature
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, Signal
 from kilowait.envs.power.reward_terms import TERMS, USUAL
-from kilowait.envs.reward_terms import Reward
+from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
-    MODES,
     EngineVectorEnv,
     check_sizes,
     default_reward,
+    kernel_autoreset,
     plain_jobs,
 )
 from kilowait.errors import InputError
@@ -37,7 +38,7 @@ class EnergyVectorEnv(EngineVectorEnv):
     ``wake``: as many sleeping ones as waiting jobs ask for beyond those awake. Where nobody can be chosen but nodes can
     be put to sleep or woken, that alone is asked, and hold leaves them as they are.
 
-    >>> import gymnasium, kilowait as kw
+    >>> import gymnasium, kilowait as kw, kilowait.envs
     >>> from kilowait.series import Series
     >>> jobs = kw.lublin(jobs=300, nodes=64, seed=1)
     >>> vec = gymnasium.make_vec(
@@ -73,13 +74,15 @@ class EnergyVectorEnv(EngineVectorEnv):
         start: str | None = None,
         wrap: bool = False,
         episode_jobs: int = 256,
-        reward: Mapping[str, float] | None = None,
+        reward: RewardWeights | None = None,
+        features: Sequence[Feature] = (),
         preferences: Mapping[str, float] | None = None,
         sla_s: float = 4 * 3600.0,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
         copy: bool = True,
         seed: int = 0,
+        job_info: bool = False,
         **asking: Any,
     ) -> None:
         """`num_envs` copies.
@@ -139,7 +142,7 @@ class EnergyVectorEnv(EngineVectorEnv):
             self.powered,
             copies=num_envs,
             episode_jobs=episode_jobs,
-            autoreset=MODES[mode],
+            autoreset=kernel_autoreset(mode, self.reward, features),
             threads=threads,
         )
         super().__init__(
@@ -151,4 +154,6 @@ class EnergyVectorEnv(EngineVectorEnv):
             copy=copy,
             seed=seed,
             preferences=preferences,
+            features=features,
+            job_info=job_info,
         )
