@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.observation_spec import FEATURES, PREDICTION_FEATURES, prediction_features
 from kilowait.envs.power.observation_spec import FEATURES as OF_ENERGY
-from kilowait.envs.power.observation_spec import features_of
+from kilowait.envs.power.observation_spec import feature_names
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
 from tests.envs.power.workloads import energy, quiet
@@ -68,7 +68,7 @@ def test_nothing_is_planned_beyond_the_request():
 def test_unless_asked_for_nothing_is_shown():
     assert DecisionSettings().seen.features == tuple(FEATURES)
     assert batch(jobs(**TELLING), episode_jobs=3).seen.features == tuple(FEATURES)
-    assert features_of(False) == tuple(OF_ENERGY)
+    assert feature_names(False) == tuple(OF_ENERGY)
 
 
 def test_jobs_without_predictions_are_refused():
@@ -84,7 +84,7 @@ def test_with_power_too():
         expected_inverse_runtime=np.full(60, 0.5),
     )
     plain, told = energy(log, episode_jobs=40), energy(log, episode_jobs=40, prediction_features=True)
-    assert told.seen.features == features_of(True)
+    assert told.seen.features == feature_names(True)
     seen, more = plain.reset(seed=1)[0], told.reset(seed=1)[0]
     looked = 0
     for _ in range(200):

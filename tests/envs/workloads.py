@@ -62,11 +62,11 @@ def play(vec, scores, first: int) -> np.ndarray:
     return vec.board.stack.job_state["start_s"][0].copy()
 
 
-def decided_by(scores_of):
+def decided_by(static_scores):
     """A decide of `kilowait.envs.rollout.play`: the allowed slot of the smallest score of the features."""
 
     def decide(seen):
-        scores = scores_of(seen["jobs"][0])
+        scores = static_scores(seen["jobs"][0])
         return np.array([int(np.argmin(np.where(seen["mask"][0, : len(scores)] == 1, scores, np.inf)))])
 
     return decide

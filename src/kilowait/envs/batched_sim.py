@@ -35,7 +35,7 @@ from kilowait.errors import InputError
 from kilowait.jobs import JobTable
 from kilowait.policies import resolve
 
-__all__ = ["DecisionSettings", "BatchedSimulator", "Observation", "scores_of", "external_policy"]
+__all__ = ["DecisionSettings", "BatchedSimulator", "Observation", "static_scores", "external_policy"]
 
 
 def external_policy() -> PriorityPolicy:
@@ -120,21 +120,21 @@ class BatchedSimulator(BatchedSimulatorBase):
         account = jobs["account"] if "account" in jobs else np.full(len(jobs), -1)
         source = source_of(
             whole,
-            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
+            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(account, np.int64),
-            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
-        how = np.zeros(1, ENV_SETTINGS).view(np.recarray)
-        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
-        how["asked_behind"], how["hold"] = order is None, asking.hold
-        how["autoreset"] = autoreset
+        env_settings = np.zeros(1, ENV_SETTINGS).view(np.recarray)
+        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
+        env_settings["agent_backfills"], env_settings["hold"] = order is None, asking.hold
+        env_settings["autoreset"] = autoreset
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),
@@ -164,7 +164,7 @@ class BatchedSimulator(BatchedSimulatorBase):
         return super()._changing_arrays() | {"user_weight": self.source.user_weight}
 
 
-def scores_of(
+def static_scores(
     rule: PriorityPolicy, jobs: JobTable, cluster: Cluster, seen: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
     """Scores of a rule whose order neither moves nor depends on the date, one a job."""

@@ -72,7 +72,8 @@ class StartedJobs:
 
     def sum_per_env(self, values: npt.ArrayLike) -> Floats:
         """(num_envs,) the sum of `values`, one per start, over the starts of each copy."""
-        return np.bincount(self.env, np.asarray(values, np.float64), self.num_envs)
+        sums: Floats = np.bincount(self.env, np.asarray(values, np.float64), self.num_envs).astype(np.float64)
+        return sums
 
 
 @dataclass(frozen=True)

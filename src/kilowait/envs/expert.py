@@ -24,9 +24,9 @@ from kilowait.engine.kernels.state import State
 from kilowait.envs.batched_sim import DecisionSettings
 from kilowait.envs.batched_sim_base import NOTHING, BatchedSimulatorBase
 from kilowait.envs.kernels.decision import place_of
-from kilowait.envs.kernels.lookahead import best_choice, copy_state, lend_stage
+from kilowait.envs.kernels.lookahead import best_choice, copy_state, lookahead_without_refcount
 from kilowait.envs.kernels.state_stack import nth_state
-from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.kernels.step import buffers_without_refcount
 from kilowait.envs.lookahead import LookAhead
 from kilowait.envs.vector_env import BatchVectorEnv
 from kilowait.errors import InputError
@@ -35,7 +35,7 @@ from kilowait.rng import stream
 
 __all__ = ["LookAheadExpert", "teach"]
 
-Taught = dict[str, npt.NDArray[Any]]
+Demonstrations = dict[str, npt.NDArray[Any]]
 
 
 class LookAheadExpert:
@@ -60,7 +60,7 @@ class LookAheadExpert:
         first = State(*(array[0] for array in board.stack))
         self._stages = [lookahead.stage(first) for _ in range(parts)]
         self._cuts = [board.copies * i // parts for i in range(parts + 1)]
-        self._kernel = choose_for(board.stack, board.scene, self._stages[0])
+        self._kernel = choice_kernel(board.stack, board.scene, self._stages[0])
         self._pool = ThreadPoolExecutor(parts)
 
     def choose(self, asked: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int64]:
@@ -73,7 +73,7 @@ class LookAheadExpert:
         ]
         for part in work:
             part.result()
-        self.lookahead.refuse_nan(board.stack, self.jobs)
+        self.lookahead.raise_on_nan(board.stack, self.jobs)
         return actions
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ def teach(
     episode_jobs: int = 256,
     copies: int = 32,
     threads: int | None = None,
-) -> Taught:
+) -> Demonstrations:
     """Play episodes of `kilowait/Batch-v0` by look-ahead; what was seen and chosen, one row a choice.
 
     Gives `jobs`, `mask`, `summary` (and `edges` where they are shown) as the env shows them, `action`, and `episode`,
@@ -130,7 +130,7 @@ def teach(
     coming = deque(enumerate(windows.tolist()))
     playing = np.full(board.copies, -1)
     free = np.ones(board.copies, np.bool_)
-    rows: list[Taught] = []
+    rows: list[Demonstrations] = []
     while True:
         for copy in np.flatnonzero(free):
             playing[copy], scene.copies["next_first"][copy] = coming.popleft() if coming else (-1, 0)
@@ -156,8 +156,8 @@ def teach(
 
 def _choose(t: Any, scene: Any, a: Any, actions: Any, score: Any, parameters: Any, lo: int, hi: int) -> None:
     """Write the choice of the copies from `lo` to `hi` over their actions; those below 0 are left alone."""
-    scene = lend_scene(scene)
-    a = lend_stage(a)
+    scene = buffers_without_refcount(scene)
+    a = lookahead_without_refcount(a)
     for b in range(lo, hi):
         if actions[b] < 0:
             continue
@@ -180,7 +180,7 @@ def _compiled(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
     return compile_entry(_choose, signature, "envs")
 
 
-def choose_for(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
+def choice_kernel(stack: Any, scene: Any, stage: Any) -> Callable[..., Any]:
     """The kernel that takes these very arrays."""
     if numba.config.DISABLE_JIT:
         return _compiled(types.int64, types.int64, types.int64)

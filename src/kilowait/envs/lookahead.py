@@ -38,7 +38,7 @@ from kilowait.envs.kernels.lookahead import (
     LookaheadState,
     best_choice,
     copy_state,
-    lend_stage,
+    lookahead_without_refcount,
     score_of,
     stage_of,
 )
@@ -168,10 +168,10 @@ class LookAhead:
         state = state._replace(need=state.need.copy())  # of the same type as on the stage
         stage = self.stage(state)
         run_for(state, stage)(state, stage, *self.scoring(simulator.table, cluster))
-        self.refuse_nan(state, simulator.table)
+        self.raise_on_nan(state, simulator.table)
         return simulator.log()
 
-    def refuse_nan(self, state: State, jobs: JobTable) -> None:
+    def raise_on_nan(self, state: State, jobs: JobTable) -> None:
         """Raise if the base rule gave some job a score that is no number."""
         bad = int(np.max(state.clock["bad_score"]))
         if bad:
@@ -184,10 +184,10 @@ class LookAhead:
 def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
     """The whole run, natively: as `deciding.advance_to_decision`, with a rehearsed choice wherever that would ask."""
     s = state_without_refcount(t)
-    a = lend_stage(a)
-    nothing = s.line_s  # stands where parameters of a rule would
+    a = lookahead_without_refcount(a)
+    no_parameters = s.line_s  # stands where parameters of a rule would
     k = s.clock[0]
-    while k.bad_score == 0 and advance(s, zero_score, nothing, zero_score, nothing):
+    while k.bad_score == 0 and advance(s, zero_score, no_parameters, zero_score, no_parameters):
         if k.queue_hi == k.queue_lo:
             continue
         if not any_fits(s):
@@ -207,7 +207,7 @@ def _run(t: Any, a: Any, score: Any, parameters: Any) -> None:
         if k.depth > 0 and any_fits(s):
             for i in range(k.queue_lo, k.queue_hi):
                 s.queue[i].key = score_of(s, s.queue[i].job, a.plan[0].time_dependent, score, parameters)
-            backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+            backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
         end_pass(s)
 
 

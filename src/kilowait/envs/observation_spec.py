@@ -24,7 +24,7 @@ __all__ = [
     "PREDICTION_FEATURES",
     "ObservationSpec",
     "fixed_features",
-    "of_preferences",
+    "preference_summary",
     "prediction_features",
 ]
 
@@ -75,10 +75,10 @@ PREFIX = "prefers_"
 """Of the names of weights in the summary, where the env draws preferences (`envs.preferences`)."""
 
 
-def of_preferences(terms: Iterable[str]) -> dict[str, str]:
+def preference_summary(terms: Iterable[str]) -> dict[str, str]:
     """Names and meanings of what is shown of a preference, after all else in the summary.
 
-    >>> of_preferences(["energy"])
+    >>> preference_summary(["energy"])
     {'prefers_energy': 'weight of energy in what the episode costs, from 0 to 1; all weights sum to 1'}
     """
     meaning = "weight of {} in what the episode costs, from 0 to 1; all weights sum to 1"
@@ -110,7 +110,9 @@ class ObservationSpec:
         return self.slots * self.choices + self.extra
 
 
-def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) -> npt.NDArray[np.float32]:
+def fixed_features(
+    jobs: JobTable, machine_nodes: int, *, predictions: bool = False
+) -> npt.NDArray[np.float32]:
     """The first four FEATURES, one job a row; with `told` TOLD after them.
 
     >>> table = JobTable(job_id=[1], submit_s=[0], runtime_s=[60], estimate_s=[3600], nodes=[8])
@@ -126,19 +128,19 @@ def fixed_features(jobs: JobTable, machine_nodes: int, *, told: bool = False) ->
         np.log1p(estimate * nodes / (machine_nodes * 3600.0)) / 3.0,
     )
     found = np.ascontiguousarray(np.stack(columns, axis=1), np.float32)
-    return np.concatenate([found, prediction_features(jobs)], axis=1) if told else found
+    return np.concatenate([found, prediction_features(jobs)], axis=1) if predictions else found
 
 
 def prediction_features(jobs: JobTable) -> npt.NDArray[np.float32]:
     """TOLD, one job a row; an error where jobs bring no predictions.
 
-    >>> told = {
+    >>> columns = {
     ...     "estimate_s": [1800],
     ...     "planned_s": [3600],
     ...     "expected_inverse_runtime": [0.25],
     ...     "limit_s": [3600],
     ... }
-    >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **told)).tolist()
+    >>> prediction_features(JobTable(job_id=[1], submit_s=[0], runtime_s=[60], nodes=[8], **columns)).tolist()
     [[0.0, 0.25, -0.2310...]]
     """
     if "planned_s" not in jobs:

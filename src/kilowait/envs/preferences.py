@@ -67,7 +67,9 @@ def preference_grid(terms: int, parts: int) -> Floats:
 class Preferences:
     """Which terms are weighed against one another, and the unit of each.
 
-    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).per_figure([1.0, 0.0]).tolist()
+    >>> Preferences({"energy": 2.0, "slowdown": 20.0}, ("slowdown", "energy")).cost_per_metric(
+    ...     [1.0, 0.0]
+    ... ).tolist()
     [0.0, 0.5]
     """
 
@@ -97,7 +99,7 @@ class Preferences:
         """Those that are weighed."""
         return tuple(self.units)
 
-    def per_figure(self, weights: npt.ArrayLike) -> Floats:
+    def cost_per_metric(self, weights: npt.ArrayLike) -> Floats:
         """(..., all terms) what each figure is multiplied with under these weights, (..., terms)."""
         given = np.asarray(weights, np.float64)
         whole = np.zeros((*given.shape[:-1], len(self.known)))
@@ -114,7 +116,7 @@ class EpisodePreferences:
         self.preferences = preferences
         self.weights = np.zeros((copies, len(preferences.terms)))
         self._shown = np.zeros((copies, len(preferences.terms)), np.float32)
-        self._per_figure = np.zeros((copies, len(preferences.known)))
+        self._cost_per_metric = np.zeros((copies, len(preferences.known)))
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -142,15 +144,15 @@ class EpisodePreferences:
                     "of 1, one row or one a copy"
                 )
             self.weights[which] = np.broadcast_to(asked, self.weights.shape)[which]
-        self._renew()
+        self._update()
 
-    def _renew(self) -> None:
+    def _update(self) -> None:
         self._shown = self.weights.astype(np.float32)
-        self._per_figure = self.preferences.per_figure(self.weights)
+        self._cost_per_metric = self.preferences.cost_per_metric(self.weights)
 
     def cost(self, figures: Floats) -> Floats:
         """(copies,) what such figures, (copies, all terms), cost under the preference of each copy."""
-        cost: Floats = np.einsum("ct,ct->c", figures, self._per_figure)
+        cost: Floats = np.einsum("ct,ct->c", figures, self._cost_per_metric)
         return cost
 
     def shown(self, seen: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -165,16 +167,16 @@ class EpisodePreferences:
             "preferences.random": np.frombuffer(state, np.uint8).copy(),
         }
 
-    def restore(self, kept: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Back to a snapshot; what is left of it for others."""
-        if "preferences" not in kept or np.shape(kept["preferences"]) != self.weights.shape:
+        if "preferences" not in saved or np.shape(saved["preferences"]) != self.weights.shape:
             raise InputError(
                 "the snapshot has no preferences of these terms; make the env as it was made then"
             )
-        self.weights[:] = kept["preferences"]
-        self._random.bit_generator.state = ast.literal_eval(kept["preferences.random"].tobytes().decode())
-        self._renew()
-        return {name: array for name, array in kept.items() if not name.startswith("preferences")}
+        self.weights[:] = saved["preferences"]
+        self._random.bit_generator.state = ast.literal_eval(saved["preferences.random"].tobytes().decode())
+        self._update()
+        return {name: array for name, array in saved.items() if not name.startswith("preferences")}
 
 
 def _on_simplex(weights: Floats) -> bool:

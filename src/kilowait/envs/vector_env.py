@@ -27,7 +27,7 @@ from kilowait.envs.batched_sim_base import (
     Observation,
 )
 from kilowait.envs.custom import CustomFunctions, Feature, check_features
-from kilowait.envs.observation_spec import ObservationSpec, of_preferences
+from kilowait.envs.observation_spec import ObservationSpec, preference_summary
 from kilowait.envs.preferences import EpisodePreferences, Preferences
 from kilowait.envs.reward_terms import TERMS, Reward, RewardWeights
 from kilowait.errors import InputError
@@ -126,7 +126,7 @@ class EngineVectorEnv(VectorEnv[Observation, npt.NDArray[np.int64], npt.NDArray[
             )
         self.drawn = EpisodePreferences(preferences, self.num_envs, seed)
         self._set_observation_spec(
-            replace(self.seen, summary=(*self.seen.summary, *of_preferences(preferences.terms)))
+            replace(self.seen, summary=(*self.seen.summary, *preference_summary(preferences.terms)))
         )
 
     def _set_observation_spec(self, seen: ObservationSpec) -> None:

@@ -9,7 +9,7 @@ import kilowait as kw
 from kilowait.cluster import Cluster, NodeGroup
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, asker
+from kilowait.envs.gpu.batched_sim import GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.errors import InputError, UnknownNameError
 from kilowait.evaluation import gpu_metrics
@@ -86,7 +86,7 @@ def test_what_the_mask_allows_is_what_fits():
     vec = gpu_env(crowded(150, 5), hold=True, speeds=speeds_of(crowded(150, 5)))
     vec.reset(seed=1)
     random = np.random.default_rng(0)
-    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=asker())
+    simulator = GpuSimulator(vec.jobs[:60], vec.cluster, usual(), rule=external_gpu_policy())
     types, choices, seen = 3, vec.seen.choices, np.zeros(2, int)
     for _ in range(40):
         a = vec.board.scene

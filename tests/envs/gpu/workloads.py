@@ -11,7 +11,7 @@ from kilowait.cluster import Cluster, NodeGroup
 from kilowait.cluster.gpu_speeds import Speeds, constant_speeds
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
-from kilowait.envs.gpu.batched_sim import asker
+from kilowait.envs.gpu.batched_sim import external_gpu_policy
 from kilowait.envs.gpu.vector_env import GpuVectorEnv
 from kilowait.envs.kernels.state_stack_gpu import SHARED
 from kilowait.jobs import JobTable
@@ -85,7 +85,7 @@ def log_of(vec: GpuVectorEnv, speeds: Speeds | None = None, copy: int = 0):
     first, n = int(vec.board.scene.copies["first"][copy]), vec.episode_jobs
     window = vec.jobs[first : first + n]
     settings = replace(vec.asking.settings(vec.placing), on_oversized="drop")
-    simulator = GpuSimulator(window, vec.cluster, settings, rule=asker(), speeds=speeds)
+    simulator = GpuSimulator(window, vec.cluster, settings, rule=external_gpu_policy(), speeds=speeds)
     simulator._state = state_of(vec, copy)
     return simulator.log()
 

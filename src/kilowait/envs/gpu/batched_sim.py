@@ -19,20 +19,20 @@ from kilowait.envs.kernels.state_stack_gpu import (
     COPY,
     source_of,
     stack_of,
-    window_of,
+    window_state,
 )
-from kilowait.envs.kernels.step_gpu import HOW, GpuStepBuffers, step_for
+from kilowait.envs.kernels.step_gpu import GPU_ENV_SETTINGS, GpuStepBuffers, step_for
 from kilowait.envs.observation_spec import ObservationSpec
 from kilowait.envs.reward_terms import Reward
 from kilowait.errors import InputError, UnknownNameError
 
-__all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "asker"]
+__all__ = ["GpuDecisionSettings", "GpuBatchedSimulator", "external_gpu_policy"]
 
 _TABLED = ("fgd", "room")
 """Placements that need a table of pieces, of which a state has one."""
 
 
-def asker(name: str = "agent") -> PriorityPolicy:
+def external_gpu_policy(name: str = "agent") -> PriorityPolicy:
     """Whoever is asked, as the engine sees it: somebody whose order may change at every pass."""
     return PriorityPolicy(name, _nothing, time_dependent=True)
 
@@ -138,20 +138,28 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
             views: list[Any] = [array[None] for array in whole]
             stack = GpuState(*views)
         else:
-            stack = stack_of(window_of(whole, episode_jobs, asking.starts(placing), copies), copies)
-        how = np.zeros(1, HOW).view(np.recarray)
-        how["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
-        how["widest"] = max(int(whole.nodes["gpus"].max()), 1)
-        how["max_wait_s"], how["sla_s"], how["horizon_s"] = asking.max_wait_s, reward.sla_s, horizon_s
-        how["choices"], how["by_type"], how["hold"] = seen.choices, asking.by_type, seen.extra
-        how["victims"], how["starts"] = seen.slots - asking.slots, asking.starts(placing)
-        how["autoreset"] = autoreset
+            stack = stack_of(window_state(whole, episode_jobs, asking.starts(placing), copies), copies)
+        env_settings = np.zeros(1, GPU_ENV_SETTINGS).view(np.recarray)
+        env_settings["gpus"] = max(int(whole.nodes["gpus"].sum()), 1)
+        env_settings["widest"] = max(int(whole.nodes["gpus"].max()), 1)
+        env_settings["max_wait_s"], env_settings["sla_s"], env_settings["horizon_s"] = (
+            asking.max_wait_s,
+            reward.sla_s,
+            horizon_s,
+        )
+        env_settings["choices"], env_settings["by_type"], env_settings["hold"] = (
+            seen.choices,
+            asking.by_type,
+            seen.extra,
+        )
+        env_settings["victims"], env_settings["starts"] = seen.slots - asking.slots, asking.starts(placing)
+        env_settings["autoreset"] = autoreset
         n = stack.job_state.shape[1]
         shape = (copies, seen.slots, len(seen.features))
         kept = copies if np.isfinite(horizon_s) else 0
         edges = seen.slots if seen.graph else 0
         scene = GpuStepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros(shape, np.float32),
@@ -212,7 +220,7 @@ class GpuBatchedSimulator(BatchedSimulatorBase):
     def slot_is_filled(self) -> npt.NDArray[np.bool_]:
         """(copies, slots) whether a waiting or a preemptible running job is shown there."""
         slot = np.arange(self.scene.slots.shape[1])
-        first_running = len(slot) - int(self.scene.how["victims"][0])
+        first_running = len(slot) - int(self.scene.env_settings["victims"][0])
         running = first_running + np.asarray(self.scene.copies["victims"])[:, None]
         waiting = np.asarray(self.scene.copies["shown"])[:, None]
         return (slot < waiting) | ((slot >= first_running) & (slot < running))

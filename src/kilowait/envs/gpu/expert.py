@@ -36,12 +36,12 @@ class GpuRuleExpert:
                 )
             self._score = getattr(rule.score, "py_func", rule.score)
         else:
-            self._rank = standing_order(rule, vec)
+            self._rank = static_rank(rule, vec)
 
     def choose(self) -> npt.NDArray[np.int64]:
         """(copies,) an action of each copy; of equals the job that came first."""
         if self.vec.asking.preempt:
-            return self._preempting()
+            return self._choose_with_preemption()
         a, slots, choices = self.vec.board.scene, self.vec.asking.slots, self.vec.seen.choices
         there = np.arange(slots) < a.copies["shown"][:, None]
         may = a.mask[:, : slots * choices].reshape(-1, slots, choices) == 1
@@ -55,7 +55,7 @@ class GpuRuleExpert:
         )
         return actions
 
-    def _preempting(self) -> npt.NDArray[np.int64]:
+    def _choose_with_preemption(self) -> npt.NDArray[np.int64]:
         a, s, slots = self.vec.board.scene, self.vec.board.stack, self.vec.asking.slots
         choices, rows = self.vec.seen.choices, self.vec.asking.rows
         numbers = a.slots[:, :rows]
@@ -103,7 +103,7 @@ class GpuRuleExpert:
         self.vec.close()
 
 
-def standing_order(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
+def static_rank(rule: PriorityPolicy, vec: GpuVectorEnv) -> npt.NDArray[np.float64]:
     """(jobs,) the place of every job of the log in the order of a rule, if none of them has run yet."""
     if rule.half_life_s > 0:
         raise InputError(

@@ -13,10 +13,10 @@ from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.engine.gpu.simulator import GpuSimulator
 from kilowait.engine.gpu.state import REFUSED
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
-from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.gpu.vector_env import check_placing
-from kilowait.envs.kernels.state_stack_gpu import roomy
+from kilowait.envs.kernels.state_stack_gpu import with_capacity
 from kilowait.envs.reward_terms import Reward
 from kilowait.envs.rollout import Decide
 from kilowait.jobs import ExecutionLog, JobTable
@@ -27,9 +27,9 @@ __all__ = ["play"]
 class _GpuRolloutSimulator(GpuSimulator):
     """A simulator whose state is moved by somebody else, who asks for room once and for all."""
 
-    def handed(self, starts: int) -> Any:
+    def take_state(self, starts: int) -> Any:
         """The state, with room for a run in which no job starts more than so often."""
-        self._state = roomy(self._state, starts)
+        self._state = with_capacity(self._state, starts)
         return self._state
 
 
@@ -58,9 +58,14 @@ def play(
     asking = GpuDecisionSettings() if asking is None else asking
     placing = check_placing(placing)
     simulator = _GpuRolloutSimulator(
-        jobs, cluster, asking.settings(placing), rule=asker(name), speeds=speeds, preference=preference
+        jobs,
+        cluster,
+        asking.settings(placing),
+        rule=external_gpu_policy(name),
+        speeds=speeds,
+        preference=preference,
     )
-    state = simulator.handed(asking.starts(placing))
+    state = simulator.take_state(asking.starts(placing))
     board = GpuBatchedSimulator(
         state,
         cluster,

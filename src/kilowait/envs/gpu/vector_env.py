@@ -14,7 +14,7 @@ from kilowait.cluster.gpu_speeds import Speeds
 from kilowait.engine.gpu.initial_state import build_gpu_state
 from kilowait.engine.gpu.settings import GpuSettings
 from kilowait.envs.custom import Feature
-from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, asker
+from kilowait.envs.gpu.batched_sim import GpuBatchedSimulator, GpuDecisionSettings, external_gpu_policy
 from kilowait.envs.gpu.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, RewardWeights
 from kilowait.envs.vector_env import (
@@ -110,14 +110,14 @@ class GpuVectorEnv(EngineVectorEnv):
         settings = self.asking.settings(self.placing)
         mode, table = AutoresetMode(autoreset_mode), drop_dependencies(jobs)
         if table.order is not None:
-            speeds = None if speeds is None else _taken(speeds, table.order)
+            speeds = None if speeds is None else _reorder_speeds(speeds, table.order)
             preference = None if preference is None else preference[:, table.order]
             table = table.sorted()
         whole = build_gpu_state(
             table,
             cluster,
             GpuSettings(**{**vars(settings), "on_oversized": "drop"}),
-            asker(),
+            external_gpu_policy(),
             speeds,
             preference,
         )
@@ -158,5 +158,5 @@ def check_placing(placing: GpuSettings | None) -> GpuSettings:
     return placing
 
 
-def _taken(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
+def _reorder_speeds(speeds: Speeds, order: npt.NDArray[np.int64]) -> Speeds:
     return Speeds(speeds.types, speeds.speed[:, order], speeds.spread[:, order], speeds.source[:, order])

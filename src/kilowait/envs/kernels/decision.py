@@ -38,7 +38,7 @@ __all__ = ["ASK", "OVER", "apply", "eligible", "finish_pass", "advance_to_decisi
 BETWEEN, HEAD, BEHIND = 0, 1, 2
 """Phases: between passes; choosing who is first; choosing who goes behind a reservation."""
 ASK, OVER = 1, 0
-HAD = 1.0
+HAS_RESERVATION = 1.0
 """Key in the queue of a job that had its turn in this pass, and has its reservation."""
 
 
@@ -76,7 +76,8 @@ def eligible(s: Any, phase: int, at: int) -> bool:
     waiting = s.queue[assume_nonnegative(at)]
     if phase == HEAD:
         return (
-            waiting.key != HAD and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
+            waiting.key != HAS_RESERVATION
+            and s.job_state[assume_nonnegative(waiting.job)].allowed & k.open_groups != 0
         )
     return place(s, waiting.job, EVERY_GROUP) >= 0
 
@@ -123,7 +124,7 @@ def apply(s: Any, copy: Any, job: int) -> None:
         block_groups(s, job)
     else:
         reserve(s, job)
-        s.queue[at].key = HAD
+        s.queue[at].key = HAS_RESERVATION
 
 
 @maybe_inline
@@ -135,16 +136,18 @@ def finish_pass(s: Any, copy: Any) -> None:
 
 @noinline
 def advance_to_decision(
-    s: Any, copy: Any, order: Any, asked_behind: bool, hold: bool, max_wait_s: float
+    s: Any, copy: Any, order: Any, agent_backfills: bool, hold: bool, max_wait_s: float
 ) -> int:
     """Go on until there is something to choose (ASK) or every job has started (OVER)."""
     s = state_without_refcount(s)
     order = without_refcount(order)
-    nothing = s.line_s  # stands where parameters of a rule would
+    no_parameters = s.line_s  # stands where parameters of a rule would
     k = s.clock[0]
     while True:
         if copy.phase == BETWEEN:
-            if k.segments >= copy.jobs or not advance(s, zero_score, nothing, zero_score, nothing):
+            if k.segments >= copy.jobs or not advance(
+                s, zero_score, no_parameters, zero_score, no_parameters
+            ):
                 return OVER
             if k.queue_hi == k.queue_lo:
                 continue
@@ -168,12 +171,12 @@ def advance_to_decision(
                     apply(s, copy, only)
                     continue
             if k.depth > 0 and any_fits(s):
-                if asked_behind:
+                if agent_backfills:
                     copy.phase = BEHIND
                 else:
                     for i in range(k.queue_lo, k.queue_hi):
                         s.queue[i].key = order[assume_nonnegative(copy.first + s.queue[i].job)]
-                    backfill(s, k.queue_lo, False, -1, 0, zero_score, nothing)
+                    backfill(s, k.queue_lo, False, -1, 0, zero_score, no_parameters)
                     finish_pass(s, copy)
             else:
                 finish_pass(s, copy)

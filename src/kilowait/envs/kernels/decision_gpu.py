@@ -37,7 +37,7 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.kernels.heap import heapify
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
 __all__ = [
     "ASK",
@@ -47,11 +47,11 @@ __all__ = [
     "allowed",
     "first_late",
     "preempt_job",
-    "hold_on",
+    "end_gpu_pass",
     "may_hold",
-    "on_types",
+    "fitting_types",
     "preemptible",
-    "take",
+    "start_job",
     "type_of",
     "advance_to_decision",
     "waited",
@@ -65,13 +65,13 @@ OVER, ASK, CUT = 0, 1, 2
 
 
 @kernel
-def nobodys(job: Any, now: float, parameters: Any) -> float:
+def zero_score(job: Any, now: float, parameters: Any) -> float:
     """Stands where the engine would score a job by a rule."""
     return 0.0
 
 
 @kernel
-def on_types(s: Any, found: Any, moment: int, job: int) -> int:
+def fitting_types(s: Any, found: Any, moment: int, job: int) -> int:
     """Types, as bits, on which the job can be placed now. `found` remembers it for jobs that take the same."""
     like = s.job_state[job].like
     if found[like, 0] != moment:
@@ -143,7 +143,7 @@ def allowed(s: Any, may: Any, late: int, job: int, bits: int) -> int:
 
 
 @kernel
-def coming(s: Any) -> bool:
+def any_arrival_left(s: Any) -> bool:
     """Whether some job is still to come."""
     at = s.clock[0].next_arrival
     while at < len(s.arrivals):
@@ -157,7 +157,7 @@ def coming(s: Any) -> bool:
 def may_hold(s: Any, late_fits: bool) -> bool:
     """Whether nobody may be chosen: something must be left that happens by itself."""
     k = s.clock[0]
-    return not late_fits and (k.running + k.ending > 0 or coming(s))
+    return not late_fits and (k.running + k.ending > 0 or any_arrival_left(s))
 
 
 @kernel
@@ -191,7 +191,7 @@ def type_of(s: Any, job: int) -> int:
 
 
 @kernel
-def take(s: Any, copy: Any, job: int, only: int) -> None:
+def start_job(s: Any, copy: Any, job: int, only: int) -> None:
     """Start a waiting job, on type `only` unless that is -1."""
     copy.moment += 1
     if not start_now(s, job, only):
@@ -207,13 +207,13 @@ def preempt_job(s: Any, copy: Any, owed: Any, job: int) -> None:
 
 
 @kernel
-def hold_on(s: Any, copy: Any) -> None:
+def end_gpu_pass(s: Any, copy: Any) -> None:
     """The pass is over."""
     copy.phase = PASSED
 
 
 @noinline
-def _sweep(s: Any) -> None:
+def _drop_stale_events(s: Any) -> None:
     """Drop events that have no effect any more, wherever they stand in the heap."""
     s = gpu_state_without_refcount(s)
     k = s.clock[0]
@@ -238,14 +238,14 @@ def _sweep(s: Any) -> None:
 
 
 @noinline
-def _go_on(s: Any) -> int:
+def _advance(s: Any) -> int:
     """The rest of this instant, then the next."""
     s = gpu_state_without_refcount(s)
     update_rates(s)
-    said = advance(s, nobodys, s.memo[0])
-    if said == FULL:
-        _sweep(s)
-    return said
+    outcome = advance(s, zero_score, s.memo[0])
+    if outcome == FULL:
+        _drop_stale_events(s)
+    return outcome
 
 
 @noinline
@@ -255,63 +255,63 @@ def advance_to_decision(
 ) -> int:  # fmt: skip
     """Go on until there is something to choose (ASK), every job has finished (OVER), or the end was cut off (CUT)."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     k = s.clock[0]
-    swept = False
+    dropped = False
     while True:
         if copy.phase == PASSED:
             if k.migrate:
                 migrate_running(s, starts)
             copy.phase = BETWEEN
         if copy.phase == BETWEEN:
-            if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not coming(s):
+            if k.queue_hi == k.queue_lo and k.running + k.ending == 0 and not any_arrival_left(s):
                 return OVER
             if k.now >= copy.until_s:
                 return CUT
-            said = _go_on(s)
-            if said == FULL and not swept:
-                swept = True
+            outcome = _advance(s)
+            if outcome == FULL and not dropped:
+                dropped = True
                 continue
-            if said == FULL:
+            if outcome == FULL:
                 raise RuntimeError("the arrays of an episode are too small")
-            swept = False
+            dropped = False
             copy.moment += 1
-            if said == END:
+            if outcome == END:
                 return OVER
             if k.now >= copy.until_s or not due(s):
                 continue
             copy.phase = PASS
         late = first_late(s, max_wait_s)
-        late_fits = late >= 0 and on_types(s, found, copy.moment, late) != 0
-        many = 0
+        late_fits = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
+        count = 0
         job = -1
         first = 0
         for i in range(k.queue_lo, k.queue_hi):
-            bits = on_types(s, found, copy.moment, s.queue[i].job)
+            bits = fitting_types(s, found, copy.moment, s.queue[i].job)
             if bits != 0:
                 can = allowed(s, source.may, late, s.queue[i].job, bits)
                 if can == bits or (by_type and can != 0):
-                    many += 1
-                    if many > 1:
+                    count += 1
+                    if count > 1:
                         break
                     job = s.queue[i].job
                     first = can
         if late_fits:
-            many = 1
+            count = 1
             job = late
-            first = on_types(s, found, copy.moment, late)
-        ways = many > 1 or (many == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
-        if ways or (many == 1 and hold and may_hold(s, late_fits)):
+            first = fitting_types(s, found, copy.moment, late)
+        ways = count > 1 or (count == 1 and (len(source.codes) > 1 or (by_type and first & (first - 1) != 0)))
+        if ways or (count == 1 and hold and may_hold(s, late_fits)):
             return ASK
         if victims and not late_fits and any_preemptible(s, source.may, starts):
             return ASK
-        if many == 0:
+        if count == 0:
             copy.phase = PASSED
         else:
             k.placement = source.codes[0]
-            bits = on_types(s, found, copy.moment, job)
-            take(s, copy, job, -1 if bits == first else _lowest(first))
+            bits = fitting_types(s, found, copy.moment, job)
+            start_job(s, copy, job, -1 if bits == first else _lowest(first))
 
 
 @kernel

@@ -24,8 +24,8 @@ from kilowait.engine.kernels.jit import (
 )
 from kilowait.envs.kernels.decision import OVER, advance_to_decision, apply
 from kilowait.envs.kernels.reward import compute_reward
-from kilowait.envs.kernels.state_stack import lend_source, nth_state
-from kilowait.envs.kernels.step import lend_scene, observe
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state
+from kilowait.envs.kernels.step import buffers_without_refcount, observe
 from kilowait.errors import InputError
 
 __all__ = ["NetworkWeights", "inference_kernel"]
@@ -45,7 +45,7 @@ class NetworkWeights(NamedTuple):
 
 
 @kernel
-def lend_layers(a: Any) -> NetworkWeights:
+def network_without_refcount(a: Any) -> NetworkWeights:
     """The layers with references that are not counted."""
     return NetworkWeights(
         without_refcount(a.job),
@@ -60,7 +60,7 @@ def lend_layers(a: Any) -> NetworkWeights:
 @noinline
 def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context: Any, h: Any, h2: Any) -> int:
     """The allowed slot of the largest number, the first of them where there are several."""
-    net = lend_layers(net)
+    net = network_without_refcount(net)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)
@@ -102,12 +102,12 @@ def best_slot(net: Any, jobs: Any, mask: Any, summary: Any, shown: int, context:
     return best
 
 
-def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
     """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    net = lend_layers(net)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    net = network_without_refcount(net)
+    env_settings = a.env_settings[0]
     context = np.zeros(len(net.bias), np.float32)
     h = np.zeros(len(net.bias), np.float32)
     h2 = np.zeros(len(net.bias), np.float32)
@@ -120,13 +120,18 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
                 apply(s, copy, a.slots[b, slot])
             copy.steps += 1
             on = advance_to_decision(
-                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+                s,
+                copy,
+                source.order,
+                env_settings.agent_backfills != 0,
+                env_settings.hold != 0,
+                env_settings.max_wait_s,
             )
             copy.over = on == OVER
             a.over[b] = on == OVER
             observe(s, a, source, b, a.summary)
         a.reward[b] += compute_reward(
-            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         note = a.finished[b]
         note[0] = copy.total
@@ -139,7 +144,7 @@ def _think(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return compile_entry(_think, signature, "envs")
+    return compile_entry(_run_many, signature, "envs")
 
 
 def inference_kernel(state: Any, scene: Any, source: Any, net: NetworkWeights) -> Callable[..., Any]:

@@ -12,18 +12,18 @@ from kilowait.engine.kernels.jit import (
     without_refcount,
 )
 from kilowait.envs.kernels.decision_gpu import type_of
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
-__all__ = ["join"]
+__all__ = ["write_edges"]
 
 NEAR_S = 600.0
 
 
 @noinline
-def join(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
+def write_edges(s: Any, copy: Any, source: Any, victims: int, free: Any, slots: Any, edges: Any) -> None:
     """Write the edges of one copy. `free` becomes what is free of each type: thousandths of GPUs and of cores."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     free = without_refcount(free)
     slots = without_refcount(slots)
     edges = without_refcount(edges)
@@ -59,7 +59,7 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
     bits = 0
     if (a.user >= 0 and a.user == b.user) or (a.account >= 0 and a.account == b.account):
         bits |= 1
-    if _rivals(s, source, free, one, other):
+    if _compete(s, source, free, one, other):
         bits |= 2
     if abs(s.job_state[one].arrival_s - s.job_state[other].arrival_s) <= NEAR_S:
         bits |= 4
@@ -67,7 +67,7 @@ def _bits(s: Any, source: Any, free: Any, one: int, other: int) -> int:
 
 
 @kernel
-def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
+def _compete(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
     """Whether there are types that both may use, and not enough free of them for what both still want."""
     common = _types(s, source, one) & _types(s, source, other)
     if common == 0:
@@ -78,10 +78,10 @@ def _rivals(s: Any, source: Any, free: Any, one: int, other: int) -> bool:
         if (common >> kind) & 1:
             gpu_milli += free[kind, 0]
             cpu += free[kind, 1]
-    gpus = _wanted(s, one, 1000.0 * s.seen[one].gpu_share) + _wanted(
+    gpus = _still_needed(s, one, 1000.0 * s.seen[one].gpu_share) + _still_needed(
         s, other, 1000.0 * s.seen[other].gpu_share
     )
-    cores = _wanted(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _wanted(
+    cores = _still_needed(s, one, float(s.job_state[one].cpu * s.job_state[one].pieces)) + _still_needed(
         s, other, float(s.job_state[other].cpu * s.job_state[other].pieces)
     )
     return gpus > gpu_milli + 0.5 or cores > cpu + 0.5
@@ -95,6 +95,6 @@ def _types(s: Any, source: Any, job: int) -> int:
 
 
 @kernel
-def _wanted(s: Any, job: int, amount: float) -> float:
+def _still_needed(s: Any, job: int, amount: float) -> float:
     """A running job has what it wants."""
     return 0.0 if s.job_state[job].status == RUNNING else amount

@@ -43,11 +43,11 @@ from kilowait.envs.kernels.decision_power import (
     hold,
     may_hold,
 )
-from kilowait.envs.kernels.reward_power import pay
-from kilowait.envs.kernels.state_stack_power import integrals, lend_source, one
-from kilowait.envs.kernels.step import lend_scene
+from kilowait.envs.kernels.reward_power import compute_reward
+from kilowait.envs.kernels.state_stack_power import integrals, log_arrays_without_refcount, nth_state
+from kilowait.envs.kernels.step import buffers_without_refcount
 from kilowait.envs.power.power_setup import PowerSetup
-from kilowait.envs.power.signal_features import TOLD_EVERY_S
+from kilowait.envs.power.signal_features import FORECAST_STEP_S
 
 __all__ = ["MOMENT", "PowerPolicyWeights", "steering_of", "steered_for"]
 
@@ -79,7 +79,7 @@ MOMENT: dict[str, str] = {
 """What depends on the moment, in the order of `Steering.weights`."""
 
 (
-    AGE, PATIENCE, CROWDED, BACKLOG, BESIDE, SIGNAL, TIMEOUT, TIMEOUT_WAITING, TIMEOUT_BUSY, SPARE, SPARE_DEMAND,
+    AGE, PATIENCE, CROWDED, BACKLOG, BACKFILL, SIGNAL, TIMEOUT, TIMEOUT_WAITING, TIMEOUT_BUSY, SPARE, SPARE_DEMAND,
     SPARE_WAITING, HOLD,
 ) = range(len(MOMENT))  # fmt: skip
 
@@ -125,7 +125,7 @@ def steering_of(
 
 
 @kernel
-def lend_steering(a: Any) -> PowerPolicyWeights:
+def policy_without_refcount(a: Any) -> PowerPolicyWeights:
     """The numbers with references that are not counted."""
     return PowerPolicyWeights(
         without_refcount(a.first),
@@ -143,7 +143,7 @@ def always(s: Any) -> bool:
     return True
 
 
-_until_asked = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
+_advance_to_decision = specialize(decision_power.advance_to_decision, inlined=False, can_sleep=always)
 
 
 @maybe_inline
@@ -153,10 +153,10 @@ def above_mean(s: Any, source: Any, signal: int) -> float:
         return 0.0
     now = s.clock[0].now
     _, _, step = integrals(source, now)
-    row = int((now - source.edge_s[0]) / TOLD_EVERY_S)
-    told = source.told[assume_nonnegative(min(max(row, 0), len(source.told) - 1))]
-    mean = told[signal, told.shape[1] - 1]
-    return source.value[step, signal] * told[signal, 0] / mean - 1.0 if mean > 0 else 0.0
+    row = int((now - source.edge_s[0]) / FORECAST_STEP_S)
+    forecasts = source.forecasts[assume_nonnegative(min(max(row, 0), len(source.forecasts) - 1))]
+    mean = forecasts[signal, forecasts.shape[1] - 1]
+    return source.value[step, signal] * forecasts[signal, 0] / mean - 1.0 if mean > 0 else 0.0
 
 
 @maybe_inline
@@ -222,28 +222,28 @@ def set_sleep_policy(s: Any, net: Any, nodes: float) -> None:
 
 
 @noinline
-def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: Any) -> None:
+def run_power_policy(s: Any, copy: Any, source: Any, env_settings: Any, net: Any, score: Any) -> None:
     """Go on until the run is over; or, where a log is kept, until there is no room for what nodes do."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
-    net = lend_steering(net)
+    source = log_arrays_without_refcount(source)
+    net = policy_without_refcount(net)
     score = without_refcount(score)
     w = net.weights
     k = s.clock[0]
-    looked_s = -np.inf
+    scored_s = -np.inf
     add = 0.0
     held_s = 0.0
     while not copy.over:
         if copy.phase == NODES:
-            set_sleep_policy(s, net, how.nodes)
+            set_sleep_policy(s, net, env_settings.nodes)
             copy.turned = 1
         elif copy.phase != BETWEEN:
-            if looked_s != k.now:
-                looked_s = k.now
+            if scored_s != k.now:
+                scored_s = k.now
                 signal = above_mean(s, source, net.signal)
                 add = w[CROWDED] * crowded(s) + w[SIGNAL] * signal
                 if w[BACKLOG] != 0.0:
-                    add += w[BACKLOG] * node_hours(s, how.nodes)
+                    add += w[BACKLOG] * node_hours(s, env_settings.nodes)
                 held_s = min(w[HOLD] * 10.0 * HOUR_S * max(signal, 0.0), HELD_S)
                 for i in range(assume_nonnegative(k.queue_lo), assume_nonnegative(k.queue_hi)):
                     job = assume_nonnegative(s.queue[i].job)
@@ -269,7 +269,7 @@ def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: 
                 there = assume_nonnegative(copy.first + job)
                 longer = net.longer[there] + add
                 if copy.phase == BEHIND:
-                    longer += w[BESIDE]
+                    longer += w[BACKFILL]
                 wanted = level_for(source, net, there, longer)
                 if copy.phase == BEHIND and not fits(s, job, wanted):
                     continue
@@ -278,35 +278,45 @@ def run_power_policy(s: Any, copy: Any, source: Any, how: Any, net: Any, score: 
             if best >= 0:
                 s.preferred_level[best] = level
                 apply(s, copy, best)
-            elif waits and may_hold(s, how.max_wait_for_hold_s):
-                set_sleep_policy(s, net, how.nodes)
-                hold(s, copy, source, how.hold_s, how.max_wait_for_hold_s)
+            elif waits and may_hold(s, env_settings.max_wait_for_hold_s):
+                set_sleep_policy(s, net, env_settings.nodes)
+                hold(s, copy, source, env_settings.hold_s, env_settings.max_wait_for_hold_s)
             elif waits:
                 held_s = 0.0  # nothing else will ever happen: whoever is first goes
                 continue
             else:
                 copy.phase = NODES
                 copy.turned = 0
-        on = _until_asked(s, copy, source, how)
+        on = _advance_to_decision(s, copy, source, env_settings)
         if on == FULL:
             return
         copy.over = on == OVER
 
 
-def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
+def _run_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None:
     """Play the copies from `lo` to `hi`, each to the end of its run; what is earned is paid then, all at once."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    net = lend_steering(net)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    net = policy_without_refcount(net)
+    env_settings = a.env_settings[0]
     score = np.empty(t.jobs.shape[1])
     for b in range(lo, hi):
-        s = one(t, b)
+        s = nth_state(t, b)
         copy = a.copies[b]
-        run_power_policy(s, copy, source, how, net, score)
+        run_power_policy(s, copy, source, env_settings, net, score)
         a.over[b] = copy.over != 0
-        if copy.over and how.keep == 0:
-            pay(s, copy, source, source.user_weight[b], how, a.weights, a.settled[b], a.paid[b], a.terms[b])
+        if copy.over and env_settings.keep == 0:
+            compute_reward(
+                s,
+                copy,
+                source,
+                source.user_weight[b],
+                env_settings,
+                a.weights,
+                a.settled[b],
+                a.paid[b],
+                a.terms[b],
+            )
             for term in range(len(a.weights)):
                 a.finished[b, 3 + term] = a.paid[b, term]
 
@@ -314,7 +324,7 @@ def _steer_many(t: Any, a: Any, source: Any, net: Any, lo: int, hi: int) -> None
 @cache
 def _compiled(state: Any, scene: Any, source: Any, net: Any) -> Callable[..., Any]:
     signature = types.void(state, scene, source, net, types.int64, types.int64)
-    return compile_entry(_steer_many, signature, "envs")
+    return compile_entry(_run_many, signature, "envs")
 
 
 def steered_for(state: Any, scene: Any, source: Any, net: PowerPolicyWeights) -> Callable[..., Any]:

@@ -31,7 +31,15 @@ from kilowait.envs.kernels.decision import (
 )
 from kilowait.envs.kernels.reward import slowdown
 
-__all__ = ["PLAN", "LookaheadState", "best_choice", "lend_stage", "score_of", "copy_state", "stage_of"]
+__all__ = [
+    "PLAN",
+    "LookaheadState",
+    "best_choice",
+    "lookahead_without_refcount",
+    "score_of",
+    "copy_state",
+    "stage_of",
+]
 
 PLAN = np.dtype(
     [
@@ -83,7 +91,7 @@ def _blank(state: State) -> State:
 
 
 @kernel
-def lend_stage(a: Any) -> LookaheadState:
+def lookahead_without_refcount(a: Any) -> LookaheadState:
     """The stage with references that are not counted."""
     return LookaheadState(
         without_refcount(a.plan),
@@ -134,7 +142,7 @@ def copy_resources(s: Any, t: Any) -> None:
 def copy_state(s: Any, a: Any, score: Any, parameters: Any) -> None:
     """Copy what is known now to the stage, the queue in the order of the base rule."""
     s = state_without_refcount(s)
-    a = lend_stage(a)
+    a = lookahead_without_refcount(a)
     t = a.opening
     time_dependent = a.plan[0].time_dependent
     copy_resources(s, t)
@@ -230,7 +238,7 @@ def start_cost(s: Any, job: int, start_s: float, waits: int) -> float:
 @noinline
 def simulate_candidate(a: Any, job: int, score: Any, parameters: Any) -> float:
     """What the waiting jobs pay if this one is chosen and the base rule decides all else."""
-    a = lend_stage(a)
+    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     w = a.play
     reset_to_copy(a.opening, w)
@@ -268,7 +276,7 @@ def best_choice(a: Any, score: Any, parameters: Any) -> int:
 
     Tried are the first by the base rule and, last, whoever has waited longest. Of equal ones the first is taken.
     """
-    a = lend_stage(a)
+    a = lookahead_without_refcount(a)
     plan = a.plan[0]
     t = a.opening
     k = t.clock[0]

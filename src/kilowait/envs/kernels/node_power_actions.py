@@ -12,7 +12,7 @@ __all__ = ["can_sleep", "can_wake", "put_all_to_sleep", "wake_for_waiting"]
 
 
 @kernel
-def kept_awake(s: Any, g: int) -> int:
+def reserve_nodes(s: Any, g: int) -> int:
     """Idle nodes of the group that the levers keep awake now."""
     group = s.sleepers[g]
     while (
@@ -26,7 +26,7 @@ def kept_awake(s: Any, g: int) -> int:
 def can_sleep(s: Any) -> bool:
     """Whether some idle node may be put to sleep."""
     for g in range(len(s.sleepers)):
-        if s.sleepers[g].sleeps and s.sleepers[g].awake > kept_awake(s, g):
+        if s.sleepers[g].sleeps and s.sleepers[g].awake > reserve_nodes(s, g):
             return True
     return False
 
@@ -37,7 +37,7 @@ def put_all_to_sleep(s: Any) -> None:
     for g in range(len(s.sleepers)):
         group = s.sleepers[g]
         if group.sleeps:
-            kept = kept_awake(s, g)
+            kept = reserve_nodes(s, g)
             while group.awake > kept:
                 put_to_sleep(s, g, min(s.idle[g, group.idle_lo].nodes, group.awake - kept))
 

@@ -27,7 +27,7 @@ from kilowait.envs.kernels.decision import (
     most_free,
     overdue,
 )
-from kilowait.envs.kernels.state_stack import lend_source
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount
 from kilowait.envs.observation_spec import FEATURES, FIXED
 
 __all__ = ["write_observation"]
@@ -73,7 +73,7 @@ def write_observation(
 ) -> None:  # fmt: skip
     """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
     s = state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
     summary = without_refcount(summary)

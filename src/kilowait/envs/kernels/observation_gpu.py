@@ -27,16 +27,16 @@ from kilowait.envs.kernels.decision_gpu import (
     PASS,
     allowed,
     first_late,
+    fitting_types,
     may_hold,
-    on_types,
     preemptible,
     type_of,
     waited,
     wanted_types,
 )
-from kilowait.envs.kernels.state_stack_gpu import lend_source
+from kilowait.envs.kernels.state_stack_gpu import log_arrays_without_refcount
 
-__all__ = ["look"]
+__all__ = ["write_observation"]
 
 BEFORE = len(FIXED)
 AFTER = len(MOVING)
@@ -56,7 +56,7 @@ def _may_start(
 ) -> bool:
     if only:
         return job == late
-    bits = on_types(s, found, copy.moment, job)
+    bits = fitting_types(s, found, copy.moment, job)
     can = allowed(s, source.may, late, job, bits)
     return can != 0 and (can == bits or by_type)
 
@@ -67,7 +67,7 @@ def _most_relevant(
 ) -> int:
     """Fill the slots where more jobs wait than there are slots; how many are filled."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     slots = without_refcount(slots)
     k = s.clock[0]
@@ -105,7 +105,7 @@ def _most_relevant(
 def _victims(s: Any, source: Any, starts: int, room: int, slots: Any) -> int:
     """Fill the last slots with running jobs that may be put out; how many there are."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     slots = without_refcount(slots)
     k = s.clock[0]
     lo = len(slots) - room
@@ -166,12 +166,20 @@ def _describe(
 
 
 @noinline
-def look(
-    s: Any, copy: Any, source: Any, how: Any, found: Any, jobs: Any, mask: Any, summary: Any, slots: Any
+def write_observation(
+    s: Any,
+    copy: Any,
+    source: Any,
+    env_settings: Any,
+    found: Any,
+    jobs: Any,
+    mask: Any,
+    summary: Any,
+    slots: Any,
 ) -> None:
     """Write the observation of one copy. Rows of slots that were filled before and are not any more become zero."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     found = without_refcount(found)
     jobs = without_refcount(jobs)
     mask = without_refcount(mask)
@@ -180,16 +188,16 @@ def look(
     k = s.clock[0]
     now = k.now
     asked = copy.phase == PASS
-    by_type = how.by_type != 0
+    by_type = env_settings.by_type != 0
     types = s.speed.shape[1]
     many = assume_nonnegative(source.features.shape[1])
     last = many + AFTER
-    room = len(slots) - how.victims
-    choices = how.choices
+    room = len(slots) - env_settings.victims
+    choices = env_settings.choices
     ways = 1 + types if by_type else 1
     waiting = assume_nonnegative(k.queue_hi - k.queue_lo)
-    late = first_late(s, how.max_wait_s)
-    only = late >= 0 and on_types(s, found, copy.moment, late) != 0
+    late = first_late(s, env_settings.max_wait_s)
+    only = late >= 0 and fitting_types(s, found, copy.moment, late) != 0
     before = copy.shown
     if waiting <= room:
         shown = waiting
@@ -200,10 +208,10 @@ def look(
     for i in range(shown):
         job = assume_nonnegative(slots[i])
         row = jobs[i]
-        _describe(s, copy, source, how.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
+        _describe(s, copy, source, env_settings.gpus, job, waited(s, job), s.job_state[job].attained_s, row)
         row[many + 6] = (i if waiting <= room else _place_of(s, job)) / waiting
         row[many + 7] = 0.0
-        bits = on_types(s, found, copy.moment, job)
+        bits = fitting_types(s, found, copy.moment, job)
         for kind in range(types):
             row[last + kind] = (bits >> kind) & 1
         can = allowed(s, source.may, late, job, bits)
@@ -219,23 +227,27 @@ def look(
             at += ways
     _clear(jobs, mask, choices, shown, before)
     copy.shown = shown
-    if how.victims > 0:
+    if env_settings.victims > 0:
         before = room + copy.victims
-        copy.victims = _victims(s, source, how.starts, how.victims, slots) if asked and not only else 0
+        copy.victims = (
+            _victims(s, source, env_settings.starts, env_settings.victims, slots) if asked and not only else 0
+        )
         for i in range(room, room + copy.victims):
             job = assume_nonnegative(slots[i])
             row = jobs[assume_nonnegative(i)]
             held = now - s.job_state[job].start_s + s.job_state[job].attained_s
-            _describe(s, copy, source, how.gpus, job, now - s.job_state[job].arrival_s - held, held, row)
+            _describe(
+                s, copy, source, env_settings.gpus, job, now - s.job_state[job].arrival_s - held, held, row
+            )
             row[many + 6] = 0.0
             row[many + 7] = 1.0
             for kind in range(types):
                 row[last + kind] = kind == type_of(s, job)
             mask[assume_nonnegative(i * choices)] = 1
         _clear(jobs, mask, choices, room + copy.victims, before)
-    if how.hold != 0:
+    if env_settings.hold != 0:
         mask[len(mask) - 1] = asked and may_hold(s, only)
-    _sum_up(s, source, how, waiting, shown, summary)
+    _sum_up(s, source, env_settings, waiting, shown, summary)
 
 
 @kernel
@@ -249,10 +261,10 @@ def _clear(jobs: Any, mask: Any, choices: int, lo: int, hi: int) -> None:
 
 
 @kernel
-def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: Any) -> None:
+def _sum_up(s: Any, source: Any, env_settings: Any, waiting: int, shown: int, summary: Any) -> None:
     k = s.clock[0]
     now = k.now
-    gpus = how.gpus
+    gpus = env_settings.gpus
     types = s.speed.shape[1]
     free = 0
     whole = 0
@@ -286,7 +298,7 @@ def _sum_up(s: Any, source: Any, how: Any, waiting: int, shown: int, summary: An
     release = release if k.running > 0 else 0.0
     summary[0] = free / (1000.0 * gpus)
     summary[1] = whole / gpus
-    summary[2] = widest / how.widest
+    summary[2] = widest / env_settings.widest
     summary[3] = log1p(float(waiting)) / 5.0
     summary[4] = log1p(backlog / (3600.0 * gpus)) / 3.0
     summary[5] = log1p(float(k.running)) / 5.0

@@ -14,13 +14,13 @@ from kilowait.engine.kernels.state import state_without_refcount
 
 __all__ = ["compute_reward"]
 
-LEAST_RUN_S = 10.0
+MIN_RUN_S = 10.0
 
 
 @kernel
 def slowdown(wait: float, run: float) -> float:
     """Bounded slowdown less 1."""
-    return max((wait + run) / max(run, LEAST_RUN_S), 1.0) - 1.0
+    return max((wait + run) / max(run, MIN_RUN_S), 1.0) - 1.0
 
 
 @noinline

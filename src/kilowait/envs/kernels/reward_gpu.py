@@ -14,9 +14,9 @@ from kilowait.engine.gpu.state import (
 )
 from kilowait.engine.kernels.jit import kernel, noinline, without_refcount
 
-__all__ = ["pay"]
+__all__ = ["compute_reward"]
 
-LEAST_RUN_S = 10.0
+MIN_RUN_S = 10.0
 HOUR_S = 3600.0
 
 
@@ -47,7 +47,7 @@ def _lost(s: Any, owed: Any, job: int) -> float:
 
 
 @noinline
-def pay(
+def compute_reward(
     s: Any, copy: Any, weight: Any, gpus: float, sla_s: float, weights: Any, alive: Any, owed: Any,
     settled: Any, paid: Any, terms: Any,
 ) -> float:  # fmt: skip
@@ -85,7 +85,7 @@ def pay(
         if job_state.status in (RUNNING, ENDING):
             held += k.now - job_state.start_s
         wait = age - held
-        worse = max(age / max(job_state.run_s, LEAST_RUN_S), 1.0) - 1.0
+        worse = max(age / max(job_state.run_s, MIN_RUN_S), 1.0) - 1.0
         violated = 1.0 if wait > sla_s else 0.0
         own = weight[copy.first + job] * age
         used = s.seen[job].gpu_share * held

@@ -78,7 +78,7 @@ def source_of(
 
 
 @kernel
-def lend_source(a: Any) -> LogArrays:
+def log_arrays_without_refcount(a: Any) -> LogArrays:
     """The source with references that are not counted."""
     return LogArrays(
         without_refcount(a.jobs),
@@ -127,7 +127,7 @@ def nth_state(t: Any, copy: int) -> State:
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
     s = state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     n = len(s.jobs)
     lo = copy.next_first
     copy.first = lo

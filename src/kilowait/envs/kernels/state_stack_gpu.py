@@ -19,13 +19,13 @@ from kilowait.envs.gpu.observation_spec import fixed_features, may_use, priority
 __all__ = [
     "COPY",
     "GpuLogArrays",
-    "lend_source",
-    "one",
+    "log_arrays_without_refcount",
+    "nth_state",
     "reset",
-    "roomy",
+    "with_capacity",
     "source_of",
     "stack_of",
-    "window_of",
+    "window_state",
 ]
 
 COPY = np.dtype(
@@ -96,7 +96,7 @@ def source_of(whole: GpuState, codes: npt.NDArray[np.int64]) -> GpuLogArrays:
 
 
 @kernel
-def lend_source(a: Any) -> GpuLogArrays:
+def log_arrays_without_refcount(a: Any) -> GpuLogArrays:
     """The source with references that are not counted."""
     return GpuLogArrays(
         without_refcount(a.job_state),
@@ -113,7 +113,7 @@ def lend_source(a: Any) -> GpuLogArrays:
     )
 
 
-def roomy(state: GpuState, starts: int) -> GpuState:
+def with_capacity(state: GpuState, starts: int) -> GpuState:
     """The state with room for all that can happen if no job starts more than so often."""
     n, pieces = len(state.job_state), len(state.places)
     room = {"events": 8 * n + 256, "segments": n * (starts + 2) + 64, "log": pieces * (starts + 2) + n + 64}
@@ -123,7 +123,7 @@ def roomy(state: GpuState, starts: int) -> GpuState:
     return state._replace(**bigger)
 
 
-def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
+def window_state(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     """An empty state for any window of so many jobs of the log, and nobody after them."""
     pieces = np.concatenate(([0], np.cumsum(whole.job_state["pieces"])))
     most = int((pieces[jobs:] - pieces[:-jobs]).max())
@@ -140,7 +140,7 @@ def window_of(whole: GpuState, jobs: int, starts: int, copies: int) -> GpuState:
     sizes |= {"runners": n + 1, "enders": n + 1, "places": most}
     made = {name: empty(getattr(whole, name), size) for name, size in sizes.items()}
     memo = {name: getattr(whole, name)[:rows].copy() for name in ("memo", "memo_gpu", "memo_stamp")}
-    return roomy(whole._replace(**made, **memo), starts)
+    return with_capacity(whole._replace(**made, **memo), starts)
 
 
 def stack_of(state: GpuState, copies: int) -> GpuState:
@@ -153,7 +153,7 @@ def stack_of(state: GpuState, copies: int) -> GpuState:
 
 
 @kernel
-def one(t: Any, copy: int) -> GpuState:
+def nth_state(t: Any, copy: int) -> GpuState:
     """The state of one copy, as all kernels of placed nodes take it."""
     s = gpu_state_without_refcount(t)
     return GpuState(
@@ -201,7 +201,7 @@ def one(t: Any, copy: int) -> GpuState:
 def reset(s: Any, copy: Any, source: Any, horizon_s: float) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine."""
     s = gpu_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     n = len(s.job_state) - 1
     lo = copy.next_first
     copy.first = lo

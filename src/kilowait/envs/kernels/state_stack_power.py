@@ -21,12 +21,12 @@ __all__ = [
     "COPY",
     "PowerLogArrays",
     "integrals",
-    "lend_source",
-    "most_steps",
-    "one",
+    "log_arrays_without_refcount",
+    "max_node_steps",
+    "nth_state",
     "reset",
-    "roomy",
-    "row_of",
+    "with_capacity",
+    "single_row_stack",
     "source_of",
     "stack_of",
 ]
@@ -35,7 +35,7 @@ COPY = np.dtype(
     [(name, state_stack.COPY[name]) for name in state_stack.COPY.names or ()]
     + [
         ("turned", np.int64),  # nodes were put to sleep or woken in this pass
-        ("look_s", np.float64),  # the end of a hold that is yet to come
+        ("hold_end_s", np.float64),  # the end of a hold that is yet to come
         ("noted", np.int64),  # changes of node states that are reckoned with
         ("nodes_w", np.float64),  # what they add to the watts of the nodes,
         ("nodes_j", np.float64),  # and would have added since the beginning: joules,
@@ -83,11 +83,11 @@ class PowerLogArrays(NamedTuple):
     edge_s: npt.NDArray[np.float64]  # as in outlook.Outlook
     value: npt.NDArray[np.float64]
     area: npt.NDArray[np.float64]
-    told: npt.NDArray[np.float32]
+    forecasts: npt.NDArray[np.float32]
     choosable: npt.NDArray[np.int8]  # (copies, slots) scratch: which shown jobs may be chosen
 
 
-def most_steps(state: PowerState) -> int:
+def max_node_steps(state: PowerState) -> int:
     """Rows that the changes of node states of one instant can take: a few for each start, node and group."""
     if not state.lever["sleeps"][0]:
         return 0
@@ -95,9 +95,9 @@ def most_steps(state: PowerState) -> int:
     return 4 * len(state.jobs) + 8 * nodes + 16 * len(state.groups) + 16
 
 
-def roomy(state: PowerState) -> PowerState:
+def with_capacity(state: PowerState) -> PowerState:
     """The same state with room for the steps of one instant at any time, and for more than those of a few."""
-    rows = most_steps(state)
+    rows = max_node_steps(state)
     steps = np.zeros(rows + SPARE if rows else 0, STEP).view(np.recarray)
     return state._replace(steps=steps)
 
@@ -116,7 +116,7 @@ def stack_of(state: PowerState, copies: int) -> PowerState:
     return PowerState(**rows)
 
 
-def row_of(state: PowerState) -> PowerState:
+def single_row_stack(state: PowerState) -> PowerState:
     """A stack of the one state, which it moves."""
     return PowerState(
         **{name: array if name in _SHARED else array[None] for name, array in state._asdict().items()}
@@ -148,13 +148,13 @@ def source_of(
         edge_s=powered.outlook.edge_s,
         value=powered.outlook.value,
         area=powered.outlook.area,
-        told=powered.outlook.told,
+        forecasts=powered.outlook.forecasts,
         choosable=np.zeros((copies, slots), np.int8),
     )
 
 
 @kernel
-def lend_source(a: Any) -> PowerLogArrays:
+def log_arrays_without_refcount(a: Any) -> PowerLogArrays:
     """The source with references that are not counted."""
     return PowerLogArrays(
         without_refcount(a.jobs),
@@ -183,13 +183,13 @@ def lend_source(a: Any) -> PowerLogArrays:
         without_refcount(a.edge_s),
         without_refcount(a.value),
         without_refcount(a.area),
-        without_refcount(a.told),
+        without_refcount(a.forecasts),
         without_refcount(a.choosable),
     )
 
 
 @kernel
-def one(t: Any, copy: int) -> PowerState:
+def nth_state(t: Any, copy: int) -> PowerState:
     """The state of one copy, as all kernels of the engine take it."""
     s = power_state_without_refcount(t)
     return PowerState(
@@ -249,7 +249,9 @@ def integrals(source: Any, time: float) -> tuple[float, float, int]:
 
 
 _reset = specialize(
-    state_stack.reset, state_without_refcount=power_state_without_refcount, lend_source=lend_source
+    state_stack.reset,
+    state_without_refcount=power_state_without_refcount,
+    log_arrays_without_refcount=log_arrays_without_refcount,
 )
 
 
@@ -257,7 +259,7 @@ _reset = specialize(
 def reset(s: Any, copy: Any, source: Any, row: int) -> None:
     """Begin the copy's next episode: the window of the log at `next_first`, on the empty machine, all awake."""
     s = power_state_without_refcount(s)
-    source = lend_source(source)
+    source = log_arrays_without_refcount(source)
     _reset(s, copy, source, row)
     lo = copy.first
     s.lever[0] = source.lever[0]
@@ -279,7 +281,7 @@ def reset(s: Any, copy: Any, source: Any, row: int) -> None:
                 for level in range(levels):
                     s.factor[g, job, level] = source.factor[g, lo + job, level]
     copy.turned = 0
-    copy.look_s = -np.inf
+    copy.hold_end_s = -np.inf
     copy.noted = 0
     copy.nodes_w = 0.0
     copy.nodes_j = 0.0

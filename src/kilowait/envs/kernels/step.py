@@ -36,7 +36,7 @@ from kilowait.envs.kernels.decision import (
 )
 from kilowait.envs.kernels.observation import write_observation
 from kilowait.envs.kernels.reward import compute_reward
-from kilowait.envs.kernels.state_stack import lend_source, nth_state, reset
+from kilowait.envs.kernels.state_stack import log_arrays_without_refcount, nth_state, reset
 
 __all__ = [
     "BEGIN",
@@ -56,7 +56,7 @@ ENV_SETTINGS = np.dtype(
         ("nodes", np.float64),  # of the machine
         ("max_wait_s", np.float64),  # a job that has waited longer goes first
         ("sla_s", np.float64),
-        ("asked_behind", np.int64),  # the agent orders backfilling too
+        ("agent_backfills", np.int64),  # the agent orders backfilling too
         ("hold", np.int64),  # there is an action that chooses nobody
         ("autoreset", np.int64),
     ],
@@ -68,7 +68,7 @@ ENV_SETTINGS = np.dtype(
 class StepBuffers(NamedTuple):
     """What is seen and earned, one row a copy."""
 
-    how: npt.NDArray[Any]  # (1,) HOW
+    env_settings: npt.NDArray[Any]  # (1,) HOW
     weights: npt.NDArray[np.float64]  # (terms,)
     copies: npt.NDArray[Any]  # (B,) COPY
     jobs: npt.NDArray[np.float32]  # (B, slots, features)
@@ -90,10 +90,10 @@ class StepBuffers(NamedTuple):
 
 
 @kernel
-def lend_scene(a: Any) -> StepBuffers:
+def buffers_without_refcount(a: Any) -> StepBuffers:
     """The scene with references that are not counted."""
     return StepBuffers(
-        without_refcount(a.how),
+        without_refcount(a.env_settings),
         without_refcount(a.weights),
         without_refcount(a.copies),
         without_refcount(a.jobs),
@@ -115,11 +115,18 @@ def lend_scene(a: Any) -> StepBuffers:
 def begin(s: Any, a: Any, source: Any, b: int) -> None:
     """A new episode, up to its first choice."""
     s = state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     reset(s, a.copies[b], source, b)
-    advance_to_decision(s, a.copies[b], source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+    advance_to_decision(
+        s,
+        a.copies[b],
+        source.order,
+        env_settings.agent_backfills != 0,
+        env_settings.hold != 0,
+        env_settings.max_wait_s,
+    )
     a.over[b] = False
     for term in range(len(a.weights)):
         a.settled[b, term] = 0.0
@@ -130,17 +137,17 @@ def begin(s: Any, a: Any, source: Any, b: int) -> None:
 def observe(s: Any, a: Any, source: Any, b: int, summary: Any) -> None:
     """The observation of one copy; its summary goes where it is told."""
     s = state_without_refcount(s)
-    a = lend_scene(a)
-    source = lend_source(source)
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
     summary = without_refcount(summary)
-    how = a.how[0]
+    env_settings = a.env_settings[0]
     write_observation(
         s,
         a.copies[b],
         source,
-        how.nodes,
-        how.max_wait_s,
-        how.hold != 0,
+        env_settings.nodes,
+        env_settings.max_wait_s,
+        env_settings.hold != 0,
         a.jobs[b],
         a.mask[b],
         summary[b],
@@ -170,9 +177,9 @@ def apply_action(s: Any, copy: Any, mask: Any, slots: Any, action: int) -> None:
 
 def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> None:
     """One step of the copies from `lo` to `hi`; an action below 0 is BEGIN or NOTHING."""
-    a = lend_scene(a)
-    source = lend_source(source)
-    how = a.how[0]
+    a = buffers_without_refcount(a)
+    source = log_arrays_without_refcount(source)
+    env_settings = a.env_settings[0]
     for b in range(lo, hi):
         s = nth_state(t, b)
         copy = a.copies[b]
@@ -180,7 +187,12 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             continue
         if actions[b] == START_PREPARED:
             on = advance_to_decision(
-                s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s
+                s,
+                copy,
+                source.order,
+                env_settings.agent_backfills != 0,
+                env_settings.hold != 0,
+                env_settings.max_wait_s,
             )
             copy.over = on == OVER
             a.over[b] = on == OVER
@@ -193,9 +205,16 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             observe(s, a, source, b, a.summary)
             continue
         apply_action(s, copy, a.mask[b], a.slots[b], actions[b])
-        on = advance_to_decision(s, copy, source.order, how.asked_behind != 0, how.hold != 0, how.max_wait_s)
+        on = advance_to_decision(
+            s,
+            copy,
+            source.order,
+            env_settings.agent_backfills != 0,
+            env_settings.hold != 0,
+            env_settings.max_wait_s,
+        )
         a.reward[b] = compute_reward(
-            s, copy, source.user_weight[b], how.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
+            s, copy, source.user_weight[b], env_settings.sla_s, a.weights, a.settled[b], a.paid[b], a.terms[b]
         )
         copy.steps += 1
         if on == OVER:
@@ -206,11 +225,11 @@ def _step_many(t: Any, a: Any, source: Any, actions: Any, lo: int, hi: int) -> N
             note[2] = copy.invalid
             for term in range(len(a.weights)):
                 note[3 + term] = a.paid[b, term]
-            observe(s, a, source, b, a.last_summary if how.autoreset == SAME_STEP else a.summary)
-            if how.autoreset == SAME_STEP:
+            observe(s, a, source, b, a.last_summary if env_settings.autoreset == SAME_STEP else a.summary)
+            if env_settings.autoreset == SAME_STEP:
                 begin(s, a, source, b)
         a.over[b] = on == OVER
-        if on != OVER or how.autoreset == SAME_STEP:
+        if on != OVER or env_settings.autoreset == SAME_STEP:
             observe(s, a, source, b, a.summary)
 
 

@@ -13,21 +13,21 @@ from kilowait.cluster import Cluster
 from kilowait.engine.kernels.power_state import PowerState
 from kilowait.engine.pools import machine_of
 from kilowait.engine.power_initial_state import add_power_pool, levered_state_of
-from kilowait.envs.batched_sim import DecisionSettings, external_policy, scores_of
+from kilowait.envs.batched_sim import DecisionSettings, external_policy, static_scores
 from kilowait.envs.batched_sim_base import BatchedSimulatorBase, Observation
 from kilowait.envs.kernels import state_stack
 from kilowait.envs.kernels.state_stack_power import (
     COPY,
-    most_steps,
-    roomy,
-    row_of,
+    max_node_steps,
+    single_row_stack,
     source_of,
     stack_of,
+    with_capacity,
 )
 from kilowait.envs.kernels.step import StepBuffers
-from kilowait.envs.kernels.step_power import HOW, step_for
+from kilowait.envs.kernels.step_power import POWER_ENV_SETTINGS, step_for
 from kilowait.envs.observation_spec import ObservationSpec, fixed_features
-from kilowait.envs.power.observation_spec import SUMMARY, features_of, of_signals
+from kilowait.envs.power.observation_spec import SUMMARY, feature_names, signal_summary
 from kilowait.envs.power.power_setup import PowerSetup
 from kilowait.envs.power.reward_terms import TERMS
 from kilowait.envs.reward_terms import Reward, user_numbers
@@ -71,8 +71,8 @@ class EnergyDecisionSettings(DecisionSettings):
         """
         turns = self.sleep_actions and len(powered.levers.sleep) > 0
         return ObservationSpec(
-            features_of(self.prediction_features),
-            (*SUMMARY, *of_signals(powered.names)),
+            feature_names(self.prediction_features),
+            (*SUMMARY, *signal_summary(powered.names)),
             self.slots,
             powered.drawing.may.shape[1],
             3 if turns else 1,
@@ -116,34 +116,37 @@ class EnergyBatchedSimulator(BatchedSimulatorBase):
             first = levered_state_of(
                 jobs[:episode_jobs], None, machine, asking.settings, external_policy(), None, part
             )
-            state, own = roomy(first), False
+            state, own = with_capacity(first), False
             stack = stack_of(state, copies)
         else:
             own = True
-            stack = row_of(state)
+            stack = single_row_stack(state)
         plain = state_stack.source_of(
             whole,  # type: ignore[arg-type]  # it has all of a plain state
-            fixed_features(jobs, cluster.nodes, told=asking.prediction_features),
+            fixed_features(jobs, cluster.nodes, predictions=asking.prediction_features),
             user_numbers(jobs),
             np.ascontiguousarray(jobs["account"] if "account" in jobs else np.full(len(jobs), -1), np.int64),
-            np.zeros(len(jobs)) if order is None else scores_of(order, jobs, cluster, whole.jobs),
+            np.zeros(len(jobs)) if order is None else static_scores(order, jobs, cluster, whole.jobs),
             episode_jobs,
             copies,
         )
         source = source_of(whole, plain, powered, seen.slots, copies)
-        how = np.zeros(1, HOW).view(np.recarray)
-        how["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
-        how["max_wait_s"], how["sla_s"] = asking.max_wait_s, reward.sla_s
-        how["asked_behind"], how["hold"] = order is None, True
-        how["autoreset"], how["keep"] = autoreset, own
-        how["rows"] = most_steps(state)
-        how["levels"], how["turns"] = seen.choices, seen.extra > 1
-        how["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
-        how["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
-        how["hold_s"], how["max_wait_for_hold_s"] = asking.hold_s, asking.max_wait_for_hold_s
+        env_settings = np.zeros(1, POWER_ENV_SETTINGS).view(np.recarray)
+        env_settings["nodes"] = sum(int(whole.pools["capacity"][lo]) for lo in whole.groups["pool_lo"])
+        env_settings["max_wait_s"], env_settings["sla_s"] = asking.max_wait_s, reward.sla_s
+        env_settings["agent_backfills"], env_settings["hold"] = order is None, True
+        env_settings["autoreset"], env_settings["keep"] = autoreset, own
+        env_settings["rows"] = max_node_steps(state)
+        env_settings["levels"], env_settings["turns"] = seen.choices, seen.extra > 1
+        env_settings["wake_ahead"] = any(way.wake_ahead for way in levers.sleep.values())
+        env_settings["signals"] = sum(1 << ("carbon", "price").index(name) for name in powered.names)
+        env_settings["hold_s"], env_settings["max_wait_for_hold_s"] = (
+            asking.hold_s,
+            asking.max_wait_for_hold_s,
+        )
         edges = seen.slots if seen.graph else 0
         scene = StepBuffers(
-            how=how,
+            env_settings=env_settings,
             weights=reward.vector(),
             copies=np.zeros(copies, COPY).view(np.recarray),
             jobs=np.zeros((copies, seen.slots, len(seen.features)), np.float32),

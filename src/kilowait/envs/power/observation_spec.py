@@ -8,7 +8,7 @@ from kilowait.envs.observation_spec import FEATURES as OF_JOBS
 from kilowait.envs.observation_spec import PREDICTION_FEATURES
 from kilowait.envs.observation_spec import SUMMARY as OF_MACHINE
 
-__all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "features_of", "of_signals"]
+__all__ = ["CARBON_UNIT", "FEATURES", "LEAD_H", "PRICE_UNIT", "SUMMARY", "feature_names", "signal_summary"]
 
 FEATURES: dict[str, str] = {
     **OF_JOBS,
@@ -30,14 +30,14 @@ SUMMARY: dict[str, str] = {
 """Of the machine, the queue and the time; then `of_signals`."""
 
 
-def features_of(told: bool) -> tuple[str, ...]:
+def feature_names(predictions: bool) -> tuple[str, ...]:
     """Names of the columns of a job; what predictions know stands before its power.
 
-    >>> features_of(True)[9:]
+    >>> feature_names(True)[9:]
     ('place', 'bound', 'expected_inverse_runtime', 'cut', 'draw', 'stretch', 'saving')
     """
     own = tuple(name for name in FEATURES if name not in OF_JOBS)
-    return (*OF_JOBS, *(PREDICTION_FEATURES if told else ()), *own)
+    return (*OF_JOBS, *(PREDICTION_FEATURES if predictions else ()), *own)
 
 
 CARBON_UNIT, PRICE_UNIT = 500.0, 100.0
@@ -46,17 +46,17 @@ CARBON_UNIT, PRICE_UNIT = 500.0, 100.0
 LEAD_H = (1, 3, 6, 12, 24)
 
 
-def of_signals(names: Iterable[str]) -> dict[str, str]:
+def signal_summary(names: Iterable[str]) -> dict[str, str]:
     """Names and meanings of what is told of each signal; the last issue of a forecast is at most a quarter hour old.
 
-    >>> list(of_signals(["carbon"]))
+    >>> list(signal_summary(["carbon"]))
     ['carbon', 'carbon_now', 'carbon_1h', 'carbon_3h', 'carbon_6h', 'carbon_12h', 'carbon_24h']
     """
-    told: dict[str, str] = {}
+    predictions: dict[str, str] = {}
     for name in names:
         unit = f"{CARBON_UNIT:g} g/kWh" if name == "carbon" else f"{PRICE_UNIT:g} per MWh"
-        told[name] = f"{name} now / {unit}"
-        told[f"{name}_now"] = f"{name} now / its mean over the week before, from -10 to 10"
+        predictions[name] = f"{name} now / {unit}"
+        predictions[f"{name}_now"] = f"{name} now / its mean over the week before, from -10 to 10"
         for hours in LEAD_H:
-            told[f"{name}_{hours}h"] = f"mean forecast for the next {hours} h / the same"
-    return told
+            predictions[f"{name}_{hours}h"] = f"mean forecast for the next {hours} h / the same"
+    return predictions

@@ -23,8 +23,8 @@ from kilowait.envs.power.signal_features import (
     DAY_S,
     HOUR_S,
     SignalArrays,
-    foresight_of,
-    outlook_of,
+    forecast_factory,
+    signal_arrays,
 )
 from kilowait.errors import InputError
 from kilowait.jobs import ExecutionLog, JobTable
@@ -92,15 +92,15 @@ class PowerConfig:
             )
         pulled = resolve_controls(self.levers, jobs, cluster, model, profile=self.profile)
         levers = replace(pulled.levers or PowerControls(), preferred_level=None, full_speed_backlog_nodes=-1)
-        drawing = _drawing(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
+        drawing = _power_tables(jobs, cluster, model, self.profile, pulled.tables, asked.slowdown)
         if "predicted_power_w" in jobs:  # what is seen is what is expected; what is paid for is what is drawn
             seen = with_planned_power(jobs)
             expected = resolve_controls(self.levers, seen, cluster, model, profile=self.profile).tables
-            looks = _drawing(seen, cluster, model, self.profile, expected, asked.slowdown)
+            looks = _power_tables(seen, cluster, model, self.profile, expected, asked.slowdown)
             drawing = replace(drawing, features=looks.features)
         first_s, last_s = float(jobs["submit_s"][0]), float(jobs["submit_s"][-1])
         slowest = 1.0 if levers.factor is None else float(levers.factor.max())
-        until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _most_work_s(jobs, episode_jobs))
+        until_s = last_s + min(SIGNAL_HORIZON_S, DAY_S + slowest * _max_serial_runtime_s(jobs, episode_jobs))
         past_s = 0.0 if self.forecast == "perfect" else DAY_S + HOUR_S
         signals = signals_for(
             ClockOrigin.of(jobs, self.start),
@@ -111,7 +111,7 @@ class PowerConfig:
             None,
             self.wrap,
         )
-        foresight = foresight_of(self.forecast)
+        foresight = forecast_factory(self.forecast)
         return PowerSetup(
             cluster,
             model,
@@ -120,8 +120,8 @@ class PowerConfig:
             pulled.tables,
             signals,
             drawing,
-            _building(model, signals),
-            outlook_of(signals.carbon, signals.price, first_s, until_s, foresight),
+            _building_power(model, signals),
+            signal_arrays(signals.carbon, signals.price, first_s, until_s, foresight),
             pulled.words,
             self.wrap,
         )
@@ -207,14 +207,14 @@ def _read(signal: Signal | None, reader: Any) -> Series | None:
     return signal if signal is None or isinstance(signal, Series) else reader(signal)
 
 
-def _most_work_s(jobs: JobTable, episode_jobs: int) -> float:
+def _max_serial_runtime_s(jobs: JobTable, episode_jobs: int) -> float:
     """The longest that the jobs of an episode run one after the other."""
     total = np.concatenate(([0.0], np.cumsum(np.maximum(jobs["runtime_s"], jobs["estimate_s"]))))
     n = min(episode_jobs, len(jobs))
     return float((total[n:] - total[: len(total) - n]).max())
 
 
-def _drawing(
+def _power_tables(
     jobs: JobTable,
     cluster: Cluster,
     model: PowerModel,
@@ -269,7 +269,7 @@ def _drawing(
     )
 
 
-def _building(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
+def _building_power(model: PowerModel, signals: Signals) -> npt.NDArray[Any]:
     """The machine and its building, whose power must be a straight line in that of the IT where it is paid for."""
     idle, full = model.idle_it_w(), model.full_it_w()
     found = np.zeros(1, POWER)

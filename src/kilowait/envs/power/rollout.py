@@ -15,7 +15,7 @@ from kilowait.envs.batched_sim import external_policy
 from kilowait.envs.batched_sim_base import DISABLED, START_PREPARED
 from kilowait.envs.kernels.decision import BETWEEN
 from kilowait.envs.kernels.linear_power_policy import PowerPolicyWeights, steered_for
-from kilowait.envs.kernels.state_stack_power import roomy
+from kilowait.envs.kernels.state_stack_power import with_capacity
 from kilowait.envs.power.batched_sim import EnergyBatchedSimulator, EnergyDecisionSettings
 from kilowait.envs.power.power_setup import PowerConfig, PowerSetup
 from kilowait.envs.power.reward_terms import TERMS, USUAL
@@ -38,9 +38,9 @@ class PowerPolicy(Protocol):
 class _PowerRolloutSimulator(Simulator):
     """A simulator whose state is moved by somebody else, who takes away what nodes did before there is no room."""
 
-    def handed(self) -> Any:
+    def take_state(self) -> Any:
         """The state."""
-        self._state = roomy(self._state)
+        self._state = with_capacity(self._state)
         return self._state
 
 
@@ -83,7 +83,7 @@ def play(
     simulator = _PowerRolloutSimulator(
         jobs, cluster, settings, rule=replace(external_policy(), name=name), levers=levers
     )
-    state = simulator.handed()
+    state = simulator.take_state()
     board = EnergyBatchedSimulator(
         table,
         cluster,
@@ -98,14 +98,14 @@ def play(
     )
     a: Any = board.scene
     a.copies["jobs"] = np.iinfo(np.int64).max  # to the last event: some may never start
-    a.copies["look_s"] = -np.inf
+    a.copies["hold_end_s"] = -np.inf
     kept = [np.zeros(0, STEP)]
 
     def step(action: int) -> None:
         """One step, and on wherever it stops for want of room; what nodes did is put by."""
         board.step(np.array([action]))
         while not a.over[0] and a.copies["phase"][0] == BETWEEN:
-            _put_by(kept, state, a)
+            _store_node_steps(kept, state, a)
             board.step(np.array([START_PREPARED]))
 
     step(START_PREPARED)
@@ -114,10 +114,10 @@ def play(
         arrays = (board.stack, board.scene, board.source)
         while not a.over[0]:
             steered_for(*arrays, net)(*arrays, net, 0, 1)
-            _put_by(kept, state, a)
+            _store_node_steps(kept, state, a)
     while not a.over[0]:
         step(int(decide(board.observed(copy=False))[0]))  # type: ignore[operator]
-    _put_by(kept, state, a)
+    _store_node_steps(kept, state, a)
     log = simulator.log()
     if not levers.sleep:
         return log
@@ -129,7 +129,7 @@ def play(
     return replace(log, states=states)
 
 
-def _put_by(kept: list[Any], state: Any, a: Any) -> None:
+def _store_node_steps(kept: list[Any], state: Any, a: Any) -> None:
     written = int(state.lever["steps"][0])
     kept.append(np.asarray(state.steps[:written]).copy())
     state.lever["steps"] = a.copies["noted"] = 0
